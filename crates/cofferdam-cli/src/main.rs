@@ -1,0 +1,2 @@
+//! The command `cofferdam`.
+fn main() {}

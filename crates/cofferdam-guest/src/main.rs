@@ -1,0 +1,2 @@
+//! The static executable that runs inside a sandbox.
+fn main() {}

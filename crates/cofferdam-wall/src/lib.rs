@@ -1,0 +1,1 @@
+//! Network policy. Knows nothing of git, agents or engines.

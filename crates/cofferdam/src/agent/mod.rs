@@ -1,0 +1,101 @@
+//! One file per agent: a request becomes a command, bytes become events. Pure: nothing here knows
+//! a sandbox, and nothing here does input or output.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What an agent is asked to do once.
+#[derive(Debug, Clone)]
+pub struct AgentRequest {
+    /// The whole prompt, expanded. Empty where the user gave none.
+    pub prompt: String,
+    /// An agent session to continue.
+    pub resume: Option<String>,
+    /// Contained providers ask the agent to skip its own permission prompts; no-sandbox never does.
+    pub skip_permissions: bool,
+}
+
+/// How an agent is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentCommand {
+    /// `argv`, never through a shell.
+    pub arguments: Vec<OsString>,
+    /// Written to standard input, which is then closed. Prompts go this way where the agent takes
+    /// them so: no length limit, nothing in the process list.
+    pub stdin: Option<Vec<u8>>,
+    /// Added to the sandbox's environment.
+    pub environment: BTreeMap<OsString, OsString>,
+}
+
+/// A request that this agent cannot serve.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AgentError {
+    #[error("{agent} cannot resume a session")]
+    NoResume { agent: String },
+    #[error("{agent} needs a prompt")]
+    NoPrompt { agent: String },
+}
+
+/// Tokens of one iteration, as the agent reported them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Not read from a cache.
+    pub input_tokens: u64,
+    pub cache_creation_tokens: u64,
+    pub cache_read_tokens: u64,
+    pub output_tokens: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.cache_creation_tokens =
+            self.cache_creation_tokens.saturating_add(other.cache_creation_tokens);
+        self.cache_read_tokens = self.cache_read_tokens.saturating_add(other.cache_read_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+    }
+}
+
+/// One thing an agent's output said. Text is as the agent sent it: sanitise before showing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum AgentEvent {
+    /// The agent's own words, possibly a piece of them.
+    Text { text: String },
+    ToolCall { name: String, arguments: String },
+    /// The agent's own conversation record.
+    Session { id: String },
+    /// Replaces what was reported before in this iteration.
+    Usage { usage: Usage },
+    /// A final message of the agent: the only place where a completion signal counts.
+    Result { text: String, is_error: bool },
+    /// A line that says nothing of the above.
+    Raw { line: String },
+}
+
+/// Turns an agent's standard output into events, line by line.
+pub trait StreamParser: Send + fmt::Debug {
+    /// One line without its line feed. `truncated`: the line was longer than the bound and the rest
+    /// was dropped.
+    fn line(&mut self, line: &[u8], truncated: bool) -> Vec<AgentEvent>;
+
+    /// The output has ended.
+    fn end(&mut self) -> Vec<AgentEvent>;
+}
+
+/// An agent: how to start it and how to read it. Users may write their own.
+pub trait AgentProvider: Send + Sync + fmt::Debug {
+    fn name(&self) -> &str;
+
+    /// Names of variables that this agent takes from the caller's environment.
+    fn environment(&self) -> &[&str];
+
+    fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError>;
+
+    /// A fresh parser for one iteration. `signals` are the completion signals in force; the parser
+    /// of a plain-text agent needs them to tell a final message from an echoed prompt.
+    fn parser(&self, request: &AgentRequest, signals: &[String]) -> Box<dyn StreamParser>;
+}

@@ -1,0 +1,223 @@
+//! The one writer of host files: private modes, whole or not at all, never through a symlink.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A host file operation failed; names the path.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {source}", path.display())]
+pub struct FileError {
+    /// What was tried, as a verb: "create", "write", "read" …
+    pub action: &'static str,
+    pub path: PathBuf,
+    pub source: io::Error,
+}
+
+impl FileError {
+    pub fn new(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self { action, path: path.into(), source }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        self.source.kind() == io::ErrorKind::NotFound
+    }
+}
+
+/// Attaches action and path to an [`io::Result`].
+pub trait Context<T> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, FileError>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, FileError> {
+        self.map_err(|source| FileError::new(action, path, source))
+    }
+}
+
+impl<T> Context<T> for Result<T, rustix::io::Errno> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, FileError> {
+        self.map_err(|errno| FileError::new(action, path, errno.into()))
+    }
+}
+
+/// Creates `path` and its missing parents with mode 0700. Refuses a last component that is a
+/// symlink or belongs to another user.
+pub fn private_dir(path: &Path) -> Result<(), FileError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => return check_private(path, &found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(FileError::new("look at", path, error)),
+    }
+    match fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(path).context("look at", path)?;
+            check_private(path, &found)
+        }
+        Err(error) => Err(FileError::new("create", path, error)),
+    }
+}
+
+fn check_private(path: &Path, found: &fs::Metadata) -> Result<(), FileError> {
+    let refuse = |why: &str| Err(FileError::new("use", path, io::Error::other(why.to_owned())));
+    if !found.is_dir() {
+        return refuse("it is not a directory (symlinks are refused here)");
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return refuse("it belongs to another user");
+    }
+    if found.mode() & 0o022 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).context("restrict", path)?;
+    }
+    Ok(())
+}
+
+/// Writes `bytes` to a temporary neighbour with mode 0600 and renames it over `path`: readers see
+/// the old file or the new one, whatever happens in between.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    write_with_mode(path, bytes, 0o600)
+}
+
+/// As [`write_private`], with another mode.
+pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let mut last = None;
+    for attempt in 0..100u32 {
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let temporary = parent.join(format!(".{name}.{}.{attempt}", std::process::id()));
+        let opened = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&temporary);
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                last = Some(error);
+                continue;
+            }
+            Err(error) => return Err(FileError::new("create", temporary, error)),
+        };
+        let written = file.write_all(bytes).and_then(|()| fs::rename(&temporary, path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&temporary);
+            return Err(FileError::new("write", path, error));
+        }
+        return Ok(());
+    }
+    let source = last.unwrap_or_else(|| io::Error::other("no free temporary name"));
+    Err(FileError::new("create a temporary file beside", path, source))
+}
+
+/// Reads at most `limit` bytes; a longer file is an error. Never follows a symlink at the end.
+pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    use std::io::Read;
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .context("open", path)?;
+    let found = file.metadata().context("look at", path)?;
+    if !found.is_file() {
+        return Err(FileError::new("read", path, io::Error::other("it is not a regular file")));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes).context("read", path)?;
+    if bytes.len() as u64 > limit {
+        let why = io::Error::other(format!("it is larger than {limit} bytes"));
+        return Err(FileError::new("read", path, why));
+    }
+    Ok(bytes)
+}
+
+/// Removes a file; a missing one is fine.
+pub fn remove_file_if_exists(path: &Path) -> Result<(), FileError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(FileError::new("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes a tree; a missing one is fine. Never follows symlinks. Directories that a sandbox made
+/// unreadable are opened up first.
+pub fn remove_tree(path: &Path) -> Result<(), FileError> {
+    match fs::remove_dir_all(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(path);
+            match fs::remove_dir_all(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(FileError::new("remove", path, error))
+                }
+                _ => Ok(()),
+            }
+        }
+        Err(error) => Err(FileError::new("remove", path, error)),
+    }
+}
+
+fn open_up(path: &Path) {
+    let Ok(found) = fs::symlink_metadata(path) else { return };
+    if !found.is_dir() {
+        return;
+    }
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    let Ok(entries) = fs::read_dir(path) else { return };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_replace_whole_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        write_private(&path, b"one").unwrap();
+        write_private(&path, b"two").unwrap();
+        assert_eq!(read_bounded(&path, 10).unwrap(), b"two");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert!(read_bounded(&path, 2).is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn symlinks_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        write_private(&target, b"kept").unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(read_bounded(&link, 10).is_err());
+        write_private(&link, b"new").unwrap();
+        assert_eq!(read_bounded(&target, 10).unwrap(), b"kept");
+
+        let real = dir.path().join("real");
+        private_dir(&real).unwrap();
+        let dir_link = dir.path().join("dirlink");
+        std::os::unix::fs::symlink(&real, &dir_link).unwrap();
+        assert!(private_dir(&dir_link).is_err());
+    }
+
+    #[test]
+    fn trees_that_were_locked_up_go_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir_all(tree.join("a/b")).unwrap();
+        fs::set_permissions(tree.join("a"), fs::Permissions::from_mode(0o000)).unwrap();
+        remove_tree(&tree).unwrap();
+        assert!(!tree.exists());
+        remove_tree(&tree).unwrap();
+    }
+}

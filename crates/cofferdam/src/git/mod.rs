@@ -1,0 +1,14 @@
+//! The only tree that runs git. Host git never opens a git directory that a sandbox can write;
+//! every call goes through the hardened command in [`command`].
+//!
+//! In: [`vault`] (host-owned packs of what was exported), [`private_clone`] (a sandbox's own git
+//! directory), [`worktree`], [`before`]. Out: [`gate`] (the one door) and [`land`] (head,
+//! merge-to-head, branch).
+
+pub mod command;
+mod oid;
+pub mod repository;
+
+pub use command::{Git, GitError};
+pub use oid::{ObjectFormat, Oid};
+pub use repository::{Head, Identity, Repository, RepositoryError};

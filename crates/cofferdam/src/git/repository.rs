@@ -1,0 +1,223 @@
+//! The host repository: found once, by one git call, and refused early where the work could not
+//! come home.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::command::{Git, GitCommand, GitError};
+use super::{ObjectFormat, Oid};
+use crate::names::{BranchName, NameError, RepoPath};
+
+/// What is checked out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Head {
+    Branch { name: BranchName, commit: Oid },
+    Detached { commit: Oid },
+}
+
+impl Head {
+    pub fn commit(&self) -> &Oid {
+        match self {
+            Self::Branch { commit, .. } | Self::Detached { commit } => commit,
+        }
+    }
+
+    pub fn branch(&self) -> Option<&BranchName> {
+        match self {
+            Self::Branch { name, .. } => Some(name),
+            Self::Detached { .. } => None,
+        }
+    }
+}
+
+/// The author of commits, as the user configured it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub name: String,
+    pub email: String,
+}
+
+/// A host repository with a working tree.
+#[derive(Debug, Clone)]
+pub struct Repository {
+    pub git: Git,
+    pub top: RepoPath,
+    /// This working tree's own git directory.
+    pub git_dir: PathBuf,
+    /// The directory that all its working trees share.
+    pub common_dir: PathBuf,
+    pub format: ObjectFormat,
+    pub shallow: bool,
+    pub head: Head,
+}
+
+/// Why a directory cannot be worked in.
+#[derive(Debug, thiserror::Error)]
+pub enum RepositoryError {
+    #[error("{} does not exist or cannot be entered: {source}", path.display())]
+    Path { path: PathBuf, source: std::io::Error },
+    #[error("{} is not in a git repository", path.display())]
+    NotARepository { path: PathBuf },
+    #[error("{} is a bare repository: there is no checkout to work in", path.display())]
+    Bare { path: PathBuf },
+    #[error("{} has no commit yet", path.display())]
+    Unborn { path: PathBuf },
+    #[error("{} belongs to another user, and git does not trust it", path.display())]
+    ForeignOwner { path: PathBuf },
+    #[error("the checked-out branch cannot be used: {0}")]
+    BranchName(#[from] NameError),
+    #[error("git {found} is too old: 2.39 or newer is needed")]
+    OldGit { found: String },
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+impl Repository {
+    /// Finds the repository around `path`. `caller_home` lets git read the user's `safe.directory`
+    /// for this one call, which runs no program of the configuration.
+    pub async fn discover(
+        git: &Git,
+        path: &Path,
+        caller_home: Option<&Path>,
+        cancel: &CancellationToken,
+    ) -> Result<Self, RepositoryError> {
+        let from = path
+            .canonicalize()
+            .map_err(|source| RepositoryError::Path { path: path.to_owned(), source })?;
+        let mut call = git.anywhere(&from);
+        if let Some(home) = caller_home {
+            call = call.env("HOME", home).without_env("GIT_CONFIG_GLOBAL");
+        }
+        let call = call
+            .args(["rev-parse", "--is-bare-repository", "--show-object-format"])
+            .args(["--is-shallow-repository", "--path-format=absolute", "--git-dir"])
+            .args(["--git-common-dir", "--show-toplevel", "HEAD^{commit}"])
+            .args(["--symbolic-full-name", "HEAD"])
+            .answers(&[128]);
+        let done = call.run(cancel).await?;
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        if stderr.contains("dubious ownership") {
+            return Err(RepositoryError::ForeignOwner { path: from });
+        }
+        if done.stdout.is_empty() {
+            if stderr.contains("not a git repository") {
+                return Err(RepositoryError::NotARepository { path: from });
+            }
+            return Err(failed("rev-parse", done.exit, &stderr));
+        }
+        if done.stdout.starts_with(b"true\n") {
+            return Err(RepositoryError::Bare { path: from });
+        }
+        if !done.exit.success() {
+            if stderr.contains("must be run in a work tree") {
+                return Err(RepositoryError::NotARepository { path: from });
+            }
+            if stderr.contains("HEAD") {
+                return Err(RepositoryError::Unborn { path: from });
+            }
+            return Err(failed("rev-parse", done.exit, &stderr));
+        }
+        Self::parse(git, &from, &done.stdout)
+    }
+
+    fn parse(git: &Git, from: &Path, stdout: &[u8]) -> Result<Self, RepositoryError> {
+        let odd = |what: &str| {
+            RepositoryError::Git(GitError::Output { command: "rev-parse".into(), what: what.into() })
+        };
+        let mut lines: Vec<&[u8]> = stdout.split(|&b| b == b'\n').collect();
+        lines.pop();
+        if lines.len() < 8 {
+            return Err(odd("too few lines"));
+        }
+        let symbolic = lines.pop().unwrap_or_default();
+        let commit = text(lines.pop().unwrap_or_default()).parse::<Oid>().map_err(|_| odd("HEAD"))?;
+        let format = match lines[1] {
+            b"sha1" => ObjectFormat::Sha1,
+            b"sha256" => ObjectFormat::Sha256,
+            _ => return Err(odd("unknown object format")),
+        };
+        let shallow = lines[2] == b"true";
+        let [git_dir, common_dir, top] =
+            three_paths(&lines[3..]).ok_or_else(|| odd("no directories"))?;
+        let top = RepoPath::resolve(&top)
+            .map_err(|source| RepositoryError::Path { path: from.to_owned(), source })?;
+        let head = match symbolic {
+            b"HEAD" => Head::Detached { commit },
+            name => {
+                let name = std::str::from_utf8(name).map_err(|_| NameError::Branch {
+                    name: text(name),
+                    reason: "it is not UTF-8",
+                })?;
+                let name = name.strip_prefix("refs/heads/").ok_or_else(|| odd("HEAD is no branch"))?;
+                Head::Branch { name: name.parse()?, commit }
+            }
+        };
+        Ok(Self { git: git.clone(), top, git_dir, common_dir, format, shallow, head })
+    }
+
+    /// A hardened call in this repository.
+    pub fn command(&self) -> GitCommand {
+        self.git.at(&self.git_dir, &self.common_dir)
+    }
+
+    /// A hardened call in this repository with its working tree.
+    pub fn command_in_tree(&self) -> GitCommand {
+        self.command().work_tree(self.top.as_path())
+    }
+
+    /// The repository's object directory.
+    pub fn objects(&self) -> PathBuf {
+        self.common_dir.join("objects")
+    }
+
+    /// The directory for worktrees and logs, `<top>/.cofferdam`.
+    pub fn config_dir(&self) -> PathBuf {
+        self.top.as_path().join(".cofferdam")
+    }
+
+    /// The commit that `revision` names, or `None` where there is none.
+    pub async fn resolve(
+        &self,
+        revision: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Oid>, GitError> {
+        let done = self
+            .command()
+            .args(["rev-parse", "--verify", "--quiet", "--end-of-options"])
+            .arg(format!("{revision}^{{commit}}"))
+            .answers(&[1, 128])
+            .run(cancel)
+            .await?;
+        Ok(text(&done.stdout).trim_end().parse().ok())
+    }
+}
+
+/// Three directories from lines, where a path may itself contain line feeds.
+fn three_paths(lines: &[&[u8]]) -> Option<[PathBuf; 3]> {
+    let join = |part: &[&[u8]]| PathBuf::from(OsStr::from_bytes(&part.join(&b'\n')));
+    if let [a, b, c] = lines {
+        return Some([join(&[a]), join(&[b]), join(&[c])]);
+    }
+    for first in 1..lines.len() {
+        for second in first + 1..lines.len() {
+            let paths = [join(&lines[..first]), join(&lines[first..second]), join(&lines[second..])];
+            if paths.iter().all(|path| path.is_absolute() && path.is_dir()) {
+                return Some(paths);
+            }
+        }
+    }
+    None
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn failed(command: &str, exit: crate::process::Exit, stderr: &str) -> RepositoryError {
+    let stderr = crate::text::printable(stderr.trim_end());
+    RepositoryError::Git(GitError::Failed { command: command.into(), exit, stderr })
+}

@@ -1,0 +1,20 @@
+//! Cofferdam as a library: give a coding agent its own sandbox and its own branch, and take back
+//! only commits that passed the gate.
+//!
+//! The library is silent: it never prints, prompts, or reads `$HOME` or the process environment.
+//! It takes values, returns values and emits typed events ([`session::Event`]).
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod agent;
+pub mod fsx;
+pub mod git;
+pub mod home;
+pub mod names;
+pub mod process;
+pub mod prompt;
+pub mod sandbox;
+pub mod session;
+pub mod text;
+
+pub use session::{RunError, RunOptions, RunReport, run};

@@ -1,0 +1,357 @@
+//! The one spawner of host processes: cleared environment, own process group, bounded output, a
+//! deadline, and a cancel that ends the whole group.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+/// How a process ended. A signal is never success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Exit {
+    /// It called exit with this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+impl Exit {
+    pub fn success(self) -> bool {
+        self == Self::Code(0)
+    }
+
+    /// The code a shell would report: the code itself, or 128 + signal.
+    pub fn shell_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+impl From<std::process::ExitStatus> for Exit {
+    fn from(status: std::process::ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Code(-1),
+        }
+    }
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+/// Why a host process gave no output.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    #[error("cannot start `{program}`: {source}")]
+    Start { program: String, source: io::Error },
+    #[error("`{program}` did not finish within {} s", limit.as_secs_f32())]
+    TimedOut { program: String, limit: Duration },
+    #[error("`{program}` was cancelled")]
+    Cancelled { program: String },
+    #[error("`{program}` printed more than {limit} bytes")]
+    TooMuchOutput { program: String, limit: usize },
+    #[error("lost contact with `{program}`: {source}")]
+    Io { program: String, source: io::Error },
+}
+
+/// What a process reads on standard input.
+#[derive(Debug, Default)]
+pub enum Input {
+    #[default]
+    Nothing,
+    Bytes(Vec<u8>),
+    /// A pipe's read end or a file.
+    Fd(OwnedFd),
+}
+
+/// Where its standard output goes.
+#[derive(Debug)]
+pub enum Sink {
+    /// Kept in memory; more than this many bytes is an error.
+    Capture(usize),
+    Fd(OwnedFd),
+    Nothing,
+}
+
+/// One host process to run.
+#[derive(Debug)]
+pub struct Invocation {
+    pub program: OsString,
+    pub arguments: Vec<OsString>,
+    /// The whole environment; nothing is inherited.
+    pub environment: BTreeMap<OsString, OsString>,
+    pub directory: PathBuf,
+    pub input: Input,
+    pub output: Sink,
+    pub limit: Duration,
+}
+
+/// The default bound of a captured standard output: 64 MiB.
+pub const CAPTURE: usize = 64 << 20;
+/// Only this many last bytes of standard error are kept.
+const ERROR_TAIL: usize = 16 << 10;
+
+impl Invocation {
+    pub fn new(program: impl Into<OsString>, directory: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: BTreeMap::new(),
+            directory: directory.into(),
+            input: Input::Nothing,
+            output: Sink::Capture(CAPTURE),
+            limit: Duration::from_secs(60),
+        }
+    }
+
+    #[must_use]
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|a| a.as_ref().to_owned()));
+        self
+    }
+
+    #[must_use]
+    pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.insert(key.into(), value.into());
+        self
+    }
+
+    /// Runs to the end. Cancelling or passing the limit kills the process group.
+    pub async fn run(self, cancel: &CancellationToken) -> Result<Finished, ProcessError> {
+        self.start()?.finish(cancel).await
+    }
+
+    /// Starts it; the returned value must be finished. Dropping it kills the process group.
+    pub fn start(self) -> Result<Running, ProcessError> {
+        let program = self.program.to_string_lossy().into_owned();
+        #[expect(clippy::disallowed_methods, reason = "this is the one spawner")]
+        let mut command = std::process::Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .env_clear()
+            .envs(&self.environment)
+            .current_dir(&self.directory)
+            .stderr(Stdio::piped());
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let bytes = match self.input {
+            Input::Nothing => {
+                command.stdin(Stdio::null());
+                None
+            }
+            Input::Bytes(bytes) => {
+                command.stdin(Stdio::piped());
+                Some(bytes)
+            }
+            Input::Fd(fd) => {
+                command.stdin(fd);
+                None
+            }
+        };
+        let capture = match self.output {
+            Sink::Capture(limit) => {
+                command.stdout(Stdio::piped());
+                limit
+            }
+            Sink::Fd(fd) => {
+                command.stdout(fd);
+                0
+            }
+            Sink::Nothing => {
+                command.stdout(Stdio::null());
+                0
+            }
+        };
+        let child = tokio::process::Command::from(command)
+            .spawn()
+            .map_err(|source| ProcessError::Start { program: program.clone(), source })?;
+        let group = child.id().and_then(|id| {
+            i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw)
+        });
+        Ok(Running { program, child, group, bytes, capture, limit: self.limit })
+    }
+}
+
+/// A started process.
+#[derive(Debug)]
+pub struct Running {
+    program: String,
+    child: tokio::process::Child,
+    group: Option<rustix::process::Pid>,
+    bytes: Option<Vec<u8>>,
+    capture: usize,
+    limit: Duration,
+}
+
+/// What a process that ended left behind.
+#[derive(Debug)]
+pub struct Finished {
+    pub exit: Exit,
+    pub stdout: Vec<u8>,
+    /// The last 16 KiB.
+    pub stderr: Vec<u8>,
+}
+
+impl Running {
+    pub async fn finish(mut self, cancel: &CancellationToken) -> Result<Finished, ProcessError> {
+        let program = self.program.clone();
+        let (limit, capture) = (self.limit, self.capture);
+        let stdin = self.child.stdin.take();
+        let stdout = self.child.stdout.take();
+        let stderr = self.child.stderr.take();
+        let bytes = self.bytes.take();
+        let feed = async {
+            if let (Some(mut stdin), Some(bytes)) = (stdin, bytes) {
+                // A process may end without reading its input: its exit status tells the story.
+                let _ = stdin.write_all(&bytes).await;
+                let _ = stdin.shutdown().await;
+            }
+        };
+        let work = async {
+            let ((), out, err, status) = tokio::join!(
+                feed,
+                read_up_to(stdout, capture),
+                read_tail(stderr),
+                self.child.wait()
+            );
+            (out, err, status)
+        };
+        let (out, err, status) = tokio::select! {
+            () = cancel.cancelled() => return Err(ProcessError::Cancelled { program }),
+            done = tokio::time::timeout(limit, work) => match done {
+                Ok(done) => done,
+                Err(_) => return Err(ProcessError::TimedOut { program, limit }),
+            },
+        };
+        let io = |source| ProcessError::Io { program: program.clone(), source };
+        let stdout = out.map_err(io)?;
+        if stdout.len() > capture {
+            return Err(ProcessError::TooMuchOutput { program, limit: capture });
+        }
+        Ok(Finished { exit: status.map_err(io)?.into(), stdout, stderr: err })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The leader may be gone while others of its group still run.
+        if let Some(group) = self.group {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// Reads to the end but keeps at most `limit + 1` bytes, so that the writer never blocks on us.
+async fn read_up_to(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    let Some(mut stream) = stream else { return Ok(kept) };
+    let mut chunk = vec![0u8; 64 << 10];
+    loop {
+        let got = stream.read(&mut chunk).await?;
+        if got == 0 {
+            return Ok(kept);
+        }
+        let room = (limit + 1).saturating_sub(kept.len()).min(got);
+        kept.extend_from_slice(&chunk[..room]);
+    }
+}
+
+async fn read_tail(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let Some(mut stream) = stream else { return kept };
+    let mut chunk = vec![0u8; 8 << 10];
+    while let Ok(got) = stream.read(&mut chunk).await {
+        if got == 0 {
+            break;
+        }
+        kept.extend_from_slice(&chunk[..got]);
+        if kept.len() > 2 * ERROR_TAIL {
+            kept.drain(..kept.len() - ERROR_TAIL);
+        }
+    }
+    let excess = kept.len().saturating_sub(ERROR_TAIL);
+    kept.drain(..excess);
+    kept
+}
+
+/// Whether the process with this id and start time (field 22 of `/proc/<pid>/stat`) still runs.
+pub fn is_alive(pid: u32, start_time: u64) -> bool {
+    start_time_of(pid) == Some(start_time)
+}
+
+/// The start time of a process in clock ticks after boot, or `None` if there is none.
+pub fn start_time_of(pid: u32) -> Option<u64> {
+    let stat = std::fs::read(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    let after_name = stat.iter().rposition(|&b| b == b')')?;
+    let fields = std::str::from_utf8(&stat[after_name + 1..]).ok()?;
+    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Invocation {
+        Invocation::new("/bin/sh", "/").args(["-c", script])
+    }
+
+    #[tokio::test]
+    async fn output_code_and_signal() {
+        let cancel = CancellationToken::new();
+        let done = sh("cat; echo err >&2; exit 3");
+        let done = Invocation { input: Input::Bytes(b"in".to_vec()), ..done };
+        let done = done.run(&cancel).await.unwrap();
+        assert_eq!((done.exit, &done.stdout[..], &done.stderr[..]), (Exit::Code(3), &b"in"[..], &b"err\n"[..]));
+        let done = sh("kill -9 $$").run(&cancel).await.unwrap();
+        assert_eq!(done.exit, Exit::Signal(9));
+        assert!(!done.exit.success());
+    }
+
+    #[tokio::test]
+    async fn unread_input_is_no_error() {
+        let run = Invocation { input: Input::Bytes(vec![b'x'; 1 << 20]), ..sh("exit 0") };
+        assert!(run.run(&CancellationToken::new()).await.unwrap().exit.success());
+    }
+
+    #[tokio::test]
+    async fn limits_end_the_whole_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("mark");
+        let script = format!("(sleep 1; echo late > '{}') & wait", mark.display());
+        let run = Invocation { limit: Duration::from_millis(100), ..sh(&script) };
+        let error = run.run(&CancellationToken::new()).await.unwrap_err();
+        assert!(matches!(error, ProcessError::TimedOut { .. }), "{error}");
+        tokio::time::sleep(Duration::from_millis(1300)).await;
+        assert!(!mark.exists());
+    }
+
+    #[tokio::test]
+    async fn too_much_output_is_an_error() {
+        let run = Invocation { output: Sink::Capture(10), ..sh("head -c 100000 /dev/zero") };
+        let error = run.run(&CancellationToken::new()).await.unwrap_err();
+        assert!(matches!(error, ProcessError::TooMuchOutput { .. }), "{error}");
+    }
+
+    #[test]
+    fn start_times() {
+        let me = std::process::id();
+        let start = start_time_of(me).unwrap();
+        assert!(is_alive(me, start));
+        assert!(!is_alive(me, start + 1));
+    }
+}

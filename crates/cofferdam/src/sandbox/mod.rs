@@ -1,0 +1,224 @@
+//! The boundary: what a sandbox provider is given, what it gives back, and which of the two kinds
+//! it is. Providers are open traits; users write their own outside of this crate.
+//!
+//! A provider knows nothing of agents, prompts or branches. It gets plain data ([`SandboxSpec`]).
+
+pub mod host;
+pub mod native;
+pub mod registry;
+mod spec;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+pub use crate::process::Exit;
+pub use spec::{Access, ExecRequest, Limits, Mount, MountSource, Network, SandboxSpec};
+
+use crate::names::BranchName;
+
+/// Why a provider could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// This machine cannot give what the profile promises. Nothing was started.
+    #[error("{what}")]
+    Unsupported {
+        /// Which part, as a sentence fragment that names the object.
+        what: String,
+        /// The next step for the user.
+        hint: String,
+    },
+    /// The program does not exist inside, or cannot be executed.
+    #[error("cannot run `{program}` in the sandbox: {reason}")]
+    Program { program: String, reason: String },
+    #[error("the sandbox did not come up: {0}")]
+    Start(String),
+    /// The sandbox, or contact with it, is gone. Its processes are dead.
+    #[error("the sandbox is gone: {0}")]
+    Gone(String),
+    #[error("the sandbox did not answer within {0} s")]
+    TimedOut(u64),
+    #[error("cancelled")]
+    Cancelled,
+}
+
+pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
+pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// A running sandbox. Dropping it ends every process in it.
+#[async_trait]
+pub trait Sandbox: Send + Sync + fmt::Debug {
+    /// Starts a program as the sandbox's agent user. Returns when the program has been executed or
+    /// could not be: a missing program is [`SandboxError::Program`] at once.
+    async fn exec(&self, request: ExecRequest) -> Result<Box<dyn Execution>, SandboxError>;
+
+    /// Ends every process and frees what the sandbox held. Idempotent. Bounded: 10 s.
+    async fn close(&self) -> Result<(), SandboxError>;
+}
+
+/// A program that runs in a sandbox. Dropping it does not end the program; [`Execution::kill`],
+/// [`Sandbox::close`] or dropping the sandbox does.
+#[async_trait]
+pub trait Execution: Send + fmt::Debug {
+    /// Present once, and only where the request asked for [`spec::ExecRequest::stdin`].
+    fn take_stdin(&mut self) -> Option<BoxWrite>;
+    /// Present once.
+    fn take_stdout(&mut self) -> Option<BoxRead>;
+    /// Present once.
+    fn take_stderr(&mut self) -> Option<BoxRead>;
+    /// Waits for the program itself (not for what it left running). Cancel safe.
+    async fn wait(&mut self) -> Result<Exit, SandboxError>;
+    /// Sends a signal to the program's process group; `SIGKILL` reaches also what left the group
+    /// where the provider can tell.
+    async fn kill(&self, signal: i32) -> Result<(), SandboxError>;
+}
+
+/// A provider that can mount host directories into a sandbox.
+#[async_trait]
+pub trait BindMountProvider: Send + Sync + fmt::Debug {
+    /// A short name for messages and `list`: "native", "docker" …
+    fn name(&self) -> &str;
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<dyn Sandbox>, SandboxError>;
+}
+
+/// A provider whose sandboxes have a file system of their own: files are streamed in, packs out.
+#[async_trait]
+pub trait IsolatedProvider: Send + Sync + fmt::Debug {
+    fn name(&self) -> &str;
+
+    /// `spec.mounts` is empty.
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<dyn IsolatedSandbox>, SandboxError>;
+}
+
+/// A running sandbox with a file system of its own.
+#[async_trait]
+pub trait IsolatedSandbox: Sandbox {
+    /// Copies the host directory `source` (regular files, directories and symlinks as they are) to
+    /// the absolute path `target` inside, owned by the agent user.
+    async fn copy_in(&self, source: &Path, target: &Path) -> Result<(), SandboxError>;
+}
+
+/// How the agent's changes relate to branches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BranchStrategy {
+    /// Work in the host's working directory itself; commits land on the checked-out branch.
+    Head,
+    /// Work on a temporary branch in a worktree; merge it into the checked-out branch at the end.
+    MergeToHead,
+    /// Commits land on this branch. A branch that does not exist yet starts at `base`, or at HEAD.
+    Branch { branch: BranchName, base: Option<String> },
+}
+
+/// The strategies of a sandbox that cannot work in the host's directory itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyStrategy {
+    MergeToHead,
+    Branch { branch: BranchName, base: Option<String> },
+}
+
+impl From<CopyStrategy> for BranchStrategy {
+    fn from(strategy: CopyStrategy) -> Self {
+        match strategy {
+            CopyStrategy::MergeToHead => Self::MergeToHead,
+            CopyStrategy::Branch { branch, base } => Self::Branch { branch, base },
+        }
+    }
+}
+
+/// A bind-mount sandbox provider with its branch strategy.
+#[derive(Debug, Clone)]
+pub struct BindMount {
+    pub(crate) provider: Arc<dyn BindMountProvider>,
+    pub(crate) strategy: BranchStrategy,
+}
+
+impl BindMount {
+    pub fn new(provider: impl BindMountProvider + 'static, strategy: BranchStrategy) -> Self {
+        Self { provider: Arc::new(provider), strategy }
+    }
+}
+
+/// A provider that could mount, used so that the sandbox works on a private copy of the tree.
+#[derive(Debug, Clone)]
+pub struct PrivateCopy {
+    pub(crate) provider: Arc<dyn BindMountProvider>,
+    pub(crate) strategy: CopyStrategy,
+}
+
+impl PrivateCopy {
+    pub fn new(provider: impl BindMountProvider + 'static, strategy: CopyStrategy) -> Self {
+        Self { provider: Arc::new(provider), strategy }
+    }
+}
+
+/// An isolated sandbox provider with its branch strategy. `head` is not among them: such a sandbox
+/// cannot write to the host's directory.
+#[derive(Debug, Clone)]
+pub struct Isolated {
+    pub(crate) provider: Arc<dyn IsolatedProvider>,
+    pub(crate) strategy: CopyStrategy,
+}
+
+impl Isolated {
+    pub fn new(provider: impl IsolatedProvider + 'static, strategy: CopyStrategy) -> Self {
+        Self { provider: Arc::new(provider), strategy }
+    }
+}
+
+/// A sandbox that contains the agent: the kinds that [`crate::run`] takes. There is no conversion
+/// from [`host::NoSandbox`], so an unattended run without a sandbox does not compile.
+#[derive(Debug, Clone)]
+pub enum Contained {
+    BindMount(BindMount),
+    PrivateCopy(PrivateCopy),
+    Isolated(Isolated),
+}
+
+impl Contained {
+    pub fn provider_name(&self) -> &str {
+        match self {
+            Self::BindMount(kind) => kind.provider.name(),
+            Self::PrivateCopy(kind) => kind.provider.name(),
+            Self::Isolated(kind) => kind.provider.name(),
+        }
+    }
+
+    pub fn strategy(&self) -> BranchStrategy {
+        match self {
+            Self::BindMount(kind) => kind.strategy.clone(),
+            Self::PrivateCopy(kind) => kind.strategy.clone().into(),
+            Self::Isolated(kind) => kind.strategy.clone().into(),
+        }
+    }
+}
+
+impl From<BindMount> for Contained {
+    fn from(kind: BindMount) -> Self {
+        Self::BindMount(kind)
+    }
+}
+
+impl From<PrivateCopy> for Contained {
+    fn from(kind: PrivateCopy) -> Self {
+        Self::PrivateCopy(kind)
+    }
+}
+
+impl From<Isolated> for Contained {
+    fn from(kind: Isolated) -> Self {
+        Self::Isolated(kind)
+    }
+}

@@ -1,0 +1,1 @@
+//! The embedded sandbox: Linux namespaces, no daemon, no image. The default.

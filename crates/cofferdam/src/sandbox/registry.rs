@@ -1,0 +1,1 @@
+//! What sandboxes exist: one record each in the host-owned state directory.

@@ -1,0 +1,92 @@
+//! Plain data that describes a sandbox and a program in it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::names::{SandboxId, Slug};
+
+/// Everything a provider needs to make one sandbox.
+#[derive(Debug, Clone)]
+pub struct SandboxSpec {
+    pub id: SandboxId,
+    pub slug: Slug,
+    pub hostname: String,
+    /// Where programs start, an absolute path inside.
+    pub workdir: PathBuf,
+    /// Mounted in this order: later ones may lie over earlier ones.
+    pub mounts: Vec<Mount>,
+    /// The environment of every program inside; nothing is inherited from the host.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// The caller's `PATH`: entries outside the system directories are offered inside where the
+    /// provider's built-in list knows them.
+    pub search_path: Option<OsString>,
+    /// The caller's home directory, which is never visible inside; tools below it may be.
+    pub caller_home: Option<PathBuf>,
+    pub limits: Limits,
+    pub network: Network,
+}
+
+/// One host path made visible inside.
+#[derive(Debug, Clone)]
+pub struct Mount {
+    /// A host path. Opened without following a symlink in its last component.
+    pub source: MountSource,
+    /// An absolute path inside. Created where it does not exist, if its parent is the provider's.
+    pub target: PathBuf,
+    pub access: Access,
+}
+
+/// What is mounted.
+#[derive(Debug, Clone)]
+pub enum MountSource {
+    /// A host directory or file, with everything mounted below it left out.
+    Path(PathBuf),
+    /// An empty directory that nobody can write: hides what lies below it.
+    Nothing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// Bounds of one sandbox. `None` means unlimited.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    pub processes: Option<u64>,
+    /// Bytes, swap included.
+    pub memory: Option<u64>,
+    /// CPUs: 1.5 is one and a half.
+    pub cpus: Option<f64>,
+    /// Open files of one process.
+    pub open_files: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { processes: Some(4096), memory: None, cpus: None, open_files: Some(65_536) }
+    }
+}
+
+/// What a sandbox may reach.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Network {
+    /// Its own loopback and nothing else.
+    #[default]
+    None,
+}
+
+/// One program to run in a sandbox.
+#[derive(Debug, Clone, Default)]
+pub struct ExecRequest {
+    /// `argv[0]` is looked up in the sandbox's `PATH` unless it has a `/`.
+    pub arguments: Vec<OsString>,
+    /// Added to the sandbox's environment.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// The sandbox's workdir unless given.
+    pub directory: Option<PathBuf>,
+    /// Whether the caller will write to its standard input; else it reads end of file.
+    pub stdin: bool,
+}

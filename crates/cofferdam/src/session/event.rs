@@ -1,0 +1,97 @@
+//! What happens in a run, as typed events. Frontends show them; a callback that fails cannot stop
+//! the run.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::report::Landing;
+use crate::agent::AgentEvent;
+use crate::names::{SandboxId, Slug};
+use crate::process::Exit;
+
+/// One event of a run. Text from the agent is as it was sent: sanitise before showing.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The plan stands; nothing has been made yet.
+    Planned {
+        id: SandboxId,
+        name: Slug,
+        agent: String,
+        provider: String,
+        /// "head", "merge-to-head" or "branch".
+        strategy: &'static str,
+        /// The branch that the agent works on.
+        source_branch: String,
+        /// The host's branch at the start.
+        target_branch: String,
+        max_iterations: u32,
+        log: Option<PathBuf>,
+    },
+    /// A step begins: "worktree", "copies", "sandbox", "hooks", "collect", "land", "dispose" …
+    Step { step: &'static str },
+    /// The sandbox is up.
+    SandboxReady { millis: u64 },
+    HookStarted { place: &'static str, command: String },
+    HookFinished { place: &'static str, command: String, exit: Exit, output: String },
+    IterationStarted { iteration: u32, of: u32, prompt_bytes: usize },
+    /// One parsed item of the agent's stream.
+    Agent { iteration: u32, at: Timestamp, #[serde(flatten)] item: AgentEvent },
+    /// A piece of the agent's standard error.
+    AgentError { iteration: u32, line: String },
+    /// No output for so many whole minutes.
+    Idle { iteration: u32, minutes: u64 },
+    IterationFinished { iteration: u32, exit: Option<Exit>, completed: bool },
+    /// Something the user should know; the run goes on.
+    Notice(Notice),
+    Landed { landing: Landing },
+}
+
+/// Something the user should know that is no failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "notice", rename_all = "snake_case")]
+pub enum Notice {
+    /// A prompt argument that the template does not use.
+    UnusedArgument { name: String },
+    /// This machine gives less than the profile promises, and the user accepted that.
+    Degraded { what: String },
+    /// Uncommitted work of the user was recorded before the agent started.
+    BeforeRecorded { reference: String },
+    /// Changed files that run on the user's machine when he opens or builds the project.
+    Executes { paths: Vec<String> },
+    /// New `.git` entries that the agent left in the tree were moved out of it.
+    NestedGitMoved { paths: Vec<String>, to: PathBuf },
+    /// The agent left its branch: its commits were found on another one, or on none.
+    BranchSwitched { to: String },
+    /// `path` was asked for with `copy` but does not exist.
+    CopyMissing { path: PathBuf },
+    Other { text: String },
+}
+
+/// Where events go: a function that is called in order and must be quick.
+#[derive(Clone, Default)]
+pub struct EventSink(Option<Arc<dyn Fn(&Event) + Send + Sync>>);
+
+impl EventSink {
+    pub fn new(sink: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(sink)))
+    }
+
+    /// A sink that panics is ignored: a broken forwarder cannot stop a run.
+    pub(crate) fn emit(&self, event: &Event) {
+        if let Some(sink) = &self.0 {
+            let _ = catch_unwind(AssertUnwindSafe(|| sink(event)));
+        }
+    }
+}
+
+impl fmt::Debug for EventSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "EventSink(set)" } else { "EventSink(none)" })
+    }
+}

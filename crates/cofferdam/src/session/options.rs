@@ -1,0 +1,167 @@
+//! What a run is asked to do. Plain values: nothing here is read from the process environment.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::event::EventSink;
+use crate::agent::AgentProvider;
+use crate::git::{Git, Identity};
+use crate::home::Home;
+use crate::sandbox::{Contained, Limits};
+
+/// Where the prompt comes from.
+#[derive(Debug, Clone, Default)]
+pub enum PromptSource {
+    /// The agent gets an empty prompt.
+    #[default]
+    None,
+    /// Passed as it is: nothing is substituted or expanded (S2-25).
+    Inline(String),
+    /// A template file with its arguments (S2-26).
+    Template { path: PathBuf, arguments: BTreeMap<String, String> },
+}
+
+/// One hook: a line for `sh -c`.
+#[derive(Debug, Clone)]
+pub struct Hook {
+    pub command: String,
+    /// Default 60 s. Passing it fails the step.
+    pub timeout: Duration,
+}
+
+impl Hook {
+    pub fn new(command: impl Into<String>) -> Self {
+        Self { command: command.into(), timeout: Duration::from_secs(60) }
+    }
+}
+
+/// Hooks by place and moment, in the order of S2-20. A hook that fails or times out fails the step.
+#[derive(Debug, Clone, Default)]
+pub struct Hooks {
+    /// On the host, one after the other, in the worktree, before any sandbox exists.
+    pub host_worktree_ready: Vec<Hook>,
+    /// On the host, beside the sandbox's own, before the first agent starts.
+    pub host_sandbox_ready: Vec<Hook>,
+    /// In the sandbox, as its agent user.
+    pub sandbox_ready: Vec<Hook>,
+}
+
+/// Bounds of the steps that are not the agent's. Passing one fails the run and loses nothing.
+#[derive(Debug, Clone)]
+pub struct Timeouts {
+    /// Copying `copy` into the worktree. Default 60 s.
+    pub copy: Duration,
+    /// The provider's `create`. Default 120 s.
+    pub sandbox_start: Duration,
+    /// One shell expression of a prompt template. Default 30 s.
+    pub expression: Duration,
+    /// Bringing commits home, all of it. Default 600 s.
+    pub collect: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            copy: Duration::from_secs(60),
+            sandbox_start: Duration::from_secs(120),
+            expression: Duration::from_secs(30),
+            collect: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Where the run log goes.
+#[derive(Debug, Clone, Default)]
+pub enum RunLog {
+    /// `<repository>/.cofferdam/logs/<branch>[-<name>].log`, appended.
+    #[default]
+    Default,
+    File(PathBuf),
+    None,
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    pub home: Home,
+    /// A directory in the repository to work on.
+    pub repository: PathBuf,
+    pub git: Git,
+    pub agent: Arc<dyn AgentProvider>,
+    pub sandbox: Contained,
+    pub prompt: PromptSource,
+    /// Names the sandbox, its temporary branch and its log.
+    pub name: Option<String>,
+    pub max_iterations: NonZeroU32,
+    /// Any of them in a final message of the agent ends the run.
+    pub completion_signals: Vec<String>,
+    /// No output for so long ends the agent with an error. Any byte resets it.
+    pub idle_timeout: Duration,
+    /// How long an agent may go on after it signalled completion.
+    pub completion_grace: Duration,
+    pub timeouts: Timeouts,
+    pub hooks: Hooks,
+    /// Paths below the repository's top to copy into a worktree (not with `head`).
+    pub copy: Vec<PathBuf>,
+    /// Given to the agent as they are.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// The caller's environment: only names that the agent declares or `.cofferdam/.env` lists are
+    /// taken from it.
+    pub caller_environment: BTreeMap<OsString, OsString>,
+    pub caller_home: Option<PathBuf>,
+    /// Author of the agent's commits. `None`: looked up in the user's git configuration.
+    pub identity: Option<Identity>,
+    pub limits: Limits,
+    pub log: RunLog,
+    pub events: EventSink,
+    /// First stage: the agent's tree is ended, commits are collected, everything is disposed.
+    pub cancel: CancellationToken,
+    /// Second stage: collecting is cut short too; what it would have taken stays in the state
+    /// directory for `gc`.
+    pub abandon: CancellationToken,
+}
+
+/// The signal that agents are told to print when nothing is left to do (S2-17).
+pub const COMPLETION_SIGNAL: &str = "<promise>COMPLETE</promise>";
+
+impl RunOptions {
+    /// A run with the defaults of the documents.
+    pub fn new(
+        home: Home,
+        repository: impl Into<PathBuf>,
+        agent: Arc<dyn AgentProvider>,
+        sandbox: impl Into<Contained>,
+    ) -> Self {
+        Self {
+            home,
+            repository: repository.into(),
+            git: Git::new("git"),
+            agent,
+            sandbox: sandbox.into(),
+            prompt: PromptSource::None,
+            name: None,
+            max_iterations: NonZeroU32::MIN,
+            completion_signals: vec![COMPLETION_SIGNAL.to_owned()],
+            idle_timeout: Duration::from_secs(600),
+            completion_grace: Duration::from_secs(60),
+            timeouts: Timeouts::default(),
+            hooks: Hooks::default(),
+            copy: Vec::new(),
+            environment: BTreeMap::new(),
+            caller_environment: BTreeMap::new(),
+            caller_home: None,
+            identity: None,
+            limits: Limits::default(),
+            log: RunLog::Default,
+            events: EventSink::default(),
+            cancel: CancellationToken::new(),
+            abandon: CancellationToken::new(),
+        }
+    }
+}

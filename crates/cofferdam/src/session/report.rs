@@ -1,0 +1,98 @@
+//! What a run gives back, and what its errors keep.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::agent::Usage;
+use crate::git::Oid;
+use crate::names::{SandboxId, Slug};
+use crate::process::Exit;
+
+/// One commit of the agent that came home.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CommitLine {
+    pub id: Oid,
+    /// First line of its message, as it is: sanitise before showing.
+    pub subject: String,
+}
+
+/// One invocation of the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Iteration {
+    pub number: u32,
+    /// `None`: ended by us (completion grace, cancel).
+    pub exit: Option<Exit>,
+    pub session: Option<String>,
+    pub usage: Option<Usage>,
+    /// The last final message.
+    pub result: Option<String>,
+}
+
+/// Where the agent's commits are now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "landing", rename_all = "snake_case")]
+pub enum Landing {
+    /// The agent made no commit.
+    Nothing,
+    /// `branch` moved to `tip`; for a merge, `tip` is the merge's result.
+    Landed { branch: String, tip: Oid },
+    /// Nothing of the user's moved; the commits are on `reference`, and `why` says what stood in
+    /// the way.
+    Kept { reference: String, why: String },
+    /// The commits did not pass the gate; the pack is kept in the state directory.
+    Refused { pack: PathBuf, why: String },
+}
+
+/// What a run did.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunReport {
+    pub id: SandboxId,
+    pub name: Slug,
+    pub source_branch: String,
+    pub target_branch: String,
+    pub base: Oid,
+    pub iterations: Vec<Iteration>,
+    /// The completion signal that ended the run.
+    pub completion: Option<String>,
+    pub landing: Landing,
+    /// Newest last.
+    pub commits: Vec<CommitLine>,
+    /// Lines of `git diff --stat` from base to tip, sanitised.
+    pub diffstat: String,
+    pub usage: Usage,
+    pub duration: Duration,
+    pub log: Option<PathBuf>,
+    /// A worktree with uncommitted work that was left where it is.
+    pub preserved_worktree: Option<PathBuf>,
+}
+
+/// What is kept when a run fails: everything that was made until then.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Kept {
+    pub id: Option<SandboxId>,
+    pub name: Option<Slug>,
+    pub branch: Option<String>,
+    pub landing: Option<Landing>,
+    pub commits: Vec<CommitLine>,
+    pub iterations: Vec<Iteration>,
+    pub preserved_worktree: Option<PathBuf>,
+    pub log: Option<PathBuf>,
+}
+
+/// A run that did not succeed. Nothing is lost: see [`Kept`].
+#[derive(Debug, thiserror::Error)]
+#[error("{kind}")]
+pub struct RunError {
+    #[source]
+    pub kind: RunErrorKind,
+    pub kept: Box<Kept>,
+}
+
+/// Why a run did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunErrorKind {
+    #[error("unreachable")]
+    Todo,
+}
