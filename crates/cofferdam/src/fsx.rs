@@ -162,6 +162,16 @@ pub fn remove_tree(path: &Path) -> Result<(), FileError> {
     }
 }
 
+/// Removes whatever is at `path`, a tree or a single file; a missing one is fine.
+pub fn remove_tree_or_file(path: &Path) -> Result<(), FileError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => remove_tree(path),
+        Ok(_) => remove_file_if_exists(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(FileError::new("look at", path, error)),
+    }
+}
+
 fn open_up(path: &Path) {
     let Ok(found) = fs::symlink_metadata(path) else { return };
     if !found.is_dir() {

@@ -1,1 +1,458 @@
-//! What sandboxes exist: one record each in the host-owned state directory.
+//! What sandboxes exist: one directory each in the host-owned state, with a record that is written
+//! whole before the thing it describes is made. `kill -9` at any point leaves a record (or an empty
+//! directory) that `list` shows and `gc` finishes.
+//!
+//! A sandbox's owner holds `flock` on `lock` in that directory. The kernel lets go of it when the
+//! owner dies, so a free lock is the only sign of death that is trusted; pids are not.
+
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::fsx::{self, Context, FileError};
+use crate::git::Oid;
+use crate::home::Home;
+use crate::names::{BranchName, RepoPath, SandboxId, Slug};
+
+/// The newest record format this version writes. Older ones stay readable.
+pub const VERSION: u32 = 1;
+const RECORD: &str = "record.json";
+const RECORD_LIMIT: u64 = 1 << 20;
+
+/// Why the registry cannot answer.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{} cannot be read as a sandbox record: {reason}", path.display())]
+    Record { path: PathBuf, reason: String },
+    #[error("sandbox `{0}` is in use by another cofferdam process")]
+    InUse(Slug),
+    #[error("there is no sandbox `{name}` in {}", repository.display())]
+    Unknown { name: String, repository: PathBuf },
+}
+
+/// How the work of a sandbox relates to branches, with everything needed to bring it home.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Strategy {
+    Head,
+    MergeToHead { target: BranchName },
+    Branch,
+}
+
+impl Strategy {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::MergeToHead { .. } => "merge-to-head",
+            Self::Branch => "branch",
+        }
+    }
+}
+
+/// Where the files are that the agent works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// A host directory is mounted.
+    Bind,
+    /// A private copy in the state directory, or in the provider's own file system.
+    Copy,
+}
+
+impl Mode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bind => "bind",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+/// How far a sandbox's life has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Being made. No agent has run.
+    Creating,
+    /// An agent may have run: there may be commits to collect.
+    Active,
+    /// Collected; what is left is what the user should see.
+    Stopped,
+    /// A setup command failed; kept for a look.
+    FailedSetup,
+}
+
+/// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub version: u32,
+    pub id: SandboxId,
+    pub name: Slug,
+    #[serde(with = "path_text")]
+    pub repository: PathBuf,
+    pub provider: String,
+    pub mode: Mode,
+    pub strategy: Strategy,
+    /// The branch that the agent works on; `None` with `head` on a detached HEAD.
+    pub branch: Option<BranchName>,
+    /// The branch was made for this sandbox, so disposing may remove it.
+    pub branch_is_ours: bool,
+    /// The commit that the agent started from.
+    pub base: Oid,
+    pub created: Timestamp,
+    pub phase: Phase,
+    /// The linked worktree, where the strategy has one.
+    #[serde(with = "optional_path_text")]
+    pub worktree: Option<PathBuf>,
+    /// Directories made in the workspace for protection, relative to it; removed if still empty.
+    #[serde(default)]
+    pub made_directories: Vec<String>,
+    /// Nested `.git` entries that were there before the agent, relative to the workspace.
+    #[serde(default)]
+    pub nested_before: Vec<PathText>,
+    /// A branch or file that was kept for the user, in words.
+    #[serde(default)]
+    pub kept: Option<String>,
+}
+
+impl Record {
+    /// The directory that is mounted as the workspace.
+    pub fn workspace(&self, home: &Home) -> PathBuf {
+        match (self.mode, &self.worktree) {
+            (Mode::Copy, _) => home.sandbox(self.id).join("work"),
+            (Mode::Bind, Some(worktree)) => worktree.clone(),
+            (Mode::Bind, None) => self.repository.clone(),
+        }
+    }
+
+    /// The branch as messages name it.
+    pub fn branch_text(&self) -> String {
+        self.branch.as_ref().map_or_else(|| "HEAD".to_owned(), ToString::to_string)
+    }
+}
+
+/// One sandbox's state directory while this process owns it. Dropping it lets go of the lock.
+#[derive(Debug)]
+pub struct Owned {
+    pub record: Record,
+    directory: PathBuf,
+    _lock: File,
+}
+
+impl Owned {
+    /// Makes the state directory, takes its lock and writes the first record, in this order.
+    pub fn create(home: &Home, record: Record) -> Result<Self, RegistryError> {
+        fsx::private_dir(home.path())?;
+        fsx::private_dir(&home.state())?;
+        let directory = home.sandbox(record.id);
+        fsx::private_dir(&directory)?;
+        let lock = open_lock(&directory)?;
+        lock.try_lock().map_err(|_| RegistryError::InUse(record.name.clone()))?;
+        let owned = Self { record, directory, _lock: lock };
+        owned.save()?;
+        Ok(owned)
+    }
+
+    /// Takes over a sandbox whose owner is dead or done.
+    pub fn adopt(home: &Home, record: Record) -> Result<Self, RegistryError> {
+        let directory = home.sandbox(record.id);
+        let lock = open_lock(&directory)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(RegistryError::InUse(record.name)),
+            Err(TryLockError::Error(source)) => {
+                return Err(FileError::new("lock", directory.join("lock"), source).into());
+            }
+        }
+        // What was read before the lock was ours may be old.
+        let record = read(&directory)?;
+        Ok(Self { record, directory, _lock: lock })
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Writes the record; readers see the old one or the new one.
+    pub fn save(&self) -> Result<(), RegistryError> {
+        let path = self.directory.join(RECORD);
+        let bytes = serde_json::to_vec_pretty(&self.record)
+            .map_err(|e| RegistryError::Record { path: path.clone(), reason: e.to_string() })?;
+        Ok(fsx::write_private(&path, &bytes)?)
+    }
+
+    pub fn set_phase(&mut self, phase: Phase) -> Result<(), RegistryError> {
+        self.record.phase = phase;
+        self.save()
+    }
+
+    /// Removes the state directory: the sandbox is no more. The record goes last but one, the lock
+    /// last, so that a death in between still shows it.
+    pub fn forget(self) -> Result<(), RegistryError> {
+        for entry in read_dir(&self.directory)? {
+            if entry != RECORD && entry != "lock" {
+                fsx::remove_tree_or_file(&self.directory.join(entry))?;
+            }
+        }
+        fsx::remove_file_if_exists(&self.directory.join(RECORD))?;
+        Ok(fsx::remove_tree(&self.directory)?)
+    }
+}
+
+/// One line of the registry: a record and whether somebody owns it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub record: Record,
+    pub in_use: bool,
+}
+
+/// What the state directory holds.
+#[derive(Debug, Default)]
+pub struct Listing {
+    pub entries: Vec<Entry>,
+    /// State directories without a record: their maker died before it could write one.
+    pub unfinished: Vec<PathBuf>,
+    /// Records that cannot be read, with the reason. Nothing of them is ever deleted by itself.
+    pub unreadable: Vec<RegistryError>,
+}
+
+/// Reads all records, oldest first; only those of `repository` where it is given.
+pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, RegistryError> {
+    let mut listing = Listing::default();
+    let state = home.state();
+    let names = match read_dir(&state) {
+        Err(RegistryError::File(error)) if error.is_not_found() => return Ok(listing),
+        names => names?,
+    };
+    for name in names {
+        let directory = state.join(&name);
+        if name.parse::<SandboxId>().is_err() {
+            continue;
+        }
+        match read(&directory) {
+            Ok(record) => {
+                if repository.is_none_or(|repo| repo.as_path() == record.repository) {
+                    let in_use = in_use(&directory);
+                    listing.entries.push(Entry { record, in_use });
+                }
+            }
+            Err(RegistryError::File(error)) if error.is_not_found() => {
+                if !in_use(&directory) && directory.is_dir() {
+                    listing.unfinished.push(directory);
+                }
+            }
+            Err(error) => listing.unreadable.push(error),
+        }
+    }
+    listing.entries.sort_by_key(|entry| (entry.record.created, entry.record.id));
+    Ok(listing)
+}
+
+/// The sandbox of `repository` that is called `name` (a name or an id). A look-alike in another
+/// repository is never found.
+pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, RegistryError> {
+    let listing = list(home, Some(repository))?;
+    listing
+        .entries
+        .into_iter()
+        .rev()
+        .find(|entry| entry.record.name.as_str() == name || entry.record.id.to_string() == name)
+        .ok_or_else(|| RegistryError::Unknown {
+            name: name.escape_debug().to_string(),
+            repository: repository.as_path().to_owned(),
+        })
+}
+
+fn read(directory: &Path) -> Result<Record, RegistryError> {
+    let path = directory.join(RECORD);
+    let bytes = fsx::read_bounded(&path, RECORD_LIMIT)?;
+    let refuse = |reason: String| RegistryError::Record { path: path.clone(), reason };
+    let record: Record = serde_json::from_slice(&bytes).map_err(|e| refuse(e.to_string()))?;
+    if record.version > VERSION {
+        return Err(refuse(format!("it was written by a newer version (format {})", record.version)));
+    }
+    if directory.file_name().is_none_or(|name| name != record.id.to_string().as_str()) {
+        return Err(refuse("its id is not the directory's name".to_owned()));
+    }
+    Ok(record)
+}
+
+fn open_lock(directory: &Path) -> Result<File, RegistryError> {
+    let path = directory.join("lock");
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&path)
+        .context("open", &path)?;
+    Ok(file)
+}
+
+fn in_use(directory: &Path) -> bool {
+    let Ok(file) = File::open(directory.join("lock")) else { return false };
+    // A shared lock: two commands that only look do not disturb each other.
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+fn read_dir(path: &Path) -> Result<Vec<String>, RegistryError> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path).context("read", path)? {
+        let entry = entry.context("read", path)?;
+        if let Ok(name) = entry.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// A relative path in a record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PathText(#[serde(with = "path_text")] pub PathBuf);
+
+/// Paths as JSON text: UTF-8 as it is, other bytes and the backslash as `\xNN`.
+mod path_text {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn encode(path: &Path) -> String {
+        let mut text = String::new();
+        for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+            text.push_str(&chunk.valid().replace('\\', "\\x5c"));
+            for byte in chunk.invalid() {
+                text.push_str(&format!("\\x{byte:02x}"));
+            }
+        }
+        text
+    }
+
+    pub(super) fn decode(text: &str) -> Option<PathBuf> {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut parts = text.split("\\x");
+        bytes.extend_from_slice(parts.next()?.as_bytes());
+        for part in parts {
+            bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+            bytes.extend_from_slice(part.get(2..)?.as_bytes());
+        }
+        Some(OsString::from_vec(bytes).into())
+    }
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(&encode(path))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<PathBuf, D::Error> {
+        let text = String::deserialize(input)?;
+        decode(&text).ok_or_else(|| serde::de::Error::custom("a path with a bad escape"))
+    }
+}
+
+mod optional_path_text {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde's `with` calls it so")]
+    pub(super) fn serialize<S: Serializer>(
+        path: &Option<PathBuf>,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        path.as_deref().map(super::path_text::encode).serialize(out)
+    }
+
+    pub(super) fn deserialize<'de, D>(input: D) -> Result<Option<PathBuf>, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let Some(text) = Option::<String>::deserialize(input)? else { return Ok(None) };
+        let path = super::path_text::decode(&text);
+        path.map(Some).ok_or_else(|| serde::de::Error::custom("a path with a bad escape"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    fn record(name: &str, repository: &Path) -> Record {
+        Record {
+            version: VERSION,
+            id: SandboxId::random().unwrap(),
+            name: Slug::from_text(name).unwrap(),
+            repository: repository.to_owned(),
+            provider: "native".into(),
+            mode: Mode::Bind,
+            strategy: Strategy::Branch,
+            branch: Some("work".parse().unwrap()),
+            branch_is_ours: true,
+            base: "1".repeat(40).parse().unwrap(),
+            created: Timestamp::now(),
+            phase: Phase::Creating,
+            worktree: Some(repository.join("w")),
+            made_directories: vec![],
+            nested_before: vec![PathText(PathBuf::from("a/.git"))],
+            kept: None,
+        }
+    }
+
+    #[test]
+    fn records_live_and_die_with_their_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let odd = dir.path().join(OsStr::from_bytes(b"sp ace\n\xff\\x41"));
+        std::fs::create_dir(&odd).unwrap();
+        let repo = RepoPath::resolve(&odd).unwrap();
+        let mut owned = Owned::create(&home, record("one", repo.as_path())).unwrap();
+        let entry = find(&home, &repo, "one").unwrap();
+        assert!(entry.in_use);
+        assert_eq!(entry.record, owned.record);
+        assert!(matches!(
+            Owned::adopt(&home, entry.record),
+            Err(RegistryError::InUse(_))
+        ));
+        owned.set_phase(Phase::Active).unwrap();
+        drop(owned);
+        let entry = find(&home, &repo, "one").unwrap();
+        assert!(!entry.in_use);
+        assert_eq!(entry.record.phase, Phase::Active);
+        Owned::adopt(&home, entry.record).unwrap().forget().unwrap();
+        assert!(find(&home, &repo, "one").is_err());
+        assert!(list(&home, None).unwrap().unfinished.is_empty());
+    }
+
+    #[test]
+    fn look_alikes_and_strangers_are_not_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        std::fs::create_dir_all(&a).unwrap();
+        std::fs::create_dir_all(&b).unwrap();
+        let owned = Owned::create(&home, record("same", &a.canonicalize().unwrap())).unwrap();
+        assert!(find(&home, &RepoPath::resolve(&b).unwrap(), "same").is_err());
+        // A record moved under another id, a broken one and an empty directory.
+        let other = home.sandbox(SandboxId::random().unwrap());
+        std::fs::create_dir(&other).unwrap();
+        std::fs::copy(owned.directory().join(RECORD), other.join(RECORD)).unwrap();
+        let empty = home.sandbox(SandboxId::random().unwrap());
+        std::fs::create_dir(&empty).unwrap();
+        let listing = list(&home, None).unwrap();
+        assert_eq!(listing.entries.len(), 1);
+        assert_eq!(listing.unreadable.len(), 1);
+        assert_eq!(listing.unfinished, vec![empty]);
+    }
+}

@@ -6,9 +6,19 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::agent::Usage;
-use crate::git::Oid;
+use super::collect::CollectError;
+use super::envfile::EnvFileError;
+use super::hooks::HookError;
+use super::iterate::ExpressionError;
+use super::plan::PlanError;
+use super::stream::AgentFailure;
+use crate::fsx::FileError;
+use crate::git::{GitError, Oid, RepositoryError};
 use crate::names::{SandboxId, Slug};
 use crate::process::Exit;
+use crate::prompt::PromptError;
+use crate::sandbox::SandboxError;
+use crate::sandbox::registry::RegistryError;
 
 /// One commit of the agent that came home.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -90,9 +100,53 @@ pub struct RunError {
     pub kept: Box<Kept>,
 }
 
+impl std::fmt::Display for Landing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = match self {
+            Self::Nothing => "no commits".to_owned(),
+            Self::Landed { branch, tip } => format!("{branch} is at {}", tip.short()),
+            Self::Kept { reference, why } => format!("the commits are kept on {reference}: {why}"),
+            Self::Refused { pack, why } => {
+                format!("the commits were refused: {why}; they are kept in {}", pack.display())
+            }
+        };
+        f.write_str(&crate::text::printable(&text))
+    }
+}
+
 /// Why a run did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunErrorKind {
-    #[error("unreachable")]
-    Todo,
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+    #[error(transparent)]
+    EnvFile(#[from] EnvFileError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// A step of preparing, with the module's own typed error as source.
+    #[error("preparing the {step} failed: {source}")]
+    Prepare { step: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("{step} did not finish within {} s", limit.as_secs_f32())]
+    StepTimedOut { step: &'static str, limit: Duration },
+    #[error(transparent)]
+    Hook(#[from] HookError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
+    #[error("{agent}, iteration {iteration}: {failure}")]
+    Agent { agent: String, iteration: u32, failure: AgentFailure },
+    /// The agent's part may have gone well; bringing its commits home did not. They are kept.
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+    #[error("cancelled")]
+    Cancelled,
 }

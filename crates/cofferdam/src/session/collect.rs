@@ -1,0 +1,358 @@
+//! Collect: bring a sandbox's commits home through the commit gate. Works from the record alone, so
+//! that `gc` can do it for a run whose command was killed.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::emitter::Emitter;
+use super::event::Notice;
+use super::mounts::{GIT_INSIDE, jail_mounts};
+use super::report::{CommitLine, Landing};
+use crate::fsx::FileError;
+use crate::git::gate::{Accepted, Gate, GateError};
+use crate::git::land::{self, LandError};
+use crate::git::private_clone::{self, CloneError};
+use crate::git::refs::{self, Own, RefError};
+use crate::git::{GitError, Identity, Oid, Repository, identity, nested, worktree};
+use crate::home::Home;
+use crate::names::BranchName;
+use crate::process::{Exit, Input};
+use crate::sandbox::native::jail::{self, JailRequest};
+use crate::sandbox::registry::{Mode, Owned, Phase, RegistryError, Strategy};
+use crate::sandbox::{IsolatedSandbox, Limits, SandboxError};
+
+/// More tips than this are not looked at: the rest stays in the state directory.
+const MAX_TIPS: usize = 16;
+
+/// Why commits did not come home. They stay in the state directory.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Clone(#[from] CloneError),
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    #[error(transparent)]
+    Land(#[from] LandError),
+    #[error(transparent)]
+    Refs(#[from] RefError),
+    #[error("packing the commits failed: {0}")]
+    Jail(#[from] SandboxError),
+    #[error("packing the commits ended with {exit}: {stderr}")]
+    Pack { exit: Exit, stderr: String },
+    #[error("collecting did not finish within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    #[error("collecting was cut short")]
+    Cancelled,
+}
+
+/// Where the sandbox's repository can be read.
+#[derive(Debug)]
+pub(super) enum Source<'a> {
+    /// In the state directory; nothing runs in the sandbox any more.
+    State,
+    /// In the file system of a running isolated sandbox.
+    Sandbox { sandbox: &'a dyn IsolatedSandbox, workdir: &'a Path },
+}
+
+/// What collecting needs beside the record.
+#[derive(Debug)]
+pub(super) struct Collector<'a> {
+    pub home: &'a Home,
+    pub repo: &'a Repository,
+    /// Author of a merge commit; looked up if `None`.
+    pub identity: Option<&'a Identity>,
+    pub caller_home: Option<&'a Path>,
+    pub events: &'a Emitter,
+    pub limit: Duration,
+    pub cancel: &'a CancellationToken,
+}
+
+/// What came home.
+#[derive(Debug)]
+pub(super) struct Collected {
+    pub landing: Landing,
+    pub commits: Vec<CommitLine>,
+    pub tip: Option<Oid>,
+    /// A private copy has uncommitted work.
+    pub copy_is_dirty: bool,
+}
+
+impl Collector<'_> {
+    pub(super) async fn collect(
+        &self,
+        owned: &mut Owned,
+        source: Source<'_>,
+    ) -> Result<Collected, CollectError> {
+        tokio::select! {
+            () = self.cancel.cancelled() => Err(CollectError::Cancelled),
+            done = tokio::time::timeout(self.limit, self.bring_home(owned, &source)) => {
+                done.unwrap_or(Err(CollectError::TimedOut(self.limit)))
+            }
+        }
+    }
+
+    async fn bring_home(&self, owned: &mut Owned, source: &Source<'_>) -> Result<Collected, CollectError> {
+        let mut collected =
+            Collected { landing: Landing::Nothing, commits: Vec::new(), tip: None, copy_is_dirty: false };
+        // A landing that a death interrupted is finished first.
+        land::finish(self.repo, owned.directory(), self.cancel).await?;
+        if owned.record.phase != Phase::Active {
+            return Ok(collected);
+        }
+        self.move_nested_out(owned)?;
+        let tips = self.tips(owned, source).await?;
+        let mut home: BTreeSet<Oid> = BTreeSet::new();
+        let mut primary = true;
+        for (name, tip) in tips.into_iter().take(MAX_TIPS) {
+            if home.contains(&tip) {
+                continue;
+            }
+            let gate = Gate::new(self.repo, owned.record.id, &owned.record.base, owned.directory());
+            let accepted = match self.receive(&gate, owned, source, &tip).await? {
+                Ok(accepted) => accepted,
+                Err(refused) => {
+                    let landing = Landing::Refused { pack: refused.pack, why: refused.why };
+                    if primary {
+                        collected.landing = landing;
+                        primary = false;
+                    } else {
+                        self.events.notice(Notice::Other { text: landing.to_string() });
+                    }
+                    continue;
+                }
+            };
+            home.extend(accepted.commits().iter().map(|commit| commit.id.clone()));
+            if primary {
+                primary = false;
+                self.report(&accepted);
+                if owned.record.branch.as_ref().is_some_and(|branch| branch.as_str() != name) {
+                    self.events.notice(Notice::BranchSwitched { to: name });
+                }
+                collected.commits = accepted.commits().to_vec();
+                collected.tip = Some(tip);
+                collected.landing = self.land(owned, &accepted).await?;
+            } else {
+                let reference = land::keep_extra(self.repo, owned.record.id, &accepted, self.cancel).await?;
+                let text = format!("commits beside the branch ({name}) are kept at {reference}");
+                self.events.notice(Notice::Other { text });
+            }
+        }
+        if owned.record.mode == Mode::Copy && matches!(source, Source::State) {
+            collected.copy_is_dirty = self.copy_is_dirty(owned).await;
+        }
+        Ok(collected)
+    }
+
+    fn report(&self, accepted: &Accepted) {
+        if !accepted.executes().is_empty() {
+            self.events.notice(Notice::Executes { paths: accepted.executes().to_vec() });
+        }
+    }
+
+    /// Git directories that the agent left in the workspace are moved to the state directory: a
+    /// plain `git status` of the user in one of them would run what they say.
+    fn move_nested_out(&self, owned: &Owned) -> Result<(), CollectError> {
+        if owned.record.mode == Mode::Copy {
+            return Ok(());
+        }
+        let workspace = owned.record.workspace(self.home);
+        if !workspace.is_dir() {
+            return Ok(());
+        }
+        let before: BTreeSet<PathBuf> =
+            owned.record.nested_before.iter().map(|path| path.0.clone()).collect();
+        let new: Vec<PathBuf> =
+            nested::scan(&workspace)?.into_iter().filter(|path| !before.contains(path)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let to = owned.directory().join("nested");
+        land::move_out(&workspace, &new, &to)?;
+        let paths = new.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        self.events.notice(Notice::NestedGitMoved { paths, to });
+        Ok(())
+    }
+
+    /// Where the sandbox's HEAD and branches are, the most telling first, without the base.
+    async fn tips(&self, owned: &Owned, source: &Source<'_>) -> Result<Vec<(String, Oid)>, CollectError> {
+        let found = match source {
+            Source::State => private_clone::read_refs(&owned.directory().join("git"), self.repo.format)?,
+            Source::Sandbox { sandbox, workdir } => {
+                super::transfer::refs(*sandbox, workdir, self.repo.format, self.cancel).await?
+            }
+        };
+        let own = owned.record.branch.as_ref().map(BranchName::full);
+        let mut tips: Vec<(String, Oid)> = Vec::new();
+        let mut add = |name: &str, tip: &Oid| {
+            if *tip != owned.record.base && !tips.iter().any(|(_, known)| known == tip) {
+                let name = name.strip_prefix("refs/heads/").unwrap_or(name);
+                tips.push((crate::text::printable(name), tip.clone()));
+            }
+        };
+        let branch_tip = own.as_ref().and_then(|own| found.refs.get(own));
+        // Where the agent ended counts first, unless it only looked at an old commit.
+        match (&found.head, branch_tip) {
+            (Some(head), Some(tip)) if *tip != owned.record.base && found.head_ref != own => {
+                add(own.as_deref().unwrap_or("HEAD"), tip);
+                add(found.head_ref.as_deref().unwrap_or("a detached HEAD"), head);
+            }
+            (Some(head), _) => add(found.head_ref.as_deref().unwrap_or("a detached HEAD"), head),
+            (None, _) => {}
+        }
+        if let Some(tip) = branch_tip {
+            add(own.as_deref().unwrap_or("HEAD"), tip);
+        }
+        for (name, tip) in found.refs.iter().filter(|(name, _)| name.starts_with("refs/heads/")) {
+            add(name, tip);
+        }
+        Ok(tips)
+    }
+
+    /// A pack of `tip` without the base's history, through the gate.
+    async fn receive(
+        &self,
+        gate: &Gate<'_>,
+        owned: &Owned,
+        source: &Source<'_>,
+        tip: &Oid,
+    ) -> Result<Result<Accepted, crate::git::gate::Refused>, CollectError> {
+        let revisions = format!("{tip}\n^{}\n", owned.record.base);
+        let (reader, writer) = std::io::pipe().map_err(|source| FileError::new("make", "a pipe", source))?;
+        let (reader, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
+        let pack = async {
+            match source {
+                Source::State => self.pack_in_jail(owned, revisions, writer).await,
+                Source::Sandbox { sandbox, workdir } => {
+                    super::transfer::pack(*sandbox, workdir, revisions, writer, self.cancel).await
+                }
+            }
+        };
+        let (packed, received) = tokio::join!(pack, gate.receive(Input::Fd(reader), tip, self.cancel));
+        match (packed, received) {
+            // A pack that could not be made explains a refusal better than its remains do.
+            (Err(error), Ok(Err(_)) | Err(_)) => Err(error),
+            (_, received) => Ok(received?),
+        }
+    }
+
+    async fn pack_in_jail(&self, owned: &Owned, revisions: String, to: OwnedFd) -> Result<(), CollectError> {
+        let request = JailRequest {
+            mounts: jail_mounts(owned.directory()),
+            arguments: ["git", "pack-objects", "--revs", "--thin", "--stdout", "--delta-base-offset", "-q"]
+                .map(Into::into)
+                .to_vec(),
+            environment: [("GIT_DIR", GIT_INSIDE), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_NO_LAZY_FETCH", "1"), ("GIT_NO_REPLACE_OBJECTS", "1")]
+                .map(|(key, value)| (key.into(), value.into()))
+                .into(),
+            stdin: revisions.into_bytes(),
+            stdout: to,
+            limits: Limits { processes: Some(256), ..Limits::default() },
+            timeout: self.limit,
+        };
+        let done = jail::run(request, self.cancel).await?;
+        if done.exit.success() {
+            return Ok(());
+        }
+        let stderr = crate::text::printable(String::from_utf8_lossy(&done.stderr_tail).trim_end());
+        Err(CollectError::Pack { exit: done.exit, stderr })
+    }
+
+    /// The branch strategies' last step. The commits are in the repository already.
+    async fn land(&self, owned: &Owned, accepted: &Accepted) -> Result<Landing, CollectError> {
+        let record = &owned.record;
+        let state = owned.directory();
+        match (&record.strategy, &record.branch) {
+            (Strategy::Head, _) => {
+                let expected = record.branch.as_ref();
+                Ok(land::head(self.repo, record.id, expected, &record.base, accepted, state, self.cancel).await?)
+            }
+            (_, None) => Ok(land::keep(self.repo, record.id, accepted, "it had no branch", self.cancel).await?),
+            (Strategy::Branch, Some(branch)) => {
+                self.land_on_branch(owned, branch, accepted).await
+            }
+            (Strategy::MergeToHead { target }, Some(branch)) => {
+                match self.land_on_branch(owned, branch, accepted).await? {
+                    Landing::Landed { .. } => {}
+                    other => return Ok(other),
+                }
+                let found;
+                let author = match self.identity {
+                    Some(author) => Some(author),
+                    None => {
+                        found = identity::identity(self.repo, self.caller_home, self.cancel).await.ok().flatten();
+                        found.as_ref()
+                    }
+                };
+                Ok(land::merge_to_head(self.repo, record.id, branch, target, accepted.tip(), author, state, self.cancel).await?)
+            }
+        }
+    }
+
+    async fn land_on_branch(
+        &self,
+        owned: &Owned,
+        branch: &BranchName,
+        accepted: &Accepted,
+    ) -> Result<Landing, CollectError> {
+        let record = &owned.record;
+        let old = match (&record.worktree, record.branch_is_ours) {
+            // No worktree was made, so the branch was not either.
+            (None, true) => None,
+            _ => Some(&record.base),
+        };
+        let landing = land::branch(self.repo, record.id, branch, old, accepted, self.cancel).await?;
+        if let (Landing::Landed { tip, .. }, Some(path)) = (&landing, &record.worktree) {
+            if path.is_dir() {
+                worktree::advance_index(self.repo, path, tip, self.cancel).await.map_err(land::LandError::from)?;
+            }
+        }
+        Ok(landing)
+    }
+
+    /// Whether a private copy holds uncommitted work, asked of its own git in a jail. A copy that
+    /// cannot be asked counts as dirty.
+    async fn copy_is_dirty(&self, owned: &Owned) -> bool {
+        let Ok((reader, writer)) = std::io::pipe() else { return true };
+        let mut mounts = jail_mounts(owned.directory());
+        mounts.push(crate::sandbox::Mount {
+            source: crate::sandbox::MountSource::Path(owned.directory().join("work")),
+            target: "/workspace/copy".into(),
+            access: crate::sandbox::Access::ReadOnly,
+        });
+        let request = JailRequest {
+            mounts,
+            arguments: ["git", "status", "--porcelain", "--ignore-submodules=all"].map(Into::into).to_vec(),
+            environment: [("GIT_DIR", GIT_INSIDE), ("GIT_WORK_TREE", "/workspace/copy"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_CONFIG_NOSYSTEM", "1")]
+                .map(|(key, value)| (key.into(), value.into()))
+                .into(),
+            stdin: Vec::new(),
+            stdout: OwnedFd::from(writer),
+            limits: Limits { processes: Some(256), ..Limits::default() },
+            timeout: Duration::from_secs(60),
+        };
+        let read = tokio::task::spawn_blocking(move || {
+            use std::io::Read;
+            let mut bytes = Vec::new();
+            let _ = reader.take(4096).read_to_end(&mut bytes);
+            bytes
+        });
+        let done = jail::run(request, self.cancel).await;
+        let printed = read.await.unwrap_or_default();
+        !done.is_ok_and(|done| done.exit.success()) || !printed.is_empty()
+    }
+}
+
+/// The references of a sandbox that commands on it may show or clean up.
+pub(super) fn own_references(id: crate::names::SandboxId) -> [String; 2] {
+    [refs::own(id, Own::Before), refs::own(id, Own::Tip)]
+}

@@ -1,0 +1,137 @@
+//! Dispose: remove what a sandbox needed to live, keep what its user should still see.
+
+use std::path::PathBuf;
+
+use tokio_util::sync::CancellationToken;
+
+use super::report::Landing;
+use crate::fsx;
+use crate::git::{Repository, refs, worktree};
+use crate::home::Home;
+use crate::sandbox::registry::{Mode, Owned, Phase, RegistryError, Strategy};
+
+/// What was left for the user.
+#[derive(Debug, Default)]
+pub(super) struct Disposed {
+    /// A worktree or private copy with uncommitted work.
+    pub preserved: Option<PathBuf>,
+    /// What could not be removed, in words. The record stays, so that `gc` tries again.
+    pub problems: Vec<String>,
+}
+
+/// What disposing needs to know beyond the record.
+#[derive(Debug)]
+pub(super) struct Disposal<'a> {
+    pub home: &'a Home,
+    pub repo: &'a Repository,
+    pub landing: &'a Landing,
+    /// The private copy has uncommitted work (copy mode).
+    pub copy_is_dirty: bool,
+    pub cancel: &'a CancellationToken,
+}
+
+/// Disposes of a collected sandbox.
+pub(super) async fn dispose(mut owned: Owned, disposal: &Disposal<'_>) -> Result<Disposed, RegistryError> {
+    let mut disposed = Disposed::default();
+    remove_made_directories(&owned, disposal.home);
+    dispose_worktree(&mut owned, disposal, &mut disposed).await;
+    let directory = owned.directory().to_owned();
+    let mut gone = vec!["git", "vault", "hooks", "pointer"];
+    if owned.record.mode == Mode::Copy {
+        if disposal.copy_is_dirty {
+            disposed.preserved = Some(directory.join("work"));
+        } else {
+            gone.push("work");
+        }
+    }
+    for name in gone {
+        if let Err(error) = fsx::remove_tree_or_file(&directory.join(name)) {
+            disposed.problems.push(error.to_string());
+        }
+    }
+    let branch_stays = remove_temporary_branch(&mut owned, disposal, &mut disposed).await;
+    let keeps_work = match disposal.landing {
+        Landing::Kept { .. } | Landing::Refused { .. } => true,
+        Landing::Nothing | Landing::Landed { .. } => branch_stays,
+    };
+    let moved_out = directory.join("nested").is_dir();
+    if keeps_work || moved_out || disposed.preserved.is_some() || !disposed.problems.is_empty() {
+        owned.record.kept = match disposal.landing {
+            Landing::Kept { .. } | Landing::Refused { .. } => Some(disposal.landing.to_string()),
+            _ => owned.record.kept.clone(),
+        };
+        owned.set_phase(Phase::Stopped)?;
+    } else {
+        owned.forget()?;
+    }
+    Ok(disposed)
+}
+
+/// Removes protective directories that are still empty.
+fn remove_made_directories(owned: &Owned, home: &Home) {
+    if owned.record.mode == Mode::Copy {
+        return;
+    }
+    let workspace = owned.record.workspace(home);
+    for name in &owned.record.made_directories {
+        // Fails if something is in it, and that is right.
+        let _ = std::fs::remove_dir(workspace.join(name));
+    }
+}
+
+async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: &mut Disposed) {
+    let Disposal { repo, cancel, .. } = disposal;
+    let Some(path) = owned.record.worktree.clone() else { return };
+    if owned.record.mode == Mode::Copy {
+        return;
+    }
+    match worktree::dirty(repo, &path, cancel).await {
+        Ok(false) => match worktree::remove(repo, &path, cancel).await {
+            Ok(()) => owned.record.worktree = None,
+            Err(error) => disposed.problems.push(error.to_string()),
+        },
+        // Better a worktree too many than work lost.
+        Ok(true) | Err(_) if path.is_dir() => disposed.preserved = Some(path),
+        Ok(true) | Err(_) => {
+            let _ = worktree::remove(repo, &path, cancel).await;
+            owned.record.worktree = None;
+        }
+    }
+}
+
+/// Removes a branch that was made for this sandbox and holds nothing that is not elsewhere.
+/// Returns whether a branch of the sandbox's own stays.
+async fn remove_temporary_branch(
+    owned: &mut Owned,
+    disposal: &Disposal<'_>,
+    disposed: &mut Disposed,
+) -> bool {
+    let Disposal { repo, landing, cancel, .. } = disposal;
+    let Some(branch) = owned.record.branch.clone() else { return false };
+    let removable = match (&owned.record.strategy, landing) {
+        (Strategy::Head, _) => return false,
+        (Strategy::MergeToHead { .. }, Landing::Landed { .. } | Landing::Nothing) => true,
+        (Strategy::Branch, Landing::Nothing) => owned.record.branch_is_ours,
+        _ => false,
+    };
+    if !removable || disposed.preserved.is_some() {
+        return true;
+    }
+    let Ok(tip) = repo.resolve(&branch.full(), cancel).await else { return true };
+    let Some(tip) = tip else { return false };
+    let untouched = match (&owned.record.strategy, landing) {
+        (_, Landing::Nothing) => tip == owned.record.base,
+        _ => true,
+    };
+    if !untouched {
+        return true;
+    }
+    let message = format!("cofferdam {}: done", owned.record.id);
+    match refs::Transaction::new(message).delete(&branch.full(), &tip).commit(repo, cancel).await {
+        Ok(()) => false,
+        Err(error) => {
+            disposed.problems.push(error.to_string());
+            true
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Hooks in the order of S2-20. Their exit codes and timeouts count everywhere.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+use tokio_util::sync::CancellationToken;
+
+use super::emitter::Emitter;
+use super::event::Event;
+use super::inside::{Inside, InsideError};
+use super::options::Hook;
+use crate::process::{Exit, Invocation, ProcessError};
+use crate::sandbox::Sandbox;
+
+/// A hook did not succeed; the step it belongs to has failed.
+#[derive(Debug, thiserror::Error)]
+#[error("the {place} hook `{command}` failed: {reason}")]
+pub struct HookError {
+    /// "host.onWorktreeReady", "host.onSandboxReady" or "sandbox.onSandboxReady".
+    pub place: &'static str,
+    pub command: String,
+    pub exit: Option<Exit>,
+    pub reason: String,
+}
+
+/// The most output of a hook that is kept.
+const OUTPUT: usize = 1 << 20;
+
+/// Runs host hooks one after the other in `directory`.
+pub(super) async fn on_host(
+    place: &'static str,
+    hooks: &[Hook],
+    directory: &Path,
+    environment: &BTreeMap<OsString, OsString>,
+    events: &Emitter,
+    cancel: &CancellationToken,
+) -> Result<(), HookError> {
+    for hook in hooks {
+        events.emit(&Event::HookStarted { place, command: hook.command.clone() });
+        let mut invocation = Invocation::new("/bin/sh", directory).args(["-c", &hook.command]);
+        invocation.environment.clone_from(environment);
+        invocation.limit = hook.timeout;
+        let failed = |exit, reason| HookError { place, command: hook.command.clone(), exit, reason };
+        let done = match invocation.run(cancel).await {
+            Ok(done) => done,
+            Err(ProcessError::TimedOut { limit, .. }) => {
+                return Err(failed(None, format!("it did not finish within {} s", limit.as_secs_f32())));
+            }
+            Err(error) => return Err(failed(None, error.to_string())),
+        };
+        finished(place, hook, done.exit, &done.stdout, &done.stderr, events)?;
+    }
+    Ok(())
+}
+
+/// Runs sandbox hooks one after the other as the agent user in the workspace.
+pub(super) async fn in_sandbox(
+    hooks: &[Hook],
+    sandbox: &dyn Sandbox,
+    environment: &BTreeMap<OsString, OsString>,
+    events: &Emitter,
+    cancel: &CancellationToken,
+) -> Result<(), HookError> {
+    let place = "sandbox.onSandboxReady";
+    for hook in hooks {
+        events.emit(&Event::HookStarted { place, command: hook.command.clone() });
+        let inside = Inside {
+            sandbox,
+            arguments: vec!["/bin/sh".into(), "-c".into(), hook.command.clone().into()],
+            environment,
+            limit: hook.timeout,
+            output_limit: OUTPUT,
+        };
+        let done = inside.run(cancel).await.map_err(|error: InsideError| HookError {
+            place,
+            command: hook.command.clone(),
+            exit: None,
+            reason: error.to_string(),
+        })?;
+        finished(place, hook, done.exit, &done.stdout, &done.stderr, events)?;
+    }
+    Ok(())
+}
+
+fn finished(
+    place: &'static str,
+    hook: &Hook,
+    exit: Exit,
+    stdout: &[u8],
+    stderr: &[u8],
+    events: &Emitter,
+) -> Result<(), HookError> {
+    let mut output = String::from_utf8_lossy(stdout).into_owned();
+    output.push_str(&String::from_utf8_lossy(stderr));
+    let tail: Vec<&str> = output.trim_end().lines().rev().take(10).collect();
+    let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
+    events.emit(&Event::HookFinished { place, command: hook.command.clone(), exit, output });
+    if exit.success() {
+        return Ok(());
+    }
+    let reason = crate::text::printable(&format!("{exit}\n{tail}")).trim_end().to_owned();
+    Err(HookError { place, command: hook.command.clone(), exit: Some(exit), reason })
+}

@@ -1,0 +1,197 @@
+//! Clean up after commands that died: commits are collected first, then what is left goes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::ManageError;
+use crate::fsx;
+use crate::git::{Git, Repository, gate, refs};
+use crate::home::Home;
+use crate::sandbox::native;
+use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
+use crate::session::collect::{Collector, Source};
+use crate::session::dispose::{self, Disposal};
+use crate::session::emitter::Emitter;
+use crate::session::report::Landing;
+
+/// How long one interrupted sandbox may take to be collected.
+const COLLECT_LIMIT: Duration = Duration::from_secs(600);
+
+/// One interrupted sandbox whose work was brought home.
+#[derive(Debug, Clone, Serialize)]
+pub struct Recovered {
+    pub name: String,
+    pub branch: String,
+    pub commits: usize,
+    pub landing: Landing,
+    /// Uncommitted work that was left where it is.
+    pub preserved: Option<PathBuf>,
+}
+
+/// What `gc` did, or would do.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct GcReport {
+    pub recovered: Vec<Recovered>,
+    pub removed: Vec<String>,
+    pub expired_refs: Vec<String>,
+    pub problems: Vec<String>,
+}
+
+/// Finishes what dead commands left, in all repositories, and expires old references in them and in
+/// the repository around `repository`.
+pub async fn gc(
+    home: &Home,
+    git: &Git,
+    repository: Option<&Path>,
+    caller_home: Option<&Path>,
+    dry_run: bool,
+    cancel: &CancellationToken,
+) -> Result<GcReport, ManageError> {
+    let mut report = GcReport::default();
+    let listing = registry::list(home, None)?;
+    report.problems.extend(listing.unreadable.iter().map(ToString::to_string));
+    for directory in listing.unfinished {
+        report.removed.push(directory.display().to_string());
+        if !dry_run {
+            fsx::remove_tree(&directory)?;
+        }
+    }
+    let mut repositories: BTreeMap<PathBuf, Repository> = BTreeMap::new();
+    if let Some(path) = repository {
+        if let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await {
+            repositories.insert(repo.top.as_path().to_owned(), repo);
+        }
+    }
+    for Entry { record, in_use } in listing.entries {
+        let top = record.repository.clone();
+        if !repositories.contains_key(&top) {
+            match Repository::discover(git, &top, caller_home, cancel).await {
+                Ok(repo) if repo.top.as_path() == top => {
+                    repositories.insert(top.clone(), repo);
+                }
+                Ok(_) => report.problems.push(format!("sandbox `{}`: {} is no longer a repository", record.name, top.display())),
+                Err(error) => report.problems.push(format!("sandbox `{}`: {error}", record.name)),
+            }
+        }
+        let Some(repo) = repositories.get(&top) else { continue };
+        if in_use {
+            continue;
+        }
+        match record.phase {
+            Phase::Creating | Phase::Active => {
+                recover(home, repo, record, caller_home, dry_run, &mut report, cancel).await;
+            }
+            Phase::Stopped | Phase::FailedSetup => {
+                forget_if_empty(home, repo, record, dry_run, &mut report, cancel).await?;
+            }
+        }
+    }
+    for repo in repositories.values() {
+        if dry_run {
+            continue;
+        }
+        for path in gate::remove_stale(repo)? {
+            report.removed.push(path.display().to_string());
+        }
+        match refs::expire(repo, cancel).await {
+            Ok(expired) => report.expired_refs.extend(expired),
+            Err(error) => report.problems.push(error.to_string()),
+        }
+    }
+    if !dry_run {
+        report.removed.extend(native::remove_stale_groups(&registry::live_ids(home)?));
+    }
+    Ok(report)
+}
+
+async fn recover(
+    home: &Home,
+    repo: &Repository,
+    record: Record,
+    caller_home: Option<&Path>,
+    dry_run: bool,
+    report: &mut GcReport,
+    cancel: &CancellationToken,
+) {
+    let (name, branch) = (record.name.to_string(), record.branch_text());
+    if dry_run {
+        let landing = Landing::Nothing;
+        report.recovered.push(Recovered { name, branch, commits: 0, landing, preserved: None });
+        return;
+    }
+    match recover_one(home, repo, record, caller_home, cancel).await {
+        Ok(recovered) => report.recovered.push(recovered),
+        // Another command is at it: fine.
+        Err(ManageError::Registry(RegistryError::InUse(_))) => {}
+        Err(error) => report.problems.push(format!("sandbox `{name}`: {error}")),
+    }
+}
+
+/// Collects and disposes of one sandbox whose owner is dead.
+pub(super) async fn recover_one(
+    home: &Home,
+    repo: &Repository,
+    record: Record,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<Recovered, ManageError> {
+    let mut owned = Owned::adopt(home, record)?;
+    let events = Emitter::silent();
+    let collector = Collector {
+        home,
+        repo,
+        identity: None,
+        caller_home,
+        events: &events,
+        limit: COLLECT_LIMIT,
+        cancel,
+    };
+    let collected = collector.collect(&mut owned, Source::State).await?;
+    let (name, branch) = (owned.record.name.to_string(), owned.record.branch_text());
+    let disposal = Disposal {
+        home,
+        repo,
+        landing: &collected.landing,
+        copy_is_dirty: collected.copy_is_dirty,
+        cancel,
+    };
+    let disposed = dispose::dispose(owned, &disposal).await?;
+    Ok(Recovered {
+        name,
+        branch,
+        commits: collected.commits.len(),
+        landing: collected.landing,
+        preserved: disposed.preserved,
+    })
+}
+
+/// A stopped sandbox whose branch and files are all gone is forgotten.
+async fn forget_if_empty(
+    home: &Home,
+    repo: &Repository,
+    record: Record,
+    dry_run: bool,
+    report: &mut GcReport,
+    cancel: &CancellationToken,
+) -> Result<(), ManageError> {
+    let directory = home.sandbox(record.id);
+    let has_files = ["work", "nested", "refused.pack"].iter().any(|name| directory.join(name).exists())
+        || record.worktree.as_ref().is_some_and(|path| path.exists());
+    let own = refs::own(record.id, refs::Own::Tip);
+    let reference = match (&record.branch, record.strategy.as_str()) {
+        (Some(branch), "branch" | "merge-to-head") => branch.full(),
+        _ => own,
+    };
+    if has_files || repo.resolve(&reference, cancel).await?.is_some() {
+        return Ok(());
+    }
+    report.removed.push(format!("sandbox {}", record.name));
+    if !dry_run {
+        Owned::adopt(home, record)?.forget()?;
+    }
+    Ok(())
+}

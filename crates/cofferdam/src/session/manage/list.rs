@@ -1,0 +1,138 @@
+//! What sandboxes exist and how they are.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::ManageError;
+use crate::git::{Git, Repository, worktree};
+use crate::home::Home;
+use crate::names::{SandboxId, Slug};
+use crate::sandbox::registry::{self, Entry, Mode, Phase};
+
+/// The states of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    Creating,
+    Active,
+    Paused,
+    Stopped,
+    FailedSetup,
+    /// Its record exists, its branch does not.
+    Missing,
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Creating => "creating",
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+            Self::FailedSetup => "failed-setup",
+            Self::Missing => "missing",
+        })
+    }
+}
+
+/// One line of `list`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    pub id: SandboxId,
+    pub name: Slug,
+    /// "task": an agent works in it.
+    pub kind: &'static str,
+    pub provider: String,
+    /// "bind" or "copy".
+    pub mode: &'static str,
+    pub state: State,
+    /// Its command died before it could collect; `gc` brings the commits home.
+    pub interrupted: bool,
+    pub branch: String,
+    /// Commits on the branch since its base; `None` where there is no branch of its own.
+    pub ahead: Option<u64>,
+    /// Uncommitted changes in its worktree; `None` where it has none.
+    pub changes: Option<bool>,
+    pub workdir: PathBuf,
+    pub created: Timestamp,
+    pub repository: PathBuf,
+}
+
+/// The sandboxes of the repository around `repository`, or of all repositories, oldest first.
+pub async fn list(
+    home: &Home,
+    git: &Git,
+    repository: Option<&Path>,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<Vec<Summary>, ManageError> {
+    let only = match repository {
+        None => None,
+        Some(path) => Some(Repository::discover(git, path, caller_home, cancel).await?),
+    };
+    let listing = registry::list(home, only.as_ref().map(|repo| &repo.top))?;
+    let mut summaries = Vec::with_capacity(listing.entries.len());
+    for entry in listing.entries {
+        let repo = match &only {
+            Some(repo) => Some(repo.clone()),
+            None => Repository::discover(git, &entry.record.repository, caller_home, cancel).await.ok(),
+        };
+        summaries.push(summary(home, repo.as_ref(), entry, cancel).await?);
+    }
+    Ok(summaries)
+}
+
+async fn summary(
+    home: &Home,
+    repo: Option<&Repository>,
+    entry: Entry,
+    cancel: &CancellationToken,
+) -> Result<Summary, ManageError> {
+    let Entry { record, in_use } = entry;
+    let interrupted = !in_use && matches!(record.phase, Phase::Creating | Phase::Active);
+    let ahead = match (repo, &record.branch, record.strategy.as_str()) {
+        (Some(repo), Some(branch), "branch" | "merge-to-head") => {
+            let range = format!("{}..{}", record.base, branch.full());
+            let done = repo
+                .command()
+                .args(["rev-list", "--count", "--end-of-options", &range])
+                .answers(&[128])
+                .run(cancel)
+                .await?;
+            String::from_utf8_lossy(&done.stdout).trim().parse().ok()
+        }
+        _ => None,
+    };
+    let has_branch = record.strategy.as_str() == "head" || ahead.is_some();
+    let state = match record.phase {
+        Phase::Creating if in_use => State::Creating,
+        Phase::Active if in_use => State::Active,
+        Phase::FailedSetup => State::FailedSetup,
+        Phase::Stopped if !has_branch && record.kept.is_none() => State::Missing,
+        _ => State::Stopped,
+    };
+    let changes = match (repo, &record.worktree, in_use) {
+        (Some(repo), Some(path), false) if record.mode == Mode::Bind && path.is_dir() => {
+            worktree::dirty(repo, path, cancel).await.ok()
+        }
+        _ => None,
+    };
+    Ok(Summary {
+        id: record.id,
+        kind: "task",
+        mode: record.mode.as_str(),
+        state,
+        interrupted,
+        branch: record.branch_text(),
+        ahead,
+        changes,
+        workdir: record.workspace(home),
+        created: record.created,
+        name: record.name,
+        provider: record.provider,
+        repository: record.repository,
+    })
+}

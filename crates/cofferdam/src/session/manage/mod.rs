@@ -1,0 +1,78 @@
+//! What people do with sandboxes after (or during) their runs: list, look, merge, delete, clean up.
+
+mod delete;
+mod gc;
+mod list;
+mod merge;
+mod show;
+
+use std::path::PathBuf;
+
+use tokio_util::sync::CancellationToken;
+
+pub use delete::{DeleteOptions, Deleted, delete};
+pub use gc::{GcReport, Recovered, gc};
+pub use list::{State, Summary, list};
+pub use merge::merge;
+pub use show::{DiffStyle, diff, log};
+
+use super::collect::CollectError;
+use crate::fsx::FileError;
+use crate::git::{Git, GitError, Repository, RepositoryError};
+use crate::home::Home;
+use crate::sandbox::registry::{self, Entry, RegistryError};
+
+/// One sandbox of one repository, as a command names it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub home: Home,
+    pub git: Git,
+    /// A directory in the repository.
+    pub repository: PathBuf,
+    pub caller_home: Option<PathBuf>,
+    /// A sandbox name or id.
+    pub name: String,
+    pub cancel: CancellationToken,
+}
+
+/// Why a command on a sandbox did nothing, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ManageError {
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+    #[error("sandbox `{name}` is running")]
+    Running { name: String },
+    #[error("sandbox `{name}` was interrupted and its commits are not collected yet")]
+    Interrupted { name: String },
+    #[error("branch `{branch}` of sandbox `{name}` does not exist any more")]
+    NoBranch { name: String, branch: String },
+    #[error("HEAD is detached: there is no branch to merge into")]
+    DetachedTarget,
+    #[error("{} has uncommitted changes", path.display())]
+    UncommittedWork { path: PathBuf },
+    #[error("branch `{branch}` has {commits} commit(s) that are nowhere else")]
+    Unmerged { branch: String, commits: usize },
+    #[error("no author is known for a merge commit")]
+    NoIdentity,
+    #[error("{what}: {source}")]
+    Step { what: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
+}
+
+impl Target {
+    /// The repository and the sandbox in it.
+    pub(super) async fn find(&self) -> Result<(Repository, Entry), ManageError> {
+        let home = self.caller_home.as_deref();
+        let repository =
+            Repository::discover(&self.git, &self.repository, home, &self.cancel).await?;
+        let entry = registry::find(&self.home, &repository.top, &self.name)?;
+        Ok((repository, entry))
+    }
+}

@@ -1,0 +1,74 @@
+//! A sandbox's branch as people look at it. Only host-owned objects that passed the gate are read.
+
+use super::{ManageError, Target};
+use crate::git::{Oid, Repository};
+use crate::sandbox::registry::{Entry, Record};
+use crate::session::report::CommitLine;
+use crate::text::printable;
+
+/// How much of a difference is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiffStyle {
+    Patch,
+    Stat,
+    NameStatus,
+}
+
+/// The difference between the sandbox's base and its branch, control bytes escaped.
+pub async fn diff(target: &Target, style: DiffStyle) -> Result<String, ManageError> {
+    let (repo, entry) = target.find().await?;
+    let tip = tip(&repo, &entry, target).await?;
+    diff_between(&repo, &entry.record.base, &tip, style, &target.cancel).await
+}
+
+/// The commits on the sandbox's branch since its base, newest last.
+pub async fn log(target: &Target) -> Result<Vec<CommitLine>, ManageError> {
+    let (repo, entry) = target.find().await?;
+    let tip = tip(&repo, &entry, target).await?;
+    let range = format!("{}..{tip}", entry.record.base);
+    let done = repo
+        .command()
+        .args(["log", "-z", "--reverse", "--no-mailmap", "--format=%H %s", "--end-of-options"])
+        .arg(range)
+        .run(&target.cancel)
+        .await?;
+    let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {
+        let line = String::from_utf8_lossy(line);
+        let (id, subject) = line.split_once(' ')?;
+        Some(CommitLine { id: id.parse().ok()?, subject: subject.to_owned() })
+    });
+    Ok(lines.collect())
+}
+
+pub(in crate::session) async fn diff_between(
+    repo: &Repository,
+    base: &Oid,
+    tip: &Oid,
+    style: DiffStyle,
+    cancel: &tokio_util::sync::CancellationToken,
+) -> Result<String, ManageError> {
+    let flag = match style {
+        DiffStyle::Patch => "--patch",
+        DiffStyle::Stat => "--stat",
+        DiffStyle::NameStatus => "--name-status",
+    };
+    let done = repo
+        .command()
+        .args(["diff-tree", "-r", "--no-ext-diff", "--no-textconv", "--no-color", "-M", flag])
+        .args(["--end-of-options", base.as_str(), tip.as_str()])
+        .run(cancel)
+        .await?;
+    Ok(printable(&String::from_utf8_lossy(&done.stdout)))
+}
+
+/// The commit that the sandbox's work ended at: its branch, or what `head` kept.
+async fn tip(repo: &Repository, entry: &Entry, target: &Target) -> Result<Oid, ManageError> {
+    let Record { id, name, .. } = &entry.record;
+    let kept = format!("refs/cofferdam/{id}/tip");
+    let own = entry.record.branch.as_ref().filter(|_| entry.record.strategy.as_str() != "head");
+    let reference = own.map_or(kept, crate::names::BranchName::full);
+    repo.resolve(&reference, &target.cancel).await?.ok_or_else(|| ManageError::NoBranch {
+        name: name.to_string(),
+        branch: reference,
+    })
+}

@@ -1,0 +1,82 @@
+//! Which host paths a sandbox sees, and where. Pure.
+
+use std::path::{Path, PathBuf};
+
+use crate::sandbox::{Access, Mount, MountSource};
+
+/// The private clone inside, for everything but `head` and copies.
+pub(super) const GIT_INSIDE: &str = "/.cofferdam/git";
+/// The packs of the source commit's history inside: the private clone's read-only alternate.
+pub(super) const VAULT_INSIDE: &str = "/.cofferdam/vault";
+/// What the pointer file over a linked worktree's `.git` says.
+pub(super) const POINTER: &str = "gitdir: /.cofferdam/git\n";
+
+/// Where a sandbox's own git directory appears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GitPlace {
+    /// The workspace's `.git` is a directory: the private git directory lies over it.
+    Directory,
+    /// The workspace's `.git` is a pointer file: a read-only one of ours lies over it.
+    Pointer,
+}
+
+/// The host side of a workspace.
+#[derive(Debug)]
+pub(super) struct Workspace<'a> {
+    /// The host directory that becomes the workspace.
+    pub source: &'a Path,
+    /// `/workspace/<repo>`.
+    pub target: &'a Path,
+    /// The sandbox's state directory, with `git`, `vault`, `hooks` and `pointer` in it.
+    pub state: &'a Path,
+    pub git: GitPlace,
+    /// Hide `.cofferdam`: it holds other sandboxes' worktrees and the user's settings.
+    pub mask_config: bool,
+    /// Directories below the workspace to show read-only, if they exist.
+    pub read_only: &'a [PathBuf],
+}
+
+/// The mounts in order.
+pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
+    let Workspace { source, target, state, git, mask_config, read_only } = *workspace;
+    let mount = |source: PathBuf, target: PathBuf, access| Mount {
+        source: MountSource::Path(source),
+        target,
+        access,
+    };
+    let mut mounts = vec![mount(source.to_owned(), target.to_owned(), Access::ReadWrite)];
+    let git_inside = match git {
+        GitPlace::Directory => target.join(".git"),
+        GitPlace::Pointer => {
+            mounts.push(mount(state.join("pointer"), target.join(".git"), Access::ReadOnly));
+            PathBuf::from(GIT_INSIDE)
+        }
+    };
+    mounts.push(mount(state.join("git"), git_inside.clone(), Access::ReadWrite));
+    mounts.push(mount(state.join("hooks"), git_inside.join("hooks"), Access::ReadOnly));
+    mounts.push(mount(state.join("vault"), VAULT_INSIDE.into(), Access::ReadOnly));
+    for path in read_only {
+        mounts.push(mount(source.join(path), target.join(path), Access::ReadOnly));
+    }
+    if mask_config {
+        mounts.push(Mount {
+            source: MountSource::Nothing,
+            target: target.join(".cofferdam"),
+            access: Access::ReadOnly,
+        });
+    }
+    mounts
+}
+
+/// What the jail sees that packs a private clone's commits: the clone and the vault, read-only.
+pub(super) fn jail_mounts(state: &Path) -> Vec<Mount> {
+    let read_only = |source: PathBuf, target: &str| Mount {
+        source: MountSource::Path(source),
+        target: target.into(),
+        access: Access::ReadOnly,
+    };
+    vec![
+        read_only(state.join("git"), GIT_INSIDE),
+        read_only(state.join("vault"), VAULT_INSIDE),
+    ]
+}

@@ -1,0 +1,222 @@
+//! Plan: everything that can be decided and refused before anything is made.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::envfile;
+use super::options::{PromptSource, RunOptions};
+use super::report::RunErrorKind;
+use crate::git::{Head, Oid, Repository};
+use crate::names::{BranchName, NameError, SandboxId, Slug};
+use crate::prompt::{self, Substituted};
+use crate::sandbox::registry::{self, Mode, Phase, Record, Strategy, VERSION};
+use crate::sandbox::{BranchStrategy, Contained};
+
+/// A run that cannot be, found before anything was made.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("HEAD is detached: there is no branch to merge into")]
+    DetachedTarget,
+    #[error("`--copy` needs a worktree, and the head strategy works in the checkout itself")]
+    CopyWithHead,
+    #[error("branch `{branch}` is checked out in {}", at.display())]
+    CheckedOut { branch: BranchName, at: PathBuf },
+    #[error("`{0}` does not name a commit")]
+    UnknownBase(String),
+    #[error("a sandbox `{0}` exists already")]
+    NameTaken(Slug),
+    #[error("branch `{0}` exists already, and it would be this sandbox's temporary branch")]
+    BranchTaken(BranchName),
+    #[error("{} is a symlink: the head strategy cannot cover it", .0.display())]
+    GitSymlink(PathBuf),
+    #[error("an empty completion signal would match everything")]
+    EmptySignal,
+}
+
+/// What will be done. Made by [`plan`] alone.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub repository: Repository,
+    pub record: Record,
+    /// The commit that the branch has now; `None`: it will be made at the base.
+    pub branch_exists: bool,
+    pub source_branch: String,
+    pub target_branch: String,
+    pub prompt: Prompt,
+    pub unused_arguments: Vec<String>,
+    /// Everything the agent finds in its environment beside the provider's own.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// `/workspace/<repo>` inside.
+    pub workdir: PathBuf,
+}
+
+/// The prompt before its shell expressions are expanded.
+#[derive(Debug)]
+pub(super) enum Prompt {
+    Plain(String),
+    Template(Substituted),
+}
+
+pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
+    let home = options.caller_home.as_deref();
+    let repository =
+        Repository::discover(&options.git, &options.repository, home, &options.cancel).await?;
+    if options.completion_signals.iter().any(|signal| signal.trim().is_empty()) {
+        return Err(PlanError::EmptySignal.into());
+    }
+    let id = SandboxId::random().map_err(|source| {
+        crate::fsx::FileError::new("get random numbers from", "/dev/urandom", source)
+    })?;
+    let created = Timestamp::now();
+    let name = match &options.name {
+        Some(name) => Slug::from_text(name).map_err(PlanError::from)?,
+        None => Slug::from_text(&format!("{}-{}", created.strftime("%Y%m%d-%H%M%S"), id.short()))
+            .map_err(PlanError::from)?,
+    };
+    if options.name.is_some() && registry::find(&options.home, &repository.top, name.as_str()).is_ok() {
+        return Err(PlanError::NameTaken(name).into());
+    }
+    let branches = branches(options, &repository, &name).await?;
+    let mode = match &options.sandbox {
+        Contained::BindMount(_) => Mode::Bind,
+        Contained::PrivateCopy(_) | Contained::Isolated(_) => Mode::Copy,
+    };
+    let target_branch =
+        repository.head.branch().map_or_else(|| "HEAD".to_owned(), ToString::to_string);
+    let source_branch = branches.branch.as_ref().map_or_else(|| "HEAD".to_owned(), ToString::to_string);
+    let (prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
+    let environment = environment(options, &repository)?;
+    let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
+    let record = Record {
+        version: VERSION,
+        id,
+        name,
+        repository: repository.top.as_path().to_owned(),
+        provider: options.sandbox.provider_name().to_owned(),
+        mode,
+        strategy: branches.strategy,
+        branch: branches.branch,
+        branch_is_ours: branches.ours,
+        base: branches.base,
+        created,
+        phase: Phase::Creating,
+        worktree: None,
+        made_directories: Vec::new(),
+        nested_before: Vec::new(),
+        kept: None,
+    };
+    Ok(Plan {
+        repository,
+        record,
+        branch_exists: branches.exists,
+        source_branch,
+        target_branch,
+        prompt,
+        unused_arguments,
+        environment,
+        workdir,
+    })
+}
+
+struct Branches {
+    strategy: Strategy,
+    branch: Option<BranchName>,
+    base: Oid,
+    exists: bool,
+    ours: bool,
+}
+
+async fn branches(
+    options: &RunOptions,
+    repository: &Repository,
+    name: &Slug,
+) -> Result<Branches, RunErrorKind> {
+    let cancel = &options.cancel;
+    match options.sandbox.strategy() {
+        BranchStrategy::Head => {
+            if !options.copy.is_empty() {
+                return Err(PlanError::CopyWithHead.into());
+            }
+            Ok(Branches {
+                strategy: Strategy::Head,
+                branch: repository.head.branch().cloned(),
+                base: repository.head.commit().clone(),
+                exists: true,
+                ours: false,
+            })
+        }
+        BranchStrategy::MergeToHead => {
+            let Head::Branch { name: target, commit } = &repository.head else {
+                return Err(PlanError::DetachedTarget.into());
+            };
+            let branch: BranchName = format!("cofferdam/{name}").parse().map_err(PlanError::from)?;
+            // Only a name that the user chose can meet an old branch.
+            if options.name.is_some() && repository.resolve(&branch.full(), cancel).await?.is_some() {
+                return Err(PlanError::BranchTaken(branch).into());
+            }
+            Ok(Branches {
+                strategy: Strategy::MergeToHead { target: target.clone() },
+                branch: Some(branch),
+                base: commit.clone(),
+                exists: false,
+                ours: true,
+            })
+        }
+        BranchStrategy::Branch { branch, base } => {
+            if repository.head.branch() == Some(&branch) {
+                let at = repository.top.as_path().to_owned();
+                return Err(PlanError::CheckedOut { branch, at }.into());
+            }
+            let tip = repository.resolve(&branch.full(), cancel).await?;
+            let (start, exists) = match (tip, base) {
+                (Some(tip), _) => (tip, true),
+                (None, None) => (repository.head.commit().clone(), false),
+                (None, Some(base)) => {
+                    let found = repository.resolve(&base, cancel).await?;
+                    (found.ok_or(PlanError::UnknownBase(base))?, false)
+                }
+            };
+            Ok(Branches {
+                strategy: Strategy::Branch,
+                branch: Some(branch),
+                base: start,
+                exists,
+                ours: !exists,
+            })
+        }
+    }
+}
+
+fn prompt(
+    source: &PromptSource,
+    source_branch: &str,
+    target_branch: &str,
+) -> Result<(Prompt, Vec<String>), RunErrorKind> {
+    match source {
+        PromptSource::None => Ok((Prompt::Plain(String::new()), Vec::new())),
+        PromptSource::Inline(text) => Ok((Prompt::Plain(text.clone()), Vec::new())),
+        PromptSource::Template { path, arguments } => {
+            let template = prompt::read_template(path)?;
+            let builtins = prompt::Builtins { source_branch, target_branch };
+            let (substituted, unused) = template.substitute(arguments, &builtins)?;
+            Ok((Prompt::Template(substituted), unused))
+        }
+    }
+}
+
+/// The agent's declared names and those of `.cofferdam/.env`, then what the caller gave.
+fn environment(
+    options: &RunOptions,
+    repository: &Repository,
+) -> Result<BTreeMap<OsString, OsString>, RunErrorKind> {
+    let path = repository.config_dir().join(".env");
+    let mut environment =
+        envfile::resolve(&path, &options.caller_environment, options.agent.environment())?;
+    environment.extend(options.environment.clone());
+    Ok(environment)
+}

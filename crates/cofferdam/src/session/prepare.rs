@@ -1,0 +1,320 @@
+//! Prepare: what an agent needs, made in the order of the design: before-ref, worktree, copies,
+//! host hooks, private clone, sandbox, ready hooks. The record is written before each thing that
+//! outlives a `kill -9`, so that whoever comes next can dispose of it.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::emitter::Emitter;
+use super::event::{Event, Notice};
+use super::hooks;
+use super::inside::Inside;
+use super::mounts::{self, GitPlace, Workspace};
+use super::options::{RunOptions, Timeouts};
+use super::plan::{Plan, PlanError};
+use super::report::RunErrorKind;
+use crate::fsx::{self, Context};
+use crate::git::private_clone::{self, CloneSpec};
+use crate::git::vault::Vault;
+use crate::git::{before, identity, index, nested, worktree};
+use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
+use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
+
+/// Directories that a sandbox may not write, made for its time where they are missing.
+pub(super) const PROTECTED: [&str; 2] = [".cofferdam", ".husky"];
+/// The agent's ids inside every sandbox.
+pub(super) const AGENT_ID: u32 = 1000;
+
+/// A sandbox that is up, its workspace in place.
+#[derive(Debug, Clone)]
+pub(super) enum Ready {
+    Mounted(Arc<dyn Sandbox>),
+    Isolated(Arc<dyn IsolatedSandbox>),
+}
+
+impl Ready {
+    pub(super) fn sandbox(&self) -> &dyn Sandbox {
+        match self {
+            Self::Mounted(sandbox) => sandbox.as_ref(),
+            Self::Isolated(sandbox) => sandbox.as_ref(),
+        }
+    }
+}
+
+/// Brings the sandbox up. On an error, what was made is described by `owned`'s record.
+pub(super) async fn prepare(
+    options: &RunOptions,
+    plan: &Plan,
+    owned: &mut Owned,
+    events: &Emitter,
+    slot: &mut Option<Ready>,
+) -> Result<(), RunErrorKind> {
+    let cancel = &options.cancel;
+    let state = owned.directory().to_owned();
+    let (recorded, exported) = tokio::try_join!(record_before(options, plan, events), async {
+        let vault = Vault::open(&options.home, &plan.repository).map_err(step("vault"))?;
+        let export = vault.export(&plan.repository, &plan.record.base, cancel);
+        export.await.map_err(step("vault"))
+    })?;
+    let () = recorded;
+    make_worktree(options, plan, owned, events).await?;
+    let workspace = owned.record.workspace(&options.home);
+    let git = git_place(&owned.record.mode, &workspace)?;
+    hooks::on_host(
+        "host.onWorktreeReady",
+        &options.hooks.host_worktree_ready,
+        &workspace,
+        &options.caller_environment,
+        events,
+        cancel,
+    )
+    .await?;
+
+    events.emit(&Event::Step { step: "private clone" });
+    let author = match &options.identity {
+        Some(author) => Some(author.clone()),
+        None => identity::identity(&plan.repository, options.caller_home.as_deref(), cancel)
+            .await
+            .map_err(step("identity"))?,
+    };
+    let clone = CloneSpec {
+        repository: &plan.repository,
+        state: &state,
+        export: &exported,
+        branch: owned.record.branch.as_ref(),
+        identity: author.as_ref(),
+    };
+    private_clone::create(&clone).map_err(step("private clone"))?;
+    let indexed = index::build(&plan.repository, owned.record.worktree.as_deref(), &plan.record.base, AGENT_ID, cancel)
+        .await
+        .map_err(step("index"))?;
+    fsx::write_private(&state.join("git/index"), &indexed.bytes)?;
+    fsx::write_private(&state.join("pointer"), mounts::POINTER.as_bytes())?;
+    let read_only = protect(owned, &workspace, indexed.gitlinks)?;
+
+    // From here on an agent or a hook may have made commits.
+    owned.set_phase(Phase::Active)?;
+    start(options, plan, owned, &workspace, git, &read_only, events, slot).await?;
+    let Some(ready) = slot else { return Err(SandboxError::Start("no sandbox".into()).into()) };
+    let (host, inside) = tokio::join!(
+        hooks::on_host(
+            "host.onSandboxReady",
+            &options.hooks.host_sandbox_ready,
+            &workspace,
+            &options.caller_environment,
+            events,
+            cancel,
+        ),
+        hooks::in_sandbox(&options.hooks.sandbox_ready, ready.sandbox(), &plan.environment, events, cancel)
+    );
+    host?;
+    inside?;
+    Ok(())
+}
+
+/// Before `head` on a dirty tree, the user's state is recorded (invariant 9).
+async fn record_before(options: &RunOptions, plan: &Plan, events: &Emitter) -> Result<(), RunErrorKind> {
+    if plan.record.strategy != Strategy::Head {
+        return Ok(());
+    }
+    let recorded = before::record(
+        &plan.repository,
+        plan.record.id,
+        options.caller_home.as_deref(),
+        &options.cancel,
+    )
+    .await
+    .map_err(step("before-ref"))?;
+    if let Some(reference) = recorded {
+        events.notice(Notice::BeforeRecorded { reference });
+    }
+    Ok(())
+}
+
+async fn make_worktree(
+    options: &RunOptions,
+    plan: &Plan,
+    owned: &mut Owned,
+    events: &Emitter,
+) -> Result<(), RunErrorKind> {
+    let cancel = &options.cancel;
+    let repo = &plan.repository;
+    if owned.record.mode == Mode::Copy {
+        fsx::private_dir(&owned.record.workspace(&options.home))?;
+    }
+    if let (Some(branch), false) = (&owned.record.branch, owned.record.strategy == Strategy::Head) {
+        events.emit(&Event::Step { step: "worktree" });
+        if owned.record.mode == Mode::Bind {
+            let planned = worktree::plan(repo, branch, cancel).await.map_err(step("worktree"))?;
+            owned.record.worktree = Some(planned.path().to_owned());
+            owned.save()?;
+            let base = (!plan.branch_exists).then_some(&plan.record.base);
+            worktree::add(repo, &planned, base, cancel).await.map_err(step("worktree"))?;
+        } else {
+            worktree::check_free(repo, branch, cancel).await.map_err(step("branch"))?;
+        }
+    }
+    copies(options, plan, &owned.record.workspace(&options.home), events).await
+}
+
+async fn copies(
+    options: &RunOptions,
+    plan: &Plan,
+    workspace: &Path,
+    events: &Emitter,
+) -> Result<(), RunErrorKind> {
+    if options.copy.is_empty() {
+        return Ok(());
+    }
+    events.emit(&Event::Step { step: "copies" });
+    let Timeouts { copy: limit, .. } = options.timeouts;
+    let copied = worktree::copy_into(workspace, plan.repository.top.as_path(), &options.copy, &options.cancel);
+    let copied = tokio::time::timeout(limit, copied)
+        .await
+        .map_err(|_| RunErrorKind::StepTimedOut { step: "copying into the worktree", limit })?
+        .map_err(step("copies"))?;
+    for path in copied.missing {
+        events.notice(Notice::CopyMissing { path });
+    }
+    Ok(())
+}
+
+/// How the workspace's `.git` is covered.
+fn git_place(mode: &Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
+    let dot_git = workspace.join(".git");
+    if *mode == Mode::Copy {
+        fsx::private_dir(&dot_git)?;
+        return Ok(GitPlace::Directory);
+    }
+    let found = std::fs::symlink_metadata(&dot_git).context("look at", &dot_git)?;
+    if found.is_symlink() {
+        return Err(PlanError::GitSymlink(dot_git).into());
+    }
+    Ok(if found.is_dir() { GitPlace::Directory } else { GitPlace::Pointer })
+}
+
+/// Makes the protected directories and lists what is mounted read-only: them, gitlinks and nested
+/// git directories. What was there before is remembered, so that new ones can be told later.
+fn protect(
+    owned: &mut Owned,
+    workspace: &Path,
+    gitlinks: Vec<PathBuf>,
+) -> Result<Vec<PathBuf>, RunErrorKind> {
+    if owned.record.mode == Mode::Copy {
+        return Ok(Vec::new());
+    }
+    let before = nested::scan(workspace).map_err(step("scan for nested git directories"))?;
+    owned.record.nested_before = before.iter().cloned().map(PathText).collect();
+    let mut read_only: Vec<PathBuf> =
+        gitlinks.into_iter().filter(|path| workspace.join(path).is_dir()).collect();
+    for path in before {
+        if !read_only.iter().any(|above| path.starts_with(above)) {
+            read_only.push(path);
+        }
+    }
+    let missing: Vec<&str> = PROTECTED
+        .into_iter()
+        .filter(|name| std::fs::symlink_metadata(workspace.join(name)).is_err())
+        .collect();
+    owned.record.made_directories = missing.iter().map(|&name| name.to_owned()).collect();
+    owned.save()?;
+    for name in missing {
+        let path = workspace.join(name);
+        std::fs::create_dir(&path).context("create", &path)?;
+    }
+    if workspace.join(".husky").symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        read_only.push(".husky".into());
+    }
+    Ok(read_only)
+}
+
+#[expect(clippy::too_many_arguments, reason = "one caller, and each is a different thing")]
+async fn start(
+    options: &RunOptions,
+    plan: &Plan,
+    owned: &Owned,
+    workspace: &Path,
+    git: GitPlace,
+    read_only: &[PathBuf],
+    events: &Emitter,
+    slot: &mut Option<Ready>,
+) -> Result<(), RunErrorKind> {
+    events.emit(&Event::Step { step: "sandbox" });
+    let began = Instant::now();
+    let place = Workspace {
+        source: workspace,
+        target: &plan.workdir,
+        state: owned.directory(),
+        git,
+        mask_config: owned.record.mode == Mode::Bind,
+        read_only,
+    };
+    let isolated = matches!(options.sandbox, Contained::Isolated(_));
+    let spec = SandboxSpec {
+        id: owned.record.id,
+        slug: owned.record.name.clone(),
+        hostname: format!("cofferdam-{}-{}", plan.repository.top.slug(), owned.record.name),
+        workdir: plan.workdir.clone(),
+        mounts: if isolated { Vec::new() } else { mounts::mounts(&place) },
+        environment: std::collections::BTreeMap::new(),
+        search_path: options.caller_environment.get(std::ffi::OsStr::new("PATH")).cloned(),
+        caller_home: options.caller_home.clone(),
+        limits: options.limits.clone(),
+        network: crate::sandbox::Network::None,
+    };
+    let limit = options.timeouts.sandbox_start;
+    let create = async {
+        match &options.sandbox {
+            Contained::BindMount(kind) => {
+                Ok(Ready::Mounted(kind.provider.create(&spec, &options.cancel).await?))
+            }
+            Contained::PrivateCopy(kind) => {
+                Ok(Ready::Mounted(kind.provider.create(&spec, &options.cancel).await?))
+            }
+            Contained::Isolated(kind) => {
+                Ok(Ready::Isolated(kind.provider.create(&spec, &options.cancel).await?))
+            }
+        }
+    };
+    let ready = tokio::time::timeout(limit, create)
+        .await
+        .map_err(|_| RunErrorKind::StepTimedOut { step: "starting the sandbox", limit })?;
+    let ready = slot.insert(ready.map_err(|error: SandboxError| match error {
+        SandboxError::Cancelled => RunErrorKind::Cancelled,
+        error => error.into(),
+    })?);
+    if let Ready::Isolated(sandbox) = ready {
+        super::transfer::send(owned.directory(), workspace, &plan.workdir, sandbox.as_ref()).await?;
+    }
+    if owned.record.mode == Mode::Copy {
+        check_out(options, plan, ready.sandbox()).await?;
+    }
+    events.emit(&Event::SandboxReady {
+        millis: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+    });
+    Ok(())
+}
+
+/// Writes the source commit's files into a private copy, by the sandbox's own git.
+async fn check_out(options: &RunOptions, plan: &Plan, sandbox: &dyn Sandbox) -> Result<(), RunErrorKind> {
+    let inside = Inside {
+        sandbox,
+        arguments: ["git", "reset", "--hard", "--quiet", "HEAD"].map(Into::into).to_vec(),
+        environment: &plan.environment,
+        limit: options.timeouts.sandbox_start,
+        output_limit: 1 << 20,
+    };
+    let done = inside.run(&options.cancel).await.map_err(step("copy"))?;
+    if done.exit.success() {
+        return Ok(());
+    }
+    let text = crate::text::printable(String::from_utf8_lossy(&done.stderr).trim_end());
+    Err(SandboxError::Start(format!("the checkout in it failed: {text}")).into())
+}
+
+/// Wraps a module's own error with the step's name.
+pub(super) fn step<E: Error + Send + Sync + 'static>(step: &'static str) -> impl Fn(E) -> RunErrorKind {
+    move |source| RunErrorKind::Prepare { step, source: Box::new(source) }
+}

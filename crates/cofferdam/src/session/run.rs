@@ -1,0 +1,214 @@
+//! The run itself: each step once, in order, and whatever happened the later ones still follow.
+
+use std::time::{Duration, Instant};
+
+use super::collect::{self, Collected, Collector, Source};
+use super::dispose::{self, Disposal};
+use super::emitter::Emitter;
+use super::event::{Event, Notice};
+use super::iterate::{self, Work};
+use super::manage::{DiffStyle, diff_between};
+use super::options::RunOptions;
+use super::plan::{self, Plan};
+use super::prepare::{self, Ready};
+use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
+use crate::agent::Usage;
+use crate::sandbox::registry::Owned;
+
+/// The provider's `close` is bounded by itself; this bounds a provider that is not.
+const CLOSE_LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs an agent in a sandbox until it signals completion or the iterations are used up, and brings
+/// verified commits home.
+///
+/// An error keeps everything: see [`RunError::kept`].
+pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
+    let began = Instant::now();
+    let nothing = |kind| RunError { kind, kept: Box::default() };
+    if options.cancel.is_cancelled() {
+        return Err(nothing(RunErrorKind::Cancelled));
+    }
+    let plan = plan::plan(&options).await.map_err(nothing)?;
+    let log_name = log_name(&plan, options.name.as_deref());
+    let config_dir = plan.repository.config_dir();
+    let events = Emitter::open(options.events.clone(), &options.log, &config_dir, &log_name)
+        .map_err(|error| nothing(error.into()))?;
+    announce(&options, &plan, &events);
+    let owned = Owned::create(&options.home, plan.record.clone())
+        .map_err(|error| nothing(error.into()))?;
+    let result = live(&options, &plan, owned, &events, began).await;
+    if let Err(error) = &result {
+        events.write(&format!("error: {error}"));
+    }
+    result
+}
+
+fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
+    events.emit(&Event::Planned {
+        id: plan.record.id,
+        name: plan.record.name.clone(),
+        agent: options.agent.name().to_owned(),
+        provider: plan.record.provider.clone(),
+        strategy: plan.record.strategy.as_str(),
+        source_branch: plan.source_branch.clone(),
+        target_branch: plan.target_branch.clone(),
+        max_iterations: options.max_iterations.get(),
+        log: events.path().map(std::path::Path::to_owned),
+    });
+    for name in &plan.unused_arguments {
+        events.notice(Notice::UnusedArgument { name: name.clone() });
+    }
+}
+
+/// Prepare, work, collect, dispose.
+async fn live(
+    options: &RunOptions,
+    plan: &Plan,
+    mut owned: Owned,
+    events: &Emitter,
+    began: Instant,
+) -> Result<RunReport, RunError> {
+    let mut work = Work::default();
+    let mut ready: Option<Ready> = None;
+    let worked = async {
+        let prepared = prepare::prepare(options, plan, &mut owned, events, &mut ready);
+        tokio::select! {
+            prepared = prepared => prepared?,
+            () = options.cancel.cancelled() => return Err(RunErrorKind::Cancelled),
+        }
+        let Some(ready) = &ready else { return Ok(()) };
+        let environment = &plan.environment;
+        iterate::iterate(options, &plan.prompt, environment, ready.sandbox(), events, &mut work).await
+    }
+    .await;
+
+    events.emit(&Event::Step { step: "collect" });
+    let isolated = match &ready {
+        Some(Ready::Isolated(sandbox)) => Some(sandbox.clone()),
+        _ => None,
+    };
+    if let (Some(ready), None) = (&ready, &isolated) {
+        // A mounted workspace is read only when nothing can change it any more.
+        let _ = tokio::time::timeout(CLOSE_LIMIT, ready.sandbox().close()).await;
+    }
+    let collector = Collector {
+        home: &options.home,
+        repo: &plan.repository,
+        identity: options.identity.as_ref(),
+        caller_home: options.caller_home.as_deref(),
+        events,
+        limit: options.timeouts.collect,
+        cancel: &options.abandon,
+    };
+    let source = match &isolated {
+        Some(sandbox) => Source::Sandbox { sandbox: sandbox.as_ref(), workdir: &plan.workdir },
+        None => Source::State,
+    };
+    let collected = collector.collect(&mut owned, source).await;
+    if let Some(ready) = &ready {
+        let _ = tokio::time::timeout(CLOSE_LIMIT, ready.sandbox().close()).await;
+    }
+    finish(options, plan, owned, events, began, work, worked, collected).await
+}
+
+#[expect(clippy::too_many_arguments, reason = "the last step of one function, split for reading")]
+async fn finish(
+    options: &RunOptions,
+    plan: &Plan,
+    owned: Owned,
+    events: &Emitter,
+    began: Instant,
+    work: Work,
+    worked: Result<(), RunErrorKind>,
+    collected: Result<Collected, collect::CollectError>,
+) -> Result<RunReport, RunError> {
+    let mut kept = Kept {
+        id: Some(plan.record.id),
+        name: Some(plan.record.name.clone()),
+        branch: Some(plan.source_branch.clone()),
+        iterations: work.iterations,
+        log: events.path().map(std::path::Path::to_owned),
+        ..Kept::default()
+    };
+    let collected = match collected {
+        Ok(collected) => collected,
+        Err(error) => {
+            // The state directory still holds everything: the next `gc` tries again.
+            kept.preserved_worktree.clone_from(&owned.record.worktree);
+            let kind = worked.err().unwrap_or(RunErrorKind::Collect(error));
+            return Err(RunError { kind, kept: Box::new(kept) });
+        }
+    };
+    events.emit(&Event::Landed { landing: collected.landing.clone() });
+    kept.landing = Some(collected.landing.clone());
+    kept.commits.clone_from(&collected.commits);
+    events.emit(&Event::Step { step: "dispose" });
+    let disposal = Disposal {
+        home: &options.home,
+        repo: &plan.repository,
+        landing: &collected.landing,
+        copy_is_dirty: collected.copy_is_dirty,
+        cancel: &options.abandon,
+    };
+    match dispose::dispose(owned, &disposal).await {
+        Ok(disposed) => {
+            kept.preserved_worktree = disposed.preserved;
+            for problem in disposed.problems {
+                events.notice(Notice::Other { text: problem });
+            }
+        }
+        Err(error) => events.notice(Notice::Other { text: error.to_string() }),
+    }
+    if let Err(kind) = worked {
+        return Err(RunError { kind, kept: Box::new(kept) });
+    }
+    let base = plan.record.base.clone();
+    let diffstat = match &collected.tip {
+        Some(tip) => {
+            diff_between(&plan.repository, &base, tip, DiffStyle::Stat, &options.abandon)
+                .await
+                .unwrap_or_default()
+        }
+        None => String::new(),
+    };
+    let mut usage = Usage::default();
+    kept.iterations.iter().filter_map(|iteration| iteration.usage).for_each(|one| usage += one);
+    Ok(RunReport {
+        id: plan.record.id,
+        name: plan.record.name.clone(),
+        source_branch: plan.source_branch.clone(),
+        target_branch: plan.target_branch.clone(),
+        base,
+        iterations: kept.iterations,
+        completion: work.completion,
+        landing: kept.landing.unwrap_or(Landing::Nothing),
+        commits: kept.commits,
+        diffstat,
+        usage,
+        duration: began.elapsed(),
+        log: kept.log,
+        preserved_worktree: kept.preserved_worktree,
+    })
+}
+
+/// `<branch>[-<name>].log`, without separators and in lower case.
+fn log_name(plan: &Plan, name: Option<&str>) -> String {
+    let mut text = match &plan.record.branch {
+        // A temporary branch is one of many: its target says more.
+        Some(_) if plan.record.strategy.as_str() == "merge-to-head" => {
+            format!("{}-{}", plan.target_branch, plan.record.name)
+        }
+        _ => plan.source_branch.clone(),
+    };
+    if let (Some(name), true) = (name, plan.record.strategy.as_str() != "merge-to-head") {
+        text.push('-');
+        text.push_str(name);
+    }
+    let safe: String = text
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' })
+        .take(120)
+        .collect();
+    format!("{}.log", safe.trim_start_matches('.'))
+}

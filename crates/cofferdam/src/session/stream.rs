@@ -1,0 +1,330 @@
+//! One invocation of the agent: its streams, its time limits and its end.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::emitter::Emitter;
+use super::event::Event;
+use crate::agent::{
+    AgentError, AgentEvent, AgentProvider, AgentRequest, StreamParser, Usage, signal_in,
+};
+use crate::process::Exit;
+use crate::sandbox::{BoxRead, ExecRequest, Execution, Sandbox, SandboxError};
+use crate::text::LineFramer;
+
+/// How long a stopped agent may take to save its state before it is killed.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+/// After the agent's exit, its pipes may be held open by what it left running: output is read until
+/// it has been quiet for this long.
+const DRAIN_QUIET: Duration = Duration::from_millis(100);
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// Lines kept to explain a failure.
+const TAIL_LINES: usize = 20;
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+/// What one invocation needs.
+#[derive(Debug)]
+pub(super) struct Invocation<'a> {
+    pub sandbox: &'a dyn Sandbox,
+    pub agent: &'a dyn AgentProvider,
+    pub request: AgentRequest,
+    pub environment: &'a BTreeMap<OsString, OsString>,
+    pub signals: &'a [String],
+    pub idle_timeout: Duration,
+    pub grace: Duration,
+    pub iteration: u32,
+    pub events: &'a Emitter,
+    pub cancel: &'a CancellationToken,
+}
+
+/// What is known of an invocation, whether it failed or not.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    /// `None`: ended by us.
+    pub exit: Option<Exit>,
+    pub completed: Option<String>,
+    pub session: Option<String>,
+    pub usage: Option<Usage>,
+    pub result: Option<String>,
+    tail: std::collections::VecDeque<String>,
+    error_tail: std::collections::VecDeque<String>,
+}
+
+/// Why an invocation is no success.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentFailure {
+    #[error(transparent)]
+    Request(#[from] AgentError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error("the agent ended with {exit}: {detail}")]
+    Exit { exit: Exit, detail: String },
+    #[error("the agent printed nothing for {} s", .0.as_secs())]
+    Idle(Duration),
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl Invocation<'_> {
+    /// Runs the agent to its end. The observations are valid whatever the result is.
+    pub(super) async fn run(&self) -> (Observed, Result<(), AgentFailure>) {
+        let mut seen = Observed::default();
+        let result = self.drive(&mut seen).await;
+        (seen, result)
+    }
+
+    async fn drive(&self, seen: &mut Observed) -> Result<(), AgentFailure> {
+        let command = self.agent.command(&self.request)?;
+        let mut environment = self.environment.clone();
+        environment.extend(command.environment);
+        let request = ExecRequest {
+            arguments: command.arguments,
+            environment,
+            directory: None,
+            stdin: command.stdin.is_some(),
+        };
+        let mut execution = tokio::select! {
+            () = self.cancel.cancelled() => return Err(AgentFailure::Cancelled),
+            started = self.sandbox.exec(request) => started?,
+        };
+        if let (Some(mut stdin), Some(bytes)) = (execution.take_stdin(), command.stdin) {
+            // An agent may end without reading its prompt; its exit tells the story, not the pipe.
+            tokio::spawn(async move {
+                let _ = stdin.write_all(&bytes).await;
+                let _ = stdin.shutdown().await;
+            });
+        }
+        let parser = self.agent.parser(&self.request, self.signals);
+        let mut streams = Streams::new(execution.as_mut(), parser);
+        let ended = self.follow(execution.as_mut(), &mut streams, seen).await;
+        if let Err(error) = ended {
+            stop(execution.as_mut()).await;
+            streams.finish(self, seen);
+            return Err(error);
+        }
+        match seen.exit {
+            None | Some(Exit::Code(0)) => Ok(()),
+            Some(exit) => Err(AgentFailure::Exit { exit, detail: seen.explain() }),
+        }
+    }
+
+    async fn follow(
+        &self,
+        execution: &mut dyn Execution,
+        streams: &mut Streams,
+        seen: &mut Observed,
+    ) -> Result<(), AgentFailure> {
+        let mut last_output = Instant::now();
+        let mut idle_minutes = 0;
+        let mut completed_at: Option<Instant> = None;
+        let mut exited_at: Option<Instant> = None;
+        loop {
+            let deadline = match (exited_at, completed_at) {
+                (Some(at), _) => (last_output.max(at) + DRAIN_QUIET).min(at + DRAIN_LIMIT),
+                (None, Some(at)) => at + self.grace,
+                (None, None) => {
+                    let minute = Duration::from_secs(60 * (idle_minutes + 1));
+                    last_output + self.idle_timeout.min(minute)
+                }
+            };
+            if exited_at.is_some() && streams.ended() {
+                streams.finish(self, seen);
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Err(AgentFailure::Cancelled),
+                got = read(&mut streams.out, &mut streams.out_chunk) => {
+                    last_output = Instant::now();
+                    idle_minutes = 0;
+                    streams.take_output(got, self, seen);
+                    if seen.completed.is_some() && completed_at.is_none() {
+                        completed_at = Some(last_output);
+                    }
+                }
+                got = read(&mut streams.err, &mut streams.err_chunk) => {
+                    last_output = Instant::now();
+                    idle_minutes = 0;
+                    streams.take_error(got, self, seen);
+                }
+                exit = execution.wait(), if exited_at.is_none() => {
+                    seen.exit = Some(exit?);
+                    exited_at = Some(Instant::now());
+                }
+                () = tokio::time::sleep_until(deadline) => {
+                    if exited_at.is_some() {
+                        streams.finish(self, seen);
+                        return Ok(());
+                    }
+                    if completed_at.is_some() {
+                        stop(execution).await;
+                        streams.finish(self, seen);
+                        return Ok(());
+                    }
+                    let idle = last_output.elapsed();
+                    if idle >= self.idle_timeout {
+                        return Err(AgentFailure::Idle(self.idle_timeout));
+                    }
+                    idle_minutes = idle.as_secs() / 60;
+                    self.events.emit(&Event::Idle { iteration: self.iteration, minutes: idle_minutes });
+                }
+            }
+        }
+    }
+
+    fn observe(&self, items: Vec<AgentEvent>, seen: &mut Observed) {
+        for item in items {
+            match &item {
+                AgentEvent::Session { id } => seen.session = Some(id.clone()),
+                AgentEvent::Usage { usage } => seen.usage = Some(*usage),
+                AgentEvent::Result { text, .. } => {
+                    if seen.completed.is_none() {
+                        seen.completed = signal_in(text, self.signals).map(str::to_owned);
+                    }
+                    seen.result = Some(text.clone());
+                }
+                AgentEvent::Text { .. } | AgentEvent::ToolCall { .. } | AgentEvent::Raw { .. } => {}
+            }
+            self.events.emit(&Event::Agent {
+                iteration: self.iteration,
+                at: Timestamp::now(),
+                item,
+            });
+        }
+    }
+}
+
+impl Observed {
+    /// The best words for a failure: standard error, else the final message, else the last output.
+    fn explain(&self) -> String {
+        let join = |lines: &std::collections::VecDeque<String>| {
+            lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+        };
+        let (err, out) = (join(&self.error_tail), join(&self.tail));
+        let text = match (&self.result, err.trim().is_empty()) {
+            (_, false) => err.as_str(),
+            (Some(result), true) if !result.trim().is_empty() => result.as_str(),
+            _ => out.as_str(),
+        };
+        if text.trim().is_empty() { "it printed nothing".to_owned() } else { crate::text::printable(text.trim()) }
+    }
+}
+
+/// The agent's two streams, cut into lines.
+#[derive(Debug)]
+struct Streams {
+    out: Option<BoxReadDebug>,
+    err: Option<BoxReadDebug>,
+    out_chunk: Vec<u8>,
+    err_chunk: Vec<u8>,
+    out_lines: LineFramer,
+    err_lines: LineFramer,
+    parser: Box<dyn StreamParser>,
+    finished: bool,
+}
+
+struct BoxReadDebug(BoxRead);
+
+impl std::fmt::Debug for BoxReadDebug {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BoxRead")
+    }
+}
+
+impl Streams {
+    fn new(execution: &mut dyn Execution, parser: Box<dyn StreamParser>) -> Self {
+        Self {
+            out: execution.take_stdout().map(BoxReadDebug),
+            err: execution.take_stderr().map(BoxReadDebug),
+            out_chunk: vec![0; 64 << 10],
+            err_chunk: vec![0; 16 << 10],
+            out_lines: LineFramer::default(),
+            err_lines: LineFramer::default(),
+            parser,
+            finished: false,
+        }
+    }
+
+    fn ended(&self) -> bool {
+        self.out.is_none() && self.err.is_none()
+    }
+
+    fn take_output(&mut self, got: usize, run: &Invocation<'_>, seen: &mut Observed) {
+        if got == 0 {
+            self.out = None;
+            return;
+        }
+        let Self { out_lines, out_chunk, parser, .. } = self;
+        let mut items = Vec::new();
+        out_lines.push(&out_chunk[..got], |line, truncated| {
+            keep(&mut seen.tail, line);
+            items.extend(parser.line(line, truncated));
+        });
+        run.observe(items, seen);
+    }
+
+    fn take_error(&mut self, got: usize, run: &Invocation<'_>, seen: &mut Observed) {
+        if got == 0 {
+            self.err = None;
+            return;
+        }
+        let Self { err_lines, err_chunk, .. } = self;
+        err_lines.push(&err_chunk[..got], |line, _| error_line(line, run, seen));
+    }
+
+    /// Flushes what has no line feed at its end and tells the parser.
+    fn finish(&mut self, run: &Invocation<'_>, seen: &mut Observed) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
+        let mut items = Vec::new();
+        let parser = &mut self.parser;
+        self.out_lines.finish(|line, truncated| {
+            keep(&mut seen.tail, line);
+            items.extend(parser.line(line, truncated));
+        });
+        items.extend(parser.end());
+        run.observe(items, seen);
+        self.err_lines.finish(|line, _| error_line(line, run, seen));
+    }
+}
+
+fn error_line(line: &[u8], run: &Invocation<'_>, seen: &mut Observed) {
+    keep(&mut seen.error_tail, line);
+    let line = String::from_utf8_lossy(line).into_owned();
+    run.events.emit(&Event::AgentError { iteration: run.iteration, line });
+}
+
+fn keep(tail: &mut std::collections::VecDeque<String>, line: &[u8]) {
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return;
+    }
+    if tail.len() == TAIL_LINES {
+        tail.pop_front();
+    }
+    tail.push_back(String::from_utf8_lossy(&line[..line.len().min(2000)]).into_owned());
+}
+
+/// Reads a chunk; an ended stream is never ready, an error is the end.
+async fn read(stream: &mut Option<BoxReadDebug>, chunk: &mut [u8]) -> usize {
+    match stream {
+        Some(open) => open.0.read(chunk).await.unwrap_or(0),
+        None => std::future::pending().await,
+    }
+}
+
+/// Asks the agent to end, then ends it.
+async fn stop(execution: &mut dyn Execution) {
+    let _ = execution.kill(SIGTERM).await;
+    if tokio::time::timeout(STOP_GRACE, execution.wait()).await.is_err() {
+        let _ = execution.kill(SIGKILL).await;
+        let _ = tokio::time::timeout(STOP_GRACE, execution.wait()).await;
+    }
+}

@@ -1,0 +1,1 @@
+//! Repositories, agents and arguments as they should not be.

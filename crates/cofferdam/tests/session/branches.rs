@@ -1,0 +1,267 @@
+//! The three strategies, and what agents do to branches.
+
+use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
+use cofferdam::session::Landing;
+
+use crate::support::{Env, run, run_ok};
+
+fn branch(name: &str) -> BranchStrategy {
+    BranchStrategy::Branch { branch: name.parse().unwrap(), base: None }
+}
+
+const COMMIT: &str = "echo new > new.txt && git add new.txt && git commit -qm work";
+
+// covers: S2-9 S2-13
+#[test]
+fn head_lands_on_the_checked_out_branch() {
+    let env = Env::new();
+    let report = run_ok(env.script(BranchStrategy::Head, COMMIT));
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+    assert_eq!(report.landing, Landing::Landed { branch: "main".into(), tip: report.commits[0].id.clone() });
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+    assert_eq!(env.read("new.txt"), "new\n");
+    assert_eq!(env.refs().lines().count(), 1);
+    assert!(report.diffstat.contains("new.txt"), "{}", report.diffstat);
+    env.assert_sound();
+    env.assert_no_state();
+}
+
+// covers: S2-10 S2-14
+#[test]
+fn merge_to_head_merges_and_leaves_nothing() {
+    let env = Env::new();
+    let report = run_ok(env.script(BranchStrategy::MergeToHead, COMMIT));
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+    assert!(report.source_branch.starts_with("cofferdam/"));
+    assert_eq!(report.target_branch, "main");
+    assert_eq!(env.read("new.txt"), "new\n");
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+    assert_eq!(env.refs().lines().count(), 1, "{}", env.refs());
+    assert_eq!(env.git(&["worktree", "list"]).lines().count(), 1);
+    env.assert_sound();
+    env.assert_no_state();
+}
+
+// covers: S2-11 S2-15
+#[test]
+fn branch_gets_the_commits_and_main_stays() {
+    let env = Env::new();
+    let main = env.git(&["rev-parse", "main"]);
+    run_ok(env.script(branch("feature/x"), COMMIT));
+    assert_eq!(env.subjects("feature/x"), ["first", "work"]);
+    assert_eq!(env.git(&["rev-parse", "main"]), main);
+    assert!(!env.repo.join("new.txt").exists());
+    // Again on the same branch: it goes on where it was.
+    run_ok(env.script(branch("feature/x"), "git commit -qm more --allow-empty"));
+    assert_eq!(env.subjects("feature/x"), ["first", "work", "more"]);
+    env.assert_sound();
+}
+
+#[test]
+fn branch_starts_at_the_base_that_was_named() {
+    let env = Env::new();
+    env.write("late.txt", "late\n");
+    env.commit_all("second");
+    let strategy =
+        BranchStrategy::Branch { branch: "old".parse().unwrap(), base: Some("main~1".into()) };
+    run_ok(env.script(strategy, "test ! -e late.txt && git commit -qm work --allow-empty"));
+    assert_eq!(env.subjects("old"), ["first", "work"]);
+}
+
+// covers: S2-8 S2-12
+#[test]
+fn a_private_copy_works_end_to_end() {
+    let env = Env::new();
+    let script = format!("test \"$(cat src/a.txt | wc -l)\" = 3 && {COMMIT}");
+    run_ok(env.copy(CopyStrategy::MergeToHead, &script));
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+    assert_eq!(env.read("new.txt"), "new\n");
+    env.assert_sound();
+    env.assert_no_state();
+}
+
+#[test]
+fn a_copy_with_uncommitted_work_is_kept() {
+    let env = Env::new();
+    let report = run_ok(env.copy(CopyStrategy::MergeToHead, "echo draft > draft.txt"));
+    let kept = report.preserved_worktree.unwrap();
+    assert_eq!(std::fs::read_to_string(kept.join("draft.txt")).unwrap(), "draft\n");
+}
+
+#[test]
+fn names_that_differ_only_in_a_separator_have_their_own_worktrees() {
+    let env = Env::new();
+    run_ok(env.script(branch("a/b"), "echo slash > s && git add s && git commit -qm slash; echo x > left"));
+    run_ok(env.script(branch("a-b"), "echo dash > d && git add d && git commit -qm dash; echo y > left"));
+    assert_eq!(env.subjects("a/b"), ["first", "slash"]);
+    assert_eq!(env.subjects("a-b"), ["first", "dash"]);
+    let list = env.git(&["worktree", "list", "--porcelain"]);
+    assert!(list.contains("branch refs/heads/a/b") && list.contains("branch refs/heads/a-b"), "{list}");
+}
+
+#[test]
+fn uncommitted_work_in_a_worktree_is_kept_and_named() {
+    let env = Env::new();
+    let report = run_ok(env.script(branch("draft"), &format!("{COMMIT}; echo draft > draft.txt")));
+    let kept = report.preserved_worktree.unwrap();
+    assert_eq!(std::fs::read_to_string(kept.join("draft.txt")).unwrap(), "draft\n");
+    assert_eq!(env.subjects("draft"), ["first", "work"]);
+    let done = env.try_git(&kept, &["status", "--porcelain"]);
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "?? draft.txt\n");
+}
+
+#[test]
+fn a_conflict_moves_nothing_and_names_the_branch() {
+    let env = Env::new();
+    let mut options = env.script(
+        BranchStrategy::MergeToHead,
+        "echo agent > src/a.txt && git commit -qam agent",
+    );
+    options.name = Some("clash".into());
+    // The user commits a clash while the agent works: a host hook stands for him.
+    options.hooks.host_sandbox_ready = vec![cofferdam::session::Hook::new(
+        format!("cd '{}' && echo user > src/a.txt && git commit -qam user", env.repo.display()),
+    )];
+    options.caller_environment.insert("HOME".into(), env.dir.path().join("user").into());
+    let report = run_ok(options);
+    assert!(matches!(report.landing, Landing::Kept { .. }), "{:?}", report.landing);
+    assert_eq!(env.subjects("main"), ["first", "user"]);
+    assert_eq!(env.subjects("cofferdam/clash"), ["first", "agent"]);
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+    env.assert_sound();
+}
+
+#[test]
+fn local_changes_that_overlap_stay_and_the_branch_is_kept() {
+    let env = Env::new();
+    env.write("src/a.txt", "mine\n");
+    let report = run_ok(env.script(
+        BranchStrategy::MergeToHead,
+        "echo agent > src/a.txt && git commit -qam agent",
+    ));
+    assert!(matches!(report.landing, Landing::Kept { .. }), "{:?}", report.landing);
+    assert_eq!(env.read("src/a.txt"), "mine\n");
+    assert_eq!(env.subjects("main"), ["first"]);
+    env.assert_sound();
+}
+
+#[test]
+fn commits_on_another_branch_or_a_detached_head_come_home() {
+    for script in [
+        "git checkout -q -b elsewhere && git commit -qm work --allow-empty",
+        "git checkout -q --detach && git commit -qm work --allow-empty",
+        "git commit -qm early --allow-empty; git checkout -q -b elsewhere; git commit -qm work --allow-empty",
+    ] {
+        let env = Env::new();
+        let report = run_ok(env.script(BranchStrategy::Head, script));
+        assert_eq!(report.commits.last().unwrap().subject, "work", "{script}");
+        assert_eq!(env.subjects("main").last().unwrap(), "work", "{script}");
+        assert!(env.said().contains("BranchSwitched"), "{script}");
+        assert_eq!(env.refs().lines().count(), 1, "{}", env.refs());
+        env.assert_sound();
+    }
+}
+
+#[test]
+fn commits_on_two_branches_are_both_kept() {
+    let env = Env::new();
+    let script = "git checkout -q -b side; git commit -qm side --allow-empty; git checkout -q main; git commit -qm work --allow-empty";
+    run_ok(env.script(BranchStrategy::Head, script));
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+    let refs = env.git(&["for-each-ref", "--format=%(contents:subject)", "refs/cofferdam"]);
+    assert_eq!(refs, "side");
+}
+
+#[test]
+fn rewritten_history_is_refused_and_kept() {
+    let env = Env::new();
+    let before = env.refs();
+    let report = run_ok(env.script(BranchStrategy::Head, "git commit -q --amend -m rewritten"));
+    let Landing::Refused { pack, .. } = &report.landing else { panic!("{:?}", report.landing) };
+    assert!(pack.exists());
+    assert_eq!(env.refs(), before);
+    env.assert_sound();
+}
+
+#[test]
+fn going_back_to_an_old_commit_is_nothing_to_land() {
+    let env = Env::new();
+    env.write("b", "b\n");
+    env.commit_all("second");
+    let before = env.refs();
+    for script in ["git checkout -q HEAD~1", "git reset -q --hard HEAD~1"] {
+        let report = run_ok(env.script(BranchStrategy::MergeToHead, script));
+        assert_eq!(report.landing, Landing::Nothing, "{script}");
+    }
+    assert_eq!(env.refs(), before);
+}
+
+#[test]
+fn other_refs_of_the_agent_stay_in_the_sandbox() {
+    let env = Env::new();
+    env.git(&["tag", "v1"]);
+    env.git(&["branch", "release"]);
+    let before = env.refs();
+    let script = "git tag -f v1 2>/dev/null; git tag v2; git update-ref refs/heads/release HEAD; \
+                  git update-ref refs/remotes/origin/x HEAD; git branch -D release; true";
+    run_ok(env.script(BranchStrategy::Head, script));
+    assert_eq!(env.refs(), before);
+}
+
+#[test]
+fn a_detached_checkout_takes_commits() {
+    let env = Env::new();
+    env.git(&["checkout", "-q", "--detach"]);
+    run_ok(env.script(BranchStrategy::Head, COMMIT));
+    assert_eq!(env.subjects("HEAD"), ["first", "work"]);
+    assert_eq!(env.subjects("main"), ["first"]);
+    let error = run(env.script(BranchStrategy::MergeToHead, COMMIT)).unwrap_err();
+    assert!(error.to_string().contains("detached"), "{error}");
+}
+
+#[test]
+fn a_branch_that_is_checked_out_is_refused_before_anything_is_made() {
+    let env = Env::new();
+    let other = env.dir.path().join("other");
+    env.git(&["worktree", "add", "-q", "-b", "busy", other.to_str().unwrap()]);
+    for name in ["main", "busy"] {
+        let error = run(env.script(branch(name), COMMIT)).unwrap_err();
+        assert!(error.to_string().contains("checked out"), "{error}");
+    }
+    env.assert_no_state();
+}
+
+#[test]
+fn staged_and_unstaged_work_of_the_user_survives_head() {
+    let env = Env::new();
+    env.write("staged.txt", "staged\n");
+    env.git(&["add", "staged.txt"]);
+    env.write("src/a.txt", "edited\n");
+    env.write("untracked.txt", "u\n");
+    run_ok(env.script(BranchStrategy::Head, COMMIT));
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+    assert_eq!(env.git(&["status", "--porcelain"]), " M src/a.txt\nA  staged.txt\n?? untracked.txt");
+    assert_eq!(env.read("src/a.txt"), "edited\n");
+    let before = env.git(&["for-each-ref", "--format=%(refname)", "refs/cofferdam"]);
+    assert!(before.ends_with("/before"), "{before}");
+    let recorded = env.git(&["show", &format!("{before}:untracked.txt")]);
+    assert_eq!(recorded, "u");
+}
+
+#[test]
+fn the_secrets_of_other_branches_are_not_in_the_sandbox() {
+    let env = Env::new();
+    env.git(&["checkout", "-q", "-b", "secret"]);
+    env.write("key", "SECRET-BLOB\n");
+    env.commit_all("secret");
+    let secret = env.git(&["rev-parse", "HEAD:key"]);
+    env.git(&["checkout", "-q", "main"]);
+    env.write("stashed", "x\n");
+    env.git(&["stash", "-u", "-q"]);
+    env.git(&["remote", "add", "origin", "https://user:token@example.com/x"]);
+    let script = format!(
+        "git cat-file -e {secret} && exit 1; git remote | grep . && exit 2; git stash list | grep . && exit 3; \
+         test \"$(git for-each-ref | wc -l)\" = 1 || exit 4; git cat-file -e HEAD:README.md"
+    );
+    run_ok(env.script(BranchStrategy::Head, &script));
+}

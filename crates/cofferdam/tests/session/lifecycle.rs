@@ -1,0 +1,231 @@
+//! Iterations, ends, limits, hooks and cancelling.
+
+use std::time::{Duration, Instant};
+
+use cofferdam::process::Exit;
+use cofferdam::sandbox::BranchStrategy;
+use cofferdam::session::{Hook, Landing, RunErrorKind};
+
+use crate::support::{Env, command, iterations, processes_with, run, run_ok};
+
+const HEAD: BranchStrategy = BranchStrategy::Head;
+
+// covers: S2-16
+#[test]
+fn iterations_share_the_sandbox_and_stop_at_the_limit() {
+    let env = Env::new();
+    let script = "echo x >> /tmp/count; git commit -qm \"work $(wc -l < /tmp/count)\" --allow-empty";
+    let mut options = env.script(HEAD, script);
+    iterations(&mut options, 3);
+    let report = run_ok(options);
+    assert_eq!(report.iterations.len(), 3);
+    assert_eq!(env.subjects("main"), ["first", "work 1", "work 2", "work 3"]);
+    assert_eq!(report.completion, None);
+}
+
+// covers: S2-17
+#[test]
+fn the_completion_signal_ends_the_run() {
+    let env = Env::new();
+    let mut options = env.script(HEAD, "git commit -qm work --allow-empty; echo '<promise>COMPLETE</promise>'");
+    iterations(&mut options, 5);
+    let report = run_ok(options);
+    assert_eq!(report.iterations.len(), 1);
+    assert_eq!(report.completion.as_deref(), Some("<promise>COMPLETE</promise>"));
+}
+
+#[test]
+fn an_echoed_prompt_does_not_complete() {
+    let env = Env::new();
+    let mut options = env.script(HEAD, "cat; cat >&2 </dev/null; echo '<promise>COMPLETE</promise>' >&2");
+    options.prompt = cofferdam::session::PromptSource::Inline(
+        "Do it. When nothing is left print\n<promise>COMPLETE</promise>\non a line.".into(),
+    );
+    iterations(&mut options, 2);
+    let report = run_ok(options);
+    assert_eq!(report.iterations.len(), 2);
+    assert_eq!(report.completion, None);
+}
+
+#[test]
+fn an_agent_that_hangs_after_its_signal_is_a_success() {
+    let env = Env::new();
+    let mut options = env.script(HEAD, "git commit -qm work --allow-empty; echo '<promise>COMPLETE</promise>'; sleep 1000");
+    options.completion_grace = Duration::from_millis(300);
+    let report = run_ok(options);
+    assert_eq!(report.iterations[0].exit, None);
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+}
+
+#[test]
+fn a_failing_agent_keeps_its_commits_and_its_words() {
+    let env = Env::new();
+    let error = run(env.script(HEAD, "git commit -qm work --allow-empty; echo 'no credit' >&2; exit 7")).unwrap_err();
+    assert!(error.to_string().contains("exit code 7") && error.to_string().contains("no credit"), "{error}");
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+    assert_eq!(error.kept.commits.len(), 1);
+    assert_eq!(error.kept.iterations[0].exit, Some(Exit::Code(7)));
+    assert!(matches!(error.kept.landing, Some(Landing::Landed { .. })));
+    env.assert_no_state();
+}
+
+#[test]
+fn a_signal_killed_agent_is_a_failure() {
+    let env = Env::new();
+    let error = run(env.script(HEAD, "kill -9 $$")).unwrap_err();
+    assert!(error.to_string().contains("signal 9"), "{error}");
+}
+
+#[test]
+fn a_missing_program_is_a_clear_error_at_once_whatever_the_prompt() {
+    for size in [10, 1 << 20] {
+        let env = Env::new();
+        let mut options = env.options(HEAD, command(&["no-such-agent"]));
+        options.prompt = cofferdam::session::PromptSource::Inline("x".repeat(size));
+        let began = Instant::now();
+        let error = run(options).unwrap_err();
+        assert!(error.to_string().contains("no-such-agent"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(5));
+        env.assert_no_state();
+    }
+}
+
+#[test]
+fn an_agent_that_does_not_read_its_prompt_is_fine() {
+    let env = Env::new();
+    let mut options = env.script(HEAD, "exec true");
+    options.prompt = cofferdam::session::PromptSource::Inline("x".repeat(4 << 20));
+    run_ok(options);
+}
+
+#[test]
+fn silence_ends_the_agent_and_any_output_resets_the_clock() {
+    let env = Env::new();
+    let mut options = env.script(HEAD, "git commit -qm work --allow-empty; for i in 1 2 3 4 5; do printf .; sleep 0.4; done; sleep 1000");
+    options.idle_timeout = Duration::from_secs(1);
+    let began = Instant::now();
+    let error = run(options).unwrap_err();
+    assert!(error.to_string().contains("printed nothing"), "{error}");
+    assert!(began.elapsed() > Duration::from_millis(2500), "{:?}", began.elapsed());
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+}
+
+#[test]
+fn cancelling_ends_the_whole_tree_and_collects() {
+    let env = Env::new();
+    let mark = format!("4242.{}", std::process::id());
+    let script = format!(
+        "trap '' TERM; git commit -qm work --allow-empty; (setsid sleep {mark} &) ; setsid sh -c 'trap \"\" TERM; sleep {mark}' & echo ready; sleep {mark}"
+    );
+    let mut options = env.script(HEAD, &script);
+    let cancel = options.cancel.clone();
+    let seen = env.events.clone();
+    let (stop, mark2) = (cancel.clone(), mark.clone());
+    let watcher = std::thread::spawn(move || {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(20) {
+            if seen.lock().unwrap().iter().any(|event| format!("{event:?}").contains("ready\"")) {
+                let alive = processes_with(&mark2).len();
+                stop.cancel();
+                return alive;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        0
+    });
+    options.name = Some("stopped".into());
+    let error = run(options).unwrap_err();
+    assert!(watcher.join().unwrap() > 0);
+    assert!(matches!(error.kind, RunErrorKind::Cancelled), "{error}");
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+    assert_eq!(error.kept.commits.len(), 1);
+    assert_eq!(processes_with(&mark), Vec::<String>::new());
+    env.assert_no_state();
+}
+
+#[test]
+fn a_daemon_that_double_forks_dies_with_the_run() {
+    let env = Env::new();
+    let mark = format!("4343.{}", std::process::id());
+    let script = format!("(setsid sh -c 'sleep {mark} & exec >/dev/null 2>&1; sleep {mark}' &) ; sleep 0.2; git commit -qm work --allow-empty");
+    run_ok(env.script(HEAD, &script));
+    assert_eq!(processes_with(&mark), Vec::<String>::new());
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+}
+
+// covers: S2-20 S2-21
+#[test]
+fn hooks_run_in_order_and_in_their_place() {
+    let env = Env::new();
+    env.write("copied.txt", "c\n");
+    let log = env.dir.path().join("order");
+    let mut options = env.script(BranchStrategy::MergeToHead, "test -e hooked && test -e /tmp/inside");
+    options.copy = vec!["copied.txt".into()];
+    let log_text = log.display().to_string();
+    options.hooks.host_worktree_ready = vec![
+        Hook::new(format!("test -e copied.txt && echo 1 >> '{log_text}'")),
+        Hook::new(format!("echo 2 >> '{log_text}'; touch hooked")),
+    ];
+    options.hooks.host_sandbox_ready = vec![Hook::new(format!("echo 3 >> '{log_text}'"))];
+    options.hooks.sandbox_ready = vec![Hook::new("test -e hooked && touch /tmp/inside")];
+    run_ok(options);
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "1\n2\n3\n");
+}
+
+#[test]
+fn failing_and_hanging_hooks_fail_the_run() {
+    let set: [fn(&mut cofferdam::session::Hooks, Hook); 3] = [
+        |hooks, hook| hooks.host_worktree_ready = vec![hook],
+        |hooks, hook| hooks.host_sandbox_ready = vec![hook],
+        |hooks, hook| hooks.sandbox_ready = vec![hook],
+    ];
+    for put in set {
+        for (command, words) in [("echo why >&2; exit 3", "exit code 3"), ("sleep 1000", "did not finish")] {
+            let env = Env::new();
+            let mut options = env.script(BranchStrategy::MergeToHead, "git commit -qm never --allow-empty");
+            let mut hook = Hook::new(command);
+            if command.starts_with("sleep") {
+                hook.timeout = Duration::from_millis(300);
+            }
+            put(&mut options.hooks, hook);
+            let error = run(options).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+            assert_eq!(env.subjects("main"), ["first"]);
+            assert_eq!(env.refs().lines().count(), 1);
+            env.assert_no_state();
+        }
+    }
+}
+
+// covers: S2-19
+#[test]
+fn the_environment_is_what_was_listed() {
+    let env = Env::new();
+    env.write(".cofferdam/.env", "LISTED=from file\nEMPTY=\n# no\n");
+    env.git(&["add", "-A"]);
+    env.git(&["commit", "-qm", "env"]);
+    let mut options = env.script(
+        HEAD,
+        "test \"$LISTED\" = 'from file' && test \"$EMPTY\" = caller && test -z \"$SECRET\" && test \"$GIVEN\" = g && test -z \"$(cat .cofferdam/.env 2>/dev/null)\"",
+    );
+    options.caller_environment.insert("EMPTY".into(), "caller".into());
+    options.caller_environment.insert("SECRET".into(), "s".into());
+    options.environment.insert("GIVEN".into(), "g".into());
+    run_ok(options);
+}
+
+// covers: S2-37 S2-39
+#[test]
+fn the_run_log_has_the_story_without_control_bytes_and_a_broken_sink_is_harmless() {
+    let env = Env::new();
+    let mut options = env.script(HEAD, "printf 'visible \\033[31mred\\007\\n'; echo problem >&2");
+    options.log = cofferdam::session::RunLog::Default;
+    options.events = cofferdam::session::EventSink::new(|_| panic!("broken forwarder"));
+    let report = run_ok(options);
+    let path = report.log.unwrap();
+    assert!(path.starts_with(env.repo.canonicalize().unwrap().join(".cofferdam/logs")), "{path:?}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("visible") && text.contains("problem") && text.contains("--- Run started"), "{text}");
+    assert!(!text.bytes().any(|byte| byte < 0x20 && byte != b'\n' && byte != b'\t'));
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+}

@@ -1,0 +1,1 @@
+//! Providers written outside of the library.

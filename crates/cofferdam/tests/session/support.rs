@@ -1,0 +1,192 @@
+//! A sealed environment: an own repository, an own home, no git configuration from outside.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+
+use cofferdam::agent::{self, AgentOptions, AgentProvider};
+use cofferdam::git::{Git, Identity};
+use cofferdam::home::Home;
+use cofferdam::sandbox::native::{Native, NativeOptions};
+use cofferdam::sandbox::{BindMount, BranchStrategy, CopyStrategy, PrivateCopy};
+use cofferdam::session::{Event, EventSink, RunLog};
+use cofferdam::{RunError, RunOptions, RunReport};
+
+pub(crate) struct Env {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) repo: PathBuf,
+    pub(crate) home: Home,
+    pub(crate) events: Arc<Mutex<Vec<Event>>>,
+}
+
+impl Env {
+    /// A repository with one commit on `main`: `README.md` and `src/a.txt`.
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("cofferdam-test-").tempdir().unwrap();
+        let repo = dir.path().join("repo");
+        std::fs::create_dir_all(repo.join("src")).unwrap();
+        std::fs::create_dir(dir.path().join("user")).unwrap();
+        let home = Home::new(dir.path().join("user/.cofferdam"));
+        let env = Self { dir, repo, home, events: Arc::default() };
+        env.git(&["init", "-q", "-b", "main"]);
+        env.git(&["config", "user.name", "User"]);
+        env.git(&["config", "user.email", "user@example.com"]);
+        env.write("README.md", "hello\n");
+        env.write("src/a.txt", "one\ntwo\nthree\n");
+        env.commit_all("first");
+        env
+    }
+
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.repo.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.repo.join(path)).unwrap()
+    }
+
+    pub(crate) fn commit_all(&self, message: &str) {
+        self.git(&["add", "-A"]);
+        self.git(&["commit", "-q", "-m", message]);
+    }
+
+    /// Plain git as the user runs it in his checkout; must succeed.
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        let done = self.try_git(&self.repo, arguments);
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(
+            done.status.success(),
+            "git {arguments:?}: {text}{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        text.trim_end().to_owned()
+    }
+
+    pub(crate) fn try_git(&self, directory: &Path, arguments: &[&str]) -> Output {
+        Command::new("git")
+            .args(arguments)
+            .current_dir(directory)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.dir.path().join("user"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+            .unwrap()
+    }
+
+    pub(crate) fn refs(&self) -> String {
+        self.git(&["for-each-ref", "--format=%(refname) %(objectname)"])
+    }
+
+    pub(crate) fn subjects(&self, revision: &str) -> Vec<String> {
+        let text = self.git(&["log", "--reverse", "--format=%s", revision]);
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Nothing of the run is left but what it said, and the repository is sound.
+    pub(crate) fn assert_sound(&self) {
+        self.git(&["fsck", "--full", "--strict", "--no-dangling"]);
+        let status = self.git(&["status", "--porcelain"]);
+        assert!(!status.contains("UU"), "{status}");
+        for name in ["MERGE_HEAD", "index.lock", "HEAD.lock"] {
+            assert!(!self.repo.join(".git").join(name).exists(), "{name} was left");
+        }
+        let objects = std::fs::read_dir(self.repo.join(".git/objects")).unwrap();
+        for entry in objects.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            assert!(!name.starts_with("incoming"), "{name} was left");
+        }
+    }
+
+    pub(crate) fn assert_no_state(&self) {
+        let left: Vec<_> = std::fs::read_dir(self.home.state())
+            .map(|entries| entries.flatten().map(|entry| entry.file_name()).collect())
+            .unwrap_or_default();
+        assert!(left.is_empty(), "state was left: {left:?}");
+    }
+
+    /// Options for a shell script as agent.
+    pub(crate) fn script(&self, strategy: BranchStrategy, script: &str) -> RunOptions {
+        self.options(strategy, command(&["/bin/sh", "-c", script]))
+    }
+
+    pub(crate) fn options(
+        &self,
+        strategy: BranchStrategy,
+        agent: Arc<dyn AgentProvider>,
+    ) -> RunOptions {
+        self.with(BindMount::new(native(), strategy), agent)
+    }
+
+    pub(crate) fn copy(&self, strategy: CopyStrategy, script: &str) -> RunOptions {
+        self.with(PrivateCopy::new(native(), strategy), command(&["/bin/sh", "-c", script]))
+    }
+
+    pub(crate) fn with(
+        &self,
+        sandbox: impl Into<cofferdam::sandbox::Contained>,
+        agent: Arc<dyn AgentProvider>,
+    ) -> RunOptions {
+        let mut options = RunOptions::new(self.home.clone(), &self.repo, agent, sandbox);
+        options.git = Git::new("git");
+        options.log = RunLog::None;
+        options.identity =
+            Some(Identity { name: "User".into(), email: "user@example.com".into() });
+        options.caller_home = Some(self.dir.path().join("user"));
+        options.caller_environment = BTreeMap::from([(
+            OsString::from("PATH"),
+            OsString::from("/usr/local/bin:/usr/bin:/bin"),
+        )]);
+        let events = self.events.clone();
+        options.events = EventSink::new(move |event| events.lock().unwrap().push(event.clone()));
+        options
+    }
+
+    /// What the events said, one line of debug text each.
+    pub(crate) fn said(&self) -> String {
+        let events = self.events.lock().unwrap();
+        events.iter().map(|event| format!("{event:?}\n")).collect()
+    }
+}
+
+pub(crate) fn native() -> Native {
+    Native::new(NativeOptions::default())
+}
+
+pub(crate) fn command(arguments: &[&str]) -> Arc<dyn AgentProvider> {
+    let arguments = arguments.iter().map(OsString::from).collect();
+    let options = AgentOptions { arguments, ..AgentOptions::default() };
+    agent::by_name("command", options).unwrap()
+}
+
+pub(crate) fn iterations(options: &mut RunOptions, count: u32) {
+    options.max_iterations = NonZeroU32::new(count).unwrap();
+}
+
+pub(crate) fn run(options: RunOptions) -> Result<RunReport, RunError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(cofferdam::run(options))
+}
+
+/// Succeeds, or says everything.
+pub(crate) fn run_ok(options: RunOptions) -> RunReport {
+    run(options).unwrap_or_else(|error| panic!("{error}\n{:#?}", error.kept))
+}
+
+/// Processes whose command line contains `mark`.
+pub(crate) fn processes_with(mark: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(mark) && entry.file_name() != std::process::id().to_string().as_str() {
+            found.push(line);
+        }
+    }
+    found
+}
