@@ -1,10 +1,21 @@
 //! One file per agent: a request becomes a command, bytes become events. Pure: nothing here knows
 //! a sandbox, and nothing here does input or output.
 
+mod claude_code;
+mod codex;
+mod command;
+mod completion;
+mod json;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::Arc;
 
+pub use claude_code::ClaudeCode;
+pub use codex::Codex;
+pub use command::Command;
+pub use completion::{completion, signal_in};
 use serde::{Deserialize, Serialize};
 
 /// What an agent is asked to do once.
@@ -37,6 +48,57 @@ pub enum AgentError {
     NoResume { agent: String },
     #[error("{agent} needs a prompt")]
     NoPrompt { agent: String },
+    #[error("`{id}` is not a session of {agent}")]
+    BadSession {
+        agent: String,
+        /// Printable.
+        id: String,
+    },
+    #[error("no agent is called `{name}` (there are: {})", known.join(", "))]
+    Unknown {
+        /// Printable.
+        name: String,
+        known: Vec<&'static str>,
+    },
+    #[error("agent `{agent}` takes no {option}")]
+    NoOption { agent: &'static str, option: &'static str },
+    #[error("agent `{agent}` needs the program to run: give it after `--`")]
+    NoProgram { agent: &'static str },
+}
+
+/// What a user may choose about an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentOptions {
+    /// In the agent's own words.
+    pub model: Option<String>,
+    /// How hard it should think, in the agent's own words.
+    pub effort: Option<String>,
+    /// More arguments for the agent's program; for `command`, the program and its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+/// One entry of the registry. Adding an agent is a new file with one of these, and a line in
+/// [`AGENTS`] (S2-33).
+#[derive(Debug)]
+pub struct AgentKind {
+    pub name: &'static str,
+    /// For help texts: a fragment.
+    pub about: &'static str,
+    build: fn(AgentOptions) -> Result<Arc<dyn AgentProvider>, AgentError>,
+}
+
+/// The agents that come with Cofferdam.
+pub const AGENTS: &[AgentKind] = &[claude_code::KIND, codex::KIND, command::KIND];
+
+/// The agent of that name.
+pub fn by_name(name: &str, options: AgentOptions) -> Result<Arc<dyn AgentProvider>, AgentError> {
+    match AGENTS.iter().find(|kind| kind.name == name) {
+        Some(kind) => (kind.build)(options),
+        None => Err(AgentError::Unknown {
+            name: crate::text::printable_line(name),
+            known: AGENTS.iter().map(|kind| kind.name).collect(),
+        }),
+    }
 }
 
 /// Tokens of one iteration, as the agent reported them.
@@ -63,14 +125,15 @@ impl std::ops::AddAssign for Usage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentEvent {
-    /// The agent's own words, possibly a piece of them.
+    /// The agent's own words: a block or a line of them, without a line feed at its end.
     Text { text: String },
     ToolCall { name: String, arguments: String },
     /// The agent's own conversation record.
     Session { id: String },
     /// Replaces what was reported before in this iteration.
     Usage { usage: Usage },
-    /// A final message of the agent: the only place where a completion signal counts.
+    /// A final message of the agent: the only place where a completion signal counts
+    /// ([`completion`]). Its words were or may have been a [`AgentEvent::Text`] before.
     Result { text: String, is_error: bool },
     /// A line that says nothing of the above.
     Raw { line: String },

@@ -1,5 +1,6 @@
 //! The one lifecycle: plan → prepare → work → collect → dispose.
 
+pub mod envfile;
 mod event;
 mod options;
 mod report;

@@ -1,0 +1,167 @@
+//! Claude Code: `claude --print --output-format stream-json`, the prompt on standard input.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::json::{self, text};
+use super::{
+    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProvider, AgentRequest,
+    StreamParser, Usage,
+};
+
+const NAME: &str = "claude-code";
+
+pub(super) const KIND: AgentKind = AgentKind {
+    name: NAME,
+    about: "Anthropic's Claude Code (`claude`)",
+    build: |options| Ok(Arc::new(ClaudeCode::new(options))),
+};
+
+/// Anthropic's Claude Code.
+#[derive(Debug, Clone)]
+pub struct ClaudeCode {
+    options: AgentOptions,
+}
+
+impl ClaudeCode {
+    pub fn new(options: AgentOptions) -> Self {
+        Self { options }
+    }
+}
+
+impl AgentProvider for ClaudeCode {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn environment(&self) -> &[&str] {
+        &[
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_MODEL",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+        ]
+    }
+
+    fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
+        if request.prompt.trim().is_empty() {
+            return Err(AgentError::NoPrompt { agent: NAME.to_owned() });
+        }
+        let mut arguments: Vec<OsString> =
+            ["claude", "--print", "--verbose", "--output-format", "stream-json"]
+                .map(OsString::from)
+                .to_vec();
+        if request.skip_permissions {
+            arguments.push("--dangerously-skip-permissions".into());
+        }
+        if let Some(model) = &self.options.model {
+            arguments.extend(["--model".into(), model.into()]);
+        }
+        if let Some(effort) = &self.options.effort {
+            arguments.extend(["--effort".into(), effort.into()]);
+        }
+        if let Some(id) = &request.resume {
+            arguments.extend(["--resume".into(), json::session_id(NAME, id)?.into()]);
+        }
+        arguments.extend(self.options.arguments.iter().cloned());
+        Ok(AgentCommand {
+            arguments,
+            stdin: Some(request.prompt.clone().into_bytes()),
+            environment: BTreeMap::new(),
+        })
+    }
+
+    fn parser(&self, _request: &AgentRequest, _signals: &[String]) -> Box<dyn StreamParser> {
+        Box::new(Parser::default())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Parser {
+    session: Option<String>,
+    /// Tokens of the messages before the current one.
+    earlier: Usage,
+    /// The current message's id and its tokens: each block of a message repeats them.
+    current: Option<(String, Usage)>,
+}
+
+impl StreamParser for Parser {
+    fn line(&mut self, line: &[u8], truncated: bool) -> Vec<AgentEvent> {
+        let Some(value) = json::object(line, truncated) else { return json::raw(line) };
+        let mut events = Vec::new();
+        self.session(&value, &mut events);
+        match text(&value, "type") {
+            Some("assistant") => self.assistant(&value, &mut events),
+            Some("result") => result(&value, &mut events),
+            _ => {}
+        }
+        if events.is_empty() { json::raw(line) } else { events }
+    }
+
+    fn end(&mut self) -> Vec<AgentEvent> {
+        Vec::new()
+    }
+}
+
+impl Parser {
+    fn session(&mut self, value: &Value, events: &mut Vec<AgentEvent>) {
+        if !matches!(text(value, "type"), Some("system" | "result")) {
+            return;
+        }
+        let Some(id) = text(value, "session_id") else { return };
+        if self.session.as_deref() != Some(id) {
+            self.session = Some(id.to_owned());
+            events.push(AgentEvent::Session { id: id.to_owned() });
+        }
+    }
+
+    fn assistant(&mut self, value: &Value, events: &mut Vec<AgentEvent>) {
+        let Some(message) = value.get("message") else { return };
+        // What a subagent says goes to the agent, not to the user.
+        let own = value.get("parent_tool_use_id").is_none_or(Value::is_null);
+        for block in message.get("content").and_then(Value::as_array).into_iter().flatten() {
+            match text(block, "type") {
+                Some("text") if own => {
+                    if let Some(text) = text(block, "text").filter(|text| !text.is_empty()) {
+                        let text = text.trim_end_matches('\n').to_owned();
+                        events.push(AgentEvent::Text { text });
+                    }
+                }
+                Some("tool_use") => events.push(AgentEvent::ToolCall {
+                    name: json::bounded(text(block, "name").unwrap_or("tool")),
+                    arguments: block.get("input").map(json::arguments).unwrap_or_default(),
+                }),
+                _ => {}
+            }
+        }
+        if let Some(usage) = message.get("usage").and_then(json::anthropic_usage) {
+            let id = text(message, "id").unwrap_or_default();
+            if let Some((current, tokens)) = &self.current
+                && current != id
+            {
+                self.earlier += *tokens;
+            }
+            self.current = Some((id.to_owned(), usage));
+            let mut sum = self.earlier;
+            sum += usage;
+            events.push(AgentEvent::Usage { usage: sum });
+        }
+    }
+}
+
+fn result(value: &Value, events: &mut Vec<AgentEvent>) {
+    if let Some(usage) = value.get("usage").and_then(json::anthropic_usage) {
+        events.push(AgentEvent::Usage { usage });
+    }
+    let subtype = text(value, "subtype").unwrap_or_default();
+    let is_error = value.get("is_error").and_then(Value::as_bool).unwrap_or(subtype != "success");
+    let errors = value.get("errors").and_then(Value::as_array);
+    let message = text(value, "result")
+        .or_else(|| errors.and_then(|errors| errors.iter().find_map(json::error_message)))
+        .unwrap_or(subtype);
+    events.push(AgentEvent::Result { text: message.to_owned(), is_error });
+}

@@ -1,0 +1,90 @@
+//! What the agents that print one JSON object for each line have in common.
+
+use serde_json::Value;
+
+use super::{AgentError, AgentEvent, Usage};
+use crate::text::printable_line;
+
+/// So many characters of a tool's argument are kept.
+const ARGUMENT: usize = 300;
+
+/// The arguments that tell most about a call, best first.
+const TELLING: &[&str] = &[
+    "command", "file_path", "notebook_path", "path", "pattern", "query", "url", "description",
+    "skill", "name", "prompt", "text",
+];
+
+/// The object on this line, if it is one.
+pub(super) fn object(line: &[u8], truncated: bool) -> Option<Value> {
+    let start = line.iter().position(|byte| !byte.is_ascii_whitespace())?;
+    if truncated || line[start] != b'{' {
+        return None;
+    }
+    serde_json::from_slice(&line[start..]).ok().filter(Value::is_object)
+}
+
+pub(super) fn raw(line: &[u8]) -> Vec<AgentEvent> {
+    vec![AgentEvent::Raw { line: String::from_utf8_lossy(line).into_owned() }]
+}
+
+/// The string at `key`, if there is one.
+pub(super) fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+/// A count; what is missing, negative or no number is 0.
+pub(super) fn count(value: &Value, key: &str) -> u64 {
+    value.get(key).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// Tokens in the names of Anthropic's interface.
+pub(super) fn anthropic_usage(value: &Value) -> Option<Usage> {
+    value.is_object().then(|| Usage {
+        input_tokens: count(value, "input_tokens"),
+        cache_creation_tokens: count(value, "cache_creation_input_tokens"),
+        cache_read_tokens: count(value, "cache_read_input_tokens"),
+        output_tokens: count(value, "output_tokens"),
+    })
+}
+
+/// The most telling argument of a call, or all of them as JSON, bounded.
+pub(super) fn arguments(input: &Value) -> String {
+    if let Some(told) = TELLING.iter().find_map(|key| text(input, key)) {
+        return bounded(told);
+    }
+    match input {
+        Value::Null => String::new(),
+        Value::String(text) => bounded(text),
+        Value::Object(map) if map.is_empty() => String::new(),
+        other => bounded(&other.to_string()),
+    }
+}
+
+pub(super) fn bounded(text: &str) -> String {
+    match text.char_indices().nth(ARGUMENT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The message of an error in the shapes that agents use.
+pub(super) fn error_message(value: &Value) -> Option<&str> {
+    value
+        .as_str()
+        .or_else(|| text(value, "message"))
+        .or_else(|| value.get("data").and_then(|data| text(data, "message")))
+        .or_else(|| value.get("error").and_then(error_message))
+}
+
+/// A session id that can stand on a command line: it came out of a sandbox.
+pub(super) fn session_id<'i>(agent: &str, id: &'i str) -> Result<&'i str, AgentError> {
+    let fine = !id.is_empty()
+        && id.len() <= 128
+        && !id.starts_with('-')
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    if fine {
+        Ok(id)
+    } else {
+        Err(AgentError::BadSession { agent: agent.to_owned(), id: bounded(&printable_line(id)) })
+    }
+}
