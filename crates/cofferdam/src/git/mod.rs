@@ -5,9 +5,13 @@
 //! directory), [`worktree`], [`before`]. Out: [`gate`] (the one door) and [`land`] (head,
 //! merge-to-head, branch).
 
+mod beneath;
 pub mod command;
+pub mod identity;
 mod oid;
+pub mod private_clone;
 pub mod repository;
+pub mod vault;
 
 pub use command::{Git, GitError};
 pub use oid::{ObjectFormat, Oid};

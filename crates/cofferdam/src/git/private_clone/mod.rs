@@ -1,0 +1,288 @@
+//! A private clone: the sandbox's own git directory, made in constant time and without git.
+//!
+//! It has one branch, no remotes, stash, reflogs or other refs, and no objects of its own: a
+//! read-only alternate shows exactly the history of its tip. Host git never opens it; what the
+//! host wants to know of it, it reads as files ([`refs`]).
+
+mod refs;
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+pub use refs::{PrivateHead, PrivateRefs, RefsError, read_refs};
+
+use super::identity::UserConfig;
+use super::vault::Export;
+use super::{Identity, ObjectFormat, Oid, Repository};
+use crate::fsx::{self, Context, FileError};
+use crate::names::BranchName;
+
+/// Where the git directory is mounted inside, unless it lies over the checkout's own `.git`.
+pub const INSIDE_GIT_DIR: &str = "/.cofferdam/git";
+/// Where [`PrivateClone::vault`] is mounted inside, read-only.
+pub const INSIDE_VAULT: &str = "/.cofferdam/vault";
+
+/// Larger hooks are no scripts.
+const HOOK_LIMIT: u64 = 16 << 20;
+
+/// What a private clone is made of.
+#[derive(Debug)]
+pub struct PrivateCloneSpec<'a> {
+    /// The sandbox's state directory; it exists. `git/`, `vault/`, `hooks/` and `pointer` are made
+    /// in it.
+    pub directory: &'a Path,
+    pub repo: &'a Repository,
+    pub export: &'a Export,
+    /// Checked out inside, at the export's tip. `None`: HEAD is detached there.
+    pub branch: Option<&'a BranchName>,
+    /// Author of commits made inside.
+    pub identity: Option<&'a Identity>,
+    pub config: &'a UserConfig,
+    /// The index handed in, see [`super::index`].
+    pub index: Option<&'a [u8]>,
+}
+
+/// The host paths of a private clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateClone {
+    /// Mounted read-write. Hostile as soon as a sandbox has started.
+    pub git_dir: PathBuf,
+    /// Mounted read-only at [`INSIDE_VAULT`]: `pack/` holds hard links to the export's packs.
+    pub vault: PathBuf,
+    /// The repository's hooks, to be mounted read-only over `hooks/` of the git directory.
+    pub hooks: PathBuf,
+    /// A file that points at [`INSIDE_GIT_DIR`], to be mounted read-only over a linked worktree's
+    /// own `.git` file.
+    pub pointer: PathBuf,
+}
+
+impl PrivateClone {
+    /// The paths of the private clone in the state directory `directory`, made or not.
+    pub fn at(directory: &Path) -> Self {
+        Self {
+            git_dir: directory.join("git"),
+            vault: directory.join("vault"),
+            hooks: directory.join("hooks"),
+            pointer: directory.join("pointer"),
+        }
+    }
+
+    /// Makes it. HEAD is written last: without it, what is there is no git directory.
+    pub fn create(spec: &PrivateCloneSpec<'_>) -> Result<Self, FileError> {
+        let clone = Self::at(spec.directory);
+        link_packs(&clone.vault, &spec.export.packs)?;
+        let git = &clone.git_dir;
+        for part in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info", "hooks"] {
+            make_dir(&git.join(part))?;
+        }
+        let alternate = format!("{INSIDE_VAULT}\n");
+        put(&git.join("objects/info/alternates"), alternate.as_bytes())?;
+        put(&git.join("config"), configuration(spec).as_bytes())?;
+        copy_exclude(spec.repo, git)?;
+        if !spec.export.shallow.is_empty() {
+            put(&git.join("shallow"), lines(&spec.export.shallow).as_bytes())?;
+        }
+        make_dir(&clone.hooks)?;
+        copy_hooks(spec, &clone.hooks)?;
+        let pointer = format!("gitdir: {INSIDE_GIT_DIR}\n");
+        fsx::write_with_mode(&clone.pointer, pointer.as_bytes(), 0o444)?;
+        if let Some(index) = spec.index {
+            put(&git.join("index"), index)?;
+        }
+        let tip = format!("{}\n", spec.export.tip);
+        let head = match spec.branch {
+            Some(branch) => {
+                let loose = git.join(branch.full());
+                if let Some(parent) = loose.parent() {
+                    make_dir(parent)?;
+                }
+                put(&loose, tip.as_bytes())?;
+                format!("ref: {}\n", branch.full())
+            }
+            None => tip,
+        };
+        put(&git.join("HEAD"), head.as_bytes())?;
+        Ok(clone)
+    }
+}
+
+fn put(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    fsx::write_with_mode(path, bytes, 0o644)
+}
+
+/// Open for reading: the directories above are 0700, and the sandbox's uid may be another.
+fn make_dir(path: &Path) -> Result<(), FileError> {
+    fs::create_dir_all(path).context("create", path)
+}
+
+/// Links the packs, or copies them where they cannot be linked (another file system).
+fn link_packs(vault: &Path, packs: &[PathBuf]) -> Result<(), FileError> {
+    let directory = vault.join("pack");
+    make_dir(&directory)?;
+    for pack in packs {
+        for suffix in ["pack", "rev", "idx"] {
+            let from = pack.with_extension(suffix);
+            let Some(name) = from.file_name() else { continue };
+            let to = directory.join(name);
+            match fs::hard_link(&from, &to) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // Older git writes no `.rev` files.
+                    if suffix != "rev" {
+                        return Err(FileError::new("link", from, error));
+                    }
+                }
+                Err(_) => {
+                    fs::copy(&from, &to).context("copy", &from)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lines(oids: &[Oid]) -> String {
+    oids.iter().map(|oid| format!("{oid}\n")).collect()
+}
+
+fn configuration(spec: &PrivateCloneSpec<'_>) -> String {
+    let mut text = String::new();
+    let mut section = |name: &str, settings: &[(&str, &str)]| {
+        text.push_str(&format!("[{name}]\n"));
+        for (key, value) in settings {
+            text.push_str(&format!("\t{key} = {}\n", config_value(value)));
+        }
+    };
+    let hooks = inside_hooks(spec).map(|path| path.to_string_lossy().into_owned());
+    let version = match spec.repo.format {
+        ObjectFormat::Sha1 => "0",
+        ObjectFormat::Sha256 => "1",
+    };
+    // `checkStat = minimal`: inode, ctime and owner differ between here and there (mounts with
+    // mapped ids, copies), and must not make the first `git status` read every file.
+    let mut core = vec![
+        ("repositoryformatversion", version),
+        ("bare", "false"),
+        ("logAllRefUpdates", "true"),
+        ("checkStat", "minimal"),
+    ];
+    for (key, value) in &spec.config.comparing {
+        core.push((key, value));
+    }
+    if let Some(hooks) = &hooks {
+        core.push(("hooksPath", hooks));
+    }
+    section("core", &core);
+    if spec.repo.format == ObjectFormat::Sha256 {
+        section("extensions", &[("objectFormat", "sha256")]);
+    }
+    if let Some(identity) = spec.identity {
+        section("user", &[("name", &identity.name), ("email", &identity.email)]);
+    }
+    // A gc would repack the whole history out of the read-only alternate.
+    section("gc", &[("auto", "0")]);
+    section("maintenance", &[("auto", "false")]);
+    text
+}
+
+/// Quoted as git-config(1) reads it. A NUL cannot come out of git's own output.
+fn config_value(value: &str) -> String {
+    let mut out = String::from("\"");
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// `core.hooksPath` where it lies inside the tree, relative to its top: it is part of the work.
+fn inside_hooks(spec: &PrivateCloneSpec<'_>) -> Option<PathBuf> {
+    let path = spec.config.hooks_path.as_deref()?;
+    let relative = match path.strip_prefix(spec.repo.top.as_path()) {
+        Ok(relative) => relative,
+        Err(_) if path.is_relative() => path,
+        Err(_) => return None,
+    };
+    let mut clean = PathBuf::new();
+    for component in relative.components() {
+        match component {
+            Component::Normal(name) if name.eq_ignore_ascii_case(".git") => return None,
+            Component::Normal(name) => clean.push(name),
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    (!clean.as_os_str().is_empty() && clean.to_str().is_some()).then_some(clean)
+}
+
+/// Copies the hooks that git would run: executable, not a sample, below the names git knows
+/// (anything else beside them is for the host).
+fn copy_hooks(spec: &PrivateCloneSpec<'_>, to: &Path) -> Result<(), FileError> {
+    if inside_hooks(spec).is_some() {
+        return Ok(());
+    }
+    let from = match &spec.config.hooks_path {
+        Some(path) => spec.repo.top.as_path().join(path),
+        None => spec.repo.common_dir.join("hooks"),
+    };
+    let Ok(entries) = fs::read_dir(&from) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "sample") {
+            continue;
+        }
+        // Links are followed: hooks are often linked to scripts elsewhere.
+        let Ok(path) = path.canonicalize() else { continue };
+        let Ok(found) = fs::metadata(&path) else { continue };
+        if !found.is_file() || found.mode() & 0o111 == 0 || found.len() > HOOK_LIMIT {
+            continue;
+        }
+        let bytes = fsx::read_bounded(&path, HOOK_LIMIT)?;
+        let target = to.join(entry.file_name());
+        fsx::write_with_mode(&target, &bytes, 0o555)?;
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o555))
+            .context("make executable", &target)?;
+    }
+    Ok(())
+}
+
+fn copy_exclude(repo: &Repository, git: &Path) -> Result<(), FileError> {
+    let path = repo.common_dir.join("info/exclude");
+    match fs::read(&path) {
+        Ok(bytes) => put(&git.join("info/exclude"), &bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(FileError::new("read", path, error)),
+    }
+}
+
+/// The path inside of a name below the checkout's top.
+pub(super) fn is_masked(path: &[u8]) -> bool {
+    path.starts_with(b".cofferdam/")
+}
+
+/// For messages: a repository path as raw bytes.
+pub(super) fn path_from(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_quoted_for_git() {
+        assert_eq!(config_value("a \"b\" \\ #;\n"), "\"a \\\"b\\\" \\\\ #;\\n\"");
+    }
+}
