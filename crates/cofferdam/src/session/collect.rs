@@ -13,15 +13,15 @@ use super::event::Notice;
 use super::mounts::{GIT_INSIDE, jail_mounts};
 use super::report::{CommitLine, Landing};
 use crate::fsx::FileError;
-use crate::git::gate::{Accepted, Gate, GateError};
+use crate::git::gate::{self, Accepted, Gate, GateError};
 use crate::git::land::{self, LandError};
-use crate::git::private_clone::{self, CloneError};
-use crate::git::refs::{self, Own, RefError};
+use crate::git::private_clone::{self, PrivateHead, RefsError};
+use crate::git::refs::{self, RefError, Transaction};
 use crate::git::{GitError, Identity, Oid, Repository, identity, nested, worktree};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::process::{Exit, Input};
-use crate::sandbox::native::jail::{self, JailRequest};
+use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
 use crate::sandbox::registry::{Mode, Owned, Phase, RegistryError, Strategy};
 use crate::sandbox::{IsolatedSandbox, Limits, SandboxError};
 
@@ -38,7 +38,7 @@ pub enum CollectError {
     #[error(transparent)]
     Git(#[from] GitError),
     #[error(transparent)]
-    Clone(#[from] CloneError),
+    PrivateRefs(#[from] RefsError),
     #[error(transparent)]
     Gate(#[from] GateError),
     #[error(transparent)]
@@ -111,46 +111,105 @@ impl Collector<'_> {
         }
         self.move_nested_out(owned)?;
         let tips = self.tips(owned, source).await?;
-        let mut home: BTreeSet<Oid> = BTreeSet::new();
-        let mut primary = true;
-        for (name, tip) in tips.into_iter().take(MAX_TIPS) {
-            if home.contains(&tip) {
-                continue;
-            }
-            let gate = Gate::new(self.repo, owned.record.id, &owned.record.base, owned.directory());
-            let accepted = match self.receive(&gate, owned, source, &tip).await? {
-                Ok(accepted) => accepted,
-                Err(refused) => {
-                    let landing = Landing::Refused { pack: refused.pack, why: refused.why };
-                    if primary {
-                        collected.landing = landing;
-                        primary = false;
-                    } else {
-                        self.events.notice(Notice::Other { text: landing.to_string() });
-                    }
-                    continue;
-                }
-            };
-            home.extend(accepted.commits().iter().map(|commit| commit.id.clone()));
-            if primary {
-                primary = false;
-                self.report(&accepted);
-                if owned.record.branch.as_ref().is_some_and(|branch| branch.as_str() != name) {
-                    self.events.notice(Notice::BranchSwitched { to: name });
-                }
-                collected.commits = accepted.commits().to_vec();
-                collected.tip = Some(tip);
-                collected.landing = self.land(owned, &accepted).await?;
-            } else {
-                let reference = land::keep_extra(self.repo, owned.record.id, &accepted, self.cancel).await?;
-                let text = format!("commits beside the branch ({name}) are kept at {reference}");
-                self.events.notice(Notice::Other { text });
-            }
-        }
+        self.take_home(owned, source, tips, &mut collected).await?;
         if owned.record.mode == Mode::Copy && matches!(source, Source::State) {
             collected.copy_is_dirty = self.copy_is_dirty(owned).await;
         }
         Ok(collected)
+    }
+
+    /// Lands the commits at the sandbox's own tip and keeps those at others.
+    async fn take_home(
+        &self,
+        owned: &Owned,
+        source: &Source<'_>,
+        tips: Tips,
+        collected: &mut Collected,
+    ) -> Result<(), CollectError> {
+        let mut home: BTreeSet<Oid> = BTreeSet::new();
+        let mut landed = false;
+        for (number, (name, tip)) in tips.all.into_iter().take(MAX_TIPS).enumerate() {
+            if home.contains(&tip) {
+                continue;
+            }
+            let accepted = match self.receive(owned, source, &tip).await {
+                Ok(accepted) => accepted,
+                Err(CollectError::Gate(GateError::Refused { why, pack })) => {
+                    if self.is_old(owned, &tip, pack.as_deref()).await? {
+                        continue;
+                    }
+                    let landing = Landing::Refused { pack, why: why.to_string() };
+                    if landed || !matches!(collected.landing, Landing::Nothing) {
+                        self.events.notice(Notice::Other { text: landing.to_string() });
+                    } else {
+                        collected.landing = landing;
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            home.extend(accepted.commits().iter().map(|commit| commit.id.clone()));
+            home.insert(tip.clone());
+            // The sandbox's own branch comes first, unless where the agent ended contains it.
+            let is_own = !landed && tips.own.as_ref().is_none_or(|own| home.contains(own));
+            if !is_own {
+                let reference = self.keep_extra(owned, number, &tip).await?;
+                let text = format!("commits beside the branch ({name}) are kept at {reference}");
+                self.events.notice(Notice::Other { text });
+                continue;
+            }
+            landed = true;
+            self.report(&accepted);
+            if owned.record.branch.as_ref().is_none_or(|branch| branch.as_str() != name)
+                && !(owned.record.branch.is_none() && name == DETACHED)
+            {
+                self.events.notice(Notice::BranchSwitched { to: name });
+            }
+            collected.commits = accepted.commits().to_vec();
+            collected.tip = Some(tip);
+            collected.landing = self.land(owned, &accepted).await?;
+        }
+        Ok(())
+    }
+
+    /// A tip that the base contains is no work: the agent only looked at, or went back to, an old
+    /// commit. The empty pack that was kept for it goes.
+    async fn is_old(
+        &self,
+        owned: &Owned,
+        tip: &Oid,
+        pack: Option<&Path>,
+    ) -> Result<bool, CollectError> {
+        let done = self
+            .repo
+            .command()
+            .args(["merge-base", "--is-ancestor", tip.as_str(), owned.record.base.as_str()])
+            .answers(&[1, 128])
+            .run(self.cancel)
+            .await?;
+        if !done.exit.success() {
+            return Ok(false);
+        }
+        if let Some(pack) = pack {
+            crate::fsx::remove_file_if_exists(pack)?;
+        }
+        let text = format!("the agent ended at the older commit {}: nothing to land", tip.short());
+        self.events.notice(Notice::Other { text });
+        Ok(true)
+    }
+
+    /// A reference of its own for accepted commits that are not on the sandbox's branch.
+    async fn keep_extra(&self, owned: &Owned, number: usize, tip: &Oid) -> Result<String, CollectError> {
+        let id = owned.record.id;
+        let reference = format!("refs/cofferdam/{id}/extra-{number}");
+        let old = refs::read(self.repo, &reference, self.cancel).await?;
+        if old.as_ref() != Some(tip) {
+            Transaction::new(format!("cofferdam {id}"))
+                .update(&reference, tip, old.as_ref())
+                .commit(self.repo, self.cancel)
+                .await?;
+        }
+        Ok(reference)
     }
 
     fn report(&self, accepted: &Accepted) {
@@ -183,52 +242,56 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Where the sandbox's HEAD and branches are, the most telling first, without the base.
-    async fn tips(&self, owned: &Owned, source: &Source<'_>) -> Result<Vec<(String, Oid)>, CollectError> {
+    /// Where the sandbox's HEAD and branches are, where the agent ended first, without the base.
+    async fn tips(&self, owned: &Owned, source: &Source<'_>) -> Result<Tips, CollectError> {
         let found = match source {
             Source::State => private_clone::read_refs(&owned.directory().join("git"), self.repo.format)?,
             Source::Sandbox { sandbox, workdir } => {
                 super::transfer::refs(*sandbox, workdir, self.repo.format, self.cancel).await?
             }
         };
-        let own = owned.record.branch.as_ref().map(BranchName::full);
-        let mut tips: Vec<(String, Oid)> = Vec::new();
-        let mut add = |name: &str, tip: &Oid| {
-            if *tip != owned.record.base && !tips.iter().any(|(_, known)| known == tip) {
-                let name = name.strip_prefix("refs/heads/").unwrap_or(name);
-                tips.push((crate::text::printable(name), tip.clone()));
+        let base = &owned.record.base;
+        let own_name = owned.record.branch.as_ref().map(BranchName::full);
+        let own = match &own_name {
+            Some(name) => found.refs.get(name.as_bytes()).filter(|tip| *tip != base).cloned(),
+            None => None,
+        };
+        let mut all: Vec<(String, Oid)> = Vec::new();
+        let mut add = |name: &[u8], tip: &Oid| {
+            if tip != base && !all.iter().any(|(_, known)| known == tip) {
+                let name = name.strip_prefix(b"refs/heads/").unwrap_or(name);
+                all.push((crate::text::printable_bytes_line(name), tip.clone()));
             }
         };
-        let branch_tip = own.as_ref().and_then(|own| found.refs.get(own));
-        // Where the agent ended counts first, unless it only looked at an old commit.
-        match (&found.head, branch_tip) {
-            (Some(head), Some(tip)) if *tip != owned.record.base && found.head_ref != own => {
-                add(own.as_deref().unwrap_or("HEAD"), tip);
-                add(found.head_ref.as_deref().unwrap_or("a detached HEAD"), head);
+        if let Some(tip) = found.head_commit() {
+            match &found.head {
+                PrivateHead::Symbolic(name) => add(name, tip),
+                PrivateHead::Detached(_) => add(DETACHED.as_bytes(), tip),
             }
-            (Some(head), _) => add(found.head_ref.as_deref().unwrap_or("a detached HEAD"), head),
-            (None, _) => {}
         }
-        if let Some(tip) = branch_tip {
-            add(own.as_deref().unwrap_or("HEAD"), tip);
+        if let (Some(name), Some(tip)) = (&own_name, &own) {
+            add(name.as_bytes(), tip);
         }
-        for (name, tip) in found.refs.iter().filter(|(name, _)| name.starts_with("refs/heads/")) {
+        for (name, tip) in found.refs.iter().filter(|(name, _)| name.starts_with(b"refs/heads/")) {
             add(name, tip);
         }
-        Ok(tips)
+        Ok(Tips { own, all })
     }
 
     /// A pack of `tip` without the base's history, through the gate.
-    async fn receive(
-        &self,
-        gate: &Gate<'_>,
-        owned: &Owned,
-        source: &Source<'_>,
-        tip: &Oid,
-    ) -> Result<Result<Accepted, crate::git::gate::Refused>, CollectError> {
+    async fn receive(&self, owned: &Owned, source: &Source<'_>, tip: &Oid) -> Result<Accepted, CollectError> {
+        let gate = Gate {
+            repo: self.repo.clone(),
+            id: owned.record.id,
+            base: owned.record.base.clone(),
+            alternate: owned.directory().join("vault"),
+            state: owned.directory().to_owned(),
+            limits: gate::Limits { time: self.limit, ..gate::Limits::default() },
+            rules: gate::Rules::default(),
+        };
         let revisions = format!("{tip}\n^{}\n", owned.record.base);
-        let (reader, writer) = std::io::pipe().map_err(|source| FileError::new("make", "a pipe", source))?;
-        let (reader, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
+        let pipe = std::io::pipe().map_err(|source| FileError::new("make", "a pipe", source))?;
+        let (reader, writer) = (OwnedFd::from(pipe.0), OwnedFd::from(pipe.1));
         let pack = async {
             match source {
                 Source::State => self.pack_in_jail(owned, revisions, writer).await,
@@ -239,9 +302,10 @@ impl Collector<'_> {
         };
         let (packed, received) = tokio::join!(pack, gate.receive(Input::Fd(reader), tip, self.cancel));
         match (packed, received) {
+            (_, Ok(accepted)) => Ok(accepted),
             // A pack that could not be made explains a refusal better than its remains do.
-            (Err(error), Ok(Err(_)) | Err(_)) => Err(error),
-            (_, received) => Ok(received?),
+            (Err(error), Err(_)) => Err(error),
+            (Ok(()), Err(error)) => Err(error.into()),
         }
     }
 
@@ -254,8 +318,9 @@ impl Collector<'_> {
             environment: [("GIT_DIR", GIT_INSIDE), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_NO_LAZY_FETCH", "1"), ("GIT_NO_REPLACE_OBJECTS", "1")]
                 .map(|(key, value)| (key.into(), value.into()))
                 .into(),
+            directory: "/".into(),
             stdin: revisions.into_bytes(),
-            stdout: to,
+            stdout: JailOutput::Fd(to),
             limits: Limits { processes: Some(256), ..Limits::default() },
             timeout: self.limit,
         };
@@ -322,7 +387,6 @@ impl Collector<'_> {
     /// Whether a private copy holds uncommitted work, asked of its own git in a jail. A copy that
     /// cannot be asked counts as dirty.
     async fn copy_is_dirty(&self, owned: &Owned) -> bool {
-        let Ok((reader, writer)) = std::io::pipe() else { return true };
         let mut mounts = jail_mounts(owned.directory());
         mounts.push(crate::sandbox::Mount {
             source: crate::sandbox::MountSource::Path(owned.directory().join("work")),
@@ -335,24 +399,27 @@ impl Collector<'_> {
             environment: [("GIT_DIR", GIT_INSIDE), ("GIT_WORK_TREE", "/workspace/copy"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_CONFIG_NOSYSTEM", "1")]
                 .map(|(key, value)| (key.into(), value.into()))
                 .into(),
+            directory: "/workspace/copy".into(),
             stdin: Vec::new(),
-            stdout: OwnedFd::from(writer),
+            stdout: JailOutput::Capture(1 << 20),
             limits: Limits { processes: Some(256), ..Limits::default() },
             timeout: Duration::from_secs(60),
         };
-        let read = tokio::task::spawn_blocking(move || {
-            use std::io::Read;
-            let mut bytes = Vec::new();
-            let _ = reader.take(4096).read_to_end(&mut bytes);
-            bytes
-        });
-        let done = jail::run(request, self.cancel).await;
-        let printed = read.await.unwrap_or_default();
-        !done.is_ok_and(|done| done.exit.success()) || !printed.is_empty()
+        match jail::run(request, self.cancel).await {
+            Ok(done) => !done.exit.success() || !done.stdout.is_empty(),
+            Err(_) => true,
+        }
     }
 }
 
-/// The references of a sandbox that commands on it may show or clean up.
-pub(super) fn own_references(id: crate::names::SandboxId) -> [String; 2] {
-    [refs::own(id, Own::Before), refs::own(id, Own::Tip)]
+/// Where an agent's work ended.
+#[derive(Debug)]
+struct Tips {
+    /// The sandbox's own branch, if it moved.
+    own: Option<Oid>,
+    /// Names (printable, without `refs/heads/`) and commits, HEAD first.
+    all: Vec<(String, Oid)>,
 }
+
+/// The name of a HEAD that is on no branch.
+const DETACHED: &str = "a detached HEAD";

@@ -101,7 +101,7 @@ async fn expand(
         Prompt::Template(template) => template,
     };
     let outputs = template.expressions().iter().map(|expression| async move {
-        let command: &str = expression.as_ref();
+        let command: &str = &expression.command;
         let inside = Inside {
             sandbox,
             arguments: vec!["/bin/sh".into(), "-c".into(), command.into()],

@@ -1,16 +1,36 @@
-//! The one lifecycle: plan → prepare → work → collect → dispose.
+//! The one lifecycle: plan → prepare → work → collect → dispose. Every entry point goes through it;
+//! none has its own copy of a step.
+//!
+//! [`plan`] decides and refuses before anything is made. [`prepare`] makes the worktree, the private
+//! clone and the sandbox. [`iterate`] and [`stream`] run the agent. [`collect`] brings its commits
+//! home through the gate, and [`dispose`] removes the rest. The last two work from the registry's
+//! record alone, so that [`manage`] can finish what a killed command began.
 
-pub mod envfile;
+mod collect;
+mod dispose;
+mod emitter;
+mod envfile;
 mod event;
+mod hooks;
+mod inside;
+mod iterate;
+pub mod manage;
+mod mounts;
 mod options;
+mod plan;
+mod prepare;
 mod report;
+mod run;
+mod stream;
+mod transfer;
 
+pub use collect::CollectError;
+pub use envfile::EnvFileError;
 pub use event::{Event, EventSink, Notice};
-pub use options::{Hook, Hooks, PromptSource, RunLog, RunOptions, Timeouts};
+pub use hooks::HookError;
+pub use iterate::ExpressionError;
+pub use options::{COMPLETION_SIGNAL, Hook, Hooks, PromptSource, RunLog, RunOptions, Timeouts};
+pub use plan::PlanError;
 pub use report::{CommitLine, Iteration, Kept, Landing, RunError, RunErrorKind, RunReport};
-
-/// Runs an agent in a sandbox until it signals completion or the iterations are used up, and brings
-/// verified commits home.
-pub async fn run(_options: RunOptions) -> Result<RunReport, RunError> {
-    unreachable!()
-}
+pub use run::run;
+pub use stream::AgentFailure;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use super::envfile;
+use super::envfile::EnvFile;
 use super::options::{PromptSource, RunOptions};
 use super::report::RunErrorKind;
 use crate::git::{Head, Oid, Repository};
@@ -201,7 +201,7 @@ fn prompt(
         PromptSource::None => Ok((Prompt::Plain(String::new()), Vec::new())),
         PromptSource::Inline(text) => Ok((Prompt::Plain(text.clone()), Vec::new())),
         PromptSource::Template { path, arguments } => {
-            let template = prompt::read_template(path)?;
+            let template = prompt::Template::parse(&prompt::read_template(path)?)?;
             let builtins = prompt::Builtins { source_branch, target_branch };
             let (substituted, unused) = template.substitute(arguments, &builtins)?;
             Ok((Prompt::Template(substituted), unused))
@@ -214,9 +214,9 @@ fn environment(
     options: &RunOptions,
     repository: &Repository,
 ) -> Result<BTreeMap<OsString, OsString>, RunErrorKind> {
-    let path = repository.config_dir().join(".env");
+    let file = EnvFile::read(repository.top.as_path())?;
     let mut environment =
-        envfile::resolve(&path, &options.caller_environment, options.agent.environment())?;
+        file.resolve(&options.caller_environment, options.agent.environment());
     environment.extend(options.environment.clone());
     Ok(environment)
 }

@@ -52,7 +52,7 @@ pub enum Landing {
     /// the way.
     Kept { reference: String, why: String },
     /// The commits did not pass the gate; the pack is kept in the state directory.
-    Refused { pack: PathBuf, why: String },
+    Refused { pack: Option<PathBuf>, why: String },
 }
 
 /// What a run did.
@@ -107,7 +107,8 @@ impl std::fmt::Display for Landing {
             Self::Landed { branch, tip } => format!("{branch} is at {}", tip.short()),
             Self::Kept { reference, why } => format!("the commits are kept on {reference}: {why}"),
             Self::Refused { pack, why } => {
-                format!("the commits were refused: {why}; they are kept in {}", pack.display())
+                let kept = pack.as_ref().map(|pack| format!("; they are kept in {}", pack.display()));
+                format!("the commits were refused: {why}{}", kept.unwrap_or_default())
             }
         };
         f.write_str(&crate::text::printable(&text))

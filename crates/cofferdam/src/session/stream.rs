@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::emitter::Emitter;
 use super::event::Event;
 use crate::agent::{
-    AgentError, AgentEvent, AgentProvider, AgentRequest, StreamParser, Usage, signal_in,
+    AgentError, AgentEvent, AgentProvider, AgentRequest, StreamParser, Usage, completion,
 };
 use crate::process::Exit;
 use crate::sandbox::{BoxRead, ExecRequest, Execution, Sandbox, SandboxError};
@@ -181,15 +181,14 @@ impl Invocation<'_> {
 
     fn observe(&self, items: Vec<AgentEvent>, seen: &mut Observed) {
         for item in items {
+            if seen.completed.is_none() {
+                let said = completion(&item, &self.request.prompt, self.signals);
+                seen.completed = said.map(str::to_owned);
+            }
             match &item {
                 AgentEvent::Session { id } => seen.session = Some(id.clone()),
                 AgentEvent::Usage { usage } => seen.usage = Some(*usage),
-                AgentEvent::Result { text, .. } => {
-                    if seen.completed.is_none() {
-                        seen.completed = signal_in(text, self.signals).map(str::to_owned);
-                    }
-                    seen.result = Some(text.clone());
-                }
+                AgentEvent::Result { text, .. } => seen.result = Some(text.clone()),
                 AgentEvent::Text { .. } | AgentEvent::ToolCall { .. } | AgentEvent::Raw { .. } => {}
             }
             self.events.emit(&Event::Agent {
@@ -263,9 +262,9 @@ impl Streams {
         }
         let Self { out_lines, out_chunk, parser, .. } = self;
         let mut items = Vec::new();
-        out_lines.push(&out_chunk[..got], |line, truncated| {
-            keep(&mut seen.tail, line);
-            items.extend(parser.line(line, truncated));
+        out_lines.push(&out_chunk[..got], |line| {
+            keep(&mut seen.tail, line.bytes);
+            items.extend(parser.line(line.bytes, line.truncated));
         });
         run.observe(items, seen);
     }
@@ -276,7 +275,7 @@ impl Streams {
             return;
         }
         let Self { err_lines, err_chunk, .. } = self;
-        err_lines.push(&err_chunk[..got], |line, _| error_line(line, run, seen));
+        err_lines.push(&err_chunk[..got], |line| error_line(line.bytes, run, seen));
     }
 
     /// Flushes what has no line feed at its end and tells the parser.
@@ -286,13 +285,13 @@ impl Streams {
         }
         let mut items = Vec::new();
         let parser = &mut self.parser;
-        self.out_lines.finish(|line, truncated| {
-            keep(&mut seen.tail, line);
-            items.extend(parser.line(line, truncated));
+        self.out_lines.finish(|line| {
+            keep(&mut seen.tail, line.bytes);
+            items.extend(parser.line(line.bytes, line.truncated));
         });
         items.extend(parser.end());
         run.observe(items, seen);
-        self.err_lines.finish(|line, _| error_line(line, run, seen));
+        self.err_lines.finish(|line| error_line(line.bytes, run, seen));
     }
 }
 
