@@ -11,8 +11,12 @@ pub mod identity;
 mod oid;
 pub mod private_clone;
 pub mod repository;
+mod scratch;
+pub mod status;
 pub mod vault;
+pub mod worktree;
 
 pub use command::{Git, GitError};
+pub use scratch::UserRules;
 pub use oid::{ObjectFormat, Oid};
 pub use repository::{Head, Identity, Repository, RepositoryError};

@@ -8,7 +8,6 @@ mod refs;
 
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -265,16 +264,6 @@ fn copy_exclude(repo: &Repository, git: &Path) -> Result<(), FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(FileError::new("read", path, error)),
     }
-}
-
-/// The path inside of a name below the checkout's top.
-pub(super) fn is_masked(path: &[u8]) -> bool {
-    path.starts_with(b".cofferdam/")
-}
-
-/// For messages: a repository path as raw bytes.
-pub(super) fn path_from(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
 }
 
 #[cfg(test)]

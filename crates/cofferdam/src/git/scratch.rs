@@ -1,0 +1,126 @@
+//! A throw-away git directory of ours, for looking at a working tree that somebody else may have
+//! written: no filter driver, hook or monitor of any configuration exists in it, so nothing that
+//! the tree names can be executed. Objects are the repository's own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::command::GitCommand;
+use super::identity::UserConfig;
+use super::{ObjectFormat, Oid, Repository};
+use crate::fsx::{self, Context, FileError};
+
+#[derive(Debug)]
+pub(super) struct Scratch {
+    directory: PathBuf,
+    git: super::Git,
+    objects: PathBuf,
+    work_tree: PathBuf,
+    excludes_file: Option<PathBuf>,
+    caller_home: Option<PathBuf>,
+}
+
+/// Whose rules of ignoring and comparing hold.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UserRules<'a> {
+    pub config: Option<&'a UserConfig>,
+    /// For `~/.config/git/ignore`.
+    pub caller_home: Option<&'a Path>,
+}
+
+impl Scratch {
+    /// Makes `directory`, which must not exist, with HEAD detached at `tip`. It goes with the value.
+    pub(super) fn create(
+        directory: PathBuf,
+        repo: &Repository,
+        tip: &Oid,
+        rules: UserRules<'_>,
+    ) -> Result<Self, FileError> {
+        fsx::private_dir(&directory)?;
+        let scratch = Self {
+            git: repo.git.clone(),
+            objects: repo.objects(),
+            work_tree: repo.top.as_path().to_owned(),
+            excludes_file: rules.config.and_then(|config| config.excludes_file.clone()),
+            caller_home: rules.caller_home.map(Path::to_owned),
+            directory,
+        };
+        scratch.fill(repo, tip, rules)?;
+        Ok(scratch)
+    }
+
+    fn fill(&self, repo: &Repository, tip: &Oid, rules: UserRules<'_>) -> Result<(), FileError> {
+        let dir = &self.directory;
+        for part in ["refs", "info"] {
+            fsx::private_dir(&dir.join(part))?;
+        }
+        let sha256 = repo.format == ObjectFormat::Sha256;
+        let mut config = format!("[core]\n\trepositoryformatversion = {}\n", u8::from(sha256));
+        config.push_str("\tbare = false\n");
+        for (key, value) in rules.config.iter().flat_map(|config| &config.comparing) {
+            // All of them are single words; anything else is no value git would take.
+            if value.bytes().all(|b| b.is_ascii_alphanumeric()) {
+                config.push_str(&format!("\t{key} = {value}\n"));
+            }
+        }
+        if sha256 {
+            config.push_str("[extensions]\n\tobjectFormat = sha256\n");
+        }
+        fsx::write_private(&dir.join("config"), config.as_bytes())?;
+        let exclude = repo.common_dir.join("info/exclude");
+        if let Ok(bytes) = fs::read(&exclude) {
+            fsx::write_private(&dir.join("info/exclude"), &bytes)?;
+        }
+        // A split index names its other half, which is looked up in the git directory.
+        let entries = fs::read_dir(&repo.git_dir).context("list", &repo.git_dir)?;
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if name.as_encoded_bytes().starts_with(b"sharedindex.") {
+                let to = dir.join(&name);
+                std::os::unix::fs::symlink(entry.path(), &to).context("link", &to)?;
+            }
+        }
+        fsx::write_private(&dir.join("HEAD"), format!("{tip}\n").as_bytes())
+    }
+
+    /// A call in the scratch directory with the repository's objects and working tree, and the
+    /// index at [`Self::index`].
+    pub(super) fn command(&self) -> GitCommand {
+        let mut call = self
+            .git
+            .at(&self.directory, &self.directory)
+            .work_tree(&self.work_tree)
+            .env("GIT_OBJECT_DIRECTORY", &self.objects)
+            .env("GIT_INDEX_FILE", self.index());
+        if let Some(home) = &self.caller_home {
+            // The configuration stays closed; only `~/.config/git/ignore` is found through it.
+            call = call.env("HOME", home);
+        }
+        if let Some(path) = &self.excludes_file {
+            let mut setting = std::ffi::OsString::from("core.excludesFile=");
+            setting.push(path);
+            call = call.config(setting);
+        }
+        call
+    }
+
+    pub(super) fn index(&self) -> PathBuf {
+        self.directory.join("index")
+    }
+
+    /// Takes over an index by copying it.
+    pub(super) fn copy_index(&self, from: &Path) -> Result<(), FileError> {
+        match fs::copy(from, self.index()) {
+            Ok(_) => Ok(()),
+            // No index: everything is deleted, as git sees it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(FileError::new("copy", from, error)),
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fsx::remove_tree(&self.directory);
+    }
+}

@@ -1,0 +1,141 @@
+//! `git status` as values: what differs between HEAD, index and working tree.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use tokio_util::sync::CancellationToken;
+
+use super::command::{GitCommand, GitError};
+
+/// What is different about a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Tracked; the flags say where it differs.
+    Tracked { staged: bool, unstaged: bool },
+    /// In conflict.
+    Unmerged,
+    /// A submodule.
+    Submodule { staged: bool },
+    /// Not tracked and not ignored. A directory's path ends with `/`.
+    Untracked,
+}
+
+/// One path that differs, relative to the working tree's top.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub path: PathBuf,
+    pub kind: ChangeKind,
+}
+
+/// Everything that differs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes(pub Vec<Change>);
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn staged(&self) -> usize {
+        self.count(|kind| {
+            matches!(
+                kind,
+                ChangeKind::Tracked { staged: true, .. } | ChangeKind::Submodule { staged: true }
+            )
+        })
+    }
+
+    pub fn unstaged(&self) -> usize {
+        self.count(|kind| matches!(kind, ChangeKind::Tracked { unstaged: true, .. }))
+    }
+
+    pub fn untracked(&self) -> usize {
+        self.count(|kind| kind == ChangeKind::Untracked)
+    }
+
+    pub fn unmerged(&self) -> usize {
+        self.count(|kind| kind == ChangeKind::Unmerged)
+    }
+
+    fn count(&self, which: impl Fn(ChangeKind) -> bool) -> usize {
+        self.0.iter().filter(|change| which(change.kind)).count()
+    }
+}
+
+/// How untracked files are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Untracked {
+    /// A directory with nothing tracked in it is one entry.
+    Directories,
+    Files,
+}
+
+/// Runs `git status` on `call`, which must not be able to execute anything of the tree.
+pub(super) async fn status(
+    call: GitCommand,
+    untracked: Untracked,
+    cancel: &CancellationToken,
+) -> Result<Changes, GitError> {
+    let done = call
+        .args(["status", "--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=all"])
+        .arg(match untracked {
+            Untracked::Directories => "--untracked-files=normal",
+            Untracked::Files => "--untracked-files=all",
+        })
+        .run(cancel)
+        .await?;
+    parse(&done.stdout).ok_or_else(|| GitError::Output {
+        command: "status".into(),
+        what: "a line in an unknown form".into(),
+    })
+}
+
+fn parse(output: &[u8]) -> Option<Changes> {
+    let mut changes = Vec::new();
+    for line in output.split(|&b| b == 0).filter(|line| !line.is_empty()) {
+        let (kind, path) = match line[0] {
+            b'1' => {
+                let mut fields = line.splitn(9, |&b| b == b' ').skip(1);
+                let (xy, sub) = (fields.next()?, fields.next()?);
+                let [staged, unstaged] = [xy.first()?, xy.get(1)?].map(|&b| b != b'.');
+                let kind = match sub.first()? {
+                    b'S' => ChangeKind::Submodule { staged },
+                    _ => ChangeKind::Tracked { staged, unstaged },
+                };
+                (kind, fields.nth(5)?)
+            }
+            b'u' => (ChangeKind::Unmerged, line.splitn(11, |&b| b == b' ').nth(10)?),
+            b'?' => (ChangeKind::Untracked, line.get(2..)?),
+            b'#' | b'!' => continue,
+            _ => return None,
+        };
+        changes.push(Change { path: PathBuf::from(OsStr::from_bytes(path)), kind });
+    }
+    Some(Changes(changes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_every_kind() {
+        let output = b"1 M. N... 100644 100644 100644 aa bb a b\n\0\
+            1 .M S..U 160000 160000 160000 aa bb sub\0\
+            u UU N... 100644 100644 100644 100644 a b c both\0? new dir/\0";
+        let changes = parse(output).unwrap();
+        let want = [
+            ("a b\n", ChangeKind::Tracked { staged: true, unstaged: false }),
+            ("sub", ChangeKind::Submodule { staged: false }),
+            ("both", ChangeKind::Unmerged),
+            ("new dir/", ChangeKind::Untracked),
+        ];
+        let got: Vec<_> =
+            changes.0.iter().map(|change| (change.path.to_str().unwrap(), change.kind)).collect();
+        assert_eq!(got, want);
+        assert_eq!((changes.staged(), changes.unmerged(), changes.untracked()), (1, 1, 1));
+        assert_eq!(parse(b"x what\0"), None);
+        assert!(parse(b"").unwrap().is_empty());
+    }
+}

@@ -1,0 +1,392 @@
+//! Linked worktrees of ours, under `<top>/.cofferdam/worktrees/`: one per branch a sandbox works
+//! on. Their git side (the admin directory in the repository) is the host's; a sandbox gets the
+//! files only.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use super::command::GitError;
+use super::scratch::{Scratch, UserRules};
+use super::status::{Changes, Untracked, status};
+use super::{Oid, Repository};
+use crate::fsx::{self, Context, FileError};
+use crate::names::{BranchName, RepoPath};
+
+/// Checking out a large tree takes its time.
+const CHECKOUT_LIMIT: Duration = Duration::from_secs(1800);
+
+/// Why there is no worktree for a branch.
+#[derive(Debug, thiserror::Error)]
+pub enum WorktreeError {
+    #[error("branch `{branch}` is checked out at {}", at.display())]
+    CheckedOut { branch: BranchName, at: PathBuf },
+    /// An earlier sandbox of ours left uncommitted edits there.
+    #[error("branch `{branch}` has a preserved worktree at {}", at.display())]
+    Preserved { branch: BranchName, at: PathBuf },
+    #[error("branch `{branch}` cannot exist beside branch `{other}`")]
+    NameConflict { branch: BranchName, other: String },
+    #[error("there is no branch `{branch}`")]
+    NoBranch { branch: BranchName },
+    #[error("{} is in the way: {why}", path.display())]
+    InTheWay { path: PathBuf, why: &'static str },
+    #[error("{} is not a worktree of ours", path.display())]
+    NotOurs { path: PathBuf },
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+/// A linked worktree of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worktree {
+    pub path: PathBuf,
+    /// Its git directory, `<common>/worktrees/<name>`. No sandbox can write it.
+    pub admin: PathBuf,
+    pub branch: BranchName,
+    /// Where the branch stood when the worktree was made.
+    pub start: Oid,
+    /// Whether the branch did not exist before.
+    pub created_branch: bool,
+}
+
+/// One line of `git worktree list`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    pub path: PathBuf,
+    /// Full name; raw bytes.
+    pub branch: Option<Vec<u8>>,
+}
+
+impl Worktree {
+    /// The repository as seen from this worktree.
+    pub fn repository(&self, repo: &Repository) -> Result<Repository, FileError> {
+        let top = RepoPath::resolve(&self.path).context("find", &self.path)?;
+        let head = super::Head::Branch { name: self.branch.clone(), commit: self.start.clone() };
+        Ok(Repository { top, git_dir: self.admin.clone(), head, ..repo.clone() })
+    }
+
+    /// Finds the worktree at `path` again, by the host's own records only.
+    pub fn find(
+        repo: &Repository,
+        path: &Path,
+        branch: BranchName,
+        start: Oid,
+    ) -> Result<Self, WorktreeError> {
+        let not_ours = || WorktreeError::NotOurs { path: path.to_owned() };
+        if path.parent() != Some(&directory(repo)) {
+            return Err(not_ours());
+        }
+        let admin = admin_of(repo, path)?.ok_or_else(not_ours)?;
+        Ok(Self { path: path.to_owned(), admin, branch, start, created_branch: false })
+    }
+}
+
+/// `<top>/.cofferdam/worktrees`.
+pub fn directory(repo: &Repository) -> PathBuf {
+    repo.config_dir().join("worktrees")
+}
+
+/// The directory name of a branch's worktree. Different branches have different names.
+pub fn directory_name(branch: &BranchName) -> String {
+    const LONGEST: usize = 80;
+    let text = branch.as_str();
+    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let mut name: String =
+        text.chars().map(|c| if safe(c) { c } else { '-' }).take(LONGEST).collect();
+    // A name that looks hashed gets a hash of its own: no branch can be named like another's.
+    if name != text || looks_hashed(text) {
+        let digest = Sha256::digest(text.as_bytes());
+        name.push('-');
+        name.extend(digest[..4].iter().map(|b| format!("{b:02x}")));
+    }
+    name
+}
+
+fn looks_hashed(text: &str) -> bool {
+    text.rsplit_once('-').is_some_and(|(_, hash)| {
+        hash.len() == 8 && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+/// Makes `<top>/.cofferdam/<name>` whose content never shows in the user's `git status`, without
+/// touching a tracked file.
+pub fn ignored_directory(repo: &Repository, name: &str) -> Result<PathBuf, WorktreeError> {
+    let mut path = repo.config_dir();
+    for last in [false, true] {
+        if last {
+            path.push(name);
+        }
+        match fs::create_dir(&path) {
+            Ok(()) => continue,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(FileError::new("create", path, error).into()),
+        }
+        let found = fs::symlink_metadata(&path).context("look at", &path)?;
+        let why = if found.is_symlink() {
+            "it is a symbolic link"
+        } else if found.is_dir() {
+            continue;
+        } else {
+            "it is no directory"
+        };
+        return Err(WorktreeError::InTheWay { path, why });
+    }
+    let ignore = path.join(".gitignore");
+    if fs::symlink_metadata(&ignore).is_err() {
+        fsx::write_with_mode(&ignore, b"*\n", 0o644)?;
+    }
+    Ok(path)
+}
+
+/// Adds a worktree for `branch`. A branch that exists is checked out at its tip; one that does not
+/// starts at `base`, or is an error without one.
+pub async fn add(
+    repo: &Repository,
+    branch: &BranchName,
+    base: Option<&Oid>,
+    cancel: &CancellationToken,
+) -> Result<Worktree, WorktreeError> {
+    prune(repo)?;
+    let parent = ignored_directory(repo, "worktrees")?;
+    let path = parent.join(directory_name(branch));
+    for listed in list(repo, cancel).await? {
+        if listed.branch.as_deref() != Some(branch.full().as_bytes()) {
+            continue;
+        }
+        let (branch, at) = (branch.clone(), listed.path);
+        return Err(if at.parent() == Some(&parent) {
+            WorktreeError::Preserved { branch, at }
+        } else {
+            WorktreeError::CheckedOut { branch, at }
+        });
+    }
+    if fs::symlink_metadata(&path).is_ok() {
+        return Err(WorktreeError::InTheWay { path, why: "it is no worktree of this branch" });
+    }
+    let existing = existing(repo, branch, cancel).await?;
+    let start = match (&existing, base) {
+        (Some(tip), _) => tip.clone(),
+        (None, Some(base)) => base.clone(),
+        (None, None) => return Err(WorktreeError::NoBranch { branch: branch.clone() }),
+    };
+    let call = repo.command().limit(CHECKOUT_LIMIT).args(["worktree", "add", "--quiet"]);
+    let call = match existing {
+        Some(_) => call.arg("--").arg(&path).arg(branch.as_str()),
+        None => call.args(["-b", branch.as_str(), "--"]).arg(&path).arg(start.as_str()),
+    };
+    let created_branch = existing.is_none();
+    if let Err(error) = call.run(cancel).await {
+        // git was killed, or failed half way: what it made is ours to take back.
+        undo(repo, &path, created_branch.then_some((branch, &start))).await?;
+        return Err(error.into());
+    }
+    let admin = admin_of(repo, &path)?.ok_or(WorktreeError::NotOurs { path: path.clone() })?;
+    Ok(Worktree { path, admin, branch: branch.clone(), start, created_branch })
+}
+
+async fn undo(
+    repo: &Repository,
+    path: &Path,
+    created: Option<(&BranchName, &Oid)>,
+) -> Result<(), WorktreeError> {
+    fsx::remove_tree(path)?;
+    if let Some(admin) = admin_of(repo, path)? {
+        fsx::remove_tree(&admin)?;
+    }
+    if let Some((branch, start)) = created {
+        // Deleted only where it still is what was made; it may not have come so far. The run may
+        // have been cancelled, and this must happen all the same.
+        let _ = repo
+            .command()
+            .args(["update-ref", "--no-deref", "-d", &branch.full(), start.as_str()])
+            .run(&CancellationToken::new())
+            .await;
+    }
+    Ok(())
+}
+
+/// The tip of `branch`, after looking for branches that it cannot exist beside.
+async fn existing(
+    repo: &Repository,
+    branch: &BranchName,
+    cancel: &CancellationToken,
+) -> Result<Option<Oid>, WorktreeError> {
+    let full = branch.full();
+    let done = repo
+        .command()
+        .args(["for-each-ref", "--count=2", "--format=%(objectname) %(refname)", &full])
+        .run(cancel)
+        .await?;
+    let text = String::from_utf8_lossy(&done.stdout);
+    let mut below = None;
+    for line in text.lines() {
+        let Some((oid, name)) = line.split_once(' ') else { continue };
+        if name == full {
+            return Ok(oid.parse().ok());
+        }
+        below = name.strip_prefix("refs/heads/").map(str::to_owned);
+    }
+    let conflict = |other| Err(WorktreeError::NameConflict { branch: branch.clone(), other });
+    if let Some(other) = below {
+        return conflict(other);
+    }
+    let mut above = branch.as_str();
+    while let Some((parent, _)) = above.rsplit_once('/') {
+        if repo.resolve(&format!("refs/heads/{parent}"), cancel).await?.is_some() {
+            return conflict(parent.to_owned());
+        }
+        above = parent;
+    }
+    Ok(None)
+}
+
+/// All working trees of the repository, the main one first.
+pub async fn list(
+    repo: &Repository,
+    cancel: &CancellationToken,
+) -> Result<Vec<Listed>, GitError> {
+    let done =
+        repo.command().args(["worktree", "list", "--porcelain", "-z"]).run(cancel).await?;
+    let mut listed = Vec::new();
+    for field in done.stdout.split(|&b| b == 0) {
+        if let Some(path) = field.strip_prefix(b"worktree ") {
+            listed.push(Listed { path: OsStr::from_bytes(path).into(), branch: None });
+        } else if let (Some(name), Some(last)) = (field.strip_prefix(b"branch "), listed.last_mut())
+        {
+            last.branch = Some(name.to_owned());
+        }
+    }
+    Ok(listed)
+}
+
+/// Removes the worktree with everything in it. The tree goes first: what a crash leaves is an admin
+/// entry without a tree, which [`prune`] knows.
+pub fn remove(repo: &Repository, worktree: &Worktree) -> Result<(), WorktreeError> {
+    let ours = worktree.path.parent() == Some(&directory(repo))
+        && admin_of(repo, &worktree.path)?.is_none_or(|admin| admin == worktree.admin);
+    if !ours {
+        return Err(WorktreeError::NotOurs { path: worktree.path.clone() });
+    }
+    fsx::remove_tree(&worktree.path)?;
+    if let Some(admin) = admin_of(repo, &worktree.path)? {
+        fsx::remove_tree(&admin)?;
+        // git keeps the directory only while it has entries.
+        let _ = fs::remove_dir(repo.common_dir.join("worktrees"));
+    }
+    Ok(())
+}
+
+/// Removes admin entries of worktrees of ours that do not exist any more; never the user's.
+pub fn prune(repo: &Repository) -> Result<(), FileError> {
+    let ours = directory(repo);
+    for (admin, path) in admin_entries(repo)? {
+        let gone = fs::symlink_metadata(&path)
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        if path.parent() == Some(&ours) && gone && !admin.join("locked").exists() {
+            fsx::remove_tree(&admin)?;
+        }
+    }
+    Ok(())
+}
+
+/// Edits in the worktree that `tip` does not have, untracked files included. Runs nothing that the
+/// tree or any configuration names. `scratch`: a directory that is made and removed.
+pub async fn dirty(
+    repo: &Repository,
+    worktree: &Worktree,
+    tip: &Oid,
+    rules: UserRules<'_>,
+    scratch: PathBuf,
+    cancel: &CancellationToken,
+) -> Result<Changes, WorktreeError> {
+    let seen = worktree.repository(repo)?;
+    let scratch = Scratch::create(scratch, &seen, tip, rules)?;
+    scratch.copy_index(&worktree.admin.join("index"))?;
+    scratch.command().args(["read-tree", "-m", tip.as_str()]).run(cancel).await?;
+    Ok(status(scratch.command(), Untracked::Directories, cancel).await?)
+}
+
+/// Brings the worktree's index to `tip`, after the branch moved there. Files are not touched.
+pub async fn advance_index(
+    repo: &Repository,
+    worktree: &Worktree,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<(), GitError> {
+    repo.git
+        .at(&worktree.admin, &repo.common_dir)
+        .work_tree(&worktree.path)
+        .args(["read-tree", "-m", tip.as_str()])
+        .run(cancel)
+        .await?;
+    Ok(())
+}
+
+fn admin_of(repo: &Repository, path: &Path) -> Result<Option<PathBuf>, FileError> {
+    Ok(admin_entries(repo)?.into_iter().find(|(_, at)| at == path).map(|(admin, _)| admin))
+}
+
+/// The admin directories with the working trees that they name.
+fn admin_entries(repo: &Repository) -> Result<Vec<(PathBuf, PathBuf)>, FileError> {
+    let all = repo.common_dir.join("worktrees");
+    let entries = match fs::read_dir(&all) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(FileError::new("list", all, error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let admin = entry.path();
+        let Ok(bytes) = fsx::read_bounded(&admin.join("gitdir"), 1 << 16) else { continue };
+        let named = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        // Relative since git 2.48 where the user asked for it.
+        let pointer = admin.join(OsStr::from_bytes(named));
+        if let Some(path) = pointer.parent() {
+            found.push((admin, lexical(path)));
+        }
+    }
+    Ok(found)
+}
+
+/// Resolves `.` and `..` in an absolute path whose directories are no symlinks.
+fn lexical(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            std::path::Component::ParentDir => {
+                out.pop();
+            }
+            std::path::Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(branch: &str) -> String {
+        directory_name(&branch.parse().unwrap())
+    }
+
+    #[test]
+    fn directory_names_are_injective() {
+        assert_eq!(name("a-b"), "a-b");
+        let slash = name("a/b");
+        assert!(slash.starts_with("a-b-") && slash.len() == 12, "{slash}");
+        assert_ne!(name(&slash), slash);
+        let long = "x".repeat(200);
+        assert!(name(&long).len() < 100);
+        assert_ne!(name(&long), name(&"x".repeat(199)));
+        assert_ne!(name("größe"), name("gr-ße"));
+    }
+}
