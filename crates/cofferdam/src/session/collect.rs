@@ -17,7 +17,8 @@ use crate::git::gate::{self, Accepted, Gate, GateError};
 use crate::git::land::{self, LandError};
 use crate::git::private_clone::{self, PrivateHead, RefsError};
 use crate::git::refs::{self, RefError, Transaction};
-use crate::git::{GitError, Identity, Oid, Repository, identity, nested, worktree};
+use crate::git::worktree::{self, Worktree, WorktreeError};
+use crate::git::{GitError, Head, Identity, Oid, Repository, nested};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::process::{Exit, Input};
@@ -38,6 +39,8 @@ pub enum CollectError {
     #[error(transparent)]
     Git(#[from] GitError),
     #[error(transparent)]
+    Worktree(#[from] WorktreeError),
+    #[error(transparent)]
     PrivateRefs(#[from] RefsError),
     #[error(transparent)]
     Gate(#[from] GateError),
@@ -49,6 +52,9 @@ pub enum CollectError {
     Jail(#[from] SandboxError),
     #[error("packing the commits ended with {exit}: {stderr}")]
     Pack { exit: Exit, stderr: String },
+    /// An isolated sandbox's answer makes no sense.
+    #[error("the sandbox's repository cannot be read: {0}")]
+    Foreign(String),
     #[error("collecting did not finish within {} s", .0.as_secs())]
     TimedOut(Duration),
     #[error("collecting was cut short")]
@@ -69,9 +75,8 @@ pub(super) enum Source<'a> {
 pub(super) struct Collector<'a> {
     pub home: &'a Home,
     pub repo: &'a Repository,
-    /// Author of a merge commit; looked up if `None`.
-    pub identity: Option<&'a Identity>,
-    pub caller_home: Option<&'a Path>,
+    /// Author of a merge commit.
+    pub author: Option<&'a Identity>,
     pub events: &'a Emitter,
     pub limit: Duration,
     pub cancel: &'a CancellationToken,
@@ -335,30 +340,21 @@ impl Collector<'_> {
     /// The branch strategies' last step. The commits are in the repository already.
     async fn land(&self, owned: &Owned, accepted: &Accepted) -> Result<Landing, CollectError> {
         let record = &owned.record;
-        let state = owned.directory();
         match (&record.strategy, &record.branch) {
-            (Strategy::Head, _) => {
-                let expected = record.branch.as_ref();
-                Ok(land::head(self.repo, record.id, expected, &record.base, accepted, state, self.cancel).await?)
+            (Strategy::Head, _) | (_, None) => {
+                let head = match &record.branch {
+                    Some(name) => Head::Branch { name: name.clone(), commit: record.base.clone() },
+                    None => Head::Detached { commit: record.base.clone() },
+                };
+                Ok(land::head(self.repo, &head, accepted, owned.directory(), self.cancel).await?)
             }
-            (_, None) => Ok(land::keep(self.repo, record.id, accepted, "it had no branch", self.cancel).await?),
-            (Strategy::Branch, Some(branch)) => {
-                self.land_on_branch(owned, branch, accepted).await
-            }
+            (Strategy::Branch, Some(branch)) => self.land_on_branch(owned, branch, accepted).await,
             (Strategy::MergeToHead { target }, Some(branch)) => {
                 match self.land_on_branch(owned, branch, accepted).await? {
                     Landing::Landed { .. } => {}
                     other => return Ok(other),
                 }
-                let found;
-                let author = match self.identity {
-                    Some(author) => Some(author),
-                    None => {
-                        found = identity::identity(self.repo, self.caller_home, self.cancel).await.ok().flatten();
-                        found.as_ref()
-                    }
-                };
-                Ok(land::merge_to_head(self.repo, record.id, branch, target, accepted.tip(), author, state, self.cancel).await?)
+                Ok(land::merge_to_head(self.repo, branch, target, accepted, self.author, owned.directory(), self.cancel).await?)
             }
         }
     }
@@ -370,16 +366,13 @@ impl Collector<'_> {
         accepted: &Accepted,
     ) -> Result<Landing, CollectError> {
         let record = &owned.record;
-        let old = match (&record.worktree, record.branch_is_ours) {
-            // No worktree was made, so the branch was not either.
-            (None, true) => None,
-            _ => Some(&record.base),
-        };
-        let landing = land::branch(self.repo, record.id, branch, old, accepted, self.cancel).await?;
-        if let (Landing::Landed { tip, .. }, Some(path)) = (&landing, &record.worktree) {
-            if path.is_dir() {
-                worktree::advance_index(self.repo, path, tip, self.cancel).await.map_err(land::LandError::from)?;
-            }
+        let worktree = record.worktree.as_deref().filter(|path| path.is_dir());
+        // In copy mode no worktree was made, so a branch of ours was not either.
+        let old = (record.worktree.is_some() || !record.branch_is_ours).then_some(&record.base);
+        let landing = land::branch(self.repo, branch, old, worktree, accepted, self.cancel).await?;
+        if let (Landing::Landed { tip, .. }, Some(path)) = (&landing, worktree) {
+            let found = Worktree::find(self.repo, path, branch.clone(), record.base.clone())?;
+            worktree::advance_index(self.repo, &found, tip, self.cancel).await?;
         }
         Ok(landing)
     }

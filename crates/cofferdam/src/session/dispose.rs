@@ -6,7 +6,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::report::Landing;
 use crate::fsx;
-use crate::git::{Repository, refs, worktree};
+use crate::git::refs::{self, Own, Transaction};
+use crate::git::worktree::{self, Worktree, WorktreeError};
+use crate::git::{Repository, UserRules};
 use crate::home::Home;
 use crate::sandbox::registry::{Mode, Owned, Phase, RegistryError, Strategy};
 
@@ -25,6 +27,7 @@ pub(super) struct Disposal<'a> {
     pub home: &'a Home,
     pub repo: &'a Repository,
     pub landing: &'a Landing,
+    pub rules: UserRules<'a>,
     /// The private copy has uncommitted work (copy mode).
     pub copy_is_dirty: bool,
     pub cancel: &'a CancellationToken,
@@ -48,6 +51,9 @@ pub(super) async fn dispose(mut owned: Owned, disposal: &Disposal<'_>) -> Result
         if let Err(error) = fsx::remove_tree_or_file(&directory.join(name)) {
             disposed.problems.push(error.to_string());
         }
+    }
+    if !matches!(disposal.landing, Landing::Kept { .. } | Landing::Refused { .. }) {
+        remove_tip(&owned, disposal, &mut disposed).await;
     }
     let branch_stays = remove_temporary_branch(&mut owned, disposal, &mut disposed).await;
     let keeps_work = match disposal.landing {
@@ -80,21 +86,38 @@ fn remove_made_directories(owned: &Owned, home: &Home) {
 }
 
 async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: &mut Disposed) {
-    let Disposal { repo, cancel, .. } = disposal;
-    let Some(path) = owned.record.worktree.clone() else { return };
-    if owned.record.mode == Mode::Copy {
+    let repo = disposal.repo;
+    let (Some(path), Some(branch)) = (owned.record.worktree.clone(), owned.record.branch.clone()) else {
         return;
-    }
-    match worktree::dirty(repo, &path, cancel).await {
-        Ok(false) => match worktree::remove(repo, &path, cancel).await {
-            Ok(()) => owned.record.worktree = None,
-            Err(error) => disposed.problems.push(error.to_string()),
-        },
+    };
+    // Before the agent started there is nothing in it that the user does not have.
+    let untouched = owned.record.phase == Phase::Creating;
+    let result = async {
+        if !path.is_dir() {
+            worktree::prune(repo)?;
+            return Ok(None);
+        }
+        let worktree = Worktree::find(repo, &path, branch.clone(), owned.record.base.clone())?;
+        if !untouched {
+            let tip = repo.resolve(&branch.full(), disposal.cancel).await?;
+            let tip = tip.as_ref().unwrap_or(&owned.record.base);
+            let scratch = owned.directory().join("scratch");
+            let changes =
+                worktree::dirty(repo, &worktree, tip, disposal.rules, scratch, disposal.cancel).await?;
+            if !changes.is_empty() {
+                return Ok(Some(path.clone()));
+            }
+        }
+        worktree::remove(repo, &worktree)?;
+        Ok::<_, WorktreeError>(None)
+    };
+    match result.await {
+        Ok(None) => owned.record.worktree = None,
+        Ok(Some(kept)) => disposed.preserved = Some(kept),
         // Better a worktree too many than work lost.
-        Ok(true) | Err(_) if path.is_dir() => disposed.preserved = Some(path),
-        Ok(true) | Err(_) => {
-            let _ = worktree::remove(repo, &path, cancel).await;
-            owned.record.worktree = None;
+        Err(error) => {
+            disposed.problems.push(error.to_string());
+            disposed.preserved = Some(path);
         }
     }
 }
@@ -127,11 +150,30 @@ async fn remove_temporary_branch(
         return true;
     }
     let message = format!("cofferdam {}: done", owned.record.id);
-    match refs::Transaction::new(message).delete(&branch.full(), &tip).commit(repo, cancel).await {
+    match Transaction::new(message).delete(&branch.full(), &tip).commit(repo, cancel).await {
         Ok(()) => false,
         Err(error) => {
             disposed.problems.push(error.to_string());
             true
         }
+    }
+}
+
+/// The gate's own reference goes once a branch of the user's has the commits.
+async fn remove_tip(owned: &Owned, disposal: &Disposal<'_>, disposed: &mut Disposed) {
+    if matches!(disposal.landing, Landing::Nothing) {
+        return;
+    }
+    let Disposal { repo, cancel, .. } = disposal;
+    let reference = refs::own(owned.record.id, Own::Tip);
+    let result = async {
+        if let Some(tip) = refs::read(repo, &reference, cancel).await? {
+            let done = Transaction::new("cofferdam: landed").delete(&reference, &tip);
+            done.commit(repo, cancel).await?;
+        }
+        Ok::<_, refs::RefError>(())
+    };
+    if let Err(error) = result.await {
+        disposed.problems.push(error.to_string());
     }
 }

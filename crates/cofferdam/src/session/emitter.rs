@@ -61,6 +61,11 @@ impl Emitter {
         Ok(emitter)
     }
 
+    /// For work that nobody watches.
+    pub(super) fn silent() -> Self {
+        Self { sink: EventSink::default(), log: Mutex::new(None), path: None }
+    }
+
     pub(super) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

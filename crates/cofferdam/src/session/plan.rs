@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::envfile::EnvFile;
 use super::options::{PromptSource, RunOptions};
 use super::report::RunErrorKind;
+use crate::git::identity::{self, UserConfig};
 use crate::git::{Head, Oid, Repository};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
 use crate::prompt::{self, Substituted};
@@ -42,6 +43,7 @@ pub enum PlanError {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub repository: Repository,
+    pub config: UserConfig,
     pub record: Record,
     /// The commit that the branch has now; `None`: it will be made at the base.
     pub branch_exists: bool,
@@ -66,6 +68,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let home = options.caller_home.as_deref();
     let repository =
         Repository::discover(&options.git, &options.repository, home, &options.cancel).await?;
+    let config = identity::user_config(&repository, home, &options.cancel).await?;
     if options.completion_signals.iter().any(|signal| signal.trim().is_empty()) {
         return Err(PlanError::EmptySignal.into());
     }
@@ -112,6 +115,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     };
     Ok(Plan {
         repository,
+        config,
         record,
         branch_exists: branches.exists,
         source_branch,

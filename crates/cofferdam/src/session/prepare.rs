@@ -16,7 +16,7 @@ use super::options::{RunOptions, Timeouts};
 use super::plan::{Plan, PlanError};
 use super::report::RunErrorKind;
 use crate::fsx::{self, Context};
-use crate::git::private_clone::{self, CloneSpec};
+use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
 use crate::git::{before, identity, index, nested, worktree};
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
@@ -73,26 +73,18 @@ pub(super) async fn prepare(
     .await?;
 
     events.emit(&Event::Step { step: "private clone" });
-    let author = match &options.identity {
-        Some(author) => Some(author.clone()),
-        None => identity::identity(&plan.repository, options.caller_home.as_deref(), cancel)
-            .await
-            .map_err(step("identity"))?,
-    };
-    let clone = CloneSpec {
-        repository: &plan.repository,
-        state: &state,
+    let place = place(owned, workspace_repository(owned, plan)?);
+    let index = index::build(&place, &plan.record.base, AGENT_ID, cancel).await.map_err(step("index"))?;
+    PrivateClone::create(&PrivateCloneSpec {
+        directory: &state,
+        repo: &plan.repository,
         export: &exported,
         branch: owned.record.branch.as_ref(),
-        identity: author.as_ref(),
-    };
-    private_clone::create(&clone).map_err(step("private clone"))?;
-    let indexed = index::build(&plan.repository, owned.record.worktree.as_deref(), &plan.record.base, AGENT_ID, cancel)
-        .await
-        .map_err(step("index"))?;
-    fsx::write_private(&state.join("git/index"), &indexed.bytes)?;
-    fsx::write_private(&state.join("pointer"), mounts::POINTER.as_bytes())?;
-    let read_only = protect(owned, &workspace, indexed.gitlinks)?;
+        identity: options.identity.as_ref().or(plan.config.identity.as_ref()),
+        config: &plan.config,
+        index: Some(&index.bytes),
+    })?;
+    let read_only = protect(owned, &workspace, index.gitlinks)?;
 
     // From here on an agent or a hook may have made commits.
     owned.set_phase(Phase::Active)?;
@@ -147,13 +139,27 @@ async fn make_worktree(
     if let (Some(branch), false) = (&owned.record.branch, owned.record.strategy == Strategy::Head) {
         events.emit(&Event::Step { step: "worktree" });
         if owned.record.mode == Mode::Bind {
-            let planned = worktree::plan(repo, branch, cancel).await.map_err(step("worktree"))?;
-            owned.record.worktree = Some(planned.path().to_owned());
-            owned.save()?;
+            let path = worktree::directory(repo).join(worktree::directory_name(branch));
+            // What is there already is not this sandbox's: it must not be in the record.
+            if std::fs::symlink_metadata(&path).is_err() {
+                owned.record.worktree = Some(path);
+                owned.save()?;
+            }
             let base = (!plan.branch_exists).then_some(&plan.record.base);
-            worktree::add(repo, &planned, base, cancel).await.map_err(step("worktree"))?;
+            let branch = branch.clone();
+            if let Err(error) = worktree::add(repo, &branch, base, cancel).await {
+                owned.record.worktree = None;
+                owned.save()?;
+                return Err(error.into());
+            }
         } else {
-            worktree::check_free(repo, branch, cancel).await.map_err(step("branch"))?;
+            let full = branch.full();
+            for listed in worktree::list(repo, cancel).await? {
+                if listed.branch.as_deref() == Some(full.as_bytes()) {
+                    let (branch, at) = (branch.clone(), listed.path);
+                    return Err(PlanError::CheckedOut { branch, at }.into());
+                }
+            }
         }
     }
     copies(options, plan, &owned.record.workspace(&options.home), events).await

@@ -13,6 +13,8 @@ use super::iterate::ExpressionError;
 use super::plan::PlanError;
 use super::stream::AgentFailure;
 use crate::fsx::FileError;
+use crate::git::vault::VaultError;
+use crate::git::worktree::WorktreeError;
 use crate::git::{GitError, Oid, RepositoryError};
 use crate::names::{SandboxId, Slug};
 use crate::process::Exit;
@@ -132,6 +134,10 @@ pub enum RunErrorKind {
     File(#[from] FileError),
     #[error(transparent)]
     Git(#[from] GitError),
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
     /// A step of preparing, with the module's own typed error as source.
     #[error("preparing the {step} failed: {source}")]
     Prepare { step: &'static str, source: Box<dyn std::error::Error + Send + Sync> },

@@ -13,6 +13,7 @@ use super::plan::{self, Plan};
 use super::prepare::{self, Ready};
 use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
+use crate::git::UserRules;
 use crate::sandbox::registry::Owned;
 
 /// The provider's `close` is bounded by itself; this bounds a provider that is not.
@@ -94,8 +95,7 @@ async fn live(
     let collector = Collector {
         home: &options.home,
         repo: &plan.repository,
-        identity: options.identity.as_ref(),
-        caller_home: options.caller_home.as_deref(),
+        author: options.identity.as_ref().or(plan.config.identity.as_ref()),
         events,
         limit: options.timeouts.collect,
         cancel: &options.abandon,
@@ -147,6 +147,10 @@ async fn finish(
         home: &options.home,
         repo: &plan.repository,
         landing: &collected.landing,
+        rules: UserRules {
+            config: Some(&plan.config),
+            caller_home: options.caller_home.as_deref(),
+        },
         copy_is_dirty: collected.copy_is_dirty,
         cancel: &options.abandon,
     };

@@ -1,12 +1,25 @@
 //! Source in and commits out for isolated providers: the private clone travels whole, with its
 //! packs, and a pack comes back over a stream.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+use super::collect::CollectError;
+use super::inside::{Inside, InsideError};
 use super::mounts::VAULT_INSIDE;
 use super::prepare::step;
 use super::report::RunErrorKind;
-use crate::sandbox::IsolatedSandbox;
+use crate::fsx::FileError;
+use crate::git::private_clone::{PrivateHead, PrivateRefs};
+use crate::git::{ObjectFormat, Oid};
+use crate::sandbox::{ExecRequest, IsolatedSandbox};
 
 /// Copies workspace (what `--copy` named), private clone, hooks and vault to where a mounting
 /// provider would have mounted them.
@@ -27,4 +40,105 @@ pub(super) async fn send(
         sandbox.copy_in(&source, &target).await.map_err(step("transfer into the sandbox"))?;
     }
     Ok(())
+}
+
+/// HEAD and branches as the sandbox's own git tells them. Hostile: only well-formed answers count,
+/// and the gate checks what they lead to.
+pub(super) async fn refs(
+    sandbox: &dyn IsolatedSandbox,
+    workdir: &Path,
+    format: ObjectFormat,
+    cancel: &CancellationToken,
+) -> Result<PrivateRefs, CollectError> {
+    let script = "git rev-parse HEAD && git rev-parse --symbolic-full-name HEAD && \
+                  git for-each-ref --format='%(objectname) %(refname)' refs/heads/";
+    let environment = BTreeMap::new();
+    let inside = Inside {
+        sandbox,
+        arguments: vec!["/bin/sh".into(), "-c".into(), in_directory(workdir, script)],
+        environment: &environment,
+        limit: Duration::from_secs(60),
+        output_limit: 4 << 20,
+    };
+    let done = inside.run(cancel).await.map_err(|error| match error {
+        InsideError::Cancelled => CollectError::Cancelled,
+        InsideError::Sandbox(error) => error.into(),
+        error => CollectError::Foreign(error.to_string()),
+    })?;
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let odd = || CollectError::Foreign("its git does not say where HEAD is".to_owned());
+    let mut lines = text.lines();
+    let of_format = |text: &str| text.parse::<Oid>().ok().filter(|_| text.len() == format.hex_len());
+    let commit = lines.next().and_then(of_format).ok_or_else(odd)?;
+    let name = lines.next().ok_or_else(odd)?;
+    let mut refs: BTreeMap<Vec<u8>, Oid> = BTreeMap::new();
+    for (oid, name) in lines.filter_map(|line| line.split_once(' ')) {
+        if let Some(oid) = of_format(oid) {
+            refs.insert(name.as_bytes().to_vec(), oid);
+        }
+    }
+    let head = if name == "HEAD" {
+        PrivateHead::Detached(commit)
+    } else {
+        refs.insert(name.as_bytes().to_vec(), commit);
+        PrivateHead::Symbolic(name.as_bytes().to_vec())
+    };
+    Ok(PrivateRefs { head, refs })
+}
+
+/// Has the sandbox's git write a pack, and passes it on.
+pub(super) async fn pack(
+    sandbox: &dyn IsolatedSandbox,
+    workdir: &Path,
+    revisions: String,
+    to: OwnedFd,
+    cancel: &CancellationToken,
+) -> Result<(), CollectError> {
+    let script = "exec git pack-objects --revs --thin --stdout --delta-base-offset -q";
+    let request = ExecRequest {
+        arguments: vec!["/bin/sh".into(), "-c".into(), in_directory(workdir, script)],
+        stdin: true,
+        ..ExecRequest::default()
+    };
+    let work = async {
+        let mut execution = sandbox.exec(request).await?;
+        if let Some(mut stdin) = execution.take_stdin() {
+            let _ = stdin.write_all(revisions.as_bytes()).await;
+            let _ = stdin.shutdown().await;
+        }
+        let mut file = std::fs::File::from(to);
+        if let Some(mut stdout) = execution.take_stdout() {
+            let mut chunk = vec![0u8; 64 << 10];
+            loop {
+                let got = stdout.read(&mut chunk).await.unwrap_or(0);
+                if got == 0 {
+                    break;
+                }
+                // The gate reads at the other end; a gate that stopped reading has its reason.
+                let piece = chunk[..got].to_vec();
+                let written = tokio::task::spawn_blocking(move || {
+                    let done = file.write_all(&piece);
+                    (file, done)
+                });
+                let (back, done) = written.await.map_err(|error| CollectError::Foreign(error.to_string()))?;
+                file = back;
+                if let Err(source) = done {
+                    return Err(FileError::new("write", "the pack's pipe", source).into());
+                }
+            }
+        }
+        drop(file);
+        let exit = execution.wait().await?;
+        if exit.success() { Ok(()) } else { Err(CollectError::Pack { exit, stderr: String::new() }) }
+    };
+    tokio::select! {
+        () = cancel.cancelled() => Err(CollectError::Cancelled),
+        done = work => done,
+    }
+}
+
+/// `cd` to a path that is quoted for the shell.
+fn in_directory(workdir: &Path, script: &str) -> OsString {
+    let quoted = workdir.to_string_lossy().replace('\'', "'\\''");
+    format!("cd '{quoted}' && {script}").into()
 }

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::{ManageError, Target, gc};
-use crate::git::{refs, worktree};
-use crate::names::Slug;
+use crate::git::worktree::{self, Worktree};
+use crate::git::refs::{self, RefError, Transaction};
+use crate::git::{Oid, Repository, UserRules, identity, land};
+use crate::names::{BranchName, Slug};
+use tokio_util::sync::CancellationToken;
 use crate::sandbox::registry::{Owned, Phase, Strategy};
-use crate::session::collect::own_references;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
@@ -48,37 +50,76 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     }
     let owned = Owned::adopt(&target.home, record)?;
     let record = &owned.record;
-    if let Some(path) = record.worktree.as_ref().filter(|path| path.is_dir()) {
-        let dirty = worktree::dirty(&repo, path, cancel).await.unwrap_or(true);
-        if dirty && !options.force {
+    let config = identity::user_config(&repo, target.caller_home.as_deref(), cancel).await?;
+    let own_branch = match (&record.strategy, &record.branch) {
+        (Strategy::Branch | Strategy::MergeToHead { .. }, Some(branch)) => Some(branch),
+        _ => None,
+    };
+    if let (Some(path), Some(branch)) = (record.worktree.as_ref().filter(|path| path.is_dir()), own_branch) {
+        let worktree = Worktree::find(&repo, path, branch.clone(), record.base.clone())?;
+        let tip = repo.resolve(&branch.full(), cancel).await?.unwrap_or(record.base.clone());
+        let rules = UserRules { config: Some(&config), caller_home: target.caller_home.as_deref() };
+        let scratch = owned.directory().join("scratch");
+        let changes = worktree::dirty(&repo, &worktree, &tip, rules, scratch, cancel).await?;
+        if !changes.is_empty() && !options.force {
             return Err(ManageError::UncommittedWork { path: path.clone() });
         }
-        worktree::remove(&repo, path, cancel)
-            .await
-            .map_err(|error| ManageError::Step { what: "removing the worktree", source: Box::new(error) })?;
+        worktree::remove(&repo, &worktree)?;
     }
     let copy = owned.directory().join("work");
     if copy.is_dir() && !options.force {
         return Err(ManageError::UncommittedWork { path: copy });
     }
     let mut trash = None;
-    if let (Some(branch), Strategy::Branch | Strategy::MergeToHead { .. }) = (&record.branch, &record.strategy) {
-        // A branch that was there before the sandbox is the user's.
-        if record.branch_is_ours {
-            trash = refs::delete_branch_to_trash(&repo, branch, &record.name, options.purge, cancel)
-                .await
-                .map_err(|error| ManageError::Step { what: "deleting the branch", source: Box::new(error) })?;
+    // A branch that was there before the sandbox is the user's.
+    if let Some(branch) = own_branch.filter(|_| record.branch_is_ours) {
+        if let Some(tip) = repo.resolve(&branch.full(), cancel).await? {
+            if options.purge || is_elsewhere(&repo, &tip, branch, cancel).await? {
+                delete_branch(&repo, branch, &tip, cancel).await?;
+            } else {
+                let kept = refs::delete_branch_to_trash(&repo, branch, &tip, &record.name, cancel).await?;
+                trash = Some(kept);
+            }
         }
     }
-    for reference in own_references(record.id) {
-        if let Some(tip) = repo.resolve(&reference, cancel).await? {
-            let gone = refs::to_trash(&repo, &reference, &tip, &record.name, options.purge, cancel)
-                .await
-                .map_err(|error| ManageError::Step { what: "deleting a reference", source: Box::new(error) })?;
-            trash = trash.or(gone);
-        }
-    }
+    let kept = refs::delete_own(&repo, record.id, &record.name, cancel).await?;
+    trash = trash.or_else(|| kept.into_iter().next());
     let name = record.name.clone();
     owned.forget()?;
     Ok(Deleted { name, trash, kept_work: None })
+}
+
+/// Whether another branch, tag or remote branch contains the commit.
+async fn is_elsewhere(
+    repo: &Repository,
+    tip: &Oid,
+    branch: &BranchName,
+    cancel: &CancellationToken,
+) -> Result<bool, ManageError> {
+    let text = repo
+        .command()
+        .args(["for-each-ref", "--count=2", "--format=%(refname)", "--contains", tip.as_str()])
+        .args(["refs/heads/", "refs/tags/", "refs/remotes/"])
+        .line(cancel)
+        .await?;
+    let own = branch.full();
+    Ok(text.lines().any(|reference| reference != own))
+}
+
+/// Deletes a branch that is checked out nowhere.
+async fn delete_branch(
+    repo: &Repository,
+    branch: &BranchName,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<(), ManageError> {
+    let full = branch.full();
+    for worktree in land::worktrees(repo, cancel).await? {
+        if worktree.branch.as_deref() == Some(full.as_str()) {
+            let at = crate::text::printable(&worktree.path.to_string_lossy());
+            return Err(RefError::CheckedOut { branch: branch.clone(), at }.into());
+        }
+    }
+    let delete = Transaction::new("cofferdam: deleted").delete(&full, tip);
+    Ok(delete.commit(repo, cancel).await?)
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
 use crate::fsx;
-use crate::git::{Git, Repository, gate, refs};
+use crate::git::{Git, Repository, UserRules, gate, identity, refs};
 use crate::home::Home;
-use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
 use crate::session::collect::{Collector, Source};
 use crate::session::dispose::{self, Disposal};
@@ -97,13 +97,10 @@ pub async fn gc(
         for path in gate::remove_stale(repo)? {
             report.removed.push(path.display().to_string());
         }
-        match refs::expire(repo, cancel).await {
-            Ok(expired) => report.expired_refs.extend(expired),
+        match refs::expire_trash(repo, Timestamp::now(), cancel).await {
+            Ok(expired) => report.expired_refs.extend(expired.into_iter().map(|one| one.reference)),
             Err(error) => report.problems.push(error.to_string()),
         }
-    }
-    if !dry_run {
-        report.removed.extend(native::remove_stale_groups(&registry::live_ids(home)?));
     }
     Ok(report)
 }
@@ -141,11 +138,11 @@ pub(super) async fn recover_one(
 ) -> Result<Recovered, ManageError> {
     let mut owned = Owned::adopt(home, record)?;
     let events = Emitter::silent();
+    let config = identity::user_config(repo, caller_home, cancel).await?;
     let collector = Collector {
         home,
         repo,
-        identity: None,
-        caller_home,
+        author: config.identity.as_ref(),
         events: &events,
         limit: COLLECT_LIMIT,
         cancel,
@@ -156,6 +153,7 @@ pub(super) async fn recover_one(
         home,
         repo,
         landing: &collected.landing,
+        rules: UserRules { config: Some(&config), caller_home },
         copy_is_dirty: collected.copy_is_dirty,
         cancel,
     };

@@ -7,10 +7,11 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
-use crate::git::{Git, Repository, worktree};
+use crate::git::worktree::{self, Worktree};
+use crate::git::{Git, Repository, UserRules};
 use crate::home::Home;
-use crate::names::{SandboxId, Slug};
-use crate::sandbox::registry::{self, Entry, Mode, Phase};
+use crate::names::{BranchName, SandboxId, Slug};
+use crate::sandbox::registry::{self, Entry, Phase, Record};
 
 /// The states of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -80,7 +81,7 @@ pub async fn list(
             Some(repo) => Some(repo.clone()),
             None => Repository::discover(git, &entry.record.repository, caller_home, cancel).await.ok(),
         };
-        summaries.push(summary(home, repo.as_ref(), entry, cancel).await?);
+        summaries.push(summary(home, repo.as_ref(), entry, caller_home, cancel).await?);
     }
     Ok(summaries)
 }
@@ -89,6 +90,7 @@ async fn summary(
     home: &Home,
     repo: Option<&Repository>,
     entry: Entry,
+    caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<Summary, ManageError> {
     let Entry { record, in_use } = entry;
@@ -114,9 +116,9 @@ async fn summary(
         Phase::Stopped if !has_branch && record.kept.is_none() => State::Missing,
         _ => State::Stopped,
     };
-    let changes = match (repo, &record.worktree, in_use) {
-        (Some(repo), Some(path), false) if record.mode == Mode::Bind && path.is_dir() => {
-            worktree::dirty(repo, path, cancel).await.ok()
+    let changes = match (repo, &record.worktree, &record.branch) {
+        (Some(repo), Some(path), Some(branch)) if !in_use && path.is_dir() => {
+            changes(home, repo, &record, path, branch, caller_home, cancel).await.ok()
         }
         _ => None,
     };
@@ -135,4 +137,21 @@ async fn summary(
         provider: record.provider,
         repository: record.repository,
     })
+}
+
+/// Whether a stopped sandbox's worktree has uncommitted changes.
+async fn changes(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    path: &Path,
+    branch: &BranchName,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<bool, ManageError> {
+    let worktree = Worktree::find(repo, path, branch.clone(), record.base.clone())?;
+    let tip = repo.resolve(&branch.full(), cancel).await?.unwrap_or_else(|| record.base.clone());
+    let rules = UserRules { config: None, caller_home };
+    let scratch = home.sandbox(record.id).join(format!("scratch-{}", std::process::id()));
+    Ok(!worktree::dirty(repo, &worktree, &tip, rules, scratch, cancel).await?.is_empty())
 }

@@ -18,6 +18,8 @@ pub use show::{DiffStyle, diff, log};
 
 use super::collect::CollectError;
 use crate::fsx::FileError;
+use crate::git::refs::RefError;
+use crate::git::worktree::WorktreeError;
 use crate::git::{Git, GitError, Repository, RepositoryError};
 use crate::home::Home;
 use crate::sandbox::registry::{self, Entry, RegistryError};
@@ -62,6 +64,10 @@ pub enum ManageError {
     Unmerged { branch: String, commits: usize },
     #[error("no author is known for a merge commit")]
     NoIdentity,
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
+    #[error(transparent)]
+    Refs(#[from] RefError),
     #[error("{what}: {source}")]
     Step { what: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
 }
