@@ -6,7 +6,10 @@
 //! merge-to-head, branch).
 
 pub mod command;
+pub mod gate;
+pub mod land;
 mod oid;
+pub mod refs;
 pub mod repository;
 
 pub use command::{Git, GitError};
