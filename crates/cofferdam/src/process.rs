@@ -208,6 +208,16 @@ pub struct Finished {
 }
 
 impl Running {
+    /// Bounds what the process can allocate from now on (RLIMIT_DATA, bytes; mapped files do not
+    /// count). Its children inherit it.
+    pub fn limit_memory(&self, bytes: u64) {
+        // Without an id `prlimit` would bound this very process.
+        let Some(child) = self.group else { return };
+        let limit = rustix::process::Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        // A process that has ended already needs no bound.
+        let _ = rustix::process::prlimit(Some(child), rustix::process::Resource::Data, limit);
+    }
+
     pub async fn finish(mut self, cancel: &CancellationToken) -> Result<Finished, ProcessError> {
         let program = self.program.clone();
         let (limit, capture) = (self.limit, self.capture);

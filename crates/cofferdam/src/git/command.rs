@@ -244,6 +244,11 @@ pub struct RunningGit {
 }
 
 impl RunningGit {
+    /// Bounds the memory (bytes) that the process can allocate from now on: it reads hostile bytes.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.running.limit_memory(bytes);
+    }
+
     pub async fn finish(self, cancel: &CancellationToken) -> Result<Finished, GitError> {
         check(self.name, &self.answers, self.running.finish(cancel).await?)
     }

@@ -7,9 +7,12 @@
 
 mod beneath;
 pub mod command;
+pub mod gate;
 pub mod identity;
+pub mod land;
 mod oid;
 pub mod private_clone;
+pub mod refs;
 pub mod repository;
 mod scratch;
 pub mod status;

@@ -1,0 +1,307 @@
+//! The commit gate, the one door out of a sandbox: a pack and the commit it claims to end in go in,
+//! [`Accepted`] comes out, or nothing at all has happened to the repository.
+//!
+//! The pack is checked in a quarantine that sees only the history which was exported. Only this
+//! module makes an [`Accepted`], and only [`crate::git::land`] moves branches, by one.
+
+mod intake;
+mod names;
+mod policy;
+mod quarantine;
+mod walk;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+pub use quarantine::remove_stale;
+
+use super::refs::{self, Own, RefError, Transaction};
+use super::{GitError, Oid, Repository};
+use crate::fsx::{self, FileError};
+use crate::names::SandboxId;
+use crate::process::Input;
+use crate::session::CommitLine;
+use quarantine::Quarantine;
+
+/// Bounds of what one sandbox may bring home at a time.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes of the pack.
+    pub pack_bytes: u64,
+    /// New commits.
+    pub commits: u64,
+    /// Distinct changed paths.
+    pub paths: u64,
+    /// Changes of one path in one commit, all together.
+    pub changes: u64,
+    /// Bytes of one new file.
+    pub blob_bytes: u64,
+    /// Bytes that a git process which reads the pack may allocate.
+    pub memory: u64,
+    /// For each step.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            pack_bytes: 4 << 30,
+            commits: 100_000,
+            paths: 1_000_000,
+            changes: 4_000_000,
+            blob_bytes: 1 << 30,
+            memory: 4 << 30,
+            time: Duration::from_secs(600),
+        }
+    }
+}
+
+/// What a commit may not change.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Paths from the top directory; each with everything below it. Compared as a
+    /// case-insensitive, Unicode-normalising file system would.
+    pub protected: Vec<String>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { protected: vec![".husky".into(), ".cofferdam".into()] }
+    }
+}
+
+/// The gate of one sandbox.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    pub repo: Repository,
+    pub id: SandboxId,
+    /// The commit that was exported.
+    pub base: Oid,
+    /// A host-owned directory whose `pack/` holds the base's history and nothing else.
+    pub alternate: PathBuf,
+    /// The sandbox's state directory: where a refused pack is kept.
+    pub state: PathBuf,
+    pub limits: Limits,
+    pub rules: Rules,
+}
+
+/// Commits that passed the gate. They are in the repository, reachable from the sandbox's tip ref.
+#[derive(Debug, Clone)]
+pub struct Accepted {
+    id: SandboxId,
+    base: Oid,
+    tip: Oid,
+    commits: Vec<CommitLine>,
+    changed: Vec<PathBuf>,
+    executes: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Accepted {
+    pub fn id(&self) -> SandboxId {
+        self.id
+    }
+
+    /// The commit the sandbox started from; the tip descends from it.
+    pub fn base(&self) -> &Oid {
+        &self.base
+    }
+
+    pub fn tip(&self) -> &Oid {
+        &self.tip
+    }
+
+    /// Oldest first. Subjects as they are: sanitise before showing.
+    pub fn commits(&self) -> &[CommitLine] {
+        &self.commits
+    }
+
+    /// Every path that some commit changed, sorted. As it is: sanitise before showing.
+    pub fn changed(&self) -> &[PathBuf] {
+        &self.changed
+    }
+
+    /// Changed files that run on the user's machine when he opens or builds the project. Printable.
+    pub fn executes(&self) -> &[String] {
+        &self.executes
+    }
+
+    /// What a reviewer should know: names that mislead or collide. Printable.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// `refs/cofferdam/<id>/tip`, which holds the commits.
+    pub fn tip_ref(&self) -> String {
+        refs::own(self.id, Own::Tip)
+    }
+}
+
+/// One thing in a commit that may not come home. The path is printable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    pub path: String,
+    pub what: String,
+}
+
+/// Why the commits do not come home.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the pack is refused: {reason}")]
+    Pack {
+        /// Printable.
+        reason: String,
+    },
+    #[error("there are more than {limit} {what}")]
+    TooMuch { what: &'static str, limit: u64 },
+    #[error("the pack does not contain the commit {tip} that the sandbox claims to end in")]
+    TipMissing { tip: Oid },
+    #[error("commit {tip} does not descend from {base}, where the sandbox started: its history was rewritten")]
+    NotDescendant { tip: Oid, base: Oid },
+    #[error("{}", list_violations(.0))]
+    Tree(Vec<Violation>),
+}
+
+fn list_violations(violations: &[Violation]) -> String {
+    let shown: Vec<String> =
+        violations.iter().take(5).map(|one| format!("`{}`: {}", one.path, one.what)).collect();
+    let more = violations.len().saturating_sub(shown.len());
+    let tail = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("{}{tail}", shown.join("; "))
+}
+
+/// Why nothing came home.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    #[error("{why}")]
+    Refused {
+        why: Refusal,
+        /// The pack as it was sent; `None` where it was too large to keep.
+        pack: Option<PathBuf>,
+    },
+    #[error("cancelled")]
+    Cancelled,
+    #[error("no end of the pack within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Ref(#[from] RefError),
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl GateError {
+    fn refused(why: Refusal) -> Self {
+        Self::Refused { why, pack: None }
+    }
+}
+
+impl Gate {
+    /// Takes a pack and the id of the commit it ends in, both from a sandbox, and lets in what
+    /// passes. Afterwards the commits are in the repository and `refs/cofferdam/<id>/tip` is at
+    /// `tip`; no other ref has moved. On any error the repository is as it was, and what was
+    /// received is kept as `refused.pack` in the state directory.
+    pub async fn receive(
+        &self,
+        pack: Input,
+        tip: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<Accepted, GateError> {
+        fsx::private_dir(&self.state)?;
+        let spool = self.state.join("incoming.pack");
+        fsx::remove_file_if_exists(&spool)?;
+        let received = self.check_and_let_in(pack, tip, &spool, cancel).await;
+        match received {
+            Err(GateError::Refused { why, .. }) => {
+                let oversized = matches!(why, Refusal::TooMuch { what: intake::PACK_BYTES, .. });
+                let pack = if oversized {
+                    fsx::remove_file_if_exists(&spool)?;
+                    None
+                } else {
+                    Some(self.keep(&spool)?)
+                };
+                Err(GateError::Refused { why, pack })
+            }
+            Err(error) => {
+                // Our own failure: the sandbox still has its commits, the caller may try again.
+                if spool.exists() {
+                    let _ = self.keep(&spool);
+                }
+                Err(error)
+            }
+            Ok(accepted) => {
+                fsx::remove_file_if_exists(&spool)?;
+                Ok(accepted)
+            }
+        }
+    }
+
+    fn keep(&self, spool: &std::path::Path) -> Result<PathBuf, FileError> {
+        let kept = self.state.join("refused.pack");
+        std::fs::rename(spool, &kept).map_err(|source| FileError::new("keep", &kept, source))?;
+        Ok(kept)
+    }
+
+    async fn check_and_let_in(
+        &self,
+        pack: Input,
+        tip: &Oid,
+        spool: &std::path::Path,
+        cancel: &CancellationToken,
+    ) -> Result<Accepted, GateError> {
+        let quarantine = Quarantine::create(&self.repo, self.id, &self.alternate)?;
+        let name = intake::index(self, &quarantine, pack, spool, cancel).await?;
+        let accepted = self.check(&quarantine, tip, cancel).await?;
+        let reference = accepted.tip_ref();
+        let old = refs::read(&self.repo, &reference, cancel).await?;
+        let keep = quarantine.migrate(&self.repo, &name)?;
+        drop(quarantine);
+        let moved = if old.as_ref() == Some(tip) {
+            Ok(())
+        } else {
+            Transaction::new(format!("cofferdam {}", self.id))
+                .update(&reference, tip, old.as_ref())
+                .commit(&self.repo, cancel)
+                .await
+        };
+        if let Some(keep) = keep {
+            fsx::remove_file_if_exists(&keep)?;
+        }
+        moved?;
+        Ok(accepted)
+    }
+
+    /// Everything that is checked once git has found the pack sound and closed: each object that it
+    /// refers to is in it or in the exported history (`index-pack --strict` checks every link, and
+    /// the exported history is closed itself).
+    async fn check(
+        &self,
+        quarantine: &Quarantine,
+        tip: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<Accepted, GateError> {
+        policy::check_tip(self, quarantine, tip, cancel).await?;
+        let history = walk::walk(self, quarantine, tip, cancel).await?;
+        if !history.descends && *tip != self.base {
+            let (tip, base) = (tip.clone(), self.base.clone());
+            return Err(GateError::refused(Refusal::NotDescendant { tip, base }));
+        }
+        let verdict = policy::judge(self, quarantine, &history.changes, tip, cancel).await?;
+        let changed =
+            history.changes.into_keys().map(|path| OsString::from_vec(path).into()).collect();
+        Ok(Accepted {
+            id: self.id,
+            base: self.base.clone(),
+            tip: tip.clone(),
+            commits: history.commits,
+            changed,
+            executes: verdict.executes,
+            notes: verdict.notes,
+        })
+    }
+}

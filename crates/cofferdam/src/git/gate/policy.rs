@@ -1,0 +1,368 @@
+//! What the new commits may change: judged path by path, then against the base and the objects
+//! where that needs a look.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use tokio_util::sync::CancellationToken;
+
+use super::names::{self, fold_path};
+use super::quarantine::Quarantine;
+use super::walk::Entry;
+use super::{Gate, GateError, Refusal, Violation};
+use crate::git::{GitError, Oid};
+use crate::process::Input;
+use crate::text::printable;
+
+const FILE: u32 = 0o100_644;
+const PROGRAM: u32 = 0o100_755;
+const SYMLINK: u32 = 0o120_000;
+const GITLINK: u32 = 0o160_000;
+/// A longer symlink target cannot be made by any Linux system.
+const TARGET: u64 = 4095;
+/// So many violations tell enough.
+const MOST: usize = 50;
+
+type Changes = BTreeMap<Vec<u8>, Vec<Option<Entry>>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    pub executes: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+/// The claimed tip must be a commit that the pack or the exported history holds.
+pub(super) async fn check_tip(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<(), GateError> {
+    let found = objects(gate, quarantine, std::iter::once(tip), cancel).await?;
+    match found.get(tip) {
+        Some((kind, _)) if kind == "commit" => Ok(()),
+        _ => Err(GateError::refused(Refusal::TipMissing { tip: tip.clone() })),
+    }
+}
+
+/// A suspicion that the base's own entry at the path can clear: a diff against an old parent shows
+/// also what the base has itself, and what the user committed is his.
+#[derive(Debug)]
+struct Suspect<'a> {
+    path: &'a [u8],
+    entry: Option<&'a Entry>,
+    what: String,
+    /// Whether the mere existence of the path in the base clears it.
+    by_name: bool,
+}
+
+pub(super) async fn judge(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    changes: &Changes,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Verdict, GateError> {
+    let protected: Vec<String> =
+        gate.rules.protected.iter().map(|path| fold_path(path.as_bytes())).collect();
+    let mut verdict = Verdict::default();
+    let mut suspects = Vec::new();
+    let mut blobs: BTreeSet<&Oid> = BTreeSet::new();
+    let mut links: Vec<(&[u8], &Entry)> = Vec::new();
+    for (path, states) in changes {
+        let folded = fold_path(path);
+        look_at_name(path, &folded, states, &protected, &mut suspects);
+        if names::executes(&folded) {
+            verdict.executes.push(shown(path));
+        }
+        if names::misleading(path) {
+            verdict.notes.push(format!("`{}` has a name with invisible or control characters", shown(path)));
+        }
+        for entry in states.iter().flatten() {
+            match entry.mode {
+                FILE | PROGRAM => {
+                    blobs.insert(&entry.id);
+                }
+                SYMLINK => {
+                    blobs.insert(&entry.id);
+                    links.push((path, entry));
+                }
+                GITLINK => suspects.push(Suspect {
+                    path,
+                    entry: Some(entry),
+                    what: "it is a new or moved submodule".into(),
+                    by_name: false,
+                }),
+                mode => suspects.push(Suspect {
+                    path,
+                    entry: Some(entry),
+                    what: format!("mode {mode:o} is not allowed"),
+                    by_name: false,
+                }),
+            }
+        }
+    }
+    let sizes = objects(gate, quarantine, blobs.into_iter(), cancel).await?;
+    for (path, states) in changes {
+        for entry in states.iter().flatten() {
+            if let Some((_, size)) = sizes.get(&entry.id)
+                && *size > gate.limits.blob_bytes
+            {
+                let what = format!("it is larger than {} bytes", gate.limits.blob_bytes);
+                suspects.push(Suspect { path, entry: Some(entry), what, by_name: false });
+            }
+        }
+    }
+    look_at_links(gate, quarantine, &links, &sizes, &mut suspects, cancel).await?;
+    let violations = confirm(gate, quarantine, suspects, cancel).await?;
+    if !violations.is_empty() {
+        return Err(GateError::refused(Refusal::Tree(violations)));
+    }
+    collisions(gate, quarantine, changes, tip, &mut verdict, cancel).await?;
+    Ok(verdict)
+}
+
+fn look_at_name<'a>(
+    path: &'a [u8],
+    folded: &str,
+    states: &'a [Option<Entry>],
+    protected: &[String],
+    suspects: &mut Vec<Suspect<'a>>,
+) {
+    if let Some(what) = names::forbidden(path)
+        && let Some(entry) = states.iter().flatten().next()
+    {
+        suspects.push(Suspect { path, entry: Some(entry), what: what.into(), by_name: true });
+    }
+    let what = if names::is_gitmodules(folded) {
+        "changes of `.gitmodules` do not leave a sandbox"
+    } else if names::is_protected(folded, protected) {
+        "it is protected"
+    } else {
+        return;
+    };
+    for state in states {
+        suspects.push(Suspect { path, entry: state.as_ref(), what: what.into(), by_name: false });
+    }
+}
+
+async fn look_at_links<'a>(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    links: &[(&'a [u8], &'a Entry)],
+    sizes: &HashMap<Oid, (String, u64)>,
+    suspects: &mut Vec<Suspect<'a>>,
+    cancel: &CancellationToken,
+) -> Result<(), GateError> {
+    let mut wanted: BTreeSet<&Oid> = BTreeSet::new();
+    for (path, entry) in links {
+        if sizes.get(&entry.id).is_some_and(|(_, size)| *size <= TARGET) {
+            wanted.insert(&entry.id);
+        } else {
+            let what = format!("a symlink's target is longer than {TARGET} bytes");
+            suspects.push(Suspect { path, entry: Some(entry), what, by_name: false });
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let done = quarantine
+        .command(&gate.repo)
+        .args(["cat-file", "--batch", "--buffer"])
+        .input(Input::Bytes(lines(wanted.iter().copied())))
+        .limit(gate.limits.time)
+        .run(cancel)
+        .await?;
+    let targets = parse_batch(&done.stdout).ok_or_else(|| odd("objects of another form"))?;
+    for (path, entry) in links {
+        let Some(target) = targets.get(&entry.id) else { continue };
+        if let Some(why) = names::bad_symlink(path, target) {
+            let what = format!("it is a symlink to `{}`: {why}", shown(target));
+            suspects.push(Suspect { path, entry: Some(entry), what, by_name: false });
+        }
+    }
+    Ok(())
+}
+
+/// `<id> <kind> <size>\n<bytes>\n` …
+fn parse_batch(mut rest: &[u8]) -> Option<HashMap<Oid, &[u8]>> {
+    let mut found = HashMap::new();
+    while !rest.is_empty() {
+        let end = rest.iter().position(|&b| b == b'\n')?;
+        let line = std::str::from_utf8(&rest[..end]).ok()?;
+        let mut words = line.split(' ');
+        let id: Oid = words.next()?.parse().ok()?;
+        let size: usize = words.nth(1)?.parse().ok()?;
+        let content = rest.get(end + 1..end + 1 + size)?;
+        rest = rest.get(end + 1 + size + 1..)?;
+        found.insert(id, content);
+    }
+    Some(found)
+}
+
+/// Drops the suspects that are exactly as in the base.
+async fn confirm(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    suspects: Vec<Suspect<'_>>,
+    cancel: &CancellationToken,
+) -> Result<Vec<Violation>, GateError> {
+    let mut violations = Vec::new();
+    // `ls-tree` takes paths as arguments, which are bounded.
+    for some in suspects.chunks(200) {
+        let base = base_entries(gate, quarantine, some.iter().map(|one| one.path), cancel).await?;
+        for one in some {
+            let own = base.get(one.path);
+            let cleared = if one.by_name { own.is_some() } else { own == one.entry };
+            let repeated = violations.last().is_some_and(|last: &Violation| {
+                last.what == one.what && last.path == shown(one.path)
+            });
+            if !cleared && !repeated {
+                violations.push(Violation { path: shown(one.path), what: one.what.clone() });
+            }
+        }
+        if violations.len() >= MOST {
+            break;
+        }
+    }
+    Ok(violations)
+}
+
+async fn base_entries(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    paths: impl Iterator<Item = &[u8]>,
+    cancel: &CancellationToken,
+) -> Result<HashMap<Vec<u8>, Entry>, GateError> {
+    use std::os::unix::ffi::OsStrExt;
+    // An empty path or one that ends in `/` would mean something else to `ls-tree`.
+    let paths: BTreeSet<&[u8]> = paths.filter(|path| !path.is_empty() && !path.ends_with(b"/")).collect();
+    if paths.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let done = quarantine
+        .command(&gate.repo)
+        .args(["ls-tree", "-z", "--full-tree", gate.base.as_str(), "--"])
+        .args(paths.into_iter().map(std::ffi::OsStr::from_bytes))
+        .run(cancel)
+        .await?;
+    let mut found = HashMap::new();
+    for record in done.stdout.split(|&b| b == 0).filter(|record| !record.is_empty()) {
+        let tab = record.iter().position(|&b| b == b'\t').ok_or_else(|| odd("a line without a tab"))?;
+        let mut words = record[..tab].split(|&b| b == b' ');
+        let text = |bytes: Option<&[u8]>| bytes.and_then(|b| std::str::from_utf8(b).ok()).map(str::to_owned);
+        let mode = text(words.next()).and_then(|mode| u32::from_str_radix(&mode, 8).ok());
+        let id = text(words.nth(1)).and_then(|id| id.parse().ok());
+        let (Some(mode), Some(id)) = (mode, id) else { return Err(odd("a line of another form")) };
+        found.insert(record[tab + 1..].to_vec(), Entry { mode, id });
+    }
+    Ok(found)
+}
+
+/// Kind and size of each object that exists.
+async fn objects<'a>(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    ids: impl Iterator<Item = &'a Oid>,
+    cancel: &CancellationToken,
+) -> Result<HashMap<Oid, (String, u64)>, GateError> {
+    let input = lines(ids);
+    if input.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let done = quarantine
+        .command(&gate.repo)
+        .args(["cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer"])
+        .input(Input::Bytes(input))
+        .limit(gate.limits.time)
+        .output(crate::process::Sink::Capture(1 << 30))
+        .run(cancel)
+        .await?;
+    let text = String::from_utf8_lossy(&done.stdout);
+    Ok(text
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ');
+            let id = words.next()?.parse().ok()?;
+            let kind = words.next()?.to_owned();
+            Some((id, (kind, words.next()?.parse().ok()?)))
+        })
+        .collect())
+}
+
+fn lines<'a>(ids: impl Iterator<Item = &'a Oid>) -> Vec<u8> {
+    ids.flat_map(|id| [id.as_str().as_bytes(), b"\n"].concat()).collect()
+}
+
+/// Notes names that a case-insensitive or normalising file system cannot tell apart: among the
+/// directories that hold new names.
+async fn collisions(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    changes: &Changes,
+    tip: &Oid,
+    verdict: &mut Verdict,
+    cancel: &CancellationToken,
+) -> Result<(), GateError> {
+    let alive = changes.iter().filter(|(_, states)| states.iter().any(Option::is_some));
+    let new: Vec<&[u8]> = alive.map(|(path, _)| path.as_slice()).collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let done = quarantine
+        .command(&gate.repo)
+        .args(["ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", tip.as_str()])
+        .output(crate::process::Sink::Capture(1 << 30))
+        .limit(gate.limits.time)
+        .run(cancel)
+        .await?;
+    // Most names are ASCII in lower case and fold to themselves: only the others can collide with
+    // something, and only they are looked up.
+    let all: Vec<&[u8]> = done.stdout.split(|&b| b == 0).filter(|path| !path.is_empty()).collect();
+    let changed: std::collections::HashSet<&[u8]> = new.iter().flat_map(|path| prefixes(path)).collect();
+    let mut by_fold: HashMap<String, &[u8]> = HashMap::new();
+    for path in all.iter().filter(|path| !folds_to_itself(path)) {
+        let folded = fold_path(path);
+        if let Some(other) = by_fold.insert(folded, path)
+            && (changed.contains(other) || changed.contains(*path))
+        {
+            verdict.notes.push(collide(other, path));
+        }
+    }
+    if !by_fold.is_empty() {
+        for path in all.iter().filter(|path| folds_to_itself(path)) {
+            let Ok(text) = std::str::from_utf8(path) else { continue };
+            if let Some(other) = by_fold.get(text)
+                && (changed.contains(other) || changed.contains(*path))
+            {
+                verdict.notes.push(collide(path, other));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn collide(one: &[u8], other: &[u8]) -> String {
+    format!("`{}` and `{}` are one name on some file systems", shown(one), shown(other))
+}
+
+/// The path and the directories above it.
+fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = path.iter().enumerate().filter(|&(_, &b)| b == b'/').map(|(at, _)| at);
+    ends.chain(std::iter::once(path.len())).map(|end| &path[..end])
+}
+
+fn folds_to_itself(path: &[u8]) -> bool {
+    path.iter().enumerate().all(|(at, &b)| {
+        let ends = path.get(at + 1).is_none_or(|&next| next == b'/');
+        b.is_ascii() && !b.is_ascii_uppercase() && b != b':' && !(ends && matches!(b, b'.' | b' '))
+    })
+}
+
+fn shown(path: &[u8]) -> String {
+    let text = String::from_utf8_lossy(path).replace('\n', "\\n").replace('\t', "\\t");
+    printable(&text).chars().take(300).collect()
+}
+
+fn odd(what: &str) -> GateError {
+    GateError::Git(GitError::Output { command: "ls-tree".into(), what: what.into() })
+}

@@ -1,0 +1,37 @@
+//! The `head` strategy: the agent worked in the user's own working tree, so the files are there;
+//! the branch and the index follow.
+
+use std::path::Path;
+
+use tokio_util::sync::CancellationToken;
+
+use super::checkout::{Files, Landed, Move};
+use super::{LandError, kept};
+use crate::git::gate::Accepted;
+use crate::git::{Head, Repository};
+
+/// Brings what was checked out at the `start` from the base to the accepted tip. Working files are
+/// not touched; what the user staged stays staged. If he has committed or switched meanwhile, or
+/// `start` is not the base, nothing moves.
+pub async fn head(
+    repo: &Repository,
+    start: &Head,
+    accepted: &Accepted,
+    state: &Path,
+    cancel: &CancellationToken,
+) -> Result<Landed, LandError> {
+    if start.commit() != accepted.base() {
+        return Ok(kept(accepted, "the sandbox did not start from what was checked out").into());
+    }
+    let reference = start.branch().map_or_else(|| "HEAD".to_owned(), crate::names::BranchName::full);
+    let step = Move::new(
+        accepted.id(),
+        Files::AreThere,
+        reference,
+        (accepted.base(), accepted.tip()),
+        &repo.git_dir,
+        repo.top.as_path(),
+    );
+    let moved = step.run(repo, state, cancel).await?;
+    Ok(step.landed(moved))
+}

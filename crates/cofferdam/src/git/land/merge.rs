@@ -1,0 +1,179 @@
+//! The `merge-to-head` strategy: the accepted commits are merged in memory into the branch that was
+//! checked out at the start, and a checkout of that branch follows where nothing stands in the way.
+
+use std::path::Path;
+
+use tokio_util::sync::CancellationToken;
+
+use super::checkout::{Files, Landed, Move, Moved, some};
+use super::{Incoming, LandError, Worktree, is_ancestor, kept_at, worktrees};
+use crate::git::refs::{self, RefError, Transaction, as_identity};
+use crate::git::{GitError, Head, Identity, Oid, Repository};
+use crate::names::BranchName;
+use crate::process::Input;
+use crate::session::Landing;
+use crate::text::printable;
+
+/// The branch moved under the merge so often that something else is wrong.
+const TRIES: u32 = 5;
+
+/// What is merged, where, and by whom.
+#[derive(Debug, Clone)]
+pub struct Target<'a> {
+    /// What was checked out at the start: that branch is the target, wherever the user is now.
+    pub start: &'a Head,
+    /// The branch that holds the commits, named where nothing could be merged.
+    pub source: Option<&'a BranchName>,
+    /// Author and committer of a merge commit.
+    pub identity: &'a Identity,
+    /// Message of a merge commit.
+    pub message: &'a str,
+}
+
+/// Fast-forwards where possible, else makes a merge commit. On a conflict, or where the result
+/// would overwrite local changes or untracked files, nothing moves.
+pub async fn merge_to_head(
+    repo: &Repository,
+    target: &Target<'_>,
+    incoming: &Incoming,
+    state: &Path,
+    cancel: &CancellationToken,
+) -> Result<Landed, LandError> {
+    let stay = |why: String| -> Landed {
+        match (target.source, kept_at(incoming, why)) {
+            (Some(branch), Landing::Kept { why, .. }) => {
+                Landing::Kept { reference: branch.as_str().to_owned(), why }.into()
+            }
+            (_, landing) => landing.into(),
+        }
+    };
+    let tip = incoming.tip();
+    let mut last = String::new();
+    for _ in 0..TRIES {
+        let (reference, current) = match target.start {
+            Head::Branch { name, .. } => {
+                let full = name.full();
+                match refs::read(repo, &full, cancel).await? {
+                    Some(current) => (full, current),
+                    None => return Ok(stay(format!("branch `{name}` is gone"))),
+                }
+            }
+            Head::Detached { .. } => match refs::read(repo, "HEAD", cancel).await? {
+                Some(current) => ("HEAD".to_owned(), current),
+                None => return Ok(stay("HEAD has no commit any more".into())),
+            },
+        };
+        let shown = reference.strip_prefix("refs/heads/").unwrap_or(&reference).to_owned();
+        let result = match combine(repo, &current, incoming, target, cancel).await? {
+            Combined::Already => {
+                return Ok(Landing::Landed { branch: shown, tip: current }.into());
+            }
+            Combined::Conflict(files) => {
+                return Ok(stay(format!("it conflicts with `{shown}` in {}", some(&files))));
+            }
+            Combined::Commit(result) => result,
+        };
+        let Some(tree) = checkout_of(repo, &reference, cancel).await? else {
+            let swap = Transaction::new(format!("cofferdam {}: merge {}", incoming.id(), tip.short()))
+                .update(&reference, &result, Some(&current));
+            match swap.commit(repo, cancel).await {
+                Ok(()) => return Ok(Landing::Landed { branch: shown, tip: result }.into()),
+                Err(RefError::Moved { detail }) => last = detail,
+                Err(error) => return Err(error.into()),
+            }
+            continue;
+        };
+        let Some(git_dir) = &tree.git_dir else {
+            let at = printable(&tree.path.to_string_lossy());
+            return Ok(stay(format!("`{shown}` is checked out at {at}, which cannot be opened")));
+        };
+        let step =
+            Move::new(incoming.id(), Files::Update, reference.clone(), (&current, &result), git_dir, &tree.path);
+        let moved = step.run(repo, state, cancel).await?;
+        match moved {
+            Moved::Done { .. } => return Ok(step.landed(moved)),
+            // Only if the branch itself moved meanwhile is there a reason to merge again.
+            Moved::InTheWay(why) => {
+                if refs::read(repo, &reference, cancel).await?.as_ref() == Some(&current)
+                    && checkout_of(repo, &reference, cancel).await?.as_ref() == Some(&tree)
+                {
+                    return Ok(stay(why));
+                }
+                last = why;
+            }
+        }
+    }
+    Ok(stay(last))
+}
+
+enum Combined {
+    /// The target has the commits.
+    Already,
+    Commit(Oid),
+    Conflict(Vec<String>),
+}
+
+async fn combine(
+    repo: &Repository,
+    current: &Oid,
+    incoming: &Incoming,
+    target: &Target<'_>,
+    cancel: &CancellationToken,
+) -> Result<Combined, LandError> {
+    let tip = incoming.tip();
+    if current == incoming.base() {
+        return Ok(if tip == current { Combined::Already } else { Combined::Commit(tip.clone()) });
+    }
+    if is_ancestor(repo, tip, current, cancel).await? {
+        return Ok(Combined::Already);
+    }
+    if is_ancestor(repo, current, tip, cancel).await? {
+        return Ok(Combined::Commit(tip.clone()));
+    }
+    let done = repo
+        .command()
+        .args(["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"])
+        .args([current.as_str(), tip.as_str()])
+        .answers(&[1])
+        .run(cancel)
+        .await?;
+    let mut parts = done.stdout.split(|&b| b == 0).map(String::from_utf8_lossy);
+    let tree = parts.next().unwrap_or_default().into_owned();
+    if !done.exit.success() {
+        let mut files: Vec<String> =
+            parts.filter(|part| !part.is_empty()).map(|part| printable(&part)).collect();
+        files.dedup();
+        return Ok(Combined::Conflict(files));
+    }
+    let tree: Oid = tree.trim_end().parse().map_err(|_| GitError::Output {
+        command: "merge-tree".into(),
+        what: "no tree".into(),
+    })?;
+    let commit = as_identity(repo.command(), target.identity)
+        .args(["commit-tree", tree.as_str(), "-p", current.as_str(), "-p", tip.as_str(), "-F", "-"])
+        .input(Input::Bytes(target.message.as_bytes().to_vec()))
+        .line(cancel)
+        .await?;
+    let commit = commit.parse().map_err(|_| GitError::Output {
+        command: "commit-tree".into(),
+        what: "no commit".into(),
+    })?;
+    Ok(Combined::Commit(commit))
+}
+
+/// The working tree in which `reference` is checked out; for a detached HEAD the repository's own.
+async fn checkout_of(
+    repo: &Repository,
+    reference: &str,
+    cancel: &CancellationToken,
+) -> Result<Option<Worktree>, GitError> {
+    if reference == "HEAD" {
+        return Ok(Some(Worktree {
+            path: repo.top.as_path().to_owned(),
+            git_dir: Some(repo.git_dir.clone()),
+            branch: None,
+        }));
+    }
+    let all = worktrees(repo, cancel).await?;
+    Ok(all.into_iter().find(|tree| tree.branch.as_deref() == Some(reference)))
+}

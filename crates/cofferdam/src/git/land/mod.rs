@@ -1,0 +1,99 @@
+//! How accepted commits reach the user's branches: [`branch`], [`head`], [`merge_to_head`]. Each
+//! takes an [`Accepted`], which only the gate makes, moves at most one branch by compare-and-swap,
+//! and where something stands in the way moves nothing: the commits stay at the sandbox's tip ref.
+//!
+//! What changes a checkout is journalled before it begins; [`finish`] completes it after a crash.
+
+mod branch;
+mod checkout;
+mod head;
+mod lock;
+mod merge;
+mod nested;
+mod worktrees;
+
+pub use branch::branch;
+pub use checkout::{Landed, finish};
+pub use head::head;
+pub use merge::{Target, merge_to_head};
+pub use nested::{MovedOut, move_out};
+pub use worktrees::{Worktree, worktrees};
+
+use super::refs::RefError;
+use super::{GitError, Oid, Repository};
+use crate::fsx::FileError;
+use crate::names::SandboxId;
+use crate::git::gate::Accepted;
+use crate::session::Landing;
+
+/// Why a landing could not even be decided. What passed the gate is at the sandbox's tip ref.
+#[derive(Debug, thiserror::Error)]
+pub enum LandError {
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Ref(#[from] RefError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("the journal {} cannot be understood: {why}", path.display())]
+    Journal { path: std::path::PathBuf, why: String },
+}
+
+/// Commits in the repository that the gate has let in: just now, or when a sandbox's branch was
+/// landed.
+#[derive(Debug, Clone)]
+pub struct Incoming {
+    id: SandboxId,
+    base: Oid,
+    tip: Oid,
+}
+
+impl Incoming {
+    /// What a sandbox's branch on the host holds. Only the gate moves such a branch, or the user.
+    pub(crate) fn from_branch(id: SandboxId, base: Oid, tip: Oid) -> Self {
+        Self { id, base, tip }
+    }
+
+    fn id(&self) -> SandboxId {
+        self.id
+    }
+
+    fn base(&self) -> &Oid {
+        &self.base
+    }
+
+    fn tip(&self) -> &Oid {
+        &self.tip
+    }
+}
+
+impl From<&Accepted> for Incoming {
+    fn from(accepted: &Accepted) -> Self {
+        let (base, tip) = (accepted.base().clone(), accepted.tip().clone());
+        Self { id: accepted.id(), base, tip }
+    }
+}
+
+fn kept(accepted: &Accepted, why: impl Into<String>) -> Landing {
+    Landing::Kept { reference: accepted.tip_ref(), why: why.into() }
+}
+
+fn kept_at(incoming: &Incoming, why: impl Into<String>) -> Landing {
+    Landing::Kept { reference: refs::own(incoming.id, refs::Own::Tip), why: why.into() }
+}
+
+/// Whether `ancestor` is reachable from `descendant`.
+async fn is_ancestor(
+    repo: &Repository,
+    ancestor: &super::Oid,
+    descendant: &super::Oid,
+    cancel: &tokio_util::sync::CancellationToken,
+) -> Result<bool, GitError> {
+    let done = repo
+        .command()
+        .args(["merge-base", "--is-ancestor", ancestor.as_str(), descendant.as_str()])
+        .answers(&[1])
+        .run(cancel)
+        .await?;
+    Ok(done.exit.success())
+}

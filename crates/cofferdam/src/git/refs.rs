@@ -1,0 +1,327 @@
+//! The refs that Cofferdam owns, and the one way in which a ref is moved: compare-and-swap.
+//!
+//! `refs/cofferdam/<id>/{base,before,tip}` belong to one sandbox. `refs/cofferdam/trash/<slug>` keep
+//! what a deleted sandbox or branch would have made unreachable, for [`TRASH_DAYS`] days. The age of
+//! a trash ref is the time of its reflog entry: it needs no file of ours, works with every ref
+//! backend, and git keeps such entries for 90 days by default.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use super::command::GitError;
+use super::{Identity, Oid, Repository};
+use crate::names::{BranchName, SandboxId, Slug};
+use crate::process::{Exit, Input};
+
+/// How long a trash ref lives.
+pub const TRASH_DAYS: u32 = 30;
+const TRASH: &str = "refs/cofferdam/trash/";
+
+/// Why refs did not move. None of a transaction's refs moved.
+#[derive(Debug, thiserror::Error)]
+pub enum RefError {
+    /// A ref is not what it was expected to be, or git holds its lock.
+    #[error("a ref was changed by someone else meanwhile: {detail}")]
+    Moved {
+        /// Git's own words, control bytes escaped.
+        detail: String,
+    },
+    #[error("branch `{branch}` is checked out at {at}")]
+    CheckedOut { branch: BranchName, at: String },
+    #[error("no free name for `{0}` in the trash")]
+    TrashFull(Slug),
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+/// One of the refs that belong to a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Own {
+    /// The commit that was exported.
+    Base,
+    /// The user's uncommitted work before `head`.
+    Before,
+    /// The newest commit of the sandbox that passed the gate.
+    Tip,
+}
+
+/// `refs/cofferdam/<id>/<name>`.
+pub fn own(id: SandboxId, which: Own) -> String {
+    let name = match which {
+        Own::Base => "base",
+        Own::Before => "before",
+        Own::Tip => "tip",
+    };
+    format!("refs/cofferdam/{id}/{name}")
+}
+
+/// Ref changes that happen all or not at all. Symbolic refs are never followed.
+#[derive(Debug)]
+pub struct Transaction {
+    input: Vec<u8>,
+    message: String,
+}
+
+impl Transaction {
+    /// `message` goes into the reflogs.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { input: b"start\0".to_vec(), message: message.into() }
+    }
+
+    fn push(mut self, verb: &str, reference: &str, values: &[&str]) -> Self {
+        self.input.extend_from_slice(b"option no-deref\0");
+        self.input.extend_from_slice(verb.as_bytes());
+        self.input.push(b' ');
+        self.input.extend_from_slice(reference.as_bytes());
+        self.input.push(0);
+        for value in values {
+            self.input.extend_from_slice(value.as_bytes());
+            self.input.push(0);
+        }
+        self
+    }
+
+    /// Moves `reference` from `old` to `new`; `old = None` means that it must not exist.
+    #[must_use]
+    pub fn update(self, reference: &str, new: &Oid, old: Option<&Oid>) -> Self {
+        match old {
+            Some(old) => self.push("update", reference, &[new.as_str(), old.as_str()]),
+            None => self.push("create", reference, &[new.as_str()]),
+        }
+    }
+
+    /// Deletes `reference`, which must be at `old`.
+    #[must_use]
+    pub fn delete(self, reference: &str, old: &Oid) -> Self {
+        self.push("delete", reference, &[old.as_str()])
+    }
+
+    /// Runs it. A ref that is not at its expected value is [`RefError::Moved`].
+    pub async fn commit(
+        mut self,
+        repo: &Repository,
+        cancel: &CancellationToken,
+    ) -> Result<(), RefError> {
+        self.input.extend_from_slice(b"prepare\0commit\0");
+        // Reflogs need an identity; the user's may be missing, and this is not his deed.
+        let done = as_cofferdam(repo.command())
+            .args(["update-ref", "-m", &self.message, "--create-reflog", "-z", "--stdin"])
+            .input(Input::Bytes(self.input))
+            .answers(&[1, 128])
+            .run(cancel)
+            .await?;
+        if done.exit.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&done.stderr);
+        let detail = crate::text::printable(text.trim_end());
+        let raced = ["cannot lock ref", "is at ", "already exists", "unable to resolve", "Unable to create"];
+        if raced.iter().any(|words| detail.contains(words)) {
+            return Err(RefError::Moved { detail });
+        }
+        Err(failed("update-ref", done.exit, detail))
+    }
+}
+
+/// The committer of our reflog entries.
+fn as_cofferdam(command: super::command::GitCommand) -> super::command::GitCommand {
+    command.env("GIT_COMMITTER_NAME", "cofferdam").env("GIT_COMMITTER_EMAIL", "cofferdam@localhost")
+}
+
+pub(crate) fn as_identity(
+    command: super::command::GitCommand,
+    who: &Identity,
+) -> super::command::GitCommand {
+    command
+        .env("GIT_AUTHOR_NAME", &who.name)
+        .env("GIT_AUTHOR_EMAIL", &who.email)
+        .env("GIT_COMMITTER_NAME", &who.name)
+        .env("GIT_COMMITTER_EMAIL", &who.email)
+}
+
+pub(crate) fn failed(command: &str, exit: Exit, stderr: String) -> RefError {
+    RefError::Git(GitError::Failed { command: command.into(), exit, stderr })
+}
+
+/// The commit that the full ref name `reference` holds, not following symbolic refs' meaning.
+pub async fn read(
+    repo: &Repository,
+    reference: &str,
+    cancel: &CancellationToken,
+) -> Result<Option<Oid>, GitError> {
+    let done = repo
+        .command()
+        .args(["rev-parse", "--verify", "--quiet", "--end-of-options", reference])
+        .answers(&[1, 128])
+        .run(cancel)
+        .await?;
+    Ok(String::from_utf8_lossy(&done.stdout).trim_end().parse().ok())
+}
+
+/// A ref below `refs/cofferdam/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    pub reference: String,
+    pub id: Oid,
+}
+
+/// Every ref below `prefix`, which must start with `refs/cofferdam/`.
+pub async fn list(
+    repo: &Repository,
+    prefix: &str,
+    cancel: &CancellationToken,
+) -> Result<Vec<Listed>, GitError> {
+    let text = repo
+        .command()
+        .args(["for-each-ref", "--format=%(objectname) %(refname)", prefix])
+        .line(cancel)
+        .await?;
+    Ok(text
+        .lines()
+        .filter_map(|line| {
+            let (id, reference) = line.split_once(' ')?;
+            Some(Listed { reference: reference.to_owned(), id: id.parse().ok()? })
+        })
+        .collect())
+}
+
+/// A trash ref with the time it was put there.
+#[derive(Debug, Clone)]
+pub struct Trash {
+    pub reference: String,
+    pub id: Oid,
+    /// `None`: its reflog is gone, so its age is unknown and it is kept.
+    pub since: Option<Timestamp>,
+}
+
+/// What is in the trash.
+pub async fn trash(
+    repo: &Repository,
+    cancel: &CancellationToken,
+) -> Result<Vec<Trash>, GitError> {
+    let mut found = Vec::new();
+    for Listed { reference, id } in list(repo, TRASH, cancel).await? {
+        let done = repo
+            .command()
+            .args(["log", "-g", "-1", "--date=unix", "--format=%gd", &reference, "--"])
+            .answers(&[128])
+            .run(cancel)
+            .await?;
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        let since = text
+            .rsplit_once("@{")
+            .and_then(|(_, rest)| rest.trim_end().strip_suffix('}')?.parse().ok())
+            .and_then(|seconds| Timestamp::from_second(seconds).ok());
+        found.push(Trash { reference, id, since });
+    }
+    Ok(found)
+}
+
+/// Deletes trash refs that were put there [`TRASH_DAYS`] or more days before `now`. Returns them.
+pub async fn expire_trash(
+    repo: &Repository,
+    now: Timestamp,
+    cancel: &CancellationToken,
+) -> Result<Vec<Trash>, RefError> {
+    let keep = Duration::from_secs(u64::from(TRASH_DAYS) * 24 * 60 * 60);
+    let mut gone = Vec::new();
+    for item in trash(repo, cancel).await? {
+        let old = item.since.is_some_and(|since| {
+            now.duration_since(since) >= jiff::SignedDuration::try_from(keep).unwrap_or_default()
+        });
+        if !old {
+            continue;
+        }
+        let delete = Transaction::new("cofferdam: trash expired").delete(&item.reference, &item.id);
+        match delete.commit(repo, cancel).await {
+            Ok(()) => gone.push(item),
+            // Someone took it out or replaced it: then it is not ours to delete.
+            Err(RefError::Moved { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(gone)
+}
+
+/// Keeps `tip` as `refs/cofferdam/trash/<slug>` (`<slug>-2` … when taken), and deletes in the same
+/// transaction the refs in `deletes`, each of which must be at the given commit. Returns the name.
+pub async fn to_trash(
+    repo: &Repository,
+    slug: &Slug,
+    tip: &Oid,
+    deletes: &[(String, Oid)],
+    cancel: &CancellationToken,
+) -> Result<String, RefError> {
+    let taken = list(repo, TRASH, cancel).await?;
+    let mut last = None;
+    for number in 1..=1000u32 {
+        let reference = match number {
+            1 => format!("{TRASH}{slug}"),
+            n => format!("{TRASH}{slug}-{n}"),
+        };
+        if taken.iter().any(|listed| listed.reference == reference) {
+            continue;
+        }
+        let mut change = Transaction::new(format!("cofferdam: {slug} deleted"));
+        change = change.update(&reference, tip, None);
+        for (name, old) in deletes {
+            change = change.delete(name, old);
+        }
+        match change.commit(repo, cancel).await {
+            Ok(()) => return Ok(reference),
+            Err(RefError::Moved { detail }) if detail.contains(&reference) => {
+                last = Some(RefError::Moved { detail });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| RefError::TrashFull(slug.clone())))
+}
+
+/// Deletes `branch`, which must be at `tip` and checked out nowhere, and keeps `tip` in the trash.
+pub async fn delete_branch_to_trash(
+    repo: &Repository,
+    branch: &BranchName,
+    tip: &Oid,
+    slug: &Slug,
+    cancel: &CancellationToken,
+) -> Result<String, RefError> {
+    let full = branch.full();
+    for worktree in super::land::worktrees(repo, cancel).await? {
+        if worktree.branch.as_deref() == Some(full.as_str()) {
+            let at = crate::text::printable(&worktree.path.to_string_lossy());
+            return Err(RefError::CheckedOut { branch: branch.clone(), at });
+        }
+    }
+    to_trash(repo, slug, tip, &[(full, tip.clone())], cancel).await
+}
+
+/// Deletes `refs/cofferdam/<id>/*`. What no branch, tag or remote branch contains goes to the trash;
+/// returns those trash refs.
+pub async fn delete_own(
+    repo: &Repository,
+    id: SandboxId,
+    slug: &Slug,
+    cancel: &CancellationToken,
+) -> Result<Vec<String>, RefError> {
+    let mut kept = Vec::new();
+    for Listed { reference, id: tip } in
+        list(repo, &format!("refs/cofferdam/{id}/"), cancel).await?
+    {
+        let holder = repo
+            .command()
+            .args(["for-each-ref", "--count=1", "--format=%(refname)", "--contains", tip.as_str()])
+            .args(["refs/heads/", "refs/tags/", "refs/remotes/", TRASH])
+            .line(cancel)
+            .await?;
+        if holder.is_empty() {
+            kept.push(to_trash(repo, slug, &tip, &[(reference, tip.clone())], cancel).await?);
+        } else {
+            let delete = Transaction::new("cofferdam: deleted").delete(&reference, &tip);
+            delete.commit(repo, cancel).await?;
+        }
+    }
+    Ok(kept)
+}
