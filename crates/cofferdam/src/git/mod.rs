@@ -8,7 +8,10 @@
 mod beneath;
 pub mod command;
 pub mod gate;
+pub mod before;
 pub mod identity;
+pub mod index;
+pub mod nested;
 pub mod land;
 mod oid;
 pub mod private_clone;

@@ -309,7 +309,7 @@ pub async fn dirty(
     let seen = worktree.repository(repo)?;
     let scratch = Scratch::create(scratch, &seen, tip, rules)?;
     scratch.copy_index(&worktree.admin.join("index"))?;
-    scratch.command().args(["read-tree", "-m", tip.as_str()]).run(cancel).await?;
+    scratch.command().args(["read-tree", "-i", "-m", tip.as_str()]).run(cancel).await?;
     Ok(status(scratch.command(), Untracked::Directories, cancel).await?)
 }
 
@@ -323,7 +323,7 @@ pub async fn advance_index(
     repo.git
         .at(&worktree.admin, &repo.common_dir)
         .work_tree(&worktree.path)
-        .args(["read-tree", "-m", tip.as_str()])
+        .args(["read-tree", "-i", "-m", tip.as_str()])
         .run(cancel)
         .await?;
     Ok(())

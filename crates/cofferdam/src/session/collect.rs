@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::emitter::Emitter;
 use super::event::Notice;
-use super::mounts::{GIT_INSIDE, jail_mounts};
+use super::mounts::jail_mounts;
 use super::report::{CommitLine, Landing};
 use crate::fsx::FileError;
 use crate::git::gate::{self, Accepted, Gate, GateError};
 use crate::git::land::{self, Incoming, LandError, Landed};
-use crate::git::private_clone::{self, PrivateHead, RefsError};
+use crate::git::private_clone::{self, INSIDE_GIT_DIR, PrivateHead, RefsError};
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{GitError, Head, Identity, Oid, Repository, nested};
@@ -88,6 +88,8 @@ pub(super) struct Collected {
     pub landing: Landing,
     pub commits: Vec<CommitLine>,
     pub tip: Option<Oid>,
+    /// The commit that the agent's checkout ended at, if it is in the host repository.
+    pub checkout: Option<Oid>,
     /// A private copy has uncommitted work.
     pub copy_is_dirty: bool,
 }
@@ -107,8 +109,13 @@ impl Collector<'_> {
     }
 
     async fn bring_home(&self, owned: &mut Owned, source: &Source<'_>) -> Result<Collected, CollectError> {
-        let mut collected =
-            Collected { landing: Landing::Nothing, commits: Vec::new(), tip: None, copy_is_dirty: false };
+        let mut collected = Collected {
+            landing: Landing::Nothing,
+            commits: Vec::new(),
+            tip: None,
+            checkout: None,
+            copy_is_dirty: false,
+        };
         // A landing that a death interrupted is finished first.
         let mut home: BTreeSet<Oid> = BTreeSet::new();
         if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await? {
@@ -142,13 +149,20 @@ impl Collector<'_> {
     ) -> Result<(), CollectError> {
         let mut landed = !home.is_empty();
         for (number, (name, tip)) in tips.all.into_iter().take(MAX_TIPS).enumerate() {
+            let is_head = tips.head.as_ref() == Some(&tip);
             if home.contains(&tip) {
+                if is_head {
+                    collected.checkout = Some(tip);
+                }
                 continue;
             }
             let accepted = match self.receive(owned, source, &tip).await {
                 Ok(accepted) => accepted,
                 Err(CollectError::Gate(GateError::Refused { why, pack })) => {
                     if self.is_old(owned, &tip, pack.as_deref()).await? {
+                        if is_head {
+                            collected.checkout = Some(tip);
+                        }
                         continue;
                     }
                     let landing = Landing::Refused { pack, why: why.to_string() };
@@ -163,6 +177,9 @@ impl Collector<'_> {
             };
             home.extend(accepted.commits().iter().map(|commit| commit.id.clone()));
             home.insert(tip.clone());
+            if is_head {
+                collected.checkout = Some(tip.clone());
+            }
             // The sandbox's own branch comes first, unless where the agent ended contains it.
             let is_own = !landed && tips.own.as_ref().is_none_or(|own| home.contains(own));
             if !is_own {
@@ -290,7 +307,7 @@ impl Collector<'_> {
         for (name, tip) in found.refs.iter().filter(|(name, _)| name.starts_with(b"refs/heads/")) {
             add(name, tip);
         }
-        Ok(Tips { own, all })
+        Ok(Tips { own, head: found.head_commit().cloned(), all })
     }
 
     /// A pack of `tip` without the base's history, through the gate.
@@ -330,7 +347,7 @@ impl Collector<'_> {
             arguments: ["git", "pack-objects", "--revs", "--thin", "--stdout", "--delta-base-offset", "-q"]
                 .map(Into::into)
                 .to_vec(),
-            environment: [("GIT_DIR", GIT_INSIDE), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_NO_LAZY_FETCH", "1"), ("GIT_NO_REPLACE_OBJECTS", "1")]
+            environment: [("GIT_DIR", INSIDE_GIT_DIR), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_NO_LAZY_FETCH", "1"), ("GIT_NO_REPLACE_OBJECTS", "1")]
                 .map(|(key, value)| (key.into(), value.into()))
                 .into(),
             directory: "/".into(),
@@ -420,7 +437,7 @@ impl Collector<'_> {
         let request = JailRequest {
             mounts,
             arguments: ["git", "status", "--porcelain", "--ignore-submodules=all"].map(Into::into).to_vec(),
-            environment: [("GIT_DIR", GIT_INSIDE), ("GIT_WORK_TREE", "/workspace/copy"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_CONFIG_NOSYSTEM", "1")]
+            environment: [("GIT_DIR", INSIDE_GIT_DIR), ("GIT_WORK_TREE", "/workspace/copy"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_CONFIG_NOSYSTEM", "1")]
                 .map(|(key, value)| (key.into(), value.into()))
                 .into(),
             directory: "/workspace/copy".into(),
@@ -441,6 +458,8 @@ impl Collector<'_> {
 struct Tips {
     /// The sandbox's own branch, if it moved.
     own: Option<Oid>,
+    /// What is checked out in the sandbox.
+    head: Option<Oid>,
     /// Names (printable, without `refs/heads/`) and commits, HEAD first.
     all: Vec<(String, Oid)>,
 }

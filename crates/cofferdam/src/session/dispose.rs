@@ -8,7 +8,7 @@ use super::report::Landing;
 use crate::fsx;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::worktree::{self, Worktree, WorktreeError};
-use crate::git::{Repository, UserRules};
+use crate::git::{Oid, Repository, UserRules};
 use crate::home::Home;
 use crate::sandbox::registry::{Mode, Owned, Phase, RegistryError, Strategy};
 
@@ -27,6 +27,8 @@ pub(super) struct Disposal<'a> {
     pub home: &'a Home,
     pub repo: &'a Repository,
     pub landing: &'a Landing,
+    /// The commit that the agent's checkout ended at, where it is known.
+    pub checkout: Option<&'a Oid>,
     pub rules: UserRules<'a>,
     /// The private copy has uncommitted work (copy mode).
     pub copy_is_dirty: bool,
@@ -99,7 +101,10 @@ async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: 
         }
         let worktree = Worktree::find(repo, &path, branch.clone(), owned.record.base.clone())?;
         if !untouched {
-            let tip = repo.resolve(&branch.full(), disposal.cancel).await?;
+            let tip = match disposal.checkout {
+                Some(tip) => Some(tip.clone()),
+                None => repo.resolve(&branch.full(), disposal.cancel).await?,
+            };
             let tip = tip.as_ref().unwrap_or(&owned.record.base);
             let scratch = owned.directory().join("scratch");
             let changes =
@@ -134,7 +139,9 @@ async fn remove_temporary_branch(
     let removable = match (&owned.record.strategy, landing) {
         (Strategy::Head, _) => return false,
         (Strategy::MergeToHead { .. }, Landing::Landed { .. } | Landing::Nothing) => true,
-        (Strategy::Branch, Landing::Nothing) => owned.record.branch_is_ours,
+        // The user's own branch, as it was: nothing of the sandbox's stays.
+        (Strategy::Branch, Landing::Nothing) if !owned.record.branch_is_ours => return false,
+        (Strategy::Branch, Landing::Nothing) => true,
         _ => false,
     };
     if !removable || disposed.preserved.is_some() {

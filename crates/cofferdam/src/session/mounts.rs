@@ -2,14 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
 use crate::sandbox::{Access, Mount, MountSource};
-
-/// The private clone inside, for everything but `head` and copies.
-pub(super) const GIT_INSIDE: &str = "/.cofferdam/git";
-/// The packs of the source commit's history inside: the private clone's read-only alternate.
-pub(super) const VAULT_INSIDE: &str = "/.cofferdam/vault";
-/// What the pointer file over a linked worktree's `.git` says.
-pub(super) const POINTER: &str = "gitdir: /.cofferdam/git\n";
 
 /// Where a sandbox's own git directory appears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +43,12 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         GitPlace::Directory => target.join(".git"),
         GitPlace::Pointer => {
             mounts.push(mount(state.join("pointer"), target.join(".git"), Access::ReadOnly));
-            PathBuf::from(GIT_INSIDE)
+            PathBuf::from(INSIDE_GIT_DIR)
         }
     };
     mounts.push(mount(state.join("git"), git_inside.clone(), Access::ReadWrite));
     mounts.push(mount(state.join("hooks"), git_inside.join("hooks"), Access::ReadOnly));
-    mounts.push(mount(state.join("vault"), VAULT_INSIDE.into(), Access::ReadOnly));
+    mounts.push(mount(state.join("vault"), INSIDE_VAULT.into(), Access::ReadOnly));
     for path in read_only {
         mounts.push(mount(source.join(path), target.join(path), Access::ReadOnly));
     }
@@ -76,7 +70,7 @@ pub(super) fn jail_mounts(state: &Path) -> Vec<Mount> {
         access: Access::ReadOnly,
     };
     vec![
-        read_only(state.join("git"), GIT_INSIDE),
-        read_only(state.join("vault"), VAULT_INSIDE),
+        read_only(state.join("git"), INSIDE_GIT_DIR),
+        read_only(state.join("vault"), INSIDE_VAULT),
     ]
 }

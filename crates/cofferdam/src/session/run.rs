@@ -147,6 +147,7 @@ async fn finish(
         home: &options.home,
         repo: &plan.repository,
         landing: &collected.landing,
+        checkout: collected.checkout.as_ref(),
         rules: UserRules {
             config: Some(&plan.config),
             caller_home: options.caller_home.as_deref(),

@@ -13,11 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::collect::CollectError;
 use super::inside::{Inside, InsideError};
-use super::mounts::VAULT_INSIDE;
 use super::prepare::step;
 use super::report::RunErrorKind;
 use crate::fsx::FileError;
-use crate::git::private_clone::{PrivateHead, PrivateRefs};
+use crate::git::private_clone::{INSIDE_VAULT, PrivateHead, PrivateRefs};
 use crate::git::{ObjectFormat, Oid};
 use crate::sandbox::{ExecRequest, IsolatedSandbox};
 
@@ -32,7 +31,7 @@ pub(super) async fn send(
     let git = workdir.join(".git");
     let parts = [
         (workspace.to_owned(), workdir.to_owned()),
-        (state.join("vault"), VAULT_INSIDE.into()),
+        (state.join("vault"), INSIDE_VAULT.into()),
         (state.join("git"), git.clone()),
         (state.join("hooks"), git.join("hooks")),
     ];

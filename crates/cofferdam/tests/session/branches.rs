@@ -178,7 +178,7 @@ fn rewritten_history_is_refused_and_kept() {
     let before = env.refs();
     let report = run_ok(env.script(BranchStrategy::Head, "git commit -q --amend -m rewritten"));
     let Landing::Refused { pack, .. } = &report.landing else { panic!("{:?}", report.landing) };
-    assert!(pack.exists());
+    assert!(pack.as_ref().unwrap().exists());
     assert_eq!(env.refs(), before);
     env.assert_sound();
 }

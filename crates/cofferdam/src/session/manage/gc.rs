@@ -154,6 +154,7 @@ pub(super) async fn recover_one(
         home,
         repo,
         landing: &collected.landing,
+        checkout: collected.checkout.as_ref(),
         rules: UserRules { config: Some(&config), caller_home },
         copy_is_dirty: collected.copy_is_dirty,
         cancel,
