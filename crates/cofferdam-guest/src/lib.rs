@@ -1,1 +1,4 @@
-//! The protocol between host and guest.
+//! The protocol between the host and the guest: what a sandbox is made of, what is asked of it, and
+//! what it answers. The host trusts nothing that comes back.
+
+pub mod protocol;

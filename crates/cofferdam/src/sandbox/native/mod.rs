@@ -1,1 +1,81 @@
 //! The embedded sandbox: Linux namespaces, no daemon, no image. The default.
+//!
+//! [`Native::create`] starts the guest from a sealed memory file; the guest's init builds the
+//! sandbox and runs programs on request over the [`connection`]. [`jail`] runs one program in a
+//! throw-away sandbox; [`probe`] says what this machine lacks.
+
+mod cgroup;
+mod connection;
+mod guest;
+mod identity;
+pub mod jail;
+mod probe;
+mod sandbox;
+mod tools;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use super::{BindMountProvider, Limits, Sandbox, SandboxError, SandboxSpec};
+
+pub use cgroup::remove_leftovers;
+pub use probe::{Check, Status, probe};
+
+/// How native sandboxes are made.
+#[derive(Debug, Clone)]
+pub struct NativeOptions {
+    /// How long a sandbox may take to come up.
+    pub ready_limit: Duration,
+    /// Bytes of one file that a program may write. `None` means unlimited.
+    pub file_size: Option<u64>,
+}
+
+impl Default for NativeOptions {
+    fn default() -> Self {
+        Self { ready_limit: Duration::from_secs(10), file_size: None }
+    }
+}
+
+/// The native provider. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Native {
+    options: NativeOptions,
+}
+
+impl Native {
+    pub fn new(options: NativeOptions) -> Self {
+        Self { options }
+    }
+
+    /// Which default limits this machine cannot give, as sentence fragments. A limit that is asked
+    /// for by another value than its default is refused instead.
+    pub fn degradations(&self) -> Vec<String> {
+        cgroup::degradations(&Limits::default())
+    }
+}
+
+#[async_trait]
+impl BindMountProvider for Native {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        let sandbox = sandbox::NativeSandbox::create(spec, &self.options, cancel).await?;
+        Ok(Arc::new(sandbox))
+    }
+}
+
+/// Sentence fragments name paths escaped.
+fn shown(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    format!("`{}`", path.as_os_str().as_bytes().escape_ascii())
+}

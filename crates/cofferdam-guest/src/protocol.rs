@@ -1,0 +1,190 @@
+//! Frames: a little-endian `u32` length, at most [`MAX_FRAME`], then one postcard value.
+//!
+//! The host first sends a [`Setup`], then [`Request`]s; the guest answers with [`Reply`]s. The three
+//! file descriptors of a [`Request::Exec`] travel with the first byte of its frame.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The longest body of a frame in bytes.
+pub const MAX_FRAME: usize = 1 << 20;
+/// The length of a frame's head in bytes.
+pub const HEAD: usize = 4;
+/// The agent's uid and gid as seen inside.
+pub const AGENT_ID: u32 = 1000;
+
+/// The frame does not follow the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameError {
+    /// Longer than [`MAX_FRAME`].
+    TooLong(usize),
+    /// Not a value of the expected type.
+    Malformed,
+}
+
+impl std::fmt::Display for FrameError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooLong(length) => write!(f, "a frame of {length} bytes is too long"),
+            Self::Malformed => f.write_str("a malformed frame"),
+        }
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+/// A whole frame, head included.
+pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, FrameError> {
+    let frame = postcard::to_extend(value, vec![0u8; HEAD]).map_err(|_| FrameError::Malformed)?;
+    finish(frame)
+}
+
+fn finish(mut frame: Vec<u8>) -> Result<Vec<u8>, FrameError> {
+    let length = frame.len() - HEAD;
+    if length > MAX_FRAME {
+        return Err(FrameError::TooLong(length));
+    }
+    let head = u32::try_from(length).map_err(|_| FrameError::TooLong(length))?;
+    frame[..HEAD].copy_from_slice(&head.to_le_bytes());
+    Ok(frame)
+}
+
+/// The length of the body that follows this head.
+pub fn body_length(head: [u8; HEAD]) -> Result<usize, FrameError> {
+    let length = u32::from_le_bytes(head) as usize;
+    if length > MAX_FRAME { Err(FrameError::TooLong(length)) } else { Ok(length) }
+}
+
+/// The value of a frame's body; bytes left over are an error.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(FrameError::Malformed),
+    }
+}
+
+/// What a sandbox is made of. Paths are bytes: host paths need not be UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    pub hostname: String,
+    pub agent: Agent,
+    /// Mounted in this order.
+    pub mounts: Vec<SetupMount>,
+    pub limits: ProcessLimits,
+    /// Programs start here unless a request says otherwise.
+    pub workdir: Vec<u8>,
+}
+
+/// Whose host ids the sandbox's processes have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Agent {
+    /// An ordinary caller's own.
+    Caller,
+    /// The caller is root: these, and what is mounted is mapped to them.
+    Separate { uid: u32, gid: u32 },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetupMount {
+    pub source: Source,
+    pub target: Vec<u8>,
+    pub writable: bool,
+    /// Left out without a word where the source cannot be opened.
+    pub optional: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    Path(Vec<u8>),
+    /// An empty directory that nobody can write.
+    Nothing,
+}
+
+/// Limits that every program inherits. `None` leaves the caller's in force.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessLimits {
+    /// Processes and threads of the whole sandbox (`RLIMIT_NPROC` counts inside a user namespace).
+    pub processes: Option<u64>,
+    /// Of one process.
+    pub open_files: Option<u64>,
+    /// Bytes of one file.
+    pub file_size: Option<u64>,
+}
+
+/// What the host asks. Every `request` and every `exec` is a number that the host uses once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    Exec {
+        exec: u64,
+        arguments: Vec<Vec<u8>>,
+        /// The whole environment.
+        environment: Vec<(Vec<u8>, Vec<u8>)>,
+        /// The set-up's workdir unless given.
+        directory: Option<Vec<u8>>,
+    },
+    /// To the program's process group; `SIGKILL` also to its descendants and its session.
+    Signal { request: u64, exec: u64, signal: i32 },
+    /// Stops every process but the guest itself.
+    Freeze { request: u64 },
+    Thaw { request: u64 },
+    Ping { request: u64 },
+}
+
+/// What the guest answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The sandbox is up and privileges are gone.
+    Ready,
+    /// This machine cannot give what the set-up asks.
+    Unsupported { what: String, hint: String },
+    /// Setting up failed otherwise.
+    Broken { what: String },
+    Started { exec: u64 },
+    NotStarted { exec: u64, errno: i32, step: ExecStep },
+    Exited { exec: u64, exit: GuestExit },
+    Done { request: u64 },
+    /// The request could not be carried out.
+    Failed { request: u64, errno: i32 },
+}
+
+/// What a program that was not started failed at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExecStep {
+    Process,
+    Directory,
+    Limits,
+    Filter,
+    Program,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GuestExit {
+    Code(i32),
+    Signal(i32),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_survive_and_nothing_else_does() {
+        let reply = Reply::NotStarted { exec: 7, errno: 2, step: ExecStep::Program };
+        let frame = encode(&reply).unwrap();
+        let (head, body) = frame.split_at(HEAD);
+        assert_eq!(body_length(head.try_into().unwrap()), Ok(body.len()));
+        assert_eq!(decode::<Reply>(body), Ok(reply));
+        let mut longer = body.to_vec();
+        longer.push(0);
+        assert_eq!(decode::<Reply>(&longer), Err(FrameError::Malformed));
+        assert_eq!(decode::<Reply>(&body[..body.len() - 1]), Err(FrameError::Malformed));
+        assert_eq!(decode::<Reply>(&[0xff; 9]), Err(FrameError::Malformed));
+    }
+
+    #[test]
+    fn long_frames_are_refused_on_both_sides() {
+        let long = Reply::Broken { what: "x".repeat(MAX_FRAME) };
+        assert!(matches!(encode(&long), Err(FrameError::TooLong(_))));
+        assert_eq!(body_length(u32::MAX.to_le_bytes()), Err(FrameError::TooLong(0xffff_ffff)));
+    }
+}

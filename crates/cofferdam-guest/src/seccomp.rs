@@ -1,0 +1,235 @@
+//! The system calls that a program inside may not make. docs/decisions/0002-native-syscalls.md says
+//! why each is here. Written by hand, not with a filter library, because one filter needs several
+//! answers and an upper bound.
+
+use libc::{c_long, sock_filter};
+
+const LOAD: u16 = 0x20;
+const AND: u16 = 0x54;
+const EQUAL: u16 = 0x15;
+const GREATER: u16 = 0x25;
+const ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+const ALLOW: u32 = 0x7fff_0000;
+const KILL_PROCESS: u32 = 0x8000_0000;
+const ERRNO: u32 = 0x0005_0000;
+
+/// Offsets in struct seccomp_data.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const fn argument_low(index: u32) -> u32 {
+    16 + 8 * index
+}
+const fn argument_high(index: u32) -> u32 {
+    argument_low(index) + 4
+}
+
+#[cfg(target_arch = "x86_64")]
+const OURS: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const OURS: u32 = 0xc000_00b7;
+/// Numbers above belong to the x32 interface.
+#[cfg(target_arch = "x86_64")]
+const X32: u32 = 0x4000_0000;
+
+/// The newest system call that was judged (`mseal`, Linux 6.10). Later ones do not exist inside.
+const LAST: u32 = 462;
+/// Every `CLONE_NEW*` that fits in the flags of clone(2) and unshare(2), and `CLONE_NEWTIME`.
+const NEW_NAMESPACES: u32 = 0x7e02_0000;
+const NEW_TIME: u32 = 0x80;
+
+const EPERM: u32 = ERRNO | 1;
+const ENOSYS: u32 = ERRNO | 38;
+const EAFNOSUPPORT: u32 = ERRNO | 97;
+
+/// Refused whatever the arguments are.
+const REFUSED: &[c_long] = &[
+    // The view of the file system.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_setns,
+    // The kernel and the machine.
+    libc::SYS_acct,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_nfsservctl,
+    libc::SYS_fanotify_init,
+    // Keys are per user, not per namespace.
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    // Other processes' memory and descriptors, past what ptrace checks.
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_kexec_file_load,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_uselib,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ustat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_sysfs,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS__sysctl,
+];
+
+/// The filter, to be installed last in the child that becomes the program.
+pub(crate) fn program() -> Vec<sock_filter> {
+    let mut out = vec![step(LOAD, ARCHITECTURE), jump(EQUAL, OURS, 1, 0), answer(KILL_PROCESS)];
+    out.push(step(LOAD, NUMBER));
+    #[cfg(target_arch = "x86_64")]
+    out.extend([jump(GREATER, X32 - 1, 0, 1), answer(KILL_PROCESS)]);
+    out.extend([jump(GREATER, LAST, 0, 1), answer(ENOSYS)]);
+    for &call in REFUSED {
+        rule(&mut out, call, &[answer(EPERM)]);
+    }
+    // ENOSYS, not EPERM: the C library then falls back to clone, whose flags can be read here.
+    rule(&mut out, libc::SYS_clone3, &[answer(ENOSYS)]);
+    rule(&mut out, libc::SYS_clone, &refuse_bits(0, NEW_NAMESPACES));
+    rule(&mut out, libc::SYS_unshare, &refuse_bits(0, NEW_NAMESPACES | NEW_TIME));
+    rule(&mut out, libc::SYS_socket, &sockets());
+    let only_unix = allow_values(0, &[libc::AF_UNIX], EAFNOSUPPORT);
+    rule(&mut out, libc::SYS_socketpair, &only_unix);
+    rule(&mut out, libc::SYS_ioctl, &refuse_values(1, &[0x5412, 0x541c])); // TIOCSTI, TIOCLINUX
+    // Linux, 32-bit Linux, both with uname 2.6, without address randomisation, and the question.
+    let personalities = [0, 8, 0x2_0000, 0x2_0008, 0x4_0000, -1];
+    rule(&mut out, libc::SYS_personality, &allow_values(0, &personalities, EPERM));
+    rule(&mut out, libc::SYS_prlimit64, &own_limits());
+    out.push(answer(ALLOW));
+    out
+}
+
+fn step(code: u16, k: u32) -> sock_filter {
+    sock_filter { code, jt: 0, jf: 0, k }
+}
+
+fn answer(action: u32) -> sock_filter {
+    step(RETURN, action)
+}
+
+/// Skips `yes` or `no` instructions.
+fn jump(code: u16, k: u32, yes: u8, no: u8) -> sock_filter {
+    sock_filter { code, jt: yes, jf: no, k }
+}
+
+/// `body` for this call, and it always answers: the number is no longer loaded after it.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "short and positive")]
+fn rule(out: &mut Vec<sock_filter>, call: c_long, body: &[sock_filter]) {
+    debug_assert!(body.len() < 256 && body.last().is_some_and(|last| last.code == RETURN));
+    out.push(jump(EQUAL, call as u32, 0, body.len() as u8));
+    out.extend(body);
+}
+
+fn refuse_bits(argument: u32, bits: u32) -> Vec<sock_filter> {
+    vec![
+        step(LOAD, argument_low(argument)),
+        jump(ANY_BIT, bits, 0, 1),
+        answer(EPERM),
+        answer(ALLOW),
+    ]
+}
+
+fn refuse_values(argument: u32, values: &[u32]) -> Vec<sock_filter> {
+    let mut body = vec![step(LOAD, argument_low(argument))];
+    for &value in values {
+        body.extend([jump(EQUAL, value, 0, 1), answer(EPERM)]);
+    }
+    body.push(answer(ALLOW));
+    body
+}
+
+#[expect(clippy::cast_sign_loss, reason = "compared as bits")]
+fn allow_values(argument: u32, values: &[i32], otherwise: u32) -> Vec<sock_filter> {
+    let mut body = vec![step(LOAD, argument_low(argument))];
+    for &value in values {
+        body.extend([jump(EQUAL, value as u32, 0, 1), answer(ALLOW)]);
+    }
+    body.push(answer(otherwise));
+    body
+}
+
+/// Unix sockets; IPv4 and IPv6 streams and datagrams of TCP, UDP, MPTCP and ping; netlink for routes
+/// (what `getifaddrs` asks). Nothing else: no raw or packet sockets, no AF_ALG, no AF_VSOCK.
+#[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "small constants")]
+fn sockets() -> Vec<sock_filter> {
+    let mut internet = vec![
+        step(LOAD, argument_low(1)),
+        step(AND, 0xf),
+        jump(EQUAL, libc::SOCK_STREAM as u32, 2, 0),
+        jump(EQUAL, libc::SOCK_DGRAM as u32, 1, 0),
+        answer(EPERM),
+    ];
+    internet.extend(allow_values(2, &[0, 1, 6, 17, 58, 262], EPERM));
+    let routes = allow_values(2, &[0], EPERM);
+    let mut body = vec![
+        step(LOAD, argument_low(0)),
+        jump(EQUAL, libc::AF_UNIX as u32, 0, 1),
+        answer(ALLOW),
+        jump(EQUAL, libc::AF_NETLINK as u32, 0, routes.len() as u8),
+    ];
+    body.extend(routes);
+    body.extend([
+        jump(EQUAL, libc::AF_INET as u32, 2, 0),
+        jump(EQUAL, libc::AF_INET6 as u32, 1, 0),
+        answer(EAFNOSUPPORT),
+    ]);
+    body.extend(internet);
+    body
+}
+
+/// A process may set its own limits and read anyone's: the init has the same uid and must not be
+/// starved by a limit of zero.
+fn own_limits() -> Vec<sock_filter> {
+    vec![
+        step(LOAD, argument_low(0)),
+        jump(EQUAL, 0, 5, 0),
+        step(LOAD, argument_low(2)),
+        jump(EQUAL, 0, 0, 2),
+        step(LOAD, argument_high(2)),
+        jump(EQUAL, 0, 1, 0),
+        answer(EPERM),
+        answer(ALLOW),
+    ]
+}

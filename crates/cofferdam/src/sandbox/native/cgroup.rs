@@ -1,0 +1,254 @@
+//! Limits of a whole sandbox by control groups, version 1 or 2, where the caller may make them.
+//! Processes are not among them: `RLIMIT_NPROC` counts inside the sandbox's user namespace.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::names::SandboxId;
+use crate::sandbox::{Limits, SandboxError};
+
+const ROOT: &str = "/sys/fs/cgroup";
+/// Our groups lie below a group of this name.
+const OURS: &str = "cofferdam";
+
+/// The groups of one sandbox: one directory per hierarchy.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    directories: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Controller {
+    Memory,
+    Cpu,
+}
+
+impl Controller {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+impl Group {
+    /// The groups that `limits` need; none, and no cost, where they need none.
+    pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Self, SandboxError> {
+        let mut group = Self::default();
+        for (controller, wanted) in
+            [(Controller::Memory, limits.memory.is_some()), (Controller::Cpu, limits.cpus.is_some())]
+        {
+            if wanted && let Err(error) = group.limit(controller, id, limits) {
+                group.remove_now();
+                return Err(SandboxError::Unsupported {
+                    what: format!("cannot limit {}: {error}", controller.name()),
+                    hint: "run as root, or from a delegated control group; see `cofferdam doctor`"
+                        .to_owned(),
+                });
+            }
+        }
+        Ok(group)
+    }
+
+    fn limit(&mut self, controller: Controller, id: SandboxId, limits: &Limits) -> io::Result<()> {
+        let parent = parent(controller)?;
+        let directory = parent.path.join(id.to_string());
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        if !self.directories.contains(&directory) {
+            self.directories.push(directory.clone());
+        }
+        let write = |name: &str, value: String| set(&directory.join(name), &value);
+        match (controller, parent.version) {
+            (Controller::Memory, Version::One) => {
+                let bytes = limits.memory.unwrap_or(u64::MAX).to_string();
+                write("memory.limit_in_bytes", bytes.clone())?;
+                // Absent where the kernel does not count swap; then there must be no swap.
+                match write("memory.memsw.limit_in_bytes", bytes) {
+                    Err(error) if has_swap() => Err(error),
+                    _ => Ok(()),
+                }
+            }
+            (Controller::Memory, Version::Two) => {
+                write("memory.max", limits.memory.unwrap_or(u64::MAX).to_string())?;
+                match write("memory.swap.max", "0".to_owned()) {
+                    Err(error) if has_swap() => Err(error),
+                    _ => Ok(()),
+                }
+            }
+            (Controller::Cpu, Version::One) => {
+                write("cpu.cfs_period_us", "100000".to_owned())?;
+                write("cpu.cfs_quota_us", quota(limits.cpus).to_string())
+            }
+            (Controller::Cpu, Version::Two) => {
+                write("cpu.max", format!("{} 100000", quota(limits.cpus)))
+            }
+        }
+    }
+
+    /// Moves a process into the groups; what it forks later is in them too.
+    pub(super) fn add(&self, pid: u32) -> io::Result<()> {
+        self.directories.iter().try_for_each(|d| set(&d.join("cgroup.procs"), &pid.to_string()))
+    }
+
+    /// The processes are dead, but the kernel may need a moment to let the groups go.
+    pub(super) async fn remove(mut self) {
+        for _ in 0..100 {
+            self.remove_now();
+            if self.directories.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn remove_now(&mut self) {
+        self.directories.retain(|directory| match fs::remove_dir(directory) {
+            Ok(()) => false,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        });
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.remove_now();
+    }
+}
+
+/// Microseconds of every 100 ms; at least 1 ms, which is the kernel's own minimum.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
+fn quota(cpus: Option<f64>) -> u64 {
+    (cpus.unwrap_or(1.0) * 100_000.0).clamp(1000.0, 1e12) as u64
+}
+
+fn has_swap() -> bool {
+    fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a kernel file: nothing to replace atomically")]
+fn set(path: &Path, value: &str) -> io::Result<()> {
+    fs::write(path, value)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+#[derive(Debug)]
+struct Parent {
+    path: PathBuf,
+    version: Version,
+}
+
+/// Our own group in the hierarchy of this controller, made where it is missing.
+fn parent(controller: Controller) -> io::Result<Parent> {
+    let mut last = io::Error::other("there is no control group hierarchy for it");
+    for (top, version) in hierarchies(controller) {
+        let path = top.join(OURS);
+        match prepare(&top, &path, controller, version) {
+            Ok(()) => return Ok(Parent { path, version }),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn prepare(top: &Path, path: &Path, controller: Controller, version: Version) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+        }
+        _ => {}
+    }
+    if version == Version::Two {
+        let enable = format!("+{}", controller.name());
+        for group in [top, path] {
+            let file = group.join("cgroup.subtree_control");
+            let enabled = fs::read_to_string(&file).unwrap_or_default();
+            if !enabled.split_ascii_whitespace().any(|name| name == controller.name()) {
+                set(&file, &enable)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where groups for this controller may be made, best first: at the top of its hierarchy, then in
+/// the group that this process is in.
+fn hierarchies(controller: Controller) -> Vec<(PathBuf, Version)> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mut found = Vec::new();
+    for line in mounts.lines() {
+        let mut fields = line.split(' ');
+        let (Some(_), Some(point), Some(kind), Some(options)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let point = Path::new(point);
+        let version = match kind {
+            "cgroup" if options.split(',').any(|o| o == controller.name()) => Version::One,
+            "cgroup2" if offers(point, controller) => Version::Two,
+            _ => continue,
+        };
+        found.push((point.to_owned(), version));
+        let ours = own.lines().find_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            let (controllers, path) = rest.split_once(':')?;
+            let here = match version {
+                Version::One => controllers.split(',').any(|c| c == controller.name()),
+                Version::Two => controllers.is_empty(),
+            };
+            here.then(|| path.trim_start_matches('/').to_owned())
+        });
+        if let Some(ours) = ours.filter(|ours| !ours.is_empty()) {
+            found.push((point.join(ours), version));
+        }
+    }
+    found
+}
+
+fn offers(point: &Path, controller: Controller) -> bool {
+    fs::read_to_string(point.join("cgroup.controllers"))
+        .is_ok_and(|all| all.split_ascii_whitespace().any(|name| name == controller.name()))
+}
+
+/// Removes the groups of this sandbox, which is dead: for `gc` after a crash.
+pub fn remove_leftovers(id: SandboxId) {
+    for controller in [Controller::Memory, Controller::Cpu] {
+        for (top, _) in hierarchies(controller) {
+            let _ = fs::remove_dir(top.join(OURS).join(id.to_string()));
+        }
+    }
+}
+
+/// Which of these limits cannot be given here.
+pub(super) fn degradations(limits: &Limits) -> Vec<String> {
+    [(Controller::Memory, limits.memory.is_some()), (Controller::Cpu, limits.cpus.is_some())]
+        .into_iter()
+        .filter(|(_, wanted)| *wanted)
+        .filter_map(|(controller, _)| {
+            let error = parent(controller).err()?;
+            Some(format!("no limit of {}: {error}", controller.name()))
+        })
+        .collect()
+}
+
+/// Whether memory and cpu can be limited: for [`super::probe`].
+pub(super) fn available() -> [(&'static str, io::Result<()>); 2] {
+    [Controller::Memory, Controller::Cpu]
+        .map(|controller| (controller.name(), parent(controller).map(drop)))
+}
+
+/// The mount point that everybody uses, for messages.
+pub(super) const MOUNT_POINT: &str = ROOT;

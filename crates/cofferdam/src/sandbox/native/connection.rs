@@ -1,0 +1,347 @@
+//! The host's end of the control socket: requests with a bound each, replies told apart. Nothing
+//! that arrives is trusted: what is no reply ends the connection, and a reply to a question that
+//! nobody waits for any more costs nothing.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cofferdam_guest::protocol::{self, ExecStep, GuestExit, HEAD, Reply, Request};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::sandbox::{Exit, SandboxError};
+
+/// Bounds every question but those about a program's end.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a program was not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotStarted {
+    pub(super) step: ExecStep,
+    pub(super) errno: i32,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    frame: Vec<u8>,
+    fds: Vec<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    started: Option<oneshot::Sender<Result<(), NotStarted>>>,
+    exit: watch::Sender<Option<Exit>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Numbers below were given out.
+    next: u64,
+    programs: HashMap<u64, Slot>,
+    questions: HashMap<u64, oneshot::Sender<Result<(), i32>>>,
+    gone: Option<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    end: CancellationToken,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first reason stays. Everyone who waits hears of it.
+    fn end(&self, reason: impl Into<String>) {
+        let mut state = self.state();
+        state.gone.get_or_insert_with(|| reason.into());
+        state.programs.clear();
+        state.questions.clear();
+        drop(state);
+        self.end.cancel();
+    }
+
+    fn gone(&self) -> SandboxError {
+        let reason = self.state().gone.clone();
+        SandboxError::Gone(reason.unwrap_or_else(|| "it does not answer".to_owned()))
+    }
+}
+
+/// Talks to one guest. Cheap to clone; [`Connection::end`] ends it for all.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    outgoing: mpsc::Sender<Outgoing>,
+    shared: Arc<Shared>,
+}
+
+/// The first reply of a guest: it is ready, or says why not.
+pub(super) async fn greet(stream: &mut UnixStream) -> Result<(), SandboxError> {
+    match read_reply(stream).await {
+        Ok(Some(Reply::Ready)) => Ok(()),
+        Ok(Some(Reply::Unsupported { what, hint })) => Err(SandboxError::Unsupported {
+            what: crate::text::printable(&what),
+            hint: crate::text::printable(&hint),
+        }),
+        Ok(Some(Reply::Broken { what })) => Err(SandboxError::Start(crate::text::printable(&what))),
+        Ok(Some(_)) => Err(SandboxError::Start("its init did not say that it is ready".to_owned())),
+        Ok(None) => Err(SandboxError::Start("its init ended before it was ready".to_owned())),
+        Err(error) => Err(SandboxError::Start(error.to_string())),
+    }
+}
+
+/// Sends a frame without descriptors, before the connection is made.
+pub(super) async fn send(stream: &UnixStream, frame: &[u8]) -> io::Result<()> {
+    send_all(stream, frame, &[]).await
+}
+
+impl Connection {
+    /// Takes over a stream whose guest is ready.
+    pub(super) fn new(stream: UnixStream) -> Self {
+        let shared =
+            Arc::new(Shared { state: Mutex::default(), end: CancellationToken::new() });
+        let (outgoing, queue) = mpsc::channel(16);
+        let (read, write) = stream.into_split();
+        tokio::spawn(write_requests(write, queue, Arc::clone(&shared)));
+        tokio::spawn(read_replies(read, Arc::clone(&shared)));
+        Self { outgoing, shared }
+    }
+
+    /// Closes the socket, which ends the sandbox.
+    pub(super) fn end(&self, reason: &str) {
+        self.shared.end(reason);
+    }
+
+    /// Returns when the connection has ended, for whatever reason.
+    pub(super) async fn ended(&self) {
+        self.shared.end.cancelled().await;
+    }
+
+    /// Starts a program with these three standard descriptors.
+    pub(super) async fn exec(
+        &self,
+        make: impl FnOnce(u64) -> Request,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Result<Program, NotStarted>, SandboxError> {
+        let (started, wait) = oneshot::channel();
+        let (exit, ended) = watch::channel(None);
+        let number = self.number(|state, number| {
+            state.programs.insert(number, Slot { started: Some(started), exit });
+        })?;
+        let answer = self.ask(&make(number), fds, wait).await;
+        if !matches!(answer, Ok(Ok(()))) {
+            self.shared.state().programs.remove(&number);
+        }
+        Ok(answer?.map(|()| Program { number, ended, connection: self.clone() }))
+    }
+
+    /// Asks for something that is either done or refused with an error number.
+    pub(super) async fn question(
+        &self,
+        make: impl FnOnce(u64) -> Request,
+    ) -> Result<(), SandboxError> {
+        let (sender, wait) = oneshot::channel();
+        let number = self.number(|state, number| {
+            state.questions.insert(number, sender);
+        })?;
+        let answer = self.ask(&make(number), Vec::new(), wait).await;
+        self.shared.state().questions.remove(&number);
+        answer?.map_err(|errno| {
+            SandboxError::Gone(format!("it refused: {}", io::Error::from_raw_os_error(errno)))
+        })
+    }
+
+    fn number(&self, register: impl FnOnce(&mut State, u64)) -> Result<u64, SandboxError> {
+        let mut state = self.shared.state();
+        if state.gone.is_some() {
+            drop(state);
+            return Err(self.shared.gone());
+        }
+        let number = state.next;
+        state.next += 1;
+        register(&mut state, number);
+        Ok(number)
+    }
+
+    async fn ask<T>(
+        &self,
+        request: &Request,
+        fds: Vec<OwnedFd>,
+        wait: oneshot::Receiver<T>,
+    ) -> Result<T, SandboxError> {
+        let frame = protocol::encode(request).map_err(|error| SandboxError::Program {
+            program: String::new(),
+            reason: error.to_string(),
+        })?;
+        let answered = async {
+            let sent = self.outgoing.send(Outgoing { frame, fds }).await;
+            if sent.is_err() {
+                return Err(self.shared.gone());
+            }
+            wait.await.map_err(|_| self.shared.gone())
+        };
+        tokio::time::timeout(ANSWER_LIMIT, answered)
+            .await
+            .unwrap_or(Err(SandboxError::TimedOut(ANSWER_LIMIT.as_secs())))
+    }
+}
+
+/// A started program.
+#[derive(Debug)]
+pub(super) struct Program {
+    number: u64,
+    ended: watch::Receiver<Option<Exit>>,
+    connection: Connection,
+}
+
+impl Program {
+    /// Cancel safe.
+    pub(super) async fn wait(&mut self) -> Result<Exit, SandboxError> {
+        match self.ended.wait_for(Option::is_some).await.map(|exit| *exit) {
+            Ok(Some(exit)) => Ok(exit),
+            _ => Err(self.connection.shared.gone()),
+        }
+    }
+
+    pub(super) async fn signal(&self, signal: i32) -> Result<(), SandboxError> {
+        let exec = self.number;
+        self.connection.question(|request| Request::Signal { request, exec, signal }).await
+    }
+}
+
+async fn write_requests(write: OwnedWriteHalf, mut queue: mpsc::Receiver<Outgoing>, shared: Arc<Shared>) {
+    let work = async {
+        while let Some(message) = queue.recv().await {
+            if let Err(error) = send_all(write.as_ref(), &message.frame, &message.fds).await {
+                shared.end(format!("cannot write to its init: {error}"));
+                return;
+            }
+        }
+        shared.end("closed");
+    };
+    tokio::select! {
+        () = shared.end.cancelled() => {}
+        () = work => {}
+    }
+    // Also a guest that only listens must hear the end, while the other half is still held.
+    let _ = rustix::net::shutdown(write.as_ref(), rustix::net::Shutdown::Both);
+}
+
+async fn send_all(stream: &UnixStream, frame: &[u8], fds: &[OwnedFd]) -> io::Result<()> {
+    let mut rest = frame;
+    let mut first = true;
+    while !rest.is_empty() {
+        let sent = stream
+            .async_io(Interest::WRITABLE, || {
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+                if first && !borrowed.is_empty() {
+                    control.push(SendAncillaryMessage::ScmRights(&borrowed));
+                }
+                let parts = [IoSlice::new(rest)];
+                Ok(rustix::net::sendmsg(stream, &parts, &mut control, SendFlags::NOSIGNAL)?)
+            })
+            .await?;
+        first = false;
+        rest = &rest[sent..];
+    }
+    Ok(())
+}
+
+async fn read_reply(
+    stream: &mut (impl tokio::io::AsyncRead + Unpin),
+) -> io::Result<Option<Reply>> {
+    let mut head = [0u8; HEAD];
+    if stream.read(&mut head[..1]).await? == 0 {
+        return Ok(None);
+    }
+    stream.read_exact(&mut head[1..]).await?;
+    let length = protocol::body_length(head).map_err(io::Error::other)?;
+    let mut body = Vec::with_capacity(length.min(4096));
+    // The buffer grows with what really arrives, not with what was announced.
+    if stream.take(length as u64).read_to_end(&mut body).await? != length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    protocol::decode(&body).map(Some).map_err(io::Error::other)
+}
+
+async fn read_replies(mut read: OwnedReadHalf, shared: Arc<Shared>) {
+    let work = async {
+        loop {
+            match read_reply(&mut read).await {
+                Ok(Some(reply)) => {
+                    if let Err(what) = deliver(&shared, reply) {
+                        return format!("its init broke the protocol: {what}");
+                    }
+                }
+                Ok(None) => return "its init has ended".to_owned(),
+                Err(error) => return format!("its init cannot be understood: {error}"),
+            }
+        }
+    };
+    tokio::select! {
+        () = shared.end.cancelled() => {}
+        reason = work => shared.end(reason),
+    }
+}
+
+fn deliver(shared: &Shared, reply: Reply) -> Result<(), &'static str> {
+    let mut state = shared.state();
+    let known = |number: u64| if number < state.next { Ok(()) } else { Err("an unknown number") };
+    match reply {
+        Reply::Started { exec } => {
+            known(exec)?;
+            if let Some(slot) = state.programs.get_mut(&exec)
+                && let Some(started) = slot.started.take()
+            {
+                let _ = started.send(Ok(()));
+            }
+        }
+        Reply::NotStarted { exec, errno, step } => {
+            known(exec)?;
+            if let Some(slot) = state.programs.remove(&exec)
+                && let Some(started) = slot.started
+            {
+                let _ = started.send(Err(NotStarted { step, errno }));
+            }
+        }
+        Reply::Exited { exec, exit } => {
+            known(exec)?;
+            if let Some(slot) = state.programs.remove(&exec) {
+                if slot.started.is_some() {
+                    return Err("an end before the start");
+                }
+                slot.exit.send_replace(Some(match exit {
+                    GuestExit::Code(code) => Exit::Code(code),
+                    GuestExit::Signal(signal) => Exit::Signal(signal),
+                }));
+            }
+        }
+        Reply::Done { request } => {
+            known(request)?;
+            if let Some(question) = state.questions.remove(&request) {
+                let _ = question.send(Ok(()));
+            }
+        }
+        Reply::Failed { request, errno } => {
+            known(request)?;
+            if let Some(question) = state.questions.remove(&request) {
+                let _ = question.send(Err(errno));
+            }
+        }
+        Reply::Ready | Reply::Unsupported { .. } | Reply::Broken { .. } => {
+            return Err("a second greeting");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! What this machine can give to native sandboxes, for `cofferdam doctor`.
+
+use std::fs;
+use std::io;
+
+use super::{cgroup, guest};
+
+/// One thing that native sandboxes need.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Check {
+    pub name: &'static str,
+    pub status: Status,
+    /// What was found.
+    pub detail: String,
+    /// What to do about it; empty where nothing is wrong.
+    pub hint: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    Ok,
+    /// Sandboxes work, but something they can do elsewhere is not there.
+    Degraded,
+    /// No sandbox can be made.
+    Missing,
+}
+
+impl Check {
+    fn new(name: &'static str, status: Status, detail: impl Into<String>, hint: &str) -> Self {
+        let hint = if status == Status::Ok { String::new() } else { hint.to_owned() };
+        Self { name, status, detail: detail.into(), hint }
+    }
+}
+
+/// Looks at this machine. Starts nothing.
+pub fn probe() -> Vec<Check> {
+    let mut checks = vec![kernel(), user_namespaces(), apparmor(), seccomp(), proc_mount(), program()];
+    for (name, available) in cgroup::available() {
+        let name = if name == "memory" { "memory limit" } else { "cpu limit" };
+        checks.push(match available {
+            Ok(()) => Check::new(name, Status::Ok, "control groups can be made", ""),
+            Err(error) => Check::new(
+                name,
+                Status::Degraded,
+                format!("control groups below {} cannot be made: {error}", cgroup::MOUNT_POINT),
+                "run as root or in a delegated group (`systemd-run --user --scope -p Delegate=yes`) \
+                 to use it",
+            ),
+        });
+    }
+    checks.push(Check::new(
+        "process limit",
+        if kernel_version() >= (5, 14) { Status::Ok } else { Status::Degraded },
+        "RLIMIT_NPROC in the sandbox's user namespace",
+        "Linux 5.14 or newer counts it for each sandbox alone",
+    ));
+    checks
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn kernel_version() -> (u32, u32) {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn kernel() -> Check {
+    let (major, minor) = kernel_version();
+    let status = if (major, minor) >= (5, 12) { Status::Ok } else { Status::Missing };
+    let detail = format!("Linux {major}.{minor}: detached and idmapped mounts, pidfd");
+    Check::new("kernel", status, detail, "Linux 5.12 or newer is needed")
+}
+
+fn user_namespaces() -> Check {
+    let name = "user namespaces";
+    let root = rustix::process::geteuid().is_root();
+    if !root && read("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        let detail = "kernel.unprivileged_userns_clone is 0";
+        return Check::new(name, Status::Missing, detail, "sysctl kernel.unprivileged_userns_clone=1");
+    }
+    match read("/proc/sys/user/max_user_namespaces").as_deref() {
+        None => Check::new(name, Status::Missing, "the kernel has none", "use a kernel with CONFIG_USER_NS"),
+        Some("0") => {
+            let detail = "user.max_user_namespaces is 0";
+            Check::new(name, Status::Missing, detail, "sysctl user.max_user_namespaces=10000")
+        }
+        Some(limit) => Check::new(name, Status::Ok, format!("up to {limit}"), ""),
+    }
+}
+
+fn apparmor() -> Check {
+    let restricted = read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
+    if restricted.as_deref() == Some("1") && !rustix::process::geteuid().is_root() {
+        let detail = "unprivileged user namespaces are restricted";
+        let hint = "install an AppArmor profile with `userns,` for the program, or \
+                    sysctl kernel.apparmor_restrict_unprivileged_userns=0";
+        return Check::new("AppArmor", Status::Missing, detail, hint);
+    }
+    Check::new("AppArmor", Status::Ok, "does not restrict user namespaces", "")
+}
+
+fn seccomp() -> Check {
+    let actions = read("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+    let needed = ["kill_process", "errno", "allow"];
+    let there = needed.iter().all(|a| actions.split(' ').any(|b| a == &b));
+    let status = if there { Status::Ok } else { Status::Missing };
+    Check::new("seccomp", status, actions, "use a kernel with CONFIG_SECCOMP_FILTER")
+}
+
+/// A container that masks parts of `/proc` keeps user namespaces from mounting one of their own.
+fn proc_mount() -> Check {
+    let mounts = read("/proc/self/mounts").unwrap_or_default();
+    let below: Vec<_> = mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .filter(|point| point.starts_with("/proc/") && *point != "/proc/sys/fs/binfmt_misc")
+        .collect();
+    if below.is_empty() {
+        return Check::new("/proc", Status::Ok, "can be mounted inside", "");
+    }
+    let detail = format!("parts of it are covered: {}", below.join(", "));
+    let hint = "run the container with an unmasked /proc (Docker: `--security-opt systempaths=unconfined`)";
+    Check::new("/proc", Status::Missing, detail, hint)
+}
+
+fn program() -> Check {
+    let made: io::Result<String> = guest::executable();
+    match made {
+        Ok(_) => Check::new("guest", Status::Ok, "embedded, static", ""),
+        Err(error) => Check::new(
+            "guest",
+            Status::Missing,
+            format!("cannot make an executable memory file: {error}"),
+            "sysctl vm.memfd_noexec=0",
+        ),
+    }
+}

@@ -1,0 +1,169 @@
+//! The environment inside: which of the caller's tools are offered, and the variables that programs
+//! expect.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use cofferdam_guest::protocol::{SetupMount, Source};
+
+use crate::sandbox::SandboxSpec;
+
+/// Where an entry of `PATH` below the caller's home comes from: entries that start with `entry` need
+/// `parts` (all relative to home) and `variables` (a name, and a directory relative to home).
+struct Tool {
+    entry: &'static str,
+    parts: &'static [&'static str],
+    variables: &'static [(&'static str, &'static str)],
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        entry: ".cargo/bin",
+        parts: &[".cargo/bin", ".rustup/toolchains", ".rustup/settings.toml"],
+        variables: &[("RUSTUP_HOME", ".rustup")],
+    },
+    Tool { entry: ".rustup/toolchains", parts: &[".rustup/toolchains"], variables: &[] },
+    Tool { entry: ".pyenv", parts: &[".pyenv"], variables: &[("PYENV_ROOT", ".pyenv")] },
+    Tool { entry: ".rbenv", parts: &[".rbenv"], variables: &[("RBENV_ROOT", ".rbenv")] },
+    Tool { entry: ".nvm/versions", parts: &[".nvm/versions"], variables: &[] },
+    Tool { entry: ".volta", parts: &[".volta/bin", ".volta/tools"], variables: &[("VOLTA_HOME", ".volta")] },
+    Tool { entry: ".local/share/fnm", parts: &[".local/share/fnm"], variables: &[] },
+    Tool {
+        entry: ".local/bin",
+        parts: &[
+            ".local/bin",
+            ".local/share/claude/versions",
+            ".local/share/uv/tools",
+            ".local/share/uv/python",
+            ".local/share/pipx/venvs",
+        ],
+        variables: &[],
+    },
+    Tool {
+        entry: ".local/share/claude/versions",
+        parts: &[".local/share/claude/versions"],
+        variables: &[],
+    },
+    Tool {
+        entry: ".local/share/mise",
+        parts: &[".local/share/mise"],
+        variables: &[("MISE_DATA_DIR", ".local/share/mise")],
+    },
+    Tool { entry: ".local/share/pnpm", parts: &[".local/share/pnpm"], variables: &[] },
+    Tool { entry: ".asdf", parts: &[".asdf"], variables: &[("ASDF_DATA_DIR", ".asdf")] },
+    Tool { entry: ".bun/bin", parts: &[".bun/bin", ".bun/install/global"], variables: &[] },
+    Tool { entry: ".deno/bin", parts: &[".deno/bin"], variables: &[] },
+    Tool { entry: ".npm-global", parts: &[".npm-global"], variables: &[] },
+    Tool { entry: ".yarn/bin", parts: &[".yarn/bin"], variables: &[] },
+    Tool { entry: "go/bin", parts: &["go/bin"], variables: &[] },
+    Tool { entry: ".ghcup/bin", parts: &[".ghcup/bin", ".ghcup/ghc"], variables: &[] },
+    Tool { entry: ".sdkman/candidates", parts: &[".sdkman/candidates"], variables: &[] },
+];
+
+/// Directories whose programs are inside anyway.
+const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix"];
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What the caller's `PATH` brings into a sandbox.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Offered {
+    pub(super) mounts: Vec<SetupMount>,
+    pub(super) variables: BTreeMap<OsString, OsString>,
+    pub(super) path: OsString,
+}
+
+pub(super) fn offered(search_path: Option<&OsStr>, home: Option<&Path>) -> Offered {
+    let mut offered = Offered::default();
+    let mut entries: Vec<&[u8]> = Vec::new();
+    let home = home.filter(|home| home.is_absolute() && home.components().count() > 1);
+    let search = search_path.unwrap_or(OsStr::new(DEFAULT_PATH)).as_bytes();
+    for entry in search.split(|&b| b == b':') {
+        let path = Path::new(OsStr::from_bytes(entry));
+        let plain = !path.components().any(|c| c == std::path::Component::ParentDir);
+        if entries.contains(&entry) || !path.is_absolute() || !plain {
+            continue;
+        }
+        let below = home.and_then(|home| Some((home, path.strip_prefix(home).ok()?)));
+        let known = match below {
+            Some((home, below)) => offer(&mut offered, home, below),
+            None => SYSTEM.iter().any(|system| path.starts_with(system)),
+        };
+        if known {
+            entries.push(entry);
+        }
+    }
+    if entries.is_empty() {
+        entries.push(DEFAULT_PATH.as_bytes());
+    }
+    offered.path = OsString::from_vec(entries.join(&b':'));
+    offered
+}
+
+fn offer(offered: &mut Offered, home: &Path, below: &Path) -> bool {
+    let Some(tool) = TOOLS.iter().find(|tool| below.starts_with(tool.entry)) else { return false };
+    for part in tool.parts {
+        let path = home.join(part).into_os_string().into_vec();
+        let known = offered.mounts.iter().any(|mount| mount.target == path);
+        if !known {
+            let source = Source::Path(path.clone());
+            offered.mounts.push(SetupMount { source, target: path, writable: false, optional: true });
+        }
+    }
+    for (name, directory) in tool.variables {
+        offered.variables.insert((*name).into(), home.join(directory).into());
+    }
+    true
+}
+
+/// The environment of every program in the sandbox.
+pub(super) fn environment(spec: &SandboxSpec, offered: &Offered) -> BTreeMap<OsString, OsString> {
+    let mut environment: BTreeMap<OsString, OsString> = [
+        ("HOME", "/home/agent"),
+        ("USER", "agent"),
+        ("LOGNAME", "agent"),
+        ("SHELL", if PathBuf::from("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" }),
+        ("LANG", "C.UTF-8"),
+        ("TERM", "xterm-256color"),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.into(), value.into()))
+    .collect();
+    environment.insert("PATH".into(), offered.path.clone());
+    environment.extend(offered.variables.clone());
+    environment.extend(spec.environment.clone());
+    environment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_below_home_by_the_list_and_nothing_else() {
+        let path = "/home/u/.cargo/bin:/home/u/bin:/usr/bin:relative:/srv/x:/home/u/.nvm/versions/node/v1/bin:/home/u/.ssh:/usr/bin:/home/u/.cargo/bin/../../.ssh";
+        let got = offered(Some(OsStr::new(path)), Some(Path::new("/home/u")));
+        assert_eq!(got.path, "/home/u/.cargo/bin:/usr/bin:/home/u/.nvm/versions/node/v1/bin");
+        let targets: Vec<_> =
+            got.mounts.iter().map(|m| String::from_utf8_lossy(&m.target).into_owned()).collect();
+        assert_eq!(
+            targets,
+            [
+                "/home/u/.cargo/bin",
+                "/home/u/.rustup/toolchains",
+                "/home/u/.rustup/settings.toml",
+                "/home/u/.nvm/versions"
+            ]
+        );
+        assert!(got.mounts.iter().all(|m| m.optional && !m.writable));
+        assert_eq!(got.variables[OsStr::new("RUSTUP_HOME")], "/home/u/.rustup");
+    }
+
+    #[test]
+    fn without_a_home_or_path_there_are_the_system_programs() {
+        assert_eq!(offered(None, None).path, DEFAULT_PATH);
+        assert_eq!(offered(Some(OsStr::new("/root/x")), None).path, DEFAULT_PATH);
+        assert_eq!(offered(Some(OsStr::new("/usr/bin")), Some(Path::new("/"))).path, "/usr/bin");
+    }
+}
