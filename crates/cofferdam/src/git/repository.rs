@@ -41,6 +41,13 @@ pub struct Identity {
     pub email: String,
 }
 
+impl Identity {
+    /// For users who told git no name: commits in a sandbox must not fail for that.
+    pub fn fallback() -> Self {
+        Self { name: "Cofferdam agent".to_owned(), email: "agent@cofferdam.invalid".to_owned() }
+    }
+}
+
 /// A host repository with a working tree.
 #[derive(Debug, Clone)]
 pub struct Repository {

@@ -14,7 +14,7 @@ use super::mounts::{GIT_INSIDE, jail_mounts};
 use super::report::{CommitLine, Landing};
 use crate::fsx::FileError;
 use crate::git::gate::{self, Accepted, Gate, GateError};
-use crate::git::land::{self, LandError};
+use crate::git::land::{self, Incoming, LandError, Landed};
 use crate::git::private_clone::{self, PrivateHead, RefsError};
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree, WorktreeError};
@@ -76,7 +76,7 @@ pub(super) struct Collector<'a> {
     pub home: &'a Home,
     pub repo: &'a Repository,
     /// Author of a merge commit.
-    pub author: Option<&'a Identity>,
+    pub author: &'a Identity,
     pub events: &'a Emitter,
     pub limit: Duration,
     pub cancel: &'a CancellationToken,
@@ -110,13 +110,21 @@ impl Collector<'_> {
         let mut collected =
             Collected { landing: Landing::Nothing, commits: Vec::new(), tip: None, copy_is_dirty: false };
         // A landing that a death interrupted is finished first.
-        land::finish(self.repo, owned.directory(), self.cancel).await?;
+        let mut home: BTreeSet<Oid> = BTreeSet::new();
+        if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await? {
+            if let Landing::Landed { tip, .. } = &landed.landing {
+                collected.commits = commits_between(self.repo, &owned.record.base, tip, self.cancel).await?;
+                home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
+                collected.tip = Some(tip.clone());
+                collected.landing = self.told(landed);
+            }
+        }
         if owned.record.phase != Phase::Active {
             return Ok(collected);
         }
         self.move_nested_out(owned)?;
         let tips = self.tips(owned, source).await?;
-        self.take_home(owned, source, tips, &mut collected).await?;
+        self.take_home(owned, source, tips, home, &mut collected).await?;
         if owned.record.mode == Mode::Copy && matches!(source, Source::State) {
             collected.copy_is_dirty = self.copy_is_dirty(owned).await;
         }
@@ -129,10 +137,10 @@ impl Collector<'_> {
         owned: &Owned,
         source: &Source<'_>,
         tips: Tips,
+        mut home: BTreeSet<Oid>,
         collected: &mut Collected,
     ) -> Result<(), CollectError> {
-        let mut home: BTreeSet<Oid> = BTreeSet::new();
-        let mut landed = false;
+        let mut landed = !home.is_empty();
         for (number, (name, tip)) in tips.all.into_iter().take(MAX_TIPS).enumerate() {
             if home.contains(&tip) {
                 continue;
@@ -235,14 +243,16 @@ impl Collector<'_> {
         }
         let before: BTreeSet<PathBuf> =
             owned.record.nested_before.iter().map(|path| path.0.clone()).collect();
-        let new: Vec<PathBuf> =
-            nested::scan(&workspace)?.into_iter().filter(|path| !before.contains(path)).collect();
-        if new.is_empty() {
+        let now = nested::scan(&workspace)?;
+        let to = owned.directory().join("nested");
+        let done = land::move_out(&workspace, &before, &now, &to)?;
+        for error in done.failed {
+            self.events.notice(Notice::Other { text: error.to_string() });
+        }
+        if done.moved.is_empty() {
             return Ok(());
         }
-        let to = owned.directory().join("nested");
-        land::move_out(&workspace, &new, &to)?;
-        let paths = new.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let paths: Vec<String> = done.moved.iter().map(|(path, _)| path.to_string_lossy().into_owned()).collect();
         self.events.notice(Notice::NestedGitMoved { paths, to });
         Ok(())
     }
@@ -346,7 +356,8 @@ impl Collector<'_> {
                     Some(name) => Head::Branch { name: name.clone(), commit: record.base.clone() },
                     None => Head::Detached { commit: record.base.clone() },
                 };
-                Ok(land::head(self.repo, &head, accepted, owned.directory(), self.cancel).await?)
+                let state = owned.directory();
+                Ok(self.told(land::head(self.repo, &head, accepted, state, self.cancel).await?))
             }
             (Strategy::Branch, Some(branch)) => self.land_on_branch(owned, branch, accepted).await,
             (Strategy::MergeToHead { target }, Some(branch)) => {
@@ -354,9 +365,29 @@ impl Collector<'_> {
                     Landing::Landed { .. } => {}
                     other => return Ok(other),
                 }
-                Ok(land::merge_to_head(self.repo, branch, target, accepted, self.author, owned.directory(), self.cancel).await?)
+                let start = Head::Branch { name: target.clone(), commit: record.base.clone() };
+                let target = land::Target {
+                    start: &start,
+                    source: Some(branch),
+                    identity: self.author,
+                    message: &merge_message(branch, target),
+                };
+                let incoming = Incoming::from(accepted);
+                let landed =
+                    land::merge_to_head(self.repo, &target, &incoming, owned.directory(), self.cancel);
+                Ok(self.told(landed.await?))
             }
         }
+    }
+
+    /// Passes on what the user should know about a landing in his checkout.
+    fn told(&self, landed: Landed) -> Landing {
+        if !landed.changed_outside.is_empty() {
+            let files = landed.changed_outside.join(", ");
+            let text = format!("changed outside of the sandbox too, and left as they are: {files}");
+            self.events.notice(Notice::Other { text });
+        }
+        landed.landing
     }
 
     async fn land_on_branch(
@@ -416,3 +447,29 @@ struct Tips {
 
 /// The name of a HEAD that is on no branch.
 const DETACHED: &str = "a detached HEAD";
+
+/// The message of a merge commit.
+pub(super) fn merge_message(source: &BranchName, target: &BranchName) -> String {
+    format!("Merge branch '{source}' into {target}")
+}
+
+/// The commits from `base` (exclusive) to `tip`, newest last.
+pub(super) async fn commits_between(
+    repo: &Repository,
+    base: &Oid,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Vec<CommitLine>, GitError> {
+    let done = repo
+        .command()
+        .args(["log", "-z", "--reverse", "--no-mailmap", "--format=%H %s", "--end-of-options"])
+        .arg(format!("{base}..{tip}"))
+        .run(cancel)
+        .await?;
+    let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {
+        let line = String::from_utf8_lossy(line);
+        let (id, subject) = line.split_once(' ')?;
+        Some(CommitLine { id: id.parse().ok()?, subject: subject.to_owned() })
+    });
+    Ok(lines.collect())
+}

@@ -10,7 +10,7 @@ use super::envfile::EnvFile;
 use super::options::{PromptSource, RunOptions};
 use super::report::RunErrorKind;
 use crate::git::identity::{self, UserConfig};
-use crate::git::{Head, Oid, Repository};
+use crate::git::{Head, Identity, Oid, Repository};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
 use crate::prompt::{self, Substituted};
 use crate::sandbox::registry::{self, Mode, Phase, Record, Strategy, VERSION};
@@ -44,6 +44,8 @@ pub enum PlanError {
 pub(super) struct Plan {
     pub repository: Repository,
     pub config: UserConfig,
+    /// Author of the agent's commits and of a merge.
+    pub author: Identity,
     pub record: Record,
     /// The commit that the branch has now; `None`: it will be made at the base.
     pub branch_exists: bool,
@@ -69,6 +71,8 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let repository =
         Repository::discover(&options.git, &options.repository, home, &options.cancel).await?;
     let config = identity::user_config(&repository, home, &options.cancel).await?;
+    let author = options.identity.clone().or_else(|| config.identity.clone());
+    let author = author.unwrap_or_else(Identity::fallback);
     if options.completion_signals.iter().any(|signal| signal.trim().is_empty()) {
         return Err(PlanError::EmptySignal.into());
     }
@@ -116,6 +120,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     Ok(Plan {
         repository,
         config,
+        author,
         record,
         branch_exists: branches.exists,
         source_branch,
@@ -207,7 +212,7 @@ fn prompt(
         PromptSource::Template { path, arguments } => {
             let template = prompt::Template::parse(&prompt::read_template(path)?)?;
             let builtins = prompt::Builtins { source_branch, target_branch };
-            let (substituted, unused) = template.substitute(arguments, &builtins)?;
+            let (substituted, unused) = template.substitute(arguments, builtins)?;
             Ok((Prompt::Template(substituted), unused))
         }
     }

@@ -80,7 +80,7 @@ pub(super) async fn prepare(
         repo: &plan.repository,
         export: &exported,
         branch: owned.record.branch.as_ref(),
-        identity: options.identity.as_ref().or(plan.config.identity.as_ref()),
+        identity: Some(&plan.author),
         config: &plan.config,
         index: Some(&index.bytes),
     })?;

@@ -95,7 +95,7 @@ async fn live(
     let collector = Collector {
         home: &options.home,
         repo: &plan.repository,
-        author: options.identity.as_ref().or(plan.config.identity.as_ref()),
+        author: &plan.author,
         events,
         limit: options.timeouts.collect,
         cancel: &options.abandon,

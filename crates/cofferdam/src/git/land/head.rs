@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use super::checkout::{Files, Landed, Move};
 use super::{LandError, kept};
 use crate::git::gate::Accepted;
-use crate::git::{Head, Repository};
+use crate::git::{Head, Repository, refs};
+use crate::session::Landing;
 
 /// Brings what was checked out at the `start` from the base to the accepted tip. Working files are
 /// not touched; what the user staged stays staged. If he has committed or switched meanwhile, or
@@ -33,5 +34,13 @@ pub async fn head(
         repo.top.as_path(),
     );
     let moved = step.run(repo, state, cancel).await?;
-    Ok(step.landed(moved))
+    let landed = step.landed(moved);
+    // A killed command may have come so far already.
+    if matches!(landed.landing, Landing::Kept { .. })
+        && refs::read(repo, &step.reference, cancel).await?.as_ref() == Some(accepted.tip())
+    {
+        let branch = start.branch().map_or_else(|| "HEAD".to_owned(), ToString::to_string);
+        return Ok(Landing::Landed { branch, tip: accepted.tip().clone() }.into());
+    }
+    Ok(landed)
 }

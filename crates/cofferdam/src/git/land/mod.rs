@@ -19,7 +19,7 @@ pub use merge::{Target, merge_to_head};
 pub use nested::{MovedOut, move_out};
 pub use worktrees::{Worktree, worktrees};
 
-use super::refs::RefError;
+use super::refs::{self, RefError};
 use super::{GitError, Oid, Repository};
 use crate::fsx::FileError;
 use crate::names::SandboxId;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
 use crate::fsx;
-use crate::git::{Git, Repository, UserRules, gate, identity, refs};
+use crate::git::{Git, Identity, Repository, UserRules, gate, identity, refs};
 use crate::home::Home;
 use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
 use crate::session::collect::{Collector, Source};
@@ -138,11 +138,12 @@ pub(super) async fn recover_one(
 ) -> Result<Recovered, ManageError> {
     let mut owned = Owned::adopt(home, record)?;
     let events = Emitter::silent();
+    let fallback = Identity::fallback();
     let config = identity::user_config(repo, caller_home, cancel).await?;
     let collector = Collector {
         home,
         repo,
-        author: config.identity.as_ref(),
+        author: config.identity.as_ref().unwrap_or(&fallback),
         events: &events,
         limit: COLLECT_LIMIT,
         cancel,

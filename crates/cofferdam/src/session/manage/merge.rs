@@ -1,10 +1,10 @@
 //! Merge a sandbox's branch into the branch that is checked out.
 
 use super::{ManageError, Target};
-use crate::git::{Head, Identity, identity, land};
-use crate::names::BranchName;
+use crate::git::land::{self, Incoming};
+use crate::git::{Head, Identity, identity};
 use crate::sandbox::registry::{Owned, Phase, Strategy};
-use crate::session::collect::CollectError;
+use crate::session::collect::{CollectError, merge_message};
 use crate::session::report::Landing;
 
 /// Merges what the sandbox's branch holds. Nothing moves on a conflict or where local changes
@@ -29,16 +29,18 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
     let missing = || ManageError::NoBranch { name: name.clone(), branch: reference.clone() };
     let tip = repo.resolve(&reference, cancel).await?.ok_or_else(missing)?;
     let author = match author {
-        Some(author) => Some(author),
+        Some(author) => author,
         None => identity::identity(&repo, target.caller_home.as_deref(), cancel)
-            .await
-            .map_err(|error| ManageError::Step { what: "reading the author", source: Box::new(error) })?,
+            .await?
+            .ok_or(ManageError::NoIdentity)?,
     };
-    let label: BranchName = match &record.branch {
-        Some(branch) => branch.clone(),
-        None => into.clone(),
+    let source = record.branch.as_ref().filter(|_| record.strategy != Strategy::Head);
+    let message = match source {
+        Some(branch) => merge_message(branch, into),
+        None => format!("Merge the work of sandbox '{name}' into {into}"),
     };
-    land::merge_to_head(&repo, record.id, &label, into, &tip, author.as_ref(), owned.directory(), cancel)
-        .await
-        .map_err(|error| CollectError::from(error).into())
+    let merge = land::Target { start: &repo.head, source, identity: &author, message: &message };
+    let incoming = Incoming::from_branch(record.id, record.base.clone(), tip);
+    let landed = land::merge_to_head(&repo, &merge, &incoming, owned.directory(), cancel).await;
+    Ok(landed.map_err(CollectError::from)?.landing)
 }

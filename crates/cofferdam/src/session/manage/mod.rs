@@ -14,6 +14,7 @@ pub use delete::{DeleteOptions, Deleted, delete};
 pub use gc::{GcReport, Recovered, gc};
 pub use list::{State, Summary, list};
 pub use merge::merge;
+pub(super) use show::diff_between;
 pub use show::{DiffStyle, diff, log};
 
 use super::collect::CollectError;

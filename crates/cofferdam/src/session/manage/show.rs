@@ -3,6 +3,7 @@
 use super::{ManageError, Target};
 use crate::git::{Oid, Repository};
 use crate::sandbox::registry::{Entry, Record};
+use crate::session::collect::commits_between;
 use crate::session::report::CommitLine;
 use crate::text::printable;
 
@@ -25,19 +26,7 @@ pub async fn diff(target: &Target, style: DiffStyle) -> Result<String, ManageErr
 pub async fn log(target: &Target) -> Result<Vec<CommitLine>, ManageError> {
     let (repo, entry) = target.find().await?;
     let tip = tip(&repo, &entry, target).await?;
-    let range = format!("{}..{tip}", entry.record.base);
-    let done = repo
-        .command()
-        .args(["log", "-z", "--reverse", "--no-mailmap", "--format=%H %s", "--end-of-options"])
-        .arg(range)
-        .run(&target.cancel)
-        .await?;
-    let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {
-        let line = String::from_utf8_lossy(line);
-        let (id, subject) = line.split_once(' ')?;
-        Some(CommitLine { id: id.parse().ok()?, subject: subject.to_owned() })
-    });
-    Ok(lines.collect())
+    Ok(commits_between(&repo, &entry.record.base, &tip, &target.cancel).await?)
 }
 
 pub(in crate::session) async fn diff_between(
