@@ -10,8 +10,9 @@ use cofferdam::fsx::FileError;
 use cofferdam::git::RepositoryError;
 use cofferdam::process::ProcessError;
 use cofferdam::sandbox::SandboxError;
+use cofferdam::sandbox::registry::RegistryError;
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{AgentFailure, Landing, PlanError, RunError, RunErrorKind};
+use cofferdam::session::{AgentFailure, CollectError, Landing, PlanError, RunError, RunErrorKind};
 use cofferdam::text::printable;
 
 use crate::environment::EnvironmentError;
@@ -166,29 +167,63 @@ fn hints(error: &CliError) -> Vec<String> {
                 hints.push(hint);
             }
         }
-        next = current.source();
+        next = held(current).or_else(|| current.source());
     }
     if let CliError::Run(run) = error
         && let Some(name) = &run.kept.name
-        && (run.kept.preserved_worktree.is_some() || !run.kept.commits.is_empty())
+        && matches!(run.kept.landing, Some(Landing::Kept { .. }))
     {
-        hints.push(format!("look at the work with `cofferdam diff {name}`"));
+        hints.push(format!("look at the commits with `cofferdam log {name}`"));
     }
     hints
 }
 
+/// The error that a variant holds and speaks for: the chain of causes skips it.
+fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    if let Some(error) = error.downcast_ref::<CliError>() {
+        return match error {
+            CliError::Environment(error) => Some(error),
+            CliError::Agent(error) => Some(error),
+            CliError::Run(error) => Some(&error.kind),
+            CliError::Manage(error) => Some(error),
+            CliError::File(error) => Some(error),
+            _ => None,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<RunErrorKind>() {
+        return match error {
+            RunErrorKind::Repository(error) => Some(error),
+            RunErrorKind::Plan(error) => Some(error),
+            RunErrorKind::Registry(error) => Some(error),
+            RunErrorKind::Git(error) => Some(error),
+            RunErrorKind::Sandbox(error) => Some(error),
+            RunErrorKind::Agent { failure, .. } => Some(failure),
+            RunErrorKind::Collect(error) => Some(error),
+            _ => None,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<ManageError>() {
+        return match error {
+            ManageError::Repository(error) => Some(error),
+            ManageError::Registry(error) => Some(error),
+            ManageError::Git(error) => Some(error),
+            ManageError::Collect(error) => Some(error),
+            _ => None,
+        };
+    }
+    match error.downcast_ref::<AgentFailure>()? {
+        AgentFailure::Request(error) => Some(error),
+        AgentFailure::Sandbox(error) => Some(error),
+        _ => None,
+    }
+}
+
 fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<CliError>() {
-        // Transparent variants are no link of their own in the chain of causes.
         return match error {
             CliError::Failed { hint, .. } => Some(hint.clone()),
             CliError::Usage(_) => Some("see `cofferdam run --help`".to_owned()),
-            CliError::Environment(error) => hint(error),
-            CliError::Agent(error) => hint(error),
-            CliError::Run(error) => run_hint(&error.kind),
-            CliError::Manage(error) => manage_hint(error),
-            CliError::File(error) => hint(error),
-            CliError::Runtime(_) | CliError::Output(_) | CliError::Interrupted { .. } => None,
+            _ => None,
         };
     }
     if let Some(error) = error.downcast_ref::<SandboxError>() {
@@ -197,44 +232,46 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<RepositoryError>() {
         return repository_hint(error);
     }
-    if let Some(AgentError::NoPrompt { .. }) = error.downcast_ref::<AgentError>() {
-        return Some("give one with `--prompt TEXT` or `--prompt-file FILE`".to_owned());
+    if let Some(error) = error.downcast_ref::<PlanError>() {
+        return plan_hint(error);
+    }
+    if let Some(error) = error.downcast_ref::<ManageError>() {
+        return manage_hint(error);
     }
     if let Some(error) = error.downcast_ref::<EnvironmentError>() {
-        return Some(match error {
-            EnvironmentError::Directory { .. } => "give another directory with `-C DIR`".to_owned(),
-            EnvironmentError::NoHome => {
-                "set HOME, or COFFERDAM_HOME to a directory of your own".to_owned()
-            }
-            EnvironmentError::RelativeHome(_) => {
-                "set COFFERDAM_HOME to an absolute path".to_owned()
-            }
-        });
+        return Some(environment_hint(error));
     }
-    if let Some(ProcessError::Start { program, .. }) = error.downcast_ref::<ProcessError>()
+    if let Some(AgentFailure::Idle(_)) = error.downcast_ref() {
+        return Some("allow more with `--idle-timeout`".to_owned());
+    }
+    if let Some(AgentError::NoPrompt { .. }) = error.downcast_ref() {
+        return Some("give one with `--prompt TEXT` or `--prompt-file FILE`".to_owned());
+    }
+    if error.is::<CollectError>() {
+        return Some(
+            "nothing is lost: `cofferdam gc` tries again to bring the commits home".to_owned(),
+        );
+    }
+    if let Some(RegistryError::Unknown { .. }) = error.downcast_ref() {
+        return Some("see which there are with `cofferdam list`".to_owned());
+    }
+    if let Some(ProcessError::Start { program, .. }) = error.downcast_ref()
         && (program == "git" || program.ends_with("/git"))
     {
-        return Some(
-            "install git 2.39 or newer, for example with `apt-get install git`".to_owned(),
-        );
+        return Some(GIT_HINT.to_owned());
     }
     None
 }
 
-/// Transparent variants again: the chain of causes skips the error that they hold.
-fn run_hint(kind: &RunErrorKind) -> Option<String> {
-    match kind {
-        RunErrorKind::Repository(error) => hint(error),
-        RunErrorKind::Sandbox(error) => hint(error),
-        RunErrorKind::Plan(error) => plan_hint(error),
-        RunErrorKind::Agent { failure, .. } => match failure {
-            AgentFailure::Request(error) => hint(error),
-            AgentFailure::Sandbox(error) => hint(error),
-            AgentFailure::Idle(_) => Some("allow more with `--idle-timeout`".to_owned()),
-            AgentFailure::Exit { .. } | AgentFailure::Cancelled => None,
-        },
-        _ => None,
-    }
+const GIT_HINT: &str = "install git 2.39 or newer, for example with `apt-get install git`";
+
+fn environment_hint(error: &EnvironmentError) -> String {
+    let hint = match error {
+        EnvironmentError::Directory { .. } => "give another directory with `-C DIR`",
+        EnvironmentError::NoHome => "set HOME, or COFFERDAM_HOME to a directory of your own",
+        EnvironmentError::RelativeHome(_) => "set COFFERDAM_HOME to an absolute path",
+    };
+    hint.to_owned()
 }
 
 fn plan_hint(error: &PlanError) -> Option<String> {
@@ -259,7 +296,6 @@ fn plan_hint(error: &PlanError) -> Option<String> {
 
 fn manage_hint(error: &ManageError) -> Option<String> {
     let hint = match error {
-        ManageError::Repository(error) => return repository_hint(error),
         ManageError::Running { .. } => "wait for its end, or stop it with Ctrl-C in its terminal",
         ManageError::Interrupted { .. } => "bring its commits home with `cofferdam gc`",
         ManageError::DetachedTarget => "check out a branch with `git switch NAME`",
@@ -308,9 +344,7 @@ fn repository_hint(error: &RepositoryError) -> Option<String> {
             "if you trust it: `git config --global --add safe.directory '{}'`",
             path.to_string_lossy()
         ),
-        RepositoryError::OldGit { .. } => {
-            "install git 2.39 or newer, for example with `apt-get install git`".to_owned()
-        }
+        RepositoryError::OldGit { .. } => GIT_HINT.to_owned(),
         RepositoryError::BranchName(_) => "rename it with `git branch -m NAME`".to_owned(),
         RepositoryError::Path { .. } | RepositoryError::Git(_) => return None,
     };

@@ -131,7 +131,6 @@ impl View {
             match message {
                 Message::Finish => break,
                 Message::Say(text) if self.mode != Mode::Json => {
-                    let text = format!("cofferdam: {text}");
                     self.print(&[Line {
                         kind: Kind::Warning,
                         text,

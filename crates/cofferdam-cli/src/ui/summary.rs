@@ -26,7 +26,7 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
     }
     if !report.diffstat.trim().is_empty() {
         for line in report.diffstat.lines() {
-            let _ = writeln!(out, " {}", printable_line(line.trim_start()));
+            let _ = writeln!(out, "  {}", printable_line(line.trim_start()));
         }
     }
     let mut facts = vec![

@@ -86,7 +86,8 @@ pub(super) async fn verdicts(
     let agent = |keys: &[&str]| {
         let words = keys.iter().map(|key| match answers.get(key) {
             None => format!("did not get to `{key}`"),
-            Some((_, "")) => "nothing was said".to_owned(),
+            Some((true, "")) => "it worked, as it seemed".to_owned(),
+            Some((false, "")) => "it failed".to_owned(),
             Some((_, words)) => printable(words),
         });
         words.collect::<Vec<_>>().join("; ")
