@@ -1,2 +1,5 @@
 //! The command `cofferdam`.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    cofferdam_cli::main()
+}

@@ -1,0 +1,38 @@
+//! `cofferdam completions`.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use clap_complete::Shell;
+
+use crate::error::CliError;
+use crate::ui::output;
+
+/// Print a completion script for a shell
+///
+/// For bash: `cofferdam completions bash > ~/.local/share/bash-completion/completions/cofferdam`
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The shell to complete in
+    #[arg(value_enum)]
+    shell: Choice,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Choice {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, CliError> {
+    let shell = match arguments.shell {
+        Choice::Bash => Shell::Bash,
+        Choice::Zsh => Shell::Zsh,
+        Choice::Fish => Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut crate::command(), "cofferdam", &mut script);
+    output::data(&String::from_utf8_lossy(&script))?;
+    Ok(ExitCode::SUCCESS)
+}

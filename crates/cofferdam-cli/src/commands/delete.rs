@@ -1,0 +1,60 @@
+//! `cofferdam delete`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::manage::{self, DeleteOptions};
+use cofferdam::text::printable_line;
+
+use super::target;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+use crate::ui::steps::shell_word;
+
+/// Delete sandboxes; what they committed can be brought back for 30 days
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandboxes to delete, as `cofferdam list` names them
+    #[arg(required = true, value_name = "SANDBOX")]
+    names: Vec<String>,
+
+    /// Also where uncommitted work of the agent would be lost
+    #[arg(long)]
+    force: bool,
+
+    /// Keep nothing: no way back to commits that are on no other branch
+    #[arg(long)]
+    purge: bool,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    for name in arguments.names {
+        let target = target(name, environment, interrupt);
+        let options = DeleteOptions {
+            force: arguments.force,
+            purge: arguments.purge,
+        };
+        let deleted = manage::delete(&target, options).await?;
+        output::note(&format!("deleted {}\n", deleted.name));
+        if let Some(reference) = &deleted.trash {
+            let word = shell_word(reference);
+            output::note(&format!(
+                "its commits stay at {} for 30 days: bring them back with `git branch NAME {word}`\n",
+                printable_line(reference)
+            ));
+        }
+        if let Some(path) = &deleted.kept_work {
+            let path = shell_word(&path.to_string_lossy());
+            output::note(&format!(
+                "files that are not the sandbox's alone are left in {path}\n"
+            ));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

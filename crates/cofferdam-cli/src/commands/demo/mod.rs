@@ -1,0 +1,212 @@
+//! `cofferdam demo`: the main job on a real repository, with an agent that also misbehaves, and a
+//! look at what held.
+
+mod stage;
+mod verdict;
+
+use std::fmt::Write;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Args;
+use cofferdam::RunOptions;
+use cofferdam::agent::{self, AgentEvent, AgentOptions};
+use cofferdam::git::Identity;
+use cofferdam::home::Home;
+use cofferdam::sandbox::native::{Native, NativeOptions};
+use cofferdam::sandbox::{BindMount, BranchStrategy};
+use cofferdam::session::{Event, EventSink};
+use cofferdam::text::printable_line;
+use tokio_util::sync::CancellationToken;
+
+use crate::commands::run::supervise;
+use crate::environment::Environment;
+use crate::error::{self, CliError};
+use crate::ui::live::{Live, Mode};
+use crate::ui::steps::{Narrator, Verbosity, shell_word};
+use crate::ui::style::{self, paint};
+use crate::ui::table::fit;
+use crate::ui::{output, summary};
+use stage::{Stage, StageError};
+use verdict::{Before, Verdict};
+
+/// Show the main job on a small repository of its own, with an agent that also misbehaves
+///
+/// Everything happens in a temporary directory, which is removed at the end.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Keep the demonstration's directory, to look around in it
+    #[arg(long)]
+    keep: bool,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+) -> Result<ExitCode, CliError> {
+    let cancel = CancellationToken::new();
+    let stage = Stage::set(environment, &cancel).await?;
+    let user_home = environment
+        .user_home
+        .clone()
+        .unwrap_or_else(|| "/root".into());
+    let colour = environment.colour;
+    let shown = stage.repository().display().to_string();
+    headline(
+        colour.on_stderr(),
+        "A small repository, and an agent with three tasks",
+    );
+    output::note(&format!(
+        "$ cd {}\n$ cofferdam run --merge-to-head --max-iterations 3 -- ./agent.sh\n",
+        printable_line(&shown)
+    ));
+
+    let before = Before::look(&stage, &cancel).await?;
+    let mode = if environment.live {
+        Mode::Terminal
+    } else {
+        Mode::Plain
+    };
+    let narrator = Narrator::new(Verbosity::Normal, false);
+    let live = Live::start(mode, narrator, colour.on_stderr()).map_err(CliError::Runtime)?;
+    let said = Arc::new(Mutex::new(String::new()));
+    let mut options = options(&stage, environment, &user_home)?;
+    options.events = listen(&live, &said);
+    let (interrupt, result) = supervise(options, live).await?;
+    if let Some(code) = interrupt.code() {
+        if let Err(error) = result {
+            output::note(&error::render(&CliError::Run(error), colour.on_stderr()));
+        }
+        return Err(CliError::Interrupted { code });
+    }
+    let report = result?;
+    output::data(&summary::render(&report, colour.on_stdout()))?;
+
+    headline(
+        colour.on_stderr(),
+        "What the agent also tried, and what held",
+    );
+    let said = std::mem::take(&mut *said.lock().unwrap_or_else(PoisonError::into_inner));
+    let verdicts =
+        verdict::verdicts(&stage, &before, &said, &report.landing, &user_home, &cancel).await?;
+    output::data(&render(&verdicts, colour.on_stdout()))?;
+    let held = verdicts.iter().all(|verdict| verdict.held);
+    output::data(&end(held, &verdicts, environment, colour.on_stdout()))?;
+    if arguments.keep {
+        output::note(&format!(
+            "kept: {}\n",
+            shell_word(&stage.keep().to_string_lossy())
+        ));
+    }
+    Ok(if held {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+impl From<StageError> for CliError {
+    fn from(error: StageError) -> Self {
+        let hint = match &error {
+            StageError::Place { .. } => "set TMPDIR to a directory that you can write".to_owned(),
+            StageError::Process(_) | StageError::Git { .. } => {
+                "see what this machine lacks with `cofferdam doctor`".to_owned()
+            }
+            StageError::File(_) | StageError::Listen(_) => String::new(),
+        };
+        Self::Failed {
+            message: error::message(&error),
+            hint,
+        }
+    }
+}
+
+fn options(
+    stage: &Stage,
+    environment: &Environment,
+    user_home: &Path,
+) -> Result<RunOptions, CliError> {
+    let agent = AgentOptions {
+        arguments: vec!["./agent.sh".into()],
+        ..AgentOptions::default()
+    };
+    let agent = agent::by_name("command", agent)?;
+    let native = Native::new(NativeOptions::default());
+    let sandbox = BindMount::new(native, BranchStrategy::MergeToHead);
+    let home = Home::new(stage.own_files());
+    let mut options = RunOptions::new(home, stage.repository(), agent, sandbox);
+    options.git = environment.git.clone();
+    options.name = Some("demo".to_owned());
+    options.max_iterations = NonZeroU32::MIN.saturating_add(2);
+    options.environment = stage.variables(user_home);
+    options
+        .caller_environment
+        .clone_from(&environment.variables);
+    options.caller_home = Some(user_home.to_owned());
+    options.identity = Some(Identity {
+        name: "Demo Agent".to_owned(),
+        email: "agent@example.com".to_owned(),
+    });
+    Ok(options)
+}
+
+/// Shows every event, and writes down what the agent says.
+fn listen(live: &Live, said: &Arc<Mutex<String>>) -> EventSink {
+    let feed = live.feed();
+    let said = Arc::clone(said);
+    EventSink::new(move |event| {
+        feed.event(event);
+        if let Event::Agent { item, .. } = event
+            && let AgentEvent::Text { text } | AgentEvent::Raw { line: text } = item
+        {
+            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            said.push_str(text);
+            said.push('\n');
+        }
+    })
+}
+
+fn headline(colour: bool, text: &str) {
+    output::note(&format!("\n{}\n", paint(text, style::STRONG, colour)));
+}
+
+fn render(verdicts: &[Verdict], colour: bool) -> String {
+    let mut out = String::new();
+    for Verdict {
+        tried,
+        agent,
+        host,
+        held,
+    } in verdicts
+    {
+        let word = if *held {
+            paint("held   ", style::GOOD, colour)
+        } else {
+            paint("BROKEN ", style::ERROR, colour)
+        };
+        let _ = writeln!(out, "{word} {tried}");
+        let _ = writeln!(out, "          agent: {}", fit(agent, 160));
+        let _ = writeln!(out, "          host:  {}", printable_line(host));
+    }
+    out
+}
+
+fn end(held: bool, verdicts: &[Verdict], environment: &Environment, colour: bool) -> String {
+    if !held {
+        let broken = verdicts.iter().filter(|verdict| !verdict.held).count();
+        return format!(
+            "\n{broken} of {} did not hold. Please report it.\n",
+            verdicts.len()
+        );
+    }
+    let command = environment.invocation();
+    format!(
+        "\nAll {} held. The work is on main, and nothing else of this machine has changed.\n\
+         {} in a repository of your own, with an agent of your own:\n  {command} run \
+         --merge-to-head --copy my-agent.sh -- ./my-agent.sh\n",
+        verdicts.len(),
+        paint("next:", style::HINT, colour),
+    )
+}

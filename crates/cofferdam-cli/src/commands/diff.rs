@@ -1,0 +1,45 @@
+//! `cofferdam diff`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::manage::{self, DiffStyle};
+
+use super::target;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+
+/// Show what changed on a sandbox's branch since it started
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandbox, as `cofferdam list` names it
+    #[arg(value_name = "SANDBOX")]
+    name: String,
+
+    /// Changed files with the number of changed lines
+    #[arg(long)]
+    stat: bool,
+
+    /// Changed files with the kind of change
+    #[arg(long, conflicts_with = "stat")]
+    name_status: bool,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let style = if arguments.stat {
+        DiffStyle::Stat
+    } else if arguments.name_status {
+        DiffStyle::NameStatus
+    } else {
+        DiffStyle::Patch
+    };
+    let target = target(arguments.name, environment, interrupt);
+    output::data(&manage::diff(&target, style).await?)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,231 @@
+//! `cofferdam doctor`.
+
+use std::fmt::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::sandbox::native::{self, Status};
+use cofferdam::session::manage;
+use cofferdam::text::{printable, printable_line};
+use serde::Serialize;
+
+use crate::environment::Environment;
+use crate::error::{CliError, message};
+use crate::interrupt::Interrupt;
+use crate::ui::style::{self, paint};
+use crate::ui::{human, json, output};
+
+/// Check what this machine can give, and say what to install where it lacks something
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A list of objects: `name`, `status` (ok, degraded, missing), `detail`, `hint`
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    name: String,
+    status: Status,
+    detail: String,
+    hint: String,
+}
+
+impl Finding {
+    fn new(name: &str, status: Status, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            status,
+            detail: detail.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let mut findings = vec![
+        git(environment, interrupt).await,
+        home(environment.home.path()),
+    ];
+    findings.extend(native::probe().into_iter().map(|check| Finding {
+        name: check.name.to_owned(),
+        status: check.status,
+        detail: check.detail,
+        hint: check.hint,
+    }));
+    findings.push(leftovers(environment, interrupt).await);
+    if arguments.json {
+        output::data(&json::line(&findings)?)?;
+    } else {
+        output::data(&render(&findings, environment.colour.on_stdout()))?;
+    }
+    let missing = findings
+        .iter()
+        .any(|finding| finding.status == Status::Missing);
+    Ok(if missing {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+async fn git(environment: &Environment, interrupt: &Interrupt) -> Finding {
+    const HINT: &str = "install git 2.39 or newer, for example with `apt-get install git`";
+    let call = environment.git.anywhere(Path::new("/")).arg("--version");
+    let version = match call.line(&interrupt.cancel).await {
+        Ok(version) => version,
+        Err(error) => return Finding::new("git", Status::Missing, message(&error), HINT),
+    };
+    let program = environment.git.program().display();
+    let detail = format!("{} ({program})", version.trim_start_matches("git version "));
+    if new_enough(&version) {
+        Finding::new("git", Status::Ok, detail, "")
+    } else {
+        Finding::new("git", Status::Missing, format!("{detail} is too old"), HINT)
+    }
+}
+
+/// Whether `git version X.Y…` is 2.39 or newer.
+fn new_enough(version: &str) -> bool {
+    let mut numbers = version
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|part| !part.is_empty())
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (2, 39)
+}
+
+/// Cofferdam's own directory, or the nearest existing one above it.
+fn home(path: &Path) -> Finding {
+    const NAME: &str = "own files";
+    let shown = path.display();
+    let found = match path.symlink_metadata() {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let above = path.ancestors().skip(1).find(|above| above.exists());
+            let writable = above.is_some_and(writable);
+            return if writable {
+                Finding::new(NAME, Status::Ok, format!("{shown} (not made yet)"), "")
+            } else {
+                Finding::new(
+                    NAME,
+                    Status::Missing,
+                    format!("{shown} cannot be made"),
+                    "set COFFERDAM_HOME to a directory that you can write",
+                )
+            };
+        }
+        Err(error) => return Finding::new(NAME, Status::Missing, format!("{shown}: {error}"), ""),
+    };
+    let mine = found.uid() == rustix::process::geteuid().as_raw();
+    if !found.is_dir() || !mine || !writable(path) {
+        let hint = "set COFFERDAM_HOME to a directory of your own";
+        let detail = format!("{shown} is not a directory that you own and can write");
+        return Finding::new(NAME, Status::Missing, detail, hint);
+    }
+    let mode = found.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let hint = format!(
+            "chmod 700 {}",
+            crate::ui::steps::shell_word(&path.to_string_lossy())
+        );
+        let detail = format!("{shown} has mode {mode:03o}: others can look into it");
+        return Finding::new(NAME, Status::Degraded, detail, hint);
+    }
+    Finding::new(NAME, Status::Ok, format!("{shown}, mode {mode:03o}"), "")
+}
+
+fn writable(path: &Path) -> bool {
+    use rustix::fs::Access;
+    rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
+async fn leftovers(environment: &Environment, interrupt: &Interrupt) -> Finding {
+    const NAME: &str = "interrupted runs";
+    let user_home = environment.user_home.as_deref();
+    let found = manage::list(
+        &environment.home,
+        &environment.git,
+        None,
+        user_home,
+        &interrupt.cancel,
+    )
+    .await;
+    match found {
+        Err(error) => Finding::new(NAME, Status::Degraded, message(&error), "cofferdam gc"),
+        Ok(found) => match found.iter().filter(|one| one.interrupted).count() {
+            0 => Finding::new(NAME, Status::Ok, "none", ""),
+            count => Finding::new(
+                NAME,
+                Status::Degraded,
+                human::plural(count, "sandbox"),
+                "cofferdam gc",
+            ),
+        },
+    }
+}
+
+fn render(findings: &[Finding], colour: bool) -> String {
+    let width = findings
+        .iter()
+        .map(|finding| finding.name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let mut out = String::new();
+    for finding in findings {
+        let (word, style) = match finding.status {
+            Status::Ok => ("ok      ", style::GOOD),
+            Status::Degraded => ("degraded", style::WARNING),
+            Status::Missing => ("missing ", style::ERROR),
+        };
+        let word = paint(word, style, colour);
+        let (name, detail) = (
+            printable_line(&finding.name),
+            printable_line(&finding.detail),
+        );
+        out.push_str(format!("{word}  {name:width$}  {detail}").trim_end());
+        out.push('\n');
+        if !finding.hint.is_empty() && finding.status != Status::Ok {
+            for line in printable(&finding.hint).lines() {
+                let _ = writeln!(out, "          {:width$}  hint: {line}", "");
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_git() {
+        assert!(new_enough("git version 2.39.5"));
+        assert!(new_enough("git version 2.47.3 (Apple Git-1)"));
+        assert!(new_enough("git version 3.0.0"));
+        assert!(!new_enough("git version 2.38.1"));
+        assert!(!new_enough("git version 1.99"));
+        assert!(!new_enough("nonsense"));
+    }
+
+    #[test]
+    fn own_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("home");
+        assert_eq!(home(&path.join("deep")).status, Status::Ok);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(home(&path).status, Status::Degraded);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(home(&path).status, Status::Ok);
+        let file = dir.path().join("file");
+        std::fs::File::create(&file).unwrap();
+        assert_eq!(home(&file).status, Status::Missing);
+    }
+}

@@ -1,0 +1,85 @@
+//! `cofferdam gc`.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::manage::{self, GcReport};
+use cofferdam::text::{printable, printable_line};
+
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::steps::shell_word;
+use crate::ui::{human, json, output};
+
+/// Bring home the work of interrupted runs and remove what they left behind
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// One object: `recovered`, `removed`, `expired_refs`, `problems`
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let user_home = environment.user_home.as_deref();
+    let report = manage::gc(
+        &environment.home,
+        &environment.git,
+        Some(&environment.directory),
+        user_home,
+        arguments.dry_run,
+        &interrupt.cancel,
+    )
+    .await?;
+    if arguments.json {
+        output::data(&json::line(&report)?)?;
+    } else {
+        output::data(&render(&report, arguments.dry_run))?;
+        for problem in &report.problems {
+            output::note(&format!("problem: {}\n", printable(problem)));
+        }
+    }
+    Ok(if report.problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn render(report: &GcReport, dry_run: bool) -> String {
+    let mut out = String::new();
+    let would = if dry_run { "would be " } else { "" };
+    for one in &report.recovered {
+        let name = printable_line(&one.name);
+        let count = human::plural(one.commits, "commit");
+        let branch = printable_line(&one.branch);
+        let _ = write!(out, "{would}recovered: {name}, {count} on {branch}");
+        if !dry_run {
+            let _ = write!(out, " ({})", printable_line(&one.landing.to_string()));
+        }
+        out.push('\n');
+        if let Some(path) = &one.preserved {
+            let path = shell_word(&path.to_string_lossy());
+            let _ = writeln!(out, "  its uncommitted work is kept in {path}");
+        }
+    }
+    for one in &report.removed {
+        let _ = writeln!(out, "{would}removed: {}", printable_line(one));
+    }
+    for one in &report.expired_refs {
+        let _ = writeln!(out, "{would}expired: {}", printable_line(one));
+    }
+    if out.is_empty() {
+        out.push_str("nothing to clean up\n");
+    }
+    out
+}

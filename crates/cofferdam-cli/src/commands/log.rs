@@ -1,0 +1,44 @@
+//! `cofferdam log`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::manage;
+
+use super::target;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::{json, output, summary};
+
+/// List the commits on a sandbox's branch since it started, newest last
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandbox, as `cofferdam list` names it
+    #[arg(value_name = "SANDBOX")]
+    name: String,
+
+    /// A list of objects with `id` and `subject`
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let target = target(arguments.name, environment, interrupt);
+    let commits = manage::log(&target).await?;
+    if arguments.json {
+        output::data(&json::line(&commits)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let colour = environment.colour.on_stdout();
+    let lines: Vec<String> = commits
+        .iter()
+        .map(|commit| summary::commit_line(commit, colour) + "\n")
+        .collect();
+    output::data(&lines.concat())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,38 @@
+//! `cofferdam merge`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::{Landing, manage};
+
+use super::target;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::{output, summary};
+
+/// Merge a sandbox's branch into the branch that is checked out
+///
+/// Nothing moves where the merge conflicts, or where it would touch a file that you changed.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandbox, as `cofferdam list` names it
+    #[arg(value_name = "SANDBOX")]
+    name: String,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let target = target(arguments.name, environment, interrupt);
+    let commits = manage::log(&target).await?;
+    let landing = manage::merge(&target, None).await?;
+    let text = summary::landing(&landing, &commits, environment.colour.on_stdout());
+    output::data(&text)?;
+    Ok(match landing {
+        Landing::Nothing | Landing::Landed { .. } => ExitCode::SUCCESS,
+        Landing::Kept { .. } | Landing::Refused { .. } => ExitCode::FAILURE,
+    })
+}

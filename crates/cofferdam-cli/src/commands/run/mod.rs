@@ -1,0 +1,118 @@
+//! `cofferdam run`: options of the command line become options of the library; the run is shown
+//! while it goes on, and summed up at its end.
+
+mod arguments;
+mod plan;
+
+use std::process::ExitCode;
+
+use cofferdam::RunOptions;
+use cofferdam::session::{Kept, Landing, RunReport};
+use serde::Serialize;
+
+pub(crate) use arguments::Arguments;
+
+use crate::environment::Environment;
+use crate::error::{self, CliError};
+use crate::interrupt::{Interrupt, Stage};
+use crate::ui::live::{Feed, Live, Mode};
+use crate::ui::steps::{Narrator, Verbosity};
+use crate::ui::{json, output, summary};
+
+/// The last line of `--json`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Last<'a> {
+    Finished { report: &'a RunReport },
+    Failed { error: String, kept: &'a Kept },
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+) -> Result<ExitCode, CliError> {
+    let mode = match (arguments.json, environment.live) {
+        (true, _) => Mode::Json,
+        (false, true) => Mode::Terminal,
+        (false, false) => Mode::Plain,
+    };
+    let verbosity = match (arguments.quiet, arguments.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (false, true) => Verbosity::Verbose,
+        (false, false) => Verbosity::Normal,
+    };
+    let by_default = !arguments.names_strategy();
+    let reaches_model = arguments.runs_command();
+    let mut options = plan::options(arguments, environment)?;
+
+    let narrator = Narrator::new(verbosity, by_default);
+    let colour = environment.colour;
+    let live = Live::start(mode, narrator, colour.on_stderr()).map_err(CliError::Runtime)?;
+    if !reaches_model {
+        live.feed()
+            .say("sandboxes have no network yet, so this agent cannot reach its model");
+    }
+    options.events = live.sink();
+    let (interrupt, result) = supervise(options, live).await?;
+    let end = match result {
+        Ok(report) => {
+            let text = match mode {
+                Mode::Json => json::line(&Last::Finished { report: &report })?,
+                Mode::Plain | Mode::Terminal => summary::render(&report, colour.on_stdout()),
+            };
+            output::data(&text)?;
+            Ok(exit_code(&report))
+        }
+        Err(error) => {
+            if mode == Mode::Json {
+                let last = Last::Failed {
+                    error: error::message(&error),
+                    kept: &error.kept,
+                };
+                output::data(&json::line(&last)?)?;
+            }
+            Err(CliError::Run(error))
+        }
+    };
+    match (interrupt.code(), end) {
+        (None, end) => end,
+        (Some(code), end) => {
+            if let Err(error) = end {
+                output::note(&error::render(&error, colour.on_stderr()));
+            }
+            Err(CliError::Interrupted { code })
+        }
+    }
+}
+
+/// Runs it under the user's signals, until the live view has shown everything.
+pub(crate) async fn supervise(
+    mut options: RunOptions,
+    live: Live,
+) -> Result<(Interrupt, Result<RunReport, cofferdam::RunError>), CliError> {
+    let feed = live.feed();
+    let interrupt =
+        Interrupt::listen(move |stage| announce(&feed, stage)).map_err(CliError::Runtime)?;
+    options.cancel = interrupt.cancel.clone();
+    options.abandon = interrupt.abandon.clone();
+    let result = cofferdam::run(options).await;
+    live.finish().await;
+    Ok((interrupt, result))
+}
+
+fn announce(feed: &Feed, stage: Stage) {
+    feed.say(match stage {
+        Stage::First => {
+            "stopping the agent and bringing its commits home; Ctrl-C again to leave at once"
+        }
+        Stage::Second => "leaving at once; `cofferdam gc` brings home what is left",
+    });
+}
+
+/// A run whose commits did not land where they should is no success.
+fn exit_code(report: &RunReport) -> ExitCode {
+    match report.landing {
+        Landing::Nothing | Landing::Landed { .. } => ExitCode::SUCCESS,
+        Landing::Kept { .. } | Landing::Refused { .. } => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,160 @@
+//! From the command line to the library's options. Reads no file and starts nothing.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use cofferdam::RunOptions;
+use cofferdam::agent::{self, AGENTS, AgentOptions, AgentProvider};
+use cofferdam::sandbox::native::{Native, NativeOptions};
+use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy};
+use cofferdam::session::{Hook, Hooks, PromptSource, RunLog};
+
+use super::arguments::{Arguments, FileMode};
+use crate::environment::Environment;
+use crate::error::CliError;
+
+/// The options of one run, without a place for its events.
+pub(super) fn options(
+    arguments: Arguments,
+    environment: &Environment,
+) -> Result<RunOptions, CliError> {
+    let sandbox = sandbox(&arguments)?;
+    let agent = agent(&arguments)?;
+    let directory = &environment.directory;
+    let mut options = RunOptions::new(environment.home.clone(), directory.clone(), agent, sandbox);
+    options.git = environment.git.clone();
+    options.caller_home.clone_from(&environment.user_home);
+    options
+        .caller_environment
+        .clone_from(&environment.variables);
+    options.environment = variables(&arguments.variables, environment)?;
+    options.prompt = match (arguments.prompt, arguments.prompt_file) {
+        (Some(text), _) => PromptSource::Inline(text),
+        (None, Some(path)) => PromptSource::Template {
+            path: directory.join(path),
+            arguments: prompt_arguments(arguments.template_values)?,
+        },
+        (None, None) => PromptSource::None,
+    };
+    options.name = arguments.name;
+    options.max_iterations = arguments.max_iterations;
+    options.completion_signals = arguments.completion_signals;
+    options.idle_timeout = arguments.idle_timeout;
+    options.completion_grace = arguments.grace;
+    let hooks = |lines: Vec<String>| lines.into_iter().map(Hook::new).collect();
+    options.hooks = Hooks {
+        host_worktree_ready: hooks(arguments.on_worktree_ready),
+        host_sandbox_ready: hooks(arguments.on_host_ready),
+        sandbox_ready: hooks(arguments.on_sandbox_ready),
+    };
+    options.copy = arguments.copy;
+    let usual = Limits::default();
+    options.limits = Limits {
+        processes: arguments.pids.or(usual.processes),
+        memory: arguments.memory.or(usual.memory),
+        cpus: arguments.cpus.or(usual.cpus),
+        open_files: usual.open_files,
+    };
+    options.log = match (arguments.log, arguments.no_log) {
+        (Some(path), _) => RunLog::File(directory.join(path)),
+        (None, true) => RunLog::None,
+        (None, false) => RunLog::Default,
+    };
+    Ok(options)
+}
+
+fn usage<T>(text: impl Into<String>) -> Result<T, CliError> {
+    Err(CliError::Usage(text.into()))
+}
+
+fn agent(arguments: &Arguments) -> Result<std::sync::Arc<dyn AgentProvider>, CliError> {
+    if arguments.agent.is_none() && arguments.command.is_empty() {
+        let agents: Vec<String> = AGENTS
+            .iter()
+            .map(|kind| format!("`--agent {}`", kind.name))
+            .collect();
+        return usage(format!(
+            "there is no agent: give `-- COMMAND`, or one of {}",
+            agents.join(", ")
+        ));
+    }
+    let options = AgentOptions {
+        model: arguments.model.clone(),
+        effort: arguments.effort.clone(),
+        arguments: arguments.command.clone(),
+    };
+    Ok(agent::by_name(
+        arguments.agent.as_deref().unwrap_or("command"),
+        options,
+    )?)
+}
+
+fn sandbox(arguments: &Arguments) -> Result<Contained, CliError> {
+    let native = Native::new(NativeOptions::default());
+    let strategy = match (&arguments.branch, arguments.merge_to_head) {
+        (Some(branch), _) => BranchStrategy::Branch {
+            branch: branch.clone(),
+            base: arguments.base.clone(),
+        },
+        (None, true) => BranchStrategy::MergeToHead,
+        (None, false) => BranchStrategy::Head,
+    };
+    if arguments.mode == FileMode::Copy {
+        let strategy = match strategy {
+            BranchStrategy::Head if arguments.head => {
+                return usage(
+                    "`--mode copy` cannot work in this checkout itself: leave out `--head`",
+                );
+            }
+            BranchStrategy::Head | BranchStrategy::MergeToHead => CopyStrategy::MergeToHead,
+            BranchStrategy::Branch { branch, base } => CopyStrategy::Branch { branch, base },
+        };
+        return Ok(PrivateCopy::new(native, strategy).into());
+    }
+    if strategy == BranchStrategy::Head && !arguments.copy.is_empty() {
+        return usage("`--copy` is for a worktree: add `--merge-to-head` or `--branch NAME`");
+    }
+    Ok(BindMount::new(native, strategy).into())
+}
+
+fn prompt_arguments(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, CliError> {
+    let mut arguments = BTreeMap::new();
+    for (key, value) in pairs {
+        if arguments.contains_key(&key) {
+            return usage(format!("`--arg {}=` is given twice", key.escape_debug()));
+        }
+        arguments.insert(key, value);
+    }
+    Ok(arguments)
+}
+
+/// `KEY=VALUE` as it is, `KEY` from the caller's environment.
+fn variables(
+    given: &[OsString],
+    environment: &Environment,
+) -> Result<BTreeMap<OsString, OsString>, CliError> {
+    let mut variables = BTreeMap::new();
+    for item in given {
+        let bytes = item.as_bytes();
+        let (key, value) = match bytes.iter().position(|&byte| byte == b'=') {
+            Some(at) => (
+                &bytes[..at],
+                Some(OsStr::from_bytes(&bytes[at + 1..]).to_owned()),
+            ),
+            None => (bytes, None),
+        };
+        let shown = String::from_utf8_lossy(key).escape_debug().to_string();
+        if key.is_empty() {
+            return usage("`--env` needs a name: `--env KEY` or `--env KEY=VALUE`");
+        }
+        let key = OsStr::from_bytes(key);
+        let Some(value) = value.or_else(|| environment.variables.get(key).cloned()) else {
+            return usage(format!(
+                "`--env {shown}`: it is not set in your environment"
+            ));
+        };
+        variables.insert(key.to_owned(), value);
+    }
+    Ok(variables)
+}

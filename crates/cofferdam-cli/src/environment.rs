@@ -1,0 +1,195 @@
+//! The one place that reads the process environment: everything else gets values.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::{IsTerminal, stderr, stdout};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use cofferdam::git::Git;
+use cofferdam::home::Home;
+
+/// What the command takes from its surroundings.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    /// All variables, for agents that declare names of theirs.
+    pub(crate) variables: BTreeMap<OsString, OsString>,
+    /// `$HOME`, where it is an absolute path.
+    pub(crate) user_home: Option<PathBuf>,
+    /// `COFFERDAM_HOME`, or `.cofferdam` below the user's home.
+    pub(crate) home: Home,
+    /// The directory to work in: absolute.
+    pub(crate) directory: PathBuf,
+    /// The user's `git`, found in his `PATH`.
+    pub(crate) git: Git,
+    /// Where temporary directories go.
+    pub(crate) temporary: PathBuf,
+    pub(crate) colour: Colour,
+    /// How this command was started: its name where `PATH` has it, else its path.
+    program: PathBuf,
+    /// Whether live output may move the cursor on standard error.
+    pub(crate) live: bool,
+}
+
+/// Where colour is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Colour {
+    wanted: bool,
+}
+
+impl Colour {
+    pub(crate) fn on_stdout(self) -> bool {
+        self.wanted && stdout().is_terminal()
+    }
+
+    pub(crate) fn on_stderr(self) -> bool {
+        self.wanted && stderr().is_terminal()
+    }
+}
+
+/// The surroundings are not usable.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EnvironmentError {
+    #[error("cannot work in {}: {source}", path.display())]
+    Directory {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("there is no place for Cofferdam's own files: HOME is not set to an absolute path")]
+    NoHome,
+    #[error("COFFERDAM_HOME is `{}`, which is not an absolute path", .0.display())]
+    RelativeHome(PathBuf),
+}
+
+impl Environment {
+    /// `directory` is the user's `-C`.
+    pub(crate) fn read(directory: Option<&Path>) -> Result<Self, EnvironmentError> {
+        #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+        let variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        let directory = directory.unwrap_or(Path::new("."));
+        let directory = directory
+            .canonicalize()
+            .and_then(|path| path.read_dir().map(|_| path))
+            .map_err(|source| EnvironmentError::Directory {
+                path: directory.into(),
+                source,
+            })?;
+        Self::from_variables(variables, directory)
+    }
+
+    /// The word that starts this command again, from any directory.
+    pub(crate) fn invocation(&self) -> String {
+        crate::ui::steps::shell_word(&self.program.to_string_lossy())
+    }
+
+    fn from_variables(
+        variables: BTreeMap<OsString, OsString>,
+        directory: PathBuf,
+    ) -> Result<Self, EnvironmentError> {
+        let set = |name: &str| {
+            variables
+                .get(OsStr::new(name))
+                .filter(|value| !value.is_empty())
+        };
+        let absolute = |name: &str| {
+            set(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let user_home = absolute("HOME");
+        let home = match (set("COFFERDAM_HOME").map(PathBuf::from), &user_home) {
+            (Some(path), _) if path.is_absolute() => path,
+            (Some(path), _) => return Err(EnvironmentError::RelativeHome(path)),
+            (None, Some(home)) => home.join(".cofferdam"),
+            (None, None) => return Err(EnvironmentError::NoHome),
+        };
+        let dumb = set("TERM").is_none_or(|term| term == "dumb");
+        let colour = Colour {
+            wanted: set("NO_COLOR").is_none() && !dumb,
+        };
+        let live = !dumb && stderr().is_terminal();
+        let git = find_program("git", set("PATH").map(OsString::as_os_str));
+        // Started as `target/release/cofferdam`, it is not found by its name.
+        let path = set("PATH").map(OsString::as_os_str);
+        let own = std::env::current_exe().ok();
+        let program = match (own, find_program("cofferdam", path)) {
+            (Some(own), Some(found)) if found.canonicalize().is_ok_and(|found| found == own) => {
+                PathBuf::from("cofferdam")
+            }
+            (Some(own), _) => own,
+            (None, _) => PathBuf::from("cofferdam"),
+        };
+        let temporary = absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
+        Ok(Self {
+            git: Git::new(git.unwrap_or_else(|| "git".into())),
+            home: Home::new(home),
+            user_home,
+            directory,
+            temporary,
+            colour,
+            program,
+            live,
+            variables,
+        })
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.variables
+            .get(OsStr::new(name))
+            .map(OsString::as_os_str)
+    }
+}
+
+/// The first executable `name` in absolute entries of `path`: a relative entry would run whatever
+/// the current directory, perhaps an agent's worktree, holds.
+fn find_program(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+    std::env::split_paths(path?)
+        .filter(|entry| entry.is_absolute())
+        .map(|entry| entry.join(name))
+        .find(|candidate| {
+            candidate
+                .metadata()
+                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Environment, EnvironmentError> {
+        let variables = pairs
+            .iter()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        Environment::from_variables(variables, PathBuf::from("/"))
+    }
+
+    #[test]
+    fn home_directories() {
+        let found = read(&[("HOME", "/home/u")]).unwrap();
+        assert_eq!(found.home.path(), Path::new("/home/u/.cofferdam"));
+        let found = read(&[("HOME", "/home/u"), ("COFFERDAM_HOME", "/c")]).unwrap();
+        assert_eq!(found.home.path(), Path::new("/c"));
+        assert!(matches!(read(&[]), Err(EnvironmentError::NoHome)));
+        assert!(matches!(
+            read(&[("HOME", "x")]),
+            Err(EnvironmentError::NoHome)
+        ));
+        let relative = read(&[("HOME", "/h"), ("COFFERDAM_HOME", "c")]);
+        assert!(matches!(relative, Err(EnvironmentError::RelativeHome(_))));
+    }
+
+    #[test]
+    fn programs_come_from_absolute_entries_only() {
+        assert_eq!(
+            find_program("sh", Some(OsStr::new("bin:/bin"))),
+            Some("/bin/sh".into())
+        );
+        assert_eq!(
+            find_program("no-such-program", Some(OsStr::new("/bin"))),
+            None
+        );
+        assert_eq!(find_program("sh", None), None);
+    }
+}

@@ -1,0 +1,381 @@
+//! The one place that turns errors into a message, hints and an exit code.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use cofferdam::agent::AgentError;
+use cofferdam::fsx::FileError;
+use cofferdam::git::RepositoryError;
+use cofferdam::process::ProcessError;
+use cofferdam::sandbox::SandboxError;
+use cofferdam::sandbox::registry::RegistryError;
+use cofferdam::session::manage::ManageError;
+use cofferdam::session::{AgentFailure, CollectError, Landing, PlanError, RunError, RunErrorKind};
+use cofferdam::text::printable;
+
+use crate::environment::EnvironmentError;
+use crate::ui::style;
+
+/// 2: the command line cannot be understood (the code that clap uses too).
+const USAGE: u8 = 2;
+
+/// Everything that ends a command early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The command line asks for something that does not go together.
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Manage(#[from] ManageError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("cannot start the event loop: {0}")]
+    Runtime(std::io::Error),
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] std::io::Error),
+    #[error("{message}")]
+    Failed { message: String, hint: String },
+    /// The user's signal ended the command, and whatever there is to say was said.
+    #[error("interrupted")]
+    Interrupted { code: u8 },
+}
+
+/// Prints `error` on standard error and gives the exit code.
+pub(crate) fn report(error: &CliError, colour: bool) -> ExitCode {
+    match error {
+        // The reader has what it wanted (`cofferdam list | head -1`).
+        CliError::Output(source) if source.kind() == std::io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
+        }
+        CliError::Interrupted { code } => return ExitCode::from(*code),
+        _ => {}
+    }
+    let text = render(error, colour);
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    match error {
+        CliError::Usage(_) | CliError::Agent(_) => ExitCode::from(USAGE),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// The message, its causes, what was kept, and hints: one each line.
+pub(crate) fn render(error: &CliError, colour: bool) -> String {
+    let label = |text: &str, style| style::paint(text, style, colour);
+    let stopped = |error: &RunError| matches!(error.kind, RunErrorKind::Cancelled);
+    let mut out = match error {
+        CliError::Run(error) if stopped(error) => {
+            format!(
+                "{} the run was stopped\n",
+                label("stopped:", style::WARNING)
+            )
+        }
+        _ => format!("{} {}\n", label("error:", style::ERROR), message(error)),
+    };
+    if let CliError::Run(run) = error {
+        for line in kept(run) {
+            let _ = writeln!(out, "{} {line}", label("kept:", style::STRONG));
+        }
+    }
+    for hint in hints(error) {
+        let _ = writeln!(out, "{} {hint}", label("hint:", style::HINT));
+    }
+    out
+}
+
+/// The error and those of its causes that it does not already quote.
+pub(crate) fn message(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let said = inner.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        cause = inner.source();
+    }
+    printable(&text)
+}
+
+/// What a failed run made until then, and where it is.
+fn kept(error: &RunError) -> Vec<String> {
+    let kept = &error.kept;
+    let mut lines = Vec::new();
+    match (&kept.landing, &kept.branch) {
+        (Some(Landing::Nothing) | None, _) => {}
+        (Some(Landing::Landed { branch, tip }), _) => {
+            let count = commits(kept.commits.len());
+            lines.push(format!(
+                "{count} on {}, tip {}",
+                printable(branch),
+                tip.short()
+            ));
+        }
+        (Some(Landing::Kept { reference, why }), _) => {
+            let count = commits(kept.commits.len());
+            lines.push(format!(
+                "{count} on {}: {}",
+                printable(reference),
+                printable(why)
+            ));
+        }
+        (Some(Landing::Refused { pack, why }), _) => {
+            lines.push(format!(
+                "the refused commits in {}: {}",
+                shown(pack),
+                printable(why)
+            ));
+        }
+    }
+    if let Some(path) = &kept.preserved_worktree {
+        lines.push(format!("uncommitted work in {}", shown(path)));
+    }
+    if let Some(path) = &kept.log {
+        lines.push(format!("the run log {}", shown(path)));
+    }
+    lines
+}
+
+fn commits(count: usize) -> String {
+    if count == 1 {
+        "1 commit".to_owned()
+    } else {
+        format!("{count} commits")
+    }
+}
+
+fn shown(path: &std::path::Path) -> String {
+    printable(&path.to_string_lossy())
+}
+
+/// The next steps for everything in the chain of causes that has one.
+fn hints(error: &CliError) -> Vec<String> {
+    let mut hints = Vec::new();
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(current) = next {
+        if let Some(hint) = hint(current) {
+            let hint = printable(&hint);
+            if !hint.is_empty() && !hints.contains(&hint) {
+                hints.push(hint);
+            }
+        }
+        next = held(current).or_else(|| current.source());
+    }
+    if let CliError::Run(run) = error
+        && let Some(name) = &run.kept.name
+        && matches!(run.kept.landing, Some(Landing::Kept { .. }))
+    {
+        hints.push(format!("look at the commits with `cofferdam log {name}`"));
+    }
+    hints
+}
+
+/// The error that a variant holds and speaks for: the chain of causes skips it.
+fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    if let Some(error) = error.downcast_ref::<CliError>() {
+        return match error {
+            CliError::Environment(error) => Some(error),
+            CliError::Agent(error) => Some(error),
+            CliError::Run(error) => Some(&error.kind),
+            CliError::Manage(error) => Some(error),
+            CliError::File(error) => Some(error),
+            _ => None,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<RunErrorKind>() {
+        return match error {
+            RunErrorKind::Repository(error) => Some(error),
+            RunErrorKind::Plan(error) => Some(error),
+            RunErrorKind::Registry(error) => Some(error),
+            RunErrorKind::Git(error) => Some(error),
+            RunErrorKind::Sandbox(error) => Some(error),
+            RunErrorKind::Agent { failure, .. } => Some(failure),
+            RunErrorKind::Collect(error) => Some(error),
+            _ => None,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<ManageError>() {
+        return match error {
+            ManageError::Repository(error) => Some(error),
+            ManageError::Registry(error) => Some(error),
+            ManageError::Git(error) => Some(error),
+            ManageError::Collect(error) => Some(error),
+            _ => None,
+        };
+    }
+    match error.downcast_ref::<AgentFailure>()? {
+        AgentFailure::Request(error) => Some(error),
+        AgentFailure::Sandbox(error) => Some(error),
+        _ => None,
+    }
+}
+
+fn hint(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(error) = error.downcast_ref::<CliError>() {
+        return match error {
+            CliError::Failed { hint, .. } => Some(hint.clone()),
+            CliError::Usage(_) => Some("see `cofferdam run --help`".to_owned()),
+            _ => None,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<SandboxError>() {
+        return sandbox_hint(error);
+    }
+    if let Some(error) = error.downcast_ref::<RepositoryError>() {
+        return repository_hint(error);
+    }
+    if let Some(error) = error.downcast_ref::<PlanError>() {
+        return plan_hint(error);
+    }
+    if let Some(error) = error.downcast_ref::<ManageError>() {
+        return manage_hint(error);
+    }
+    if let Some(error) = error.downcast_ref::<EnvironmentError>() {
+        return Some(environment_hint(error));
+    }
+    if let Some(AgentFailure::Idle(_)) = error.downcast_ref() {
+        return Some("allow more with `--idle-timeout`".to_owned());
+    }
+    if let Some(AgentError::NoPrompt { .. }) = error.downcast_ref() {
+        return Some("give one with `--prompt TEXT` or `--prompt-file FILE`".to_owned());
+    }
+    if error.is::<CollectError>() {
+        return Some(
+            "nothing is lost: `cofferdam gc` tries again to bring the commits home".to_owned(),
+        );
+    }
+    if let Some(RegistryError::Unknown { .. }) = error.downcast_ref() {
+        return Some("see which there are with `cofferdam list`".to_owned());
+    }
+    if let Some(ProcessError::Start { program, .. }) = error.downcast_ref()
+        && (program == "git" || program.ends_with("/git"))
+    {
+        return Some(GIT_HINT.to_owned());
+    }
+    None
+}
+
+const GIT_HINT: &str = "install git 2.39 or newer, for example with `apt-get install git`";
+
+fn environment_hint(error: &EnvironmentError) -> String {
+    let hint = match error {
+        EnvironmentError::Directory { .. } => "give another directory with `-C DIR`",
+        EnvironmentError::NoHome => "set HOME, or COFFERDAM_HOME to a directory of your own",
+        EnvironmentError::RelativeHome(_) => "set COFFERDAM_HOME to an absolute path",
+    };
+    hint.to_owned()
+}
+
+fn plan_hint(error: &PlanError) -> Option<String> {
+    let hint = match error {
+        PlanError::DetachedTarget => {
+            "check out a branch with `git switch NAME`, or use `--branch NAME`".to_owned()
+        }
+        PlanError::CopyWithHead => "add `--merge-to-head` or `--branch NAME`".to_owned(),
+        PlanError::CheckedOut { .. } => {
+            "name another branch, or work in that checkout itself with `-C DIR` and `--head`"
+                .to_owned()
+        }
+        PlanError::UnknownBase(_) => "see `git log --oneline --all` for what there is".to_owned(),
+        PlanError::NameTaken(name) => {
+            format!("give another `--name`, or delete it with `cofferdam delete {name}`")
+        }
+        PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
+        _ => return None,
+    };
+    Some(hint)
+}
+
+fn manage_hint(error: &ManageError) -> Option<String> {
+    let hint = match error {
+        ManageError::Running { .. } => "wait for its end, or stop it with Ctrl-C in its terminal",
+        ManageError::Interrupted { .. } => "bring its commits home with `cofferdam gc`",
+        ManageError::DetachedTarget => "check out a branch with `git switch NAME`",
+        ManageError::UncommittedWork { .. } => {
+            "save what you need of them, then `cofferdam delete --force`"
+        }
+        ManageError::NoIdentity => {
+            "set one with `git config --global user.name NAME` and `user.email ADDRESS`"
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+fn sandbox_hint(error: &SandboxError) -> Option<String> {
+    match error {
+        SandboxError::Unsupported { hint, .. } => Some(hint.clone()),
+        SandboxError::Program { program, .. } if program.contains('/') => Some(
+            "a worktree holds committed files only: commit the program, or name it with `--copy`"
+                .to_owned(),
+        ),
+        SandboxError::Program { .. } => Some(
+            "a sandbox sees the system's programs and known tool directories, not your home"
+                .to_owned(),
+        ),
+        SandboxError::Start(_) => {
+            Some("see what this machine lacks with `cofferdam doctor`".to_owned())
+        }
+        SandboxError::Gone(_) | SandboxError::TimedOut(_) | SandboxError::Cancelled => None,
+    }
+}
+
+fn repository_hint(error: &RepositoryError) -> Option<String> {
+    let hint = match error {
+        RepositoryError::NotARepository { .. } => {
+            "start it in a repository, name one with `-C DIR`, or make one with `git init`"
+                .to_owned()
+        }
+        RepositoryError::Bare { .. } => {
+            "make a checkout with `git clone`, or with `git worktree add`".to_owned()
+        }
+        RepositoryError::Unborn { .. } => {
+            "make the first commit: `git commit --allow-empty -m start`".to_owned()
+        }
+        RepositoryError::ForeignOwner { path } => format!(
+            "if you trust it: `git config --global --add safe.directory '{}'`",
+            path.to_string_lossy()
+        ),
+        RepositoryError::OldGit { .. } => GIT_HINT.to_owned(),
+        RepositoryError::BranchName(_) => "rename it with `git branch -m NAME`".to_owned(),
+        RepositoryError::Path { .. } | RepositoryError::Git(_) => return None,
+    };
+    Some(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_follow_the_chain_of_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] SandboxError);
+        let inner = SandboxError::Unsupported {
+            what: "no namespaces".into(),
+            hint: "do x".into(),
+        };
+        let outer = Outer(inner);
+        assert_eq!(message(&outer), "outer: no namespaces");
+        assert_eq!(outer.source().and_then(hint), Some("do x".to_owned()));
+    }
+
+    #[test]
+    fn control_bytes_are_escaped_in_messages_and_hints() {
+        let error = CliError::Failed {
+            message: "a\u{1b}[2J".into(),
+            hint: "b\u{9b}".into(),
+        };
+        let text = render(&error, false);
+        assert_eq!(text, "error: a\\u{1b}[2J\nhint: b\\u{9b}\n");
+    }
+}

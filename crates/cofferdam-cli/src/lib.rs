@@ -1,0 +1,46 @@
+//! The command `cofferdam` as a library, so that its tests and the generated reference see the same
+//! tree of commands. Nothing here is a stable interface: programs use the crate `cofferdam`.
+
+mod arguments;
+mod commands;
+mod environment;
+mod error;
+mod interrupt;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use arguments::Arguments;
+use environment::Environment;
+
+/// The whole tree of commands and options.
+pub fn command() -> clap::Command {
+    Arguments::command()
+}
+
+/// Parses the command line, runs the command and reports its error.
+pub fn main() -> ExitCode {
+    // Answers `--help`, `--version` and usage errors itself, before anything else is looked at.
+    let arguments = Arguments::parse();
+    let environment = match Environment::read(arguments.directory.as_deref()) {
+        Ok(environment) => environment,
+        Err(error) => return error::report(&error.into(), false),
+    };
+    let colour = environment.colour.on_stderr();
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(source) => return error::report(&error::CliError::Runtime(source), colour),
+    };
+    let done = runtime.block_on(commands::dispatch(arguments.command, &environment));
+    // Threads that still block on a slow terminal must not keep the process.
+    runtime.shutdown_background();
+    match done {
+        Ok(code) => code,
+        Err(error) => error::report(&error, colour),
+    }
+}

@@ -1,0 +1,10 @@
+//! What the user sees: styles, tables, the live view of a run, its summary, and JSON.
+
+pub(crate) mod human;
+pub(crate) mod json;
+pub(crate) mod live;
+pub(crate) mod output;
+pub(crate) mod steps;
+pub(crate) mod style;
+pub(crate) mod summary;
+pub(crate) mod table;

@@ -1,0 +1,346 @@
+//! The story of a run in lines: a pure function from events to text that is safe to show.
+
+use cofferdam::agent::AgentEvent;
+use cofferdam::session::Event;
+use cofferdam::text::printable_line;
+
+use super::human;
+use super::table::fit;
+
+/// How much of the story is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verbosity {
+    /// Warnings only.
+    Quiet,
+    Normal,
+    /// Also what no parser understood, and the output of hooks.
+    Verbose,
+}
+
+/// What kind of line it is; the live view gives each its style and its mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What is going to happen: strategy, sandbox, log.
+    Head,
+    /// A step that the live view shows in its status line instead.
+    Step,
+    Milestone,
+    AgentText,
+    ToolCall,
+    AgentError,
+    Detail,
+    Warning,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+}
+
+/// Longest line of an agent that is shown, in columns. The run log has it whole.
+const WIDEST: usize = 2000;
+
+/// Turns events into lines.
+#[derive(Debug)]
+pub(crate) struct Narrator {
+    pub(crate) verbosity: Verbosity,
+    /// The user named no strategy.
+    pub(crate) strategy_by_default: bool,
+    /// What is going on, for a status line.
+    pub(crate) status: String,
+}
+
+impl Narrator {
+    pub(crate) fn new(verbosity: Verbosity, strategy_by_default: bool) -> Self {
+        Self {
+            verbosity,
+            strategy_by_default,
+            status: "starting".to_owned(),
+        }
+    }
+
+    /// The lines that `event` adds to the story.
+    pub(crate) fn tell(&mut self, event: &Event) -> Vec<Line> {
+        let (least, lines) = self.lines(event);
+        if self.verbosity < least {
+            Vec::new()
+        } else {
+            lines
+        }
+    }
+
+    fn lines(&mut self, event: &Event) -> (Verbosity, Vec<Line>) {
+        use Verbosity::{Normal, Quiet, Verbose};
+        let one = |kind, text: String| vec![Line { kind, text }];
+        match event {
+            Event::Planned { .. } => (Normal, self.planned(event)),
+            Event::Step { step } => {
+                self.status = printable_line(step);
+                (Normal, one(Kind::Step, self.status.clone()))
+            }
+            Event::SandboxReady { millis } => (
+                Normal,
+                one(Kind::Milestone, format!("sandbox ready in {millis} ms")),
+            ),
+            Event::HookStarted { place, command } => {
+                self.status = format!("{place}: {}", fit(command, 60));
+                (
+                    Normal,
+                    one(
+                        Kind::Milestone,
+                        format!("hook {place}: {}", fit(command, WIDEST)),
+                    ),
+                )
+            }
+            Event::HookFinished {
+                place,
+                exit,
+                output,
+                ..
+            } => {
+                let mut lines = Vec::new();
+                // A hook that failed is worth its output whatever was asked for.
+                let least = if exit.success() { Verbose } else { Quiet };
+                lines.extend(text_lines(Kind::Detail, output));
+                lines.push(Line {
+                    kind: Kind::Detail,
+                    text: format!("hook {place}: {exit}"),
+                });
+                (least, lines)
+            }
+            Event::IterationStarted { iteration, of, .. } => {
+                self.status = format!("iteration {iteration} of {of}");
+                (Normal, one(Kind::Milestone, self.status.clone()))
+            }
+            Event::Agent { item, .. } => agent(item),
+            Event::AgentError { line, .. } => (Normal, text_lines(Kind::AgentError, line)),
+            Event::Idle { iteration, minutes } => {
+                let text = format!(
+                    "iteration {iteration}: no output for {}",
+                    human::plural(usize::try_from(*minutes).unwrap_or(usize::MAX), "minute")
+                );
+                (Normal, one(Kind::Warning, text))
+            }
+            Event::IterationFinished {
+                iteration,
+                exit,
+                completed,
+            } => {
+                let how = match (completed, exit) {
+                    (true, _) => "the agent signalled completion".to_owned(),
+                    (false, Some(exit)) => exit.to_string(),
+                    (false, None) => "ended by cofferdam".to_owned(),
+                };
+                (
+                    Normal,
+                    one(Kind::Milestone, format!("iteration {iteration}: {how}")),
+                )
+            }
+            Event::Notice(notice) => (Quiet, text_lines(Kind::Warning, &notice.to_string())),
+            // The summary tells where the commits are.
+            Event::Landed { .. } => (Verbose, Vec::new()),
+        }
+    }
+
+    fn planned(&self, event: &Event) -> Vec<Line> {
+        let Event::Planned {
+            name,
+            agent,
+            provider,
+            strategy,
+            source_branch,
+            target_branch,
+            max_iterations,
+            log,
+            ..
+        } = event
+        else {
+            return Vec::new();
+        };
+        let source = printable_line(source_branch);
+        let target = printable_line(target_branch);
+        let how = match *strategy {
+            "head" => format!("the agent works in this checkout, its commits land on {target}"),
+            "merge-to-head" => {
+                format!("the agent works on {source}, its commits are merged into {target}")
+            }
+            _ => format!("the agent's commits land on {source}"),
+        };
+        let by_default = if self.strategy_by_default {
+            "no strategy given, so "
+        } else {
+            ""
+        };
+        let mut texts = vec![
+            format!("{by_default}{strategy}: {how}"),
+            format!(
+                "sandbox {name} ({}), agent {}, at most {}",
+                printable_line(provider),
+                printable_line(agent),
+                human::plural(
+                    usize::try_from(*max_iterations).unwrap_or(usize::MAX),
+                    "iteration"
+                )
+            ),
+        ];
+        if let Some(log) = log {
+            texts.push(format!(
+                "log: tail -f {}",
+                shell_word(&log.to_string_lossy())
+            ));
+        }
+        texts
+            .into_iter()
+            .map(|text| Line {
+                kind: Kind::Head,
+                text,
+            })
+            .collect()
+    }
+}
+
+fn agent(item: &AgentEvent) -> (Verbosity, Vec<Line>) {
+    use Verbosity::{Normal, Verbose};
+    match item {
+        AgentEvent::Text { text } => (Normal, text_lines(Kind::AgentText, text)),
+        AgentEvent::ToolCall { name, arguments } => {
+            let text = format!("{} {}", printable_line(name), printable_line(arguments));
+            (
+                Normal,
+                vec![Line {
+                    kind: Kind::ToolCall,
+                    text: fit(text.trim_end(), 200),
+                }],
+            )
+        }
+        AgentEvent::Result {
+            text,
+            is_error: true,
+        } => (Normal, text_lines(Kind::AgentError, text)),
+        // The same words came as text before.
+        AgentEvent::Result {
+            text,
+            is_error: false,
+        } => (Verbose, text_lines(Kind::Detail, text)),
+        AgentEvent::Session { id } => {
+            let text = format!("agent session {}", printable_line(id));
+            (
+                Verbose,
+                vec![Line {
+                    kind: Kind::Detail,
+                    text,
+                }],
+            )
+        }
+        AgentEvent::Usage { .. } => (Verbose, Vec::new()),
+        AgentEvent::Raw { line } => (Verbose, text_lines(Kind::Detail, line)),
+    }
+}
+
+/// The lines of an agent's text, each safe and bounded; an empty text has none.
+fn text_lines(kind: Kind, text: &str) -> Vec<Line> {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let lines = text.split('\n').map(|line| {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let line = line.replace('\t', "    ");
+        Line {
+            kind,
+            text: fit(&line, WIDEST),
+        }
+    });
+    lines.collect()
+}
+
+/// `text` as one word of a shell command.
+pub(crate) fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        printable_line(&format!("'{}'", text.replace('\'', "'\\''")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam::process::Exit;
+    use cofferdam::session::Notice;
+
+    fn tell(verbosity: Verbosity, event: &Event) -> Vec<String> {
+        let lines = Narrator::new(verbosity, true).tell(event);
+        lines.into_iter().map(|line| line.text).collect()
+    }
+
+    fn said(item: AgentEvent) -> Event {
+        Event::Agent {
+            iteration: 1,
+            at: jiff::Timestamp::UNIX_EPOCH,
+            item,
+        }
+    }
+
+    #[test]
+    fn agents_cannot_move_the_cursor() {
+        let text = "one\u{1b}[2Jtwo\r\n\u{9b}31m\rthree\u{202e}";
+        let got = tell(
+            Verbosity::Normal,
+            &said(AgentEvent::Text {
+                text: text.to_owned(),
+            }),
+        );
+        assert_eq!(got, ["one\\u{1b}[2Jtwo", "\\u{9b}31m\\u{d}three\\u{202e}"]);
+        let call = AgentEvent::ToolCall {
+            name: "Ba\nsh".into(),
+            arguments: "a\u{7}".into(),
+        };
+        assert_eq!(tell(Verbosity::Normal, &said(call)), ["Ba\\nsh a\\u{7}"]);
+    }
+
+    #[test]
+    fn enormous_lines_are_cut() {
+        let got = tell(
+            Verbosity::Normal,
+            &said(AgentEvent::Text {
+                text: "x".repeat(1 << 20),
+            }),
+        );
+        assert_eq!(got.len(), 1);
+        assert_eq!(got[0].chars().count(), WIDEST);
+    }
+
+    #[test]
+    fn quiet_tells_warnings_and_failed_hooks_only() {
+        let text = said(AgentEvent::Text {
+            text: "hello".into(),
+        });
+        assert!(tell(Verbosity::Quiet, &text).is_empty());
+        let notice = Event::Notice(Notice::Other {
+            text: "careful".into(),
+        });
+        assert_eq!(tell(Verbosity::Quiet, &notice), ["careful"]);
+        let hook = |exit| Event::HookFinished {
+            place: "host.onWorktreeReady",
+            command: "make".into(),
+            exit,
+            output: "no rule\n".into(),
+        };
+        assert!(tell(Verbosity::Normal, &hook(Exit::Code(0))).is_empty());
+        let failed = tell(Verbosity::Quiet, &hook(Exit::Code(2)));
+        assert_eq!(
+            failed,
+            ["no rule", "hook host.onWorktreeReady: exit code 2"]
+        );
+    }
+
+    #[test]
+    fn shell_words_survive_a_shell() {
+        assert_eq!(shell_word("/a/b-c.log"), "/a/b-c.log");
+        assert_eq!(shell_word("/a b/it's"), "'/a b/it'\\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
+}

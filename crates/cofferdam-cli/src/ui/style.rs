@@ -1,0 +1,19 @@
+//! The few styles there are. Nothing is told by colour alone.
+
+use anstyle::{AnsiColor, Style};
+
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const HINT: Style = AnsiColor::Cyan.on_default().bold();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const STRONG: Style = Style::new().bold();
+pub(crate) const FAINT: Style = Style::new().dimmed();
+
+/// `text` in `style` where `colour` is wanted.
+pub(crate) fn paint(text: &str, style: Style, colour: bool) -> String {
+    if colour {
+        format!("{style}{text}{style:#}")
+    } else {
+        text.to_owned()
+    }
+}

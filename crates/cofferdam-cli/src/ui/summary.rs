@@ -1,0 +1,119 @@
+//! What a run did, where things are, and the exact next command.
+
+use std::fmt::Write;
+
+use cofferdam::session::{CommitLine, Landing, RunReport};
+use cofferdam::text::{printable, printable_line};
+
+use super::human;
+use super::steps::shell_word;
+use super::style::{self, paint};
+use super::table::fit;
+
+/// So many commits are listed, the newest ones.
+const LISTED: usize = 20;
+
+/// The summary of a run that succeeded.
+pub(crate) fn render(report: &RunReport, colour: bool) -> String {
+    let mut out = String::from("\n");
+    out.push_str(&landing(&report.landing, &report.commits, colour));
+    let hidden = report.commits.len().saturating_sub(LISTED);
+    if hidden > 0 {
+        let _ = writeln!(out, "  ({} before these)", human::plural(hidden, "commit"));
+    }
+    for commit in &report.commits[hidden..] {
+        let _ = writeln!(out, "  {}", commit_line(commit, colour));
+    }
+    if !report.diffstat.trim().is_empty() {
+        for line in report.diffstat.lines() {
+            let _ = writeln!(out, "  {}", printable_line(line.trim_start()));
+        }
+    }
+    let mut facts = vec![
+        human::plural(report.iterations.len(), "iteration"),
+        human::duration(report.duration),
+    ];
+    if report.completion.is_some() {
+        facts.push("the agent signalled completion".to_owned());
+    }
+    let _ = writeln!(out, "{}", facts.join(", "));
+    let usage = &report.usage;
+    if *usage != cofferdam::agent::Usage::default() {
+        let _ = writeln!(
+            out,
+            "tokens: {} in, {} read from and {} written to the cache, {} out",
+            human::count(usage.input_tokens),
+            human::count(usage.cache_read_tokens),
+            human::count(usage.cache_creation_tokens),
+            human::count(usage.output_tokens)
+        );
+    }
+    if let Some(path) = &report.preserved_worktree {
+        let path = shell_word(&path.to_string_lossy());
+        let _ = writeln!(out, "uncommitted work of the agent is kept in {path}");
+    }
+    if let Some(next) = next(report) {
+        let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
+    }
+    out
+}
+
+/// Where the commits are, as one line with what stands in the way.
+pub(crate) fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -> String {
+    let count = human::plural(commits.len(), "commit");
+    match landing {
+        Landing::Nothing => format!(
+            "{} the agent made no commit\n",
+            paint("nothing:", style::WARNING, colour)
+        ),
+        Landing::Landed { branch, tip } => format!(
+            "{} {count} on {}, which is now at {}\n",
+            paint("landed:", style::GOOD, colour),
+            printable_line(branch),
+            tip.short()
+        ),
+        Landing::Kept { reference, why } => format!(
+            "{} {count} on {}: {}\n",
+            paint("kept:", style::WARNING, colour),
+            printable_line(reference),
+            printable(why)
+        ),
+        Landing::Refused { pack, why } => format!(
+            "{} {}\n  nothing was moved; the refused commits are kept in {}\n",
+            paint("refused:", style::ERROR, colour),
+            printable(why),
+            shell_word(&pack.to_string_lossy())
+        ),
+    }
+}
+
+/// Id and subject of a commit on one line.
+pub(crate) fn commit_line(commit: &CommitLine, colour: bool) -> String {
+    format!(
+        "{} {}",
+        paint(commit.id.short(), style::WARNING, colour),
+        fit(&commit.subject, 100)
+    )
+}
+
+fn next(report: &RunReport) -> Option<String> {
+    let base = report.base.short();
+    if let Some(path) = &report.preserved_worktree {
+        return Some(format!(
+            "git -C {} status",
+            shell_word(&path.to_string_lossy())
+        ));
+    }
+    match &report.landing {
+        Landing::Nothing => {
+            let log = report.log.as_ref()?;
+            Some(format!("less {}", shell_word(&log.to_string_lossy())))
+        }
+        Landing::Landed { branch, .. } if *branch == report.target_branch => {
+            Some(format!("git log -p {base}..{}", shell_word(branch)))
+        }
+        Landing::Landed { branch, .. } => Some(format!("git merge {}", shell_word(branch))),
+        Landing::Kept { reference, .. } => Some(format!("git merge {}", shell_word(reference))),
+        Landing::Refused { .. } => None,
+    }
+}

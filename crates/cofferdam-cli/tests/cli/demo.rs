@@ -1,0 +1,34 @@
+use crate::environment::TestEnvironment;
+
+#[test]
+fn everything_held_and_nothing_is_left() {
+    let environment = TestEnvironment::empty();
+    let done = environment.cofferdam(&["demo"]).expect_code(0);
+    assert_eq!(done.stdout.matches("held    ").count(), 7, "{done}");
+    assert!(!done.stdout.contains("BROKEN"), "{done}");
+    assert!(done.stdout.contains("landed: 3 commits on main"), "{done}");
+    assert!(done.stdout.contains("next: "), "{done}");
+    assert!(done.stderr.contains("iteration 3 of 3"), "{done}");
+    assert_eq!(environment.temporary().read_dir().unwrap().count(), 0);
+    // It has its own place for everything.
+    assert!(!environment.home().join(".cofferdam").exists());
+}
+
+#[test]
+fn it_can_be_kept() {
+    let environment = TestEnvironment::empty();
+    let done = environment.cofferdam(&["demo", "--keep"]).expect_code(0);
+    let kept = done
+        .stderr
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("kept: "))
+        .unwrap();
+    let history = environment.git(&["-C", &format!("{kept}/sums"), "log", "--format=%s", "main"]);
+    for task in ["add.sh", "sub.sh", "mul.sh"] {
+        assert!(
+            history.contains(&format!("{task}: two numbers, one result")),
+            "{history}"
+        );
+    }
+}

@@ -1,0 +1,273 @@
+//! A sealed environment: its own home, nothing inherited but `PATH`, no configuration of the user.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A command that has not ended by then is taken for hung.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// A user with a repository.
+#[derive(Debug)]
+pub(crate) struct TestEnvironment {
+    place: TempDir,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    #[track_caller]
+    pub(crate) fn expect_code(self, code: i32) -> Self {
+        assert_eq!(self.status.code(), Some(code), "{self}");
+        self
+    }
+}
+
+/// The form of snapshots.
+impl std::fmt::Display for Done {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.status.code() {
+            Some(code) => writeln!(f, "code: {code}")?,
+            None => writeln!(f, "{}", self.status)?,
+        }
+        write!(f, "--- stdout\n{}", self.stdout)?;
+        write!(f, "--- stderr\n{}", self.stderr)
+    }
+}
+
+impl TestEnvironment {
+    /// A home and an empty directory for the repository.
+    pub(crate) fn empty() -> Self {
+        let place = tempfile::Builder::new()
+            .prefix("cofferdam-test-")
+            .tempdir()
+            .unwrap();
+        for name in ["home", "repository", "tmp"] {
+            std::fs::create_dir(place.path().join(name)).unwrap();
+        }
+        Self { place }
+    }
+
+    /// With a repository: two files in one commit on `main`.
+    pub(crate) fn with_repository() -> Self {
+        let this = Self::empty();
+        this.git(&["init", "--quiet", "--initial-branch=main"]);
+        this.git(&["config", "user.name", "Test"]);
+        this.git(&["config", "user.email", "test@example.com"]);
+        this.write("README.md", "hello\n");
+        this.write("src/lib.txt", "one\ntwo\n");
+        this.git(&["add", "--all"]);
+        this.git(&["commit", "--quiet", "--message=start"]);
+        this
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.place.path().join("home")
+    }
+
+    pub(crate) fn repository(&self) -> PathBuf {
+        self.place.path().join("repository")
+    }
+
+    pub(crate) fn temporary(&self) -> PathBuf {
+        self.place.path().join("tmp")
+    }
+
+    /// Writes a file below the repository.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test's own file needs no private mode"
+    )]
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.repository().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.repository().join(path)).unwrap()
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests start the command as a shell does"
+    )]
+    fn sealed(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.home())
+            .env("TMPDIR", self.temporary())
+            .env("TERM", "xterm")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .current_dir(self.repository())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The command under test, in the repository.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.sealed(Path::new(env!("CARGO_BIN_EXE_cofferdam")));
+        command.args(arguments);
+        command
+    }
+
+    /// Runs `cofferdam` to its end.
+    #[track_caller]
+    pub(crate) fn cofferdam(&self, arguments: &[&str]) -> Done {
+        finish(
+            self.command(arguments)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    /// `cofferdam run OPTIONS -- sh -c SCRIPT`.
+    #[track_caller]
+    pub(crate) fn run(&self, options: &[&str], script: &str) -> Done {
+        let mut arguments = vec!["run"];
+        arguments.extend_from_slice(options);
+        arguments.extend_from_slice(&["--", "sh", "-c", script]);
+        self.cofferdam(&arguments)
+    }
+
+    /// A line of bash in the repository.
+    #[track_caller]
+    pub(crate) fn shell(&self, line: &str) -> Done {
+        let mut command = self.sealed(Path::new("bash"));
+        command
+            .args(["-c", line])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish(command.spawn().unwrap())
+    }
+
+    /// Plain git of the user, which must succeed; its output without the last line feed.
+    #[track_caller]
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self
+            .sealed(Path::new("git"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(
+            status.success(),
+            "git {arguments:?}: {}",
+            String::from_utf8_lossy(&stderr)
+        );
+        String::from_utf8_lossy(&stdout).trim_end().to_owned()
+    }
+
+    /// All references with what they name.
+    pub(crate) fn references(&self) -> String {
+        self.git(&["for-each-ref"])
+    }
+
+    /// Nothing is left that a run makes for itself, and the repository is whole.
+    #[track_caller]
+    pub(crate) fn expect_clean(&self) {
+        self.git(&["fsck", "--strict"]);
+        let worktrees = self.git(&["worktree", "list", "--porcelain"]);
+        assert_eq!(worktrees.matches("worktree ").count(), 1, "{worktrees}");
+        let state = self.home().join(".cofferdam/state");
+        let left: Vec<_> = state
+            .read_dir()
+            .map(|found| found.flatten().collect())
+            .unwrap_or_default();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// Snapshot settings that hide what differs from run to run.
+    pub(crate) fn snapshots(&self) -> insta::Settings {
+        let mut settings = insta::Settings::clone_current();
+        let place = self.place.path().to_str().unwrap();
+        settings.add_filter(&place.replace('.', "\\."), "[PLACE]");
+        for (pattern, shown) in [
+            (r"\b[0-9a-f]{40}\b", "[COMMIT]"),
+            (r"\b[0-9a-f]{10}\b", "[SHORT]"),
+            (r"\b\d{8}-\d{6}-[0-9a-f]{6}\b", "[NAME]"),
+            (r"\b\d+ ms\b", "[TIME]"),
+            (r"\b\d+(\.\d)? s\b", "[TIME]"),
+        ] {
+            settings.add_filter(pattern, shown);
+        }
+        settings
+    }
+}
+
+/// Waits for a child whose output is piped. One that hangs is killed and fails the test.
+#[track_caller]
+pub(crate) fn finish(mut child: Child) -> Done {
+    let stdout = child.stdout.take().map(collect);
+    let stderr = child.stderr.take().map(collect);
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > LIMIT {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("the command did not end within {LIMIT:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let text = |stream: Option<std::thread::JoinHandle<Vec<u8>>>| {
+        let bytes = stream
+            .map(|thread| thread.join().unwrap())
+            .unwrap_or_default();
+        String::from_utf8(bytes).unwrap()
+    };
+    Done {
+        status,
+        stdout: text(stdout),
+        stderr: text(stderr),
+    }
+}
+
+fn collect(mut stream: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
+
+/// An `sh` script that commits one file for each name, with the name as its message.
+pub(crate) fn commit_script(names: &[&str]) -> String {
+    let mut script = "set -e\n".to_owned();
+    for name in names {
+        writeln!(
+            script,
+            "echo '{name}' > '{name}.txt'; git add '{name}.txt'; git commit -qm '{name}'"
+        )
+        .unwrap();
+    }
+    script
+}
+
+/// Compares a whole outcome with an inline snapshot.
+macro_rules! check {
+    ($environment:expr, $done:expr, @$snapshot:literal) => {
+        $environment.snapshots().bind(|| insta::assert_snapshot!($done.to_string(), @$snapshot));
+    };
+}
+pub(crate) use check;

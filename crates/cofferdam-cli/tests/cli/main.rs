@@ -1,0 +1,23 @@
+//! The command as its users meet it: one module for each command, real git, real sandboxes, and an
+//! environment of the tests' own.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod completions;
+mod delete;
+mod demo;
+mod doctor;
+mod environment;
+mod gc;
+mod interrupt;
+mod list;
+mod look;
+mod merge;
+mod reference;
+mod run;
+mod usage;

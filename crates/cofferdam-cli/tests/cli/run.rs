@@ -1,0 +1,382 @@
+//! The main job, from the command line.
+
+use std::process::Stdio;
+
+use crate::environment::{TestEnvironment, check, commit_script, finish};
+
+#[test]
+fn head_is_the_default_and_the_first_line_says_so() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment.run(&[], &commit_script(&["a"])).expect_code(0);
+    let first = done.stderr.lines().next().unwrap();
+    assert_eq!(
+        first,
+        "no strategy given, so head: the agent works in this checkout, its commits land on main"
+    );
+    assert_eq!(environment.git(&["log", "--format=%s"]), "a\nstart");
+    assert_eq!(
+        environment.git(&["status", "--porcelain", "--untracked-files=no"]),
+        ""
+    );
+    environment.expect_clean();
+}
+
+#[test]
+fn a_named_strategy_is_not_called_a_default() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment.run(&["--head"], "true").expect_code(0);
+    let first = done.stderr.lines().next().unwrap();
+    assert!(first.starts_with("head: "), "{done}");
+    assert!(
+        done.stdout.contains("nothing: the agent made no commit"),
+        "{done}"
+    );
+}
+
+#[test]
+fn merge_to_head_lands_and_says_what_and_where() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .run(
+            &["--merge-to-head", "--name", "one", "--no-log"],
+            &commit_script(&["a", "b"]),
+        )
+        .expect_code(0);
+    check!(environment, done.stdout, @"
+
+    landed: 2 commits on main, which is now at [SHORT]
+      [SHORT] a
+      [SHORT] b
+      a.txt | 1 +
+      b.txt | 1 +
+      2 files changed, 2 insertions(+)
+    1 iteration, [TIME]
+    next: git log -p [SHORT]..main
+    ");
+    assert_eq!(environment.read("a.txt"), "a\n");
+    environment.expect_clean();
+}
+
+#[test]
+fn branch_lands_on_its_branch_only() {
+    let environment = TestEnvironment::with_repository();
+    let main = environment.git(&["rev-parse", "main"]);
+    let done = environment
+        .run(&["--branch", "feature/x"], &commit_script(&["a"]))
+        .expect_code(0);
+    assert!(
+        done.stdout.contains("landed: 1 commit on feature/x"),
+        "{done}"
+    );
+    assert!(done.stdout.contains("next: git merge feature/x"), "{done}");
+    assert_eq!(environment.git(&["rev-parse", "main"]), main);
+    assert_eq!(
+        environment.git(&["log", "-1", "--format=%s", "feature/x"]),
+        "a"
+    );
+}
+
+#[test]
+fn copy_mode_works_on_a_copy() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(&["--mode", "copy"], &commit_script(&["a"]))
+        .expect_code(0);
+    assert_eq!(environment.read("a.txt"), "a\n");
+    assert_eq!(
+        environment.git(&["log", "-1", "--format=%s", "main", "--", "a.txt"]),
+        "a"
+    );
+}
+
+#[test]
+fn iterations_end_with_the_signal() {
+    let environment = TestEnvironment::with_repository();
+    let script = "n=$(git rev-list --count HEAD); echo $n > n.txt; git add n.txt; git commit -qm $n; \
+                  [ $n = 2 ] && echo ALL-DONE; true";
+    let done = environment
+        .run(
+            &[
+                "--branch",
+                "b",
+                "--max-iterations",
+                "5",
+                "--completion-signal",
+                "ALL-DONE",
+            ],
+            script,
+        )
+        .expect_code(0);
+    assert!(done.stdout.contains("2 iterations"), "{done}");
+    assert!(done.stdout.contains("signalled completion"), "{done}");
+    assert_eq!(environment.git(&["rev-list", "--count", "main..b"]), "2");
+}
+
+#[test]
+fn prompts_reach_the_agent() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .run(&["--prompt", "do {{THIS}} now"], "cat")
+        .expect_code(0);
+    assert!(done.stderr.contains("  | do {{THIS}} now"), "{done}");
+    environment.write("prompt.md", "fix {{WHAT}} at !`echo home`\n");
+    let done = environment
+        .run(
+            &["--prompt-file", "prompt.md", "--arg", "WHAT=!`echo it`"],
+            "cat",
+        )
+        .expect_code(0);
+    assert!(done.stderr.contains("  | fix !`echo it` at home"), "{done}");
+    let done = environment
+        .run(&["--prompt-file", "prompt.md"], "cat")
+        .expect_code(1);
+    assert!(done.stderr.contains("WHAT"), "{done}");
+    let done = environment
+        .run(&["--prompt-file", "missing.md"], "cat")
+        .expect_code(1);
+    assert!(done.stderr.contains("missing.md"), "{done}");
+}
+
+#[test]
+fn the_environment_is_what_was_named() {
+    let environment = TestEnvironment::with_repository();
+    let child = environment
+        .command(&[
+            "run",
+            "--env",
+            "GIVEN=a=b",
+            "--env",
+            "TAKEN",
+            "--",
+            "sh",
+            "-c",
+            "echo \"$GIVEN+$TAKEN+$SECRET_TOKEN.\"",
+        ])
+        .env("TAKEN", "yes")
+        .env("SECRET_TOKEN", "hidden")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let done = finish(child).expect_code(0);
+    assert!(done.stderr.contains("  | a=b+yes+."), "{done}");
+}
+
+#[test]
+fn a_failing_agent_is_a_failure_and_keeps_its_commits() {
+    let environment = TestEnvironment::with_repository();
+    let script = commit_script(&["a"]) + "echo 'the reason' >&2; exit 7\n";
+    let done = environment.run(&["--branch", "b"], &script).expect_code(1);
+    assert!(
+        done.stderr
+            .contains("error: command, iteration 1: the agent ended with exit code 7"),
+        "{done}"
+    );
+    assert!(done.stderr.contains("  ! the reason"), "{done}");
+    assert!(done.stderr.contains("kept: 1 commit on b, tip "), "{done}");
+    assert_eq!(environment.git(&["log", "-1", "--format=%s", "b"]), "a");
+    let done = environment
+        .run(&["--branch", "c"], "kill -9 $$")
+        .expect_code(1);
+    assert!(done.stderr.contains("signal 9"), "{done}");
+}
+
+#[test]
+fn a_missing_program_is_named_with_a_way_out() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("agent.sh", "#!/bin/sh\ntrue\n");
+    let start = std::time::Instant::now();
+    let prompt = "x".repeat(100_000);
+    let done = environment
+        .cofferdam(&[
+            "run",
+            "--merge-to-head",
+            "--prompt",
+            &prompt,
+            "--",
+            "./agent.sh",
+        ])
+        .expect_code(1);
+    assert!(
+        start.elapsed() < std::time::Duration::from_secs(5),
+        "{done}"
+    );
+    assert!(
+        done.stderr
+            .contains("cannot run `./agent.sh` in the sandbox"),
+        "{done}"
+    );
+    assert!(
+        done.stderr.contains("hint: ") && done.stderr.contains("`--copy`"),
+        "{done}"
+    );
+    environment.expect_clean();
+}
+
+#[test]
+fn copied_files_are_there() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("agent.sh", "#!/bin/sh\ncat notes/plan\n");
+    environment.write("notes/plan", "the plan\n");
+    let done = environment
+        .cofferdam(&[
+            "run",
+            "--merge-to-head",
+            "--copy",
+            "agent.sh",
+            "notes",
+            "--",
+            "sh",
+            "./agent.sh",
+        ])
+        .expect_code(0);
+    assert!(done.stderr.contains("  | the plan"), "{done}");
+}
+
+#[test]
+fn hooks_run_where_they_should_and_fail_the_run() {
+    let environment = TestEnvironment::with_repository();
+    let marker = environment.temporary().join("host-hook");
+    let on_host = format!("pwd > '{}'", marker.display());
+    let done = environment
+        .run(
+            &[
+                "--merge-to-head",
+                "--on-worktree-ready",
+                &on_host,
+                "--on-sandbox-ready",
+                "echo inside > /tmp/sandbox-hook",
+            ],
+            "cat /tmp/sandbox-hook",
+        )
+        .expect_code(0);
+    assert!(done.stderr.contains("  | inside"), "{done}");
+    assert!(
+        std::fs::read_to_string(marker)
+            .unwrap()
+            .contains(".cofferdam/worktrees/")
+    );
+    let done = environment
+        .run(
+            &["--on-host-ready", "echo broken; exit 3"],
+            "touch agent-ran",
+        )
+        .expect_code(1);
+    assert!(
+        done.stderr.contains("broken") && done.stderr.contains("exit code 3"),
+        "{done}"
+    );
+    assert!(!environment.repository().join("agent-ran").exists());
+}
+
+#[test]
+fn json_is_one_object_for_each_event() {
+    let environment = TestEnvironment::with_repository();
+    let script = commit_script(&["a"]) + "printf 'red \\033[31m \\302\\233\\n'";
+    let done = environment
+        .run(&["--json", "--merge-to-head"], &script)
+        .expect_code(0);
+    assert!(!done.stdout.contains(['\u{1b}', '\u{9b}']), "{done}");
+    let events: Vec<serde_json::Value> = done
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(events.first().unwrap()["event"], "planned");
+    let last = events.last().unwrap();
+    assert_eq!(last["event"], "finished");
+    assert_eq!(last["report"]["commits"][0]["subject"], "a");
+    let text = events
+        .iter()
+        .find(|event| event["event"] == "agent" && event["type"] == "text");
+    assert_eq!(text.unwrap()["text"], "red \u{1b}[31m \u{9b}");
+
+    let done = environment.run(&["--json"], "exit 3").expect_code(1);
+    let last: serde_json::Value =
+        serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "failed");
+    assert!(last["error"].as_str().unwrap().contains("exit code 3"));
+}
+
+#[test]
+fn the_run_log_is_named_and_kept() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment.run(&[], "echo hello").expect_code(0);
+    let line = done
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("log: tail -f "))
+        .unwrap();
+    assert!(std::fs::read_to_string(line).unwrap().contains("hello"));
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    let done = environment
+        .run(&["--log", "../own.log"], "echo hello")
+        .expect_code(0);
+    assert!(done.stderr.contains("own.log"), "{done}");
+    let done = environment.run(&["--no-log"], "true").expect_code(0);
+    assert!(!done.stderr.contains("log:"), "{done}");
+}
+
+#[test]
+fn quiet_says_only_how_it_ended() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .run(&["--quiet"], &commit_script(&["a"]))
+        .expect_code(0);
+    assert_eq!(done.stderr, "");
+    assert!(done.stdout.contains("landed: 1 commit on main"), "{done}");
+}
+
+#[track_caller]
+fn refused(environment: &TestEnvironment, options: &[&str], error: &str, hint: &str) {
+    let done = environment.run(options, "touch agent-ran").expect_code(1);
+    assert!(done.stderr.contains(error), "{done}");
+    assert!(
+        done.stderr.contains("hint: ") && done.stderr.contains(hint),
+        "{done}"
+    );
+    assert!(!environment.repository().join("agent-ran").exists());
+}
+
+#[test]
+fn unusable_repositories_are_named_with_a_way_out() {
+    let environment = TestEnvironment::empty();
+    refused(&environment, &[], "is not in a git repository", "git init");
+    environment.git(&["init", "--quiet"]);
+    refused(
+        &environment,
+        &[],
+        "has no commit yet",
+        "git commit --allow-empty",
+    );
+
+    let environment = TestEnvironment::empty();
+    environment.git(&["init", "--quiet", "--bare"]);
+    refused(
+        &environment,
+        &[],
+        "is a bare repository",
+        "git worktree add",
+    );
+
+    let environment = TestEnvironment::with_repository();
+    refused(
+        &environment,
+        &["--branch", "main"],
+        "is checked out in",
+        "name another branch",
+    );
+    refused(
+        &environment,
+        &["--branch", "x", "--base", "nowhere"],
+        "`nowhere`",
+        "git log",
+    );
+    environment.git(&["checkout", "--quiet", "--detach"]);
+    refused(
+        &environment,
+        &["--merge-to-head"],
+        "HEAD is detached",
+        "git switch",
+    );
+}
