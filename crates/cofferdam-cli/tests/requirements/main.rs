@@ -4,6 +4,12 @@
 //! `COFFERDAM_UPDATE=1 cargo test -p cofferdam-cli --test requirements` rewrites
 //! `docs/requirements-map.md`.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests, and only tests, are below"
+)]
+
 mod map;
 mod named_paths;
 mod register;
@@ -13,7 +19,10 @@ use std::path::{Path, PathBuf};
 
 /// The repository's top directory.
 fn top() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 fn read(path: &Path) -> String {

@@ -11,14 +11,20 @@ fn problems(register: &Register, claims: &[Claim]) -> Vec<String> {
     let mut problems = Vec::new();
     for claim in claims {
         if !register.requirements.contains_key(&claim.id) {
-            problems.push(format!("{}: there is no requirement {}", claim.test, claim.id));
+            problems.push(format!(
+                "{}: there is no requirement {}",
+                claim.test, claim.id
+            ));
         }
     }
     let claimed: BTreeSet<&Id> = claims.iter().map(|claim| &claim.id).collect();
     for (id, row) in &register.requirements {
         let covered = claimed.contains(id) || row.deviation.is_some();
         if register.ended.contains(&row.area) && !covered {
-            problems.push(format!("{id} ({}): no test covers it and no deviation is named", row.text));
+            problems.push(format!(
+                "{id} ({}): no test covers it and no deviation is named",
+                row.text
+            ));
         }
     }
     problems
@@ -35,28 +41,46 @@ fn render(register: &Register, claims: &[Claim]) -> String {
          The last column names the tests that cover a line, or the area of work that will.\n\n\
          | area | lines | with a test | with a deviation | ended |\n|---|---:|---:|---:|---|\n",
     );
-    let areas: BTreeSet<&str> = register.requirements.values().map(|row| &*row.area).collect();
+    let areas: BTreeSet<&str> = register
+        .requirements
+        .values()
+        .map(|row| &*row.area)
+        .collect();
     for area in areas {
-        let rows = || register.requirements.iter().filter(move |(_, row)| row.area == area);
+        let rows = || {
+            register
+                .requirements
+                .iter()
+                .filter(move |(_, row)| row.area == area)
+        };
         let _ = writeln!(
             out,
             "| {area} | {} | {} | {} | {} |",
             rows().count(),
             rows().filter(|(id, _)| tests.contains_key(id)).count(),
             rows().filter(|(_, row)| row.deviation.is_some()).count(),
-            if register.ended.iter().any(|ended| ended == area) { "yes" } else { "" },
+            if register.ended.iter().any(|ended| ended == area) {
+                "yes"
+            } else {
+                ""
+            },
         );
     }
     let mut section = "";
     for (id, row) in &register.requirements {
         if id.section() != section {
             section = id.section();
-            let _ = write!(out, "\n## {section}\n\n| id | what | ours differs | covered by |\n|---|---|---|---|\n");
+            let _ = write!(
+                out,
+                "\n## {section}\n\n| id | what | ours differs | covered by |\n|---|---|---|---|\n"
+            );
         }
         let covered = match tests.get(id) {
-            Some(tests) => {
-                tests.iter().map(|test| format!("`{test}`")).collect::<Vec<_>>().join("<br>")
-            }
+            Some(tests) => tests
+                .iter()
+                .map(|test| format!("`{test}`"))
+                .collect::<Vec<_>>()
+                .join("<br>"),
             None => format!("*{}*", row.area),
         };
         let deviation = row.deviation.as_deref().unwrap_or_default();
@@ -76,7 +100,10 @@ fn every_line_of_an_ended_area_is_covered_and_the_map_is_current() {
 
     let path = top.join("docs/requirements-map.md");
     let want = render(&register, &claims);
-    #[expect(clippy::disallowed_methods, reason = "the one switch that rewrites generated texts")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one switch that rewrites generated texts"
+    )]
     if std::env::var_os("COFFERDAM_UPDATE").is_some() {
         std::fs::write(&path, &want).unwrap();
     }
@@ -95,7 +122,10 @@ const REGISTER: &str = "ended = [\"done\"]\n[S1]\n\
 
 #[cfg(test)]
 fn claim(id: &str) -> Claim {
-    Claim { id: Id::new(id), test: "f.rs::t".to_owned() }
+    Claim {
+        id: Id::new(id),
+        test: "f.rs::t".to_owned(),
+    }
 }
 
 #[test]
@@ -103,14 +133,23 @@ fn uncovered_and_unknown_ids_are_problems() {
     let register = crate::register::parse(REGISTER).unwrap();
     assert!(problems(&register, &[claim("S1-1")]).is_empty());
     assert_eq!(problems(&register, &[]).len(), 1);
-    assert_eq!(problems(&register, &[claim("S1-1"), claim("S9-1")]).len(), 1);
+    assert_eq!(
+        problems(&register, &[claim("S1-1"), claim("S9-1")]).len(),
+        1
+    );
 }
 
 #[test]
 fn the_map_names_tests_deviations_and_areas() {
     let map = render(&crate::register::parse(REGISTER).unwrap(), &[claim("S1-1")]);
-    assert!(map.contains("| done | 2 | 1 | 1 | yes |\n| later | 1 | 0 | 0 |  |\n"), "{map}");
+    assert!(
+        map.contains("| done | 2 | 1 | 1 | yes |\n| later | 1 | 0 | 0 |  |\n"),
+        "{map}"
+    );
     assert!(map.contains("| S1-1 | tested |  | `f.rs::t` |\n"), "{map}");
-    assert!(map.contains("| S1-2 | differs | on purpose | *done* |\n"), "{map}");
+    assert!(
+        map.contains("| S1-2 | differs | on purpose | *done* |\n"),
+        "{map}"
+    );
     assert!(map.contains("| S1-3 | not yet |  | *later* |\n"), "{map}");
 }

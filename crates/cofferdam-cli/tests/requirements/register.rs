@@ -24,9 +24,13 @@ impl Id {
         let mut parts = Vec::new();
         let mut rest = self.0.as_str();
         while !rest.is_empty() {
-            let digits = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+            let digits = rest
+                .find(|c: char| c.is_ascii_digit())
+                .unwrap_or(rest.len());
             let (word, tail) = rest.split_at(digits);
-            let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+            let end = tail
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(tail.len());
             parts.push((word.to_owned(), tail[..end].parse().unwrap_or_default()));
             rest = &tail[end..];
         }
@@ -85,34 +89,70 @@ pub(crate) struct Register {
 
 pub(crate) fn parse(text: &str) -> Result<Register, String> {
     let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-    let sections = [("S1", file.s1), ("S2", file.s2), ("S3", file.s3), ("S4", file.s4)];
+    let sections = [
+        ("S1", file.s1),
+        ("S2", file.s2),
+        ("S3", file.s3),
+        ("S4", file.s4),
+    ];
     let requirements: BTreeMap<Id, Requirement> = sections
         .into_iter()
         .flat_map(|(section, rows)| {
-            rows.into_iter().map(move |(key, row)| (Id::new(format!("{section}-{key}")), row))
+            rows.into_iter()
+                .map(move |(key, row)| (Id::new(format!("{section}-{key}")), row))
         })
         .collect();
     for area in &file.ended {
         if !requirements.values().any(|row| row.area == *area) {
-            return Err(format!("`{area}` ended, but no requirement is in that area"));
+            return Err(format!(
+                "`{area}` ended, but no requirement is in that area"
+            ));
         }
     }
     for (id, row) in &requirements {
-        for text in [Some(&row.text), row.deviation.as_ref()].into_iter().flatten() {
+        for text in [Some(&row.text), row.deviation.as_ref()]
+            .into_iter()
+            .flatten()
+        {
             if text.trim().is_empty() || text.contains(['|', '\n']) {
-                return Err(format!("{id}: empty text, or a `|` or line feed that breaks its table"));
+                return Err(format!(
+                    "{id}: empty text, or a `|` or line feed that breaks its table"
+                ));
             }
         }
     }
-    Ok(Register { ended: file.ended, requirements })
+    Ok(Register {
+        ended: file.ended,
+        requirements,
+    })
 }
 
 #[test]
 fn ids_are_ordered_as_a_person_counts() {
-    let mut ids = ["S2-17", "S2-9", "S1-140", "S4-FR10.2", "S4-FR2.10", "S4-FR2.9", "S4-AC1.1"].map(Id::new);
+    let mut ids = [
+        "S2-17",
+        "S2-9",
+        "S1-140",
+        "S4-FR10.2",
+        "S4-FR2.10",
+        "S4-FR2.9",
+        "S4-AC1.1",
+    ]
+    .map(Id::new);
     ids.sort();
     let sorted = ids.map(|id| id.to_string());
-    assert_eq!(sorted, ["S1-140", "S2-9", "S2-17", "S4-AC1.1", "S4-FR2.9", "S4-FR2.10", "S4-FR10.2"]);
+    assert_eq!(
+        sorted,
+        [
+            "S1-140",
+            "S2-9",
+            "S2-17",
+            "S4-AC1.1",
+            "S4-FR2.9",
+            "S4-FR2.10",
+            "S4-FR10.2"
+        ]
+    );
 }
 
 #[test]

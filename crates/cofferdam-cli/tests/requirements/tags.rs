@@ -24,7 +24,11 @@ pub(crate) fn scan(top: &Path) -> Result<Vec<Claim>, Vec<String>> {
         let name = file.strip_prefix(top).unwrap_or(file).display().to_string();
         in_source(&name, &crate::read(file), &mut claims, &mut errors);
     }
-    if errors.is_empty() { Ok(claims) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(claims)
+    } else {
+        Err(errors)
+    }
 }
 
 fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -42,8 +46,13 @@ fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
 fn in_source(file: &str, source: &str, claims: &mut Vec<Claim>, errors: &mut Vec<String>) {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     for (at, line) in lines.iter().enumerate() {
-        let Some(comment) = line.strip_prefix("//") else { continue };
-        let Some(ids) = comment.trim_start_matches(['/', ' ']).strip_prefix("covers:") else {
+        let Some(comment) = line.strip_prefix("//") else {
+            continue;
+        };
+        let Some(ids) = comment
+            .trim_start_matches(['/', ' '])
+            .strip_prefix("covers:")
+        else {
             continue;
         };
         let Some(test) = test_around(&lines, at) else {
@@ -51,7 +60,10 @@ fn in_source(file: &str, source: &str, claims: &mut Vec<Claim>, errors: &mut Vec
             continue;
         };
         for id in ids.split([' ', ',']).filter(|id| !id.is_empty()) {
-            claims.push(Claim { id: Id::new(id), test: format!("{file}::{test}") });
+            claims.push(Claim {
+                id: Id::new(id),
+                test: format!("{file}::{test}"),
+            });
         }
     }
 }
@@ -62,9 +74,13 @@ fn test_around(lines: &[&str], at: usize) -> Option<String> {
     let above = lines[..at].iter().rev().take_while(belongs);
     let below = lines[at..].iter().take_while(belongs);
     let count = below.clone().count();
-    let is_test = above.chain(below).any(|line| line.starts_with("#[") && line.contains("test"));
+    let is_test = above
+        .chain(below)
+        .any(|line| line.starts_with("#[") && line.contains("test"));
     let name = lines.get(at + count)?.split_once("fn ")?.1;
-    let name = name.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    let name = name
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .next()?;
     (is_test && !name.is_empty()).then(|| name.to_owned())
 }
 
@@ -72,20 +88,31 @@ fn test_around(lines: &[&str], at: usize) -> Option<String> {
 fn check(source: &str, want: &[&str]) {
     let (mut claims, mut errors) = (Vec::new(), Vec::new());
     in_source("f.rs", source, &mut claims, &mut errors);
-    let mut got: Vec<String> =
-        claims.iter().map(|claim| format!("{} {}", claim.id, claim.test)).collect();
+    let mut got: Vec<String> = claims
+        .iter()
+        .map(|claim| format!("{} {}", claim.id, claim.test))
+        .collect();
     got.extend(errors);
     assert_eq!(got, want, "{source}");
 }
 
 #[test]
 fn claims_stand_above_tests() {
-    check("// covers: S1-1 S2-3\n#[test]\nfn a() {}", &["S1-1 f.rs::a", "S2-3 f.rs::a"]);
-    check("  #[tokio::test]\n  /// covers: S1-1, S1-2\n  /// why\n  async fn b() {}", &[
-        "S1-1 f.rs::b",
-        "S1-2 f.rs::b",
-    ]);
-    check("// covers: S1-1\nfn not_a_test() {}", &["f.rs:1: `covers` is not above a test"]);
-    check("// covers: S1-1\n\n#[test]\nfn far() {}", &["f.rs:1: `covers` is not above a test"]);
+    check(
+        "// covers: S1-1 S2-3\n#[test]\nfn a() {}",
+        &["S1-1 f.rs::a", "S2-3 f.rs::a"],
+    );
+    check(
+        "  #[tokio::test]\n  /// covers: S1-1, S1-2\n  /// why\n  async fn b() {}",
+        &["S1-1 f.rs::b", "S1-2 f.rs::b"],
+    );
+    check(
+        "// covers: S1-1\nfn not_a_test() {}",
+        &["f.rs:1: `covers` is not above a test"],
+    );
+    check(
+        "// covers: S1-1\n\n#[test]\nfn far() {}",
+        &["f.rs:1: `covers` is not above a test"],
+    );
     check("// this covers: nothing\n#[test]\nfn c() {}", &[]);
 }
