@@ -128,11 +128,8 @@ fn kept(error: &RunError) -> Vec<String> {
             ));
         }
         (Some(Landing::Refused { pack, why }), _) => {
-            lines.push(format!(
-                "the refused commits in {}: {}",
-                shown(pack),
-                printable(why)
-            ));
+            let kept = pack.as_deref().map_or_else(|| "the sandbox's state".to_owned(), shown);
+            lines.push(format!("the refused commits in {kept}: {}", printable(why)));
         }
     }
     if let Some(path) = &kept.preserved_worktree {

@@ -78,12 +78,17 @@ pub(crate) fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -
             printable_line(reference),
             printable(why)
         ),
-        Landing::Refused { pack, why } => format!(
-            "{} {}\n  nothing was moved; the refused commits are kept in {}\n",
-            paint("refused:", style::ERROR, colour),
-            printable(why),
-            shell_word(&pack.to_string_lossy())
-        ),
+        Landing::Refused { pack, why } => {
+            let kept = pack.as_ref().map_or_else(
+                || "were too large to keep".to_owned(),
+                |pack| format!("are kept in {}", shell_word(&pack.to_string_lossy())),
+            );
+            format!(
+                "{} {}\n  nothing was moved; the refused commits {kept}\n",
+                paint("refused:", style::ERROR, colour),
+                printable(why),
+            )
+        }
     }
 }
 
