@@ -8,6 +8,7 @@
 mod beneath;
 pub mod command;
 pub mod identity;
+pub mod index;
 mod oid;
 pub mod private_clone;
 pub mod repository;
