@@ -1,0 +1,370 @@
+//! The index file (gitformat-index(5)): versions 2, 3 and 4 in, 2 or 3 out; SHA-1 and SHA-256.
+//! Pure functions over bytes; nothing here panics or allocates more than the input's size explains.
+
+use std::borrow::Cow;
+
+use sha2::Digest;
+
+use crate::git::ObjectFormat;
+
+/// The bytes are no index, or one of a kind that is not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the index cannot be read: {0}")]
+pub struct FormatError(pub(super) &'static str);
+
+/// What `stat` said when git last looked: ctime (s, ns), mtime (s, ns), dev, ino, uid, gid, size.
+/// All zeros: never looked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stat {
+    pub ctime: [u32; 2],
+    pub mtime: [u32; 2],
+    pub dev: u32,
+    pub ino: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u32,
+}
+
+/// One path of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<'a> {
+    pub path: Cow<'a, [u8]>,
+    pub stat: Stat,
+    pub mode: u32,
+    /// Raw.
+    pub oid: Cow<'a, [u8]>,
+    /// 0, or 1 to 3 in a conflict.
+    pub stage: u8,
+    pub assume_valid: bool,
+    pub skip_worktree: bool,
+    pub intent_to_add: bool,
+}
+
+/// The mode of a gitlink: a submodule's commit.
+pub const GITLINK: u32 = 0o160_000;
+/// The mode of a directory in a sparse index.
+const TREE: u32 = 0o040_000;
+
+/// An index file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Index<'a> {
+    pub entries: Vec<Entry<'a>>,
+    /// The cache of tree ids, as it is in the file.
+    pub trees: Option<&'a [u8]>,
+    /// Whole directories stand for their files.
+    pub sparse: bool,
+    /// Raw id in the name of the shared index that this one is based on.
+    pub shared: Option<&'a [u8]>,
+}
+
+impl Index<'_> {
+    /// The tree that the entries add up to, where the file says so.
+    pub fn root_tree(&self, format: ObjectFormat) -> Option<&[u8]> {
+        let rest = self.trees?.strip_prefix(b"\0")?;
+        let end = rest.iter().position(|&b| b == b'\n')?;
+        // A negative count marks a tree that is not valid any more.
+        if !rest[..end].first()?.is_ascii_digit() {
+            return None;
+        }
+        rest.get(end + 1..)?.get(..raw_len(format))
+    }
+}
+
+fn raw_len(format: ObjectFormat) -> usize {
+    format.hex_len() / 2
+}
+
+/// A position in the file.
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], FormatError> {
+        let end = self.at.checked_add(count).ok_or(FormatError("it is too large"))?;
+        let taken = self.bytes.get(self.at..end).ok_or(FormatError("it is cut off"))?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn u16(&mut self) -> Result<u16, FormatError> {
+        let bytes = self.take(2)?;
+        Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn u32(&mut self) -> Result<u32, FormatError> {
+        let bytes = self.take(4)?;
+        Ok(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    fn until_nul(&mut self) -> Result<&'a [u8], FormatError> {
+        let rest = &self.bytes[self.at.min(self.bytes.len())..];
+        let end = rest.iter().position(|&b| b == 0).ok_or(FormatError("a path does not end"))?;
+        self.at += end + 1;
+        Ok(&rest[..end])
+    }
+
+    /// The variable-width number of version 4 (the same as offsets in packs).
+    fn varint(&mut self) -> Result<usize, FormatError> {
+        let mut value = 0usize;
+        loop {
+            let byte = self.take(1)?[0];
+            value = value
+                .checked_shl(7)
+                .filter(|_| value <= usize::MAX >> 7)
+                .ok_or(FormatError("a number is too large"))?
+                + usize::from(byte & 0x7f);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+            value = value.checked_add(1).ok_or(FormatError("a number is too large"))?;
+        }
+    }
+}
+
+/// Parses an index file. Its checksum is not looked at, as git itself does not.
+pub fn parse(bytes: &[u8], format: ObjectFormat) -> Result<Index<'_>, FormatError> {
+    let hash = raw_len(format);
+    let body = bytes.len().checked_sub(hash).ok_or(FormatError("it is cut off"))?;
+    let mut cursor = Cursor { bytes: &bytes[..body], at: 0 };
+    if cursor.take(4)? != b"DIRC" {
+        return Err(FormatError("it has no signature"));
+    }
+    let version = cursor.u32()?;
+    if !(2..=4).contains(&version) {
+        return Err(FormatError("its version is unknown"));
+    }
+    let count = cursor.u32()? as usize;
+    // An entry takes more bytes than this, so a lying count allocates nothing.
+    let mut entries: Vec<Entry<'_>> = Vec::with_capacity(count.min(body / (hash + 43)));
+    for _ in 0..count {
+        let previous = match (version, entries.last()) {
+            (4, Some(entry)) => &entry.path,
+            _ => &Cow::Borrowed(&[][..]),
+        };
+        let entry = parse_entry(&mut cursor, version, hash, previous)?;
+        entries.push(entry);
+    }
+    let mut index = Index { entries, ..Index::default() };
+    while cursor.at < body {
+        let signature = cursor.take(4)?;
+        let size = cursor.u32()? as usize;
+        let content = cursor.take(size)?;
+        match signature {
+            b"TREE" => index.trees = Some(content),
+            b"sdir" => index.sparse = true,
+            b"link" => {
+                let base = content.get(..hash).ok_or(FormatError("it is cut off"))?;
+                index.shared = base.iter().any(|&b| b != 0).then_some(base);
+            }
+            [first, ..] if first.is_ascii_uppercase() => {}
+            _ => return Err(FormatError("it has an unknown extension")),
+        }
+    }
+    index.sparse |= index.entries.iter().any(|entry| entry.mode == TREE);
+    Ok(index)
+}
+
+fn parse_entry<'a>(
+    cursor: &mut Cursor<'a>,
+    version: u32,
+    hash: usize,
+    previous: &Cow<'a, [u8]>,
+) -> Result<Entry<'a>, FormatError> {
+    let start = cursor.at;
+    let mut word = || cursor.u32();
+    let (ctime, mtime) = ([word()?, word()?], [word()?, word()?]);
+    let (dev, ino, mode) = (word()?, word()?, word()?);
+    let (uid, gid, size) = (word()?, word()?, word()?);
+    let oid = Cow::Borrowed(cursor.take(hash)?);
+    let flags = cursor.u16()?;
+    let extended = if flags & 0x4000 == 0 {
+        0
+    } else if version == 2 {
+        return Err(FormatError("an entry has flags of a later version"));
+    } else {
+        cursor.u16()?
+    };
+    let path = if version == 4 {
+        let strip = cursor.varint()?;
+        let keep = previous.len().checked_sub(strip).ok_or(FormatError("a path is too short"))?;
+        let suffix = cursor.until_nul()?;
+        if keep == 0 {
+            Cow::Borrowed(suffix)
+        } else {
+            let mut path = Vec::with_capacity(keep + suffix.len());
+            path.extend_from_slice(&previous[..keep]);
+            path.extend_from_slice(suffix);
+            // Paths are bounded by the system; without this, few bytes could ask for very many.
+            if path.len() > 1 << 16 {
+                return Err(FormatError("a path is too long"));
+            }
+            Cow::Owned(path)
+        }
+    } else {
+        let known = usize::from(flags & 0x0fff);
+        let path = if known < 0x0fff {
+            let path = cursor.take(known)?;
+            if path.contains(&0) {
+                return Err(FormatError("a path has a NUL"));
+            }
+            path
+        } else {
+            let path = cursor.until_nul()?;
+            cursor.at -= 1;
+            path
+        };
+        // One to eight NULs, up to a multiple of eight.
+        let length = cursor.at - start;
+        cursor.take(8 - length % 8)?;
+        Cow::Borrowed(path)
+    };
+    Ok(Entry {
+        path,
+        stat: Stat { ctime, mtime, dev, ino, uid, gid, size },
+        mode,
+        oid,
+        stage: ((flags >> 12) & 3) as u8,
+        assume_valid: flags & 0x8000 != 0,
+        skip_worktree: extended & 0x4000 != 0,
+        intent_to_add: extended & 0x2000 != 0,
+    })
+}
+
+/// Writes an index of version 2, or 3 where an entry needs it. `entries` are in git's order.
+pub fn write(entries: &[Entry<'_>], trees: Option<&[u8]>, format: ObjectFormat) -> Vec<u8> {
+    let is_extended = |entry: &Entry<'_>| entry.skip_worktree || entry.intent_to_add;
+    let version: u32 = if entries.iter().any(is_extended) { 3 } else { 2 };
+    let paths: usize = entries.iter().map(|entry| entry.path.len() + 84).sum();
+    let mut out = Vec::with_capacity(paths + trees.map_or(0, <[u8]>::len) + 64);
+    out.extend_from_slice(b"DIRC");
+    out.extend_from_slice(&version.to_be_bytes());
+    out.extend_from_slice(&u32::try_from(entries.len()).unwrap_or(u32::MAX).to_be_bytes());
+    for entry in entries {
+        let start = out.len();
+        let stat = &entry.stat;
+        for word in [
+            stat.ctime[0], stat.ctime[1], stat.mtime[0], stat.mtime[1], stat.dev, stat.ino,
+            entry.mode, stat.uid, stat.gid, stat.size,
+        ] {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+        out.extend_from_slice(&entry.oid);
+        let length = u16::try_from(entry.path.len()).unwrap_or(u16::MAX).min(0x0fff);
+        let flags = length
+            | u16::from(entry.stage & 3) << 12
+            | if is_extended(entry) { 0x4000 } else { 0 }
+            | if entry.assume_valid { 0x8000 } else { 0 };
+        out.extend_from_slice(&flags.to_be_bytes());
+        if is_extended(entry) {
+            let extended = if entry.skip_worktree { 0x4000u16 } else { 0 }
+                | if entry.intent_to_add { 0x2000 } else { 0 };
+            out.extend_from_slice(&extended.to_be_bytes());
+        }
+        out.extend_from_slice(&entry.path);
+        let padding = 8 - (out.len() - start) % 8;
+        out.extend_from_slice(&[0; 8][..padding]);
+    }
+    if let Some(trees) = trees {
+        out.extend_from_slice(b"TREE");
+        out.extend_from_slice(&u32::try_from(trees.len()).unwrap_or(u32::MAX).to_be_bytes());
+        out.extend_from_slice(trees);
+    }
+    match format {
+        ObjectFormat::Sha1 => {
+            let digest = sha1::Sha1::digest(&out);
+            out.extend_from_slice(&digest);
+        }
+        ObjectFormat::Sha256 => {
+            let digest = sha2::Sha256::digest(&out);
+            out.extend_from_slice(&digest);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entries(hash: usize) -> impl Strategy<Value = Vec<Entry<'static>>> {
+        let entry = (
+            prop::collection::vec(1u8..=255, 1..300),
+            prop::array::uniform9(any::<u32>()),
+            prop::sample::select(vec![0o100_644, 0o100_755, 0o120_000, GITLINK]),
+            prop::collection::vec(any::<u8>(), hash),
+            0u8..4,
+            any::<[bool; 3]>(),
+        )
+            .prop_map(|(path, stat, mode, oid, stage, flags)| Entry {
+                path: path.into(),
+                stat: Stat {
+                    ctime: [stat[0], stat[1]],
+                    mtime: [stat[2], stat[3]],
+                    dev: stat[4],
+                    ino: stat[5],
+                    uid: stat[6],
+                    gid: stat[7],
+                    size: stat[8],
+                },
+                mode,
+                oid: oid.into(),
+                stage,
+                assume_valid: flags[0],
+                skip_worktree: flags[1],
+                intent_to_add: flags[2],
+            });
+        prop::collection::vec(entry, 0..20)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(entries in entries(20), trees: Option<Vec<u8>>) {
+            let bytes = write(&entries, trees.as_deref(), ObjectFormat::Sha1);
+            let index = parse(&bytes, ObjectFormat::Sha1).unwrap();
+            prop_assert_eq!(&index.entries, &entries);
+            prop_assert_eq!(index.trees, trees.as_deref());
+            for cut in 0..bytes.len().min(400) {
+                let _ = parse(&bytes[..cut], ObjectFormat::Sha1);
+            }
+        }
+
+        #[test]
+        fn sha256_too(entries in entries(32)) {
+            let bytes = write(&entries, None, ObjectFormat::Sha256);
+            prop_assert_eq!(parse(&bytes, ObjectFormat::Sha256).unwrap().entries, entries);
+        }
+
+        #[test]
+        fn noise_never_panics(
+            version in 2u32..5, count: u32, noise in prop::collection::vec(any::<u8>(), 0..600),
+        ) {
+            let mut bytes = b"DIRC".to_vec();
+            bytes.extend_from_slice(&version.to_be_bytes());
+            bytes.extend_from_slice(&count.to_be_bytes());
+            bytes.extend_from_slice(&noise);
+            let _ = parse(&bytes, ObjectFormat::Sha1);
+            let _ = parse(&noise, ObjectFormat::Sha256);
+        }
+    }
+
+    #[test]
+    fn a_path_of_4095_bytes_and_more() {
+        for length in [4094, 4095, 4096, 5000] {
+            let entry = Entry {
+                path: vec![b'x'; length].into(),
+                stat: Stat::default(),
+                mode: 0o100_644,
+                oid: vec![1; 20].into(),
+                stage: 0,
+                assume_valid: false,
+                skip_worktree: false,
+                intent_to_add: false,
+            };
+            let bytes = write(std::slice::from_ref(&entry), None, ObjectFormat::Sha1);
+            assert_eq!(parse(&bytes, ObjectFormat::Sha1).unwrap().entries, [entry]);
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The index handed in with a private clone: the entries of the source commit's tree, with what
+//! the host's index knows of the files, so that the first `git status` inside reads no file that
+//! did not change.
+
+pub mod format;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use self::format::{Entry, FormatError, GITLINK, Index, Stat, parse, write};
+use super::command::GitError;
+use super::{ObjectFormat, Oid, Repository};
+use crate::fsx::{self, FileError};
+
+/// A larger index than this is not looked at.
+const LIMIT: u64 = 2 << 30;
+/// Masked inside, so that its tracked files must not look deleted there.
+const MASKED: &[u8] = b".cofferdam/";
+
+/// Why no index could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+/// Whose the files are, as seen inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Owner {
+    /// The user `agent`.
+    pub const AGENT: Self = Self { uid: 1000, gid: 1000 };
+}
+
+/// What goes into the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandedIn {
+    /// The index file.
+    pub bytes: Vec<u8>,
+    /// Paths of submodules, relative to the top; read-only inside.
+    pub gitlinks: Vec<PathBuf>,
+}
+
+/// Builds the index for `tip` out of the index of `repo`'s working tree, which may have anything
+/// staged, be split, sparse, in conflict or missing. `scratch`: a private directory that is made
+/// where it is needed, and removed.
+pub async fn build(
+    repo: &Repository,
+    tip: &Oid,
+    owner: Owner,
+    scratch: &Path,
+    cancel: &CancellationToken,
+) -> Result<HandedIn, IndexError> {
+    let done = build_in(repo, tip, owner, scratch, cancel).await;
+    fsx::remove_tree(scratch)?;
+    done
+}
+
+async fn build_in(
+    repo: &Repository,
+    tip: &Oid,
+    owner: Owner,
+    scratch: &Path,
+    cancel: &CancellationToken,
+) -> Result<HandedIn, IndexError> {
+    let host = repo.git_dir.join("index");
+    let bytes = match fsx::read_bounded(&host, LIMIT) {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_not_found() => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let age = fs::symlink_metadata(&host).map_or(0, |found| found.mtime());
+    let finish = Finish { owner, age, format: repo.format };
+    let index = match parse(&bytes, repo.format) {
+        Ok(index) => index,
+        // What is not understood here is left to git.
+        Err(_) => return from_tree(repo, tip, scratch, &[], finish, cancel).await,
+    };
+    let plain = !index.sparse
+        && index.shared.is_none()
+        && index.entries.iter().all(|entry| entry.stage == 0);
+    if !plain {
+        return from_tree(repo, tip, scratch, &bytes, finish, cancel).await;
+    }
+    let tree = tree_of(repo, tip, cancel).await?;
+    let added_by_intent = index.entries.iter().any(|entry| entry.intent_to_add);
+    if !added_by_intent && index.root_tree(repo.format) == Some(&tree[..]) {
+        let trees = index.trees;
+        return Ok(finish.write(index.entries, trees));
+    }
+    // git must see the same bytes: the user may be staging something right now.
+    fsx::private_dir(scratch)?;
+    let copy = scratch.join("index");
+    fsx::write_private(&copy, &bytes)?;
+    let done = repo
+        .command()
+        .env("GIT_INDEX_FILE", &copy)
+        .args(["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev"])
+        .args(["--ignore-submodules=none", tip.as_str(), "--"])
+        .run(cancel)
+        .await?;
+    let changes = raw_changes(&done.stdout).ok_or_else(|| GitError::Output {
+        command: "diff-index".into(),
+        what: "a line in an unknown form".into(),
+    })?;
+    Ok(finish.write(replace(index.entries, changes), None))
+}
+
+/// Mode and raw id of a path in the tree; `None` where the tree does not have it.
+type TreeSide = Option<(u32, Vec<u8>)>;
+
+/// `:<old mode> <new mode> <old id> <new id> <status>` NUL path NUL …
+fn raw_changes(output: &[u8]) -> Option<BTreeMap<Vec<u8>, TreeSide>> {
+    let mut changes = BTreeMap::new();
+    let mut fields = output.split(|&b| b == 0);
+    while let Some(line) = fields.next().filter(|line| !line.is_empty()) {
+        let path = fields.next()?;
+        let mut words = std::str::from_utf8(line.strip_prefix(b":")?).ok()?.split(' ');
+        let mode = u32::from_str_radix(words.next()?, 8).ok()?;
+        let oid = from_hex(words.nth(1)?)?;
+        changes.insert(path.to_owned(), (mode != 0).then_some((mode, oid)));
+    }
+    Some(changes)
+}
+
+/// Puts the tree's side in place of what was staged. Both inputs are in git's order.
+fn replace<'a>(
+    entries: Vec<Entry<'a>>,
+    changes: BTreeMap<Vec<u8>, TreeSide>,
+) -> Vec<Entry<'a>> {
+    let mut out = Vec::with_capacity(entries.len() + changes.len());
+    let mut changes = changes.into_iter().peekable();
+    let from_tree = |path: Vec<u8>, (mode, oid): (u32, Vec<u8>)| Entry {
+        path: path.into(),
+        stat: Stat::default(),
+        mode,
+        oid: oid.into(),
+        stage: 0,
+        assume_valid: false,
+        skip_worktree: false,
+        intent_to_add: false,
+    };
+    for entry in entries {
+        let mut replaced = false;
+        while let Some((path, side)) = changes.next_if(|(path, _)| **path <= *entry.path) {
+            replaced |= path == *entry.path;
+            out.extend(side.map(|side| from_tree(path, side)));
+        }
+        // What is only intended to be added is not in the tree, and not in git's answer.
+        if !replaced && !entry.intent_to_add {
+            out.push(entry);
+        }
+    }
+    out.extend(changes.filter_map(|(path, side)| Some(from_tree(path, side?))));
+    out
+}
+
+/// Lets git make the index from the tree, then adds what the host's index (`bytes`, and the shared
+/// one where it is split) knows of files with the same content.
+async fn from_tree(
+    repo: &Repository,
+    tip: &Oid,
+    scratch: &Path,
+    bytes: &[u8],
+    finish: Finish,
+    cancel: &CancellationToken,
+) -> Result<HandedIn, IndexError> {
+    fsx::private_dir(scratch)?;
+    let made = scratch.join("index");
+    repo.command()
+        .env("GIT_INDEX_FILE", &made)
+        .config("core.splitIndex=false")
+        .config("index.sparse=false")
+        .config("index.version=2")
+        .args(["read-tree", tip.as_str()])
+        .run(cancel)
+        .await?;
+    let made = fsx::read_bounded(&made, LIMIT)?;
+    let mut made = parse(&made, repo.format)?;
+    let host = parse(bytes, repo.format).unwrap_or_default();
+    let shared_bytes = shared_index(repo, &host);
+    let shared = parse(&shared_bytes, repo.format).unwrap_or_default();
+    let mut known = HashMap::new();
+    for entry in shared.entries.iter().chain(&host.entries) {
+        // In a split index an entry without a path replaces one of the shared index; in a sparse
+        // one, a directory stands for its files.
+        if entry.stage == 0 && !entry.path.is_empty() && !entry.intent_to_add {
+            known.insert(&*entry.path, entry);
+        }
+    }
+    let outside: Vec<&[u8]> = host
+        .entries
+        .iter()
+        .filter(|entry| host.sparse && entry.path.ends_with(b"/"))
+        .map(|entry| &*entry.path)
+        .collect();
+    for entry in &mut made.entries {
+        if let Some(found) = known.get(&*entry.path) {
+            entry.skip_worktree = found.skip_worktree;
+            entry.assume_valid = found.assume_valid;
+            if found.oid == entry.oid && found.mode == entry.mode {
+                entry.stat = found.stat;
+            }
+        } else {
+            let at = outside.partition_point(|directory| *directory <= &*entry.path);
+            entry.skip_worktree =
+                at > 0 && entry.path.starts_with(outside[at - 1]);
+        }
+    }
+    let trees = made.trees;
+    Ok(finish.write(made.entries, trees))
+}
+
+fn shared_index(repo: &Repository, host: &Index<'_>) -> Vec<u8> {
+    let Some(base) = host.shared else { return Vec::new() };
+    let hex: String = base.iter().map(|b| format!("{b:02x}")).collect();
+    let path = repo.git_dir.join(format!("sharedindex.{hex}"));
+    fsx::read_bounded(&path, LIMIT).unwrap_or_default()
+}
+
+async fn tree_of(
+    repo: &Repository,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Vec<u8>, GitError> {
+    let tree = format!("{tip}^{{tree}}");
+    let text = repo.command().args(["rev-parse", "--verify", &tree]).line(cancel).await?;
+    from_hex(&text).ok_or_else(|| GitError::Output {
+        command: "rev-parse".into(),
+        what: "it is no object id".into(),
+    })
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
+}
+
+/// The last step: what must not travel is taken out of the entries.
+#[derive(Debug, Clone, Copy)]
+struct Finish {
+    owner: Owner,
+    /// When the host's index was written, in seconds.
+    age: i64,
+    format: ObjectFormat,
+}
+
+impl Finish {
+    fn write(self, mut entries: Vec<Entry<'_>>, trees: Option<&[u8]>) -> HandedIn {
+        let mut gitlinks = Vec::new();
+        for entry in &mut entries {
+            if i64::from(entry.stat.mtime[0]) >= self.age {
+                // The file changed in the second in which the index was written, or later: git
+                // compares its content, and would stop doing so with a younger index.
+                entry.stat = Stat::default();
+            }
+            entry.stat.uid = self.owner.uid;
+            entry.stat.gid = self.owner.gid;
+            if entry.path.starts_with(MASKED) {
+                entry.skip_worktree = true;
+            }
+            if entry.mode == GITLINK {
+                gitlinks.push(PathBuf::from(OsStr::from_bytes(&entry.path)));
+            }
+        }
+        HandedIn { bytes: write(&entries, trees, self.format), gitlinks }
+    }
+}
+
+/// The index of a tree that was written by `checkout-index`: nothing but owners change.
+pub(super) fn adopt(
+    bytes: &[u8],
+    format: ObjectFormat,
+    owner: Owner,
+) -> Result<HandedIn, FormatError> {
+    let index = parse(bytes, format)?;
+    let finish = Finish { owner, age: i64::MAX, format };
+    let entries = index.entries.into_iter().map(|entry| Entry {
+        oid: Cow::Owned(entry.oid.into_owned()),
+        ..entry
+    });
+    Ok(finish.write(entries.collect(), index.trees))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str, intent_to_add: bool) -> Entry<'_> {
+        Entry {
+            path: path.as_bytes().into(),
+            stat: Stat { size: 7, ..Stat::default() },
+            mode: 0o100_644,
+            oid: vec![1; 20].into(),
+            stage: 0,
+            assume_valid: false,
+            skip_worktree: false,
+            intent_to_add,
+        }
+    }
+
+    #[test]
+    fn staged_changes_are_taken_back() {
+        let entries =
+            vec![entry("added", false), entry("changed", false), entry("intended", true), entry("same", false)];
+        let zero = "0".repeat(40);
+        let two = "02".repeat(20);
+        let raw = format!(
+            ":000000 100644 {zero} {two} A\0added\0:100755 100644 {two} {zero} M\0changed\0\
+             :100644 000000 {two} {zero} D\0deleted\0:120000 000000 {two} {zero} D\0zzz\0"
+        );
+        let out = replace(entries, raw_changes(raw.as_bytes()).unwrap());
+        let got: Vec<_> = out
+            .iter()
+            .map(|entry| (std::str::from_utf8(&entry.path).unwrap(), entry.mode, entry.oid[0]))
+            .collect();
+        let want = [
+            ("changed", 0o100_755, 2),
+            ("deleted", 0o100_644, 2),
+            ("same", 0o100_644, 1),
+            ("zzz", 0o120_000, 2),
+        ];
+        assert_eq!(got, want);
+    }
+}
