@@ -50,6 +50,17 @@ pub enum NotRecorded {
     TooLarge,
 }
 
+impl std::fmt::Display for NotRecorded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Unreadable => "it cannot be read",
+            Self::Repository => "it is a repository of its own",
+            Self::Special => "it is neither a file nor a link",
+            Self::TooLarge => "it is too large",
+        })
+    }
+}
+
 /// What was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Before {

@@ -20,7 +20,8 @@ use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
 use crate::git::index::{self, Owner};
 use crate::git::worktree::{self, Worktree};
-use crate::git::{Repository, before, nested};
+use crate::git::before::{self, BeforeLimits};
+use crate::git::{Repository, UserRules, copies, nested};
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 
@@ -52,16 +53,59 @@ pub(super) async fn prepare(
     slot: &mut Option<Ready>,
 ) -> Result<(), RunErrorKind> {
     let cancel = &options.cancel;
-    let state = owned.directory().to_owned();
-    let (recorded, exported) = tokio::try_join!(record_before(options, plan, events), async {
-        let vault = Vault::open(&options.home, &plan.repository).map_err(step("vault"))?;
-        let export = vault.export(&plan.repository, &plan.record.base, cancel);
-        export.await.map_err(step("vault"))
-    })?;
-    let () = recorded;
-    make_worktree(options, plan, owned, events).await?;
+    let scratch = owned.directory().join("scratch-before");
+    if options.hooks.host_worktree_ready.is_empty() {
+        // Nothing changes the user's files before the agent starts: looking for uncommitted work
+        // and starting the sandbox can overlap.
+        tokio::try_join!(
+            record_before(options, plan, scratch, events),
+            make(options, plan, owned, events, slot)
+        )?;
+    } else {
+        record_before(options, plan, scratch, events).await?;
+        make(options, plan, owned, events, slot).await?;
+    }
+    let Some(ready) = slot else { return Err(SandboxError::Start("no sandbox".into()).into()) };
     let workspace = owned.record.workspace(&options.home);
-    let git = git_place(&owned.record.mode, &workspace)?;
+    let (host, inside) = tokio::join!(
+        hooks::on_host(
+            "host.onSandboxReady",
+            &options.hooks.host_sandbox_ready,
+            &workspace,
+            &options.caller_environment,
+            events,
+            cancel,
+        ),
+        hooks::in_sandbox(
+            &options.hooks.sandbox_ready,
+            ready.sandbox(),
+            &plan.environment,
+            events,
+            cancel
+        )
+    );
+    host?;
+    inside?;
+    Ok(())
+}
+
+/// Everything from the vault to a running sandbox.
+async fn make(
+    options: &RunOptions,
+    plan: &Plan,
+    owned: &mut Owned,
+    events: &Emitter,
+    slot: &mut Option<Ready>,
+) -> Result<(), RunErrorKind> {
+    let cancel = &options.cancel;
+    let state = owned.directory().to_owned();
+    let vault = Vault::open(&options.home, &plan.repository)?;
+    let (exported, ()) = tokio::try_join!(
+        async { Ok(vault.export(&plan.repository, &plan.record.base, cancel).await?) },
+        make_worktree(options, plan, owned, events)
+    )?;
+    let workspace = owned.record.workspace(&options.home);
+    let git = git_place(owned.record.mode, &workspace)?;
     hooks::on_host(
         "host.onWorktreeReady",
         &options.hooks.host_worktree_ready,
@@ -90,30 +134,32 @@ pub(super) async fn prepare(
 
     // From here on an agent or a hook may have made commits.
     owned.set_phase(Phase::Active)?;
-    start(options, plan, owned, &workspace, git, &read_only, events, slot).await?;
-    let Some(ready) = slot else { return Err(SandboxError::Start("no sandbox".into()).into()) };
-    let (host, inside) = tokio::join!(
-        hooks::on_host(
-            "host.onSandboxReady",
-            &options.hooks.host_sandbox_ready,
-            &workspace,
-            &options.caller_environment,
-            events,
-            cancel,
-        ),
-        hooks::in_sandbox(&options.hooks.sandbox_ready, ready.sandbox(), &plan.environment, events, cancel)
-    );
-    host?;
-    inside?;
-    Ok(())
+    start(options, plan, owned, &workspace, git, &read_only, events, slot).await
 }
 
 /// Before `head` on a dirty tree, the user's state is recorded (invariant 9).
-async fn record_before(options: &RunOptions, plan: &Plan, events: &Emitter) -> Result<(), RunErrorKind> {
+async fn record_before(
+    options: &RunOptions,
+    plan: &Plan,
+    scratch: PathBuf,
+    events: &Emitter,
+) -> Result<(), RunErrorKind> {
     if plan.record.strategy != Strategy::Head {
         return Ok(());
     }
-    let _ = (options, events);
+    let (repo, id) = (&plan.repository, plan.record.id);
+    let rules = UserRules {
+        config: Some(&plan.config),
+        caller_home: options.caller_home.as_deref(),
+    };
+    let limits = BeforeLimits::default();
+    let recorded = before::record(repo, id, rules, limits, scratch, &options.cancel);
+    let Some(recorded) = recorded.await? else { return Ok(()) };
+    events.notice(Notice::BeforeRecorded { reference: before::reference(id) });
+    for (path, why) in recorded.not_recorded {
+        let text = format!("{} was not recorded: {why}", path.display());
+        events.notice(Notice::Other { text });
+    }
     Ok(())
 }
 
@@ -168,7 +214,17 @@ async fn copies(
     }
     events.emit(&Event::Step { step: "copies" });
     let Timeouts { copy: limit, .. } = options.timeouts;
-    let _ = (limit, workspace, plan);
+    let copied = copies::copy_into(workspace, plan.repository.top.as_path(), &options.copy, &options.cancel);
+    let copied = tokio::time::timeout(limit, copied)
+        .await
+        .map_err(|_| RunErrorKind::StepTimedOut { step: "copying into the worktree", limit })??;
+    for path in copied.missing {
+        events.notice(Notice::CopyMissing { path });
+    }
+    for path in copied.skipped {
+        let text = format!("{} was not copied: it is no file, directory or link", path.display());
+        events.notice(Notice::Other { text });
+    }
     Ok(())
 }
 
@@ -184,9 +240,9 @@ fn seen_from(owned: &Owned, repo: &Repository) -> Result<Repository, RunErrorKin
 }
 
 /// How the workspace's `.git` is covered.
-fn git_place(mode: &Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
+fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
     let dot_git = workspace.join(".git");
-    if *mode == Mode::Copy {
+    if mode == Mode::Copy {
         fsx::private_dir(&dot_git)?;
         return Ok(GitPlace::Directory);
     }

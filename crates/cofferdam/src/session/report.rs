@@ -13,6 +13,8 @@ use super::iterate::ExpressionError;
 use super::plan::PlanError;
 use super::stream::AgentFailure;
 use crate::fsx::FileError;
+use crate::git::before::BeforeError;
+use crate::git::copies::CopyError;
 use crate::git::vault::VaultError;
 use crate::git::worktree::WorktreeError;
 use crate::git::{GitError, Oid, RepositoryError};
@@ -138,6 +140,10 @@ pub enum RunErrorKind {
     Worktree(#[from] WorktreeError),
     #[error(transparent)]
     Vault(#[from] VaultError),
+    #[error(transparent)]
+    Before(#[from] BeforeError),
+    #[error(transparent)]
+    Copy(#[from] CopyError),
     /// A step of preparing, with the module's own typed error as source.
     #[error("preparing the {step} failed: {source}")]
     Prepare { step: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
