@@ -10,8 +10,18 @@ const ARGUMENT: usize = 300;
 
 /// The arguments that tell most about a call, best first.
 const TELLING: &[&str] = &[
-    "command", "file_path", "notebook_path", "path", "pattern", "query", "url", "description",
-    "skill", "name", "prompt", "text",
+    "command",
+    "file_path",
+    "notebook_path",
+    "path",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "skill",
+    "name",
+    "prompt",
+    "text",
 ];
 
 /// The object on this line, if it is one.
@@ -20,11 +30,15 @@ pub(super) fn object(line: &[u8], truncated: bool) -> Option<Value> {
     if truncated || line[start] != b'{' {
         return None;
     }
-    serde_json::from_slice(&line[start..]).ok().filter(Value::is_object)
+    serde_json::from_slice(&line[start..])
+        .ok()
+        .filter(Value::is_object)
 }
 
 pub(super) fn raw(line: &[u8]) -> Vec<AgentEvent> {
-    vec![AgentEvent::Raw { line: String::from_utf8_lossy(line).into_owned() }]
+    vec![AgentEvent::Raw {
+        line: String::from_utf8_lossy(line).into_owned(),
+    }]
 }
 
 /// The string at `key`, if there is one.
@@ -81,10 +95,15 @@ pub(super) fn session_id<'i>(agent: &str, id: &'i str) -> Result<&'i str, AgentE
     let fine = !id.is_empty()
         && id.len() <= 128
         && !id.starts_with('-')
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if fine {
         Ok(id)
     } else {
-        Err(AgentError::BadSession { agent: agent.to_owned(), id: bounded(&printable_line(id)) })
+        Err(AgentError::BadSession {
+            agent: agent.to_owned(),
+            id: bounded(&printable_line(id)),
+        })
     }
 }

@@ -43,7 +43,13 @@ pub(super) struct Scanner {
 
 impl Default for Scanner {
     fn default() -> Self {
-        Self { stack: Vec::new(), escaped: false, dollar: false, opened: false, word_start: true }
+        Self {
+            stack: Vec::new(),
+            escaped: false,
+            dollar: false,
+            opened: false,
+            word_start: true,
+        }
     }
 }
 
@@ -57,7 +63,9 @@ impl Scanner {
     /// Some shells evaluate what a variable holds in arithmetic (`a[$(command)]`), and `${x:…}` is
     /// arithmetic too.
     pub(super) fn evaluates_values(&self) -> bool {
-        self.stack.iter().any(|inside| matches!(inside, Inside::Arithmetic | Inside::Brace))
+        self.stack
+            .iter()
+            .any(|inside| matches!(inside, Inside::Arithmetic | Inside::Brace))
     }
 
     /// Appends the reference to a value: always one word, never split, never expanded further.
