@@ -337,7 +337,7 @@ mod tests {
                 let last = i + 1 == parts.len();
                 if last && part.is_empty() { continue; }
                 // A CR past the first byte over the limit is part of what was dropped.
-                let part = if !last { part.strip_suffix(b"\r").unwrap_or(part) } else { part };
+                let part = if last { part } else { part.strip_suffix(b"\r").unwrap_or(part) };
                 want.push((part[..part.len().min(limit)].to_vec(), part.len() > limit));
             }
             prop_assert_eq!(lines, want);

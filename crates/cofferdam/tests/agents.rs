@@ -1,12 +1,15 @@
 //! Agents through their public interface: commands, and events from what the real programs printed
 //! (`scripts/record-agents`).
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::fmt::Write as _;
 
 use cofferdam::agent::{
     AgentError, AgentEvent, AgentOptions, AgentProvider, AgentRequest, Usage, by_name, completion,
     signal_in,
 };
+use proptest::prelude::*;
 
 const SIGNAL: &str = "<promise>COMPLETE</promise>";
 /// As in `scripts/record-agents`.
@@ -194,7 +197,7 @@ fn errors_of_the_model_are_error_results() {
         else {
             panic!("{name}: {got:?}");
         };
-        assert!(text.contains("the scripted model refuses"), "{text}");
+        assert!(text.ends_with("the scripted model refuses"), "{text}");
     }
 }
 
@@ -618,4 +621,29 @@ fn an_echo_whose_lines_are_cut_is_still_an_echo() {
         parser.line(SIGNAL.as_bytes(), false).last(),
         Some(&result(SIGNAL, false))
     );
+}
+
+proptest! {
+    /// Whatever the prompt, and however its echo is cut into lines at white space: no completion.
+    /// What the agent says itself before it is found.
+    #[test]
+    fn echoes_of_any_prompt(
+        words in prop::collection::vec(prop_oneof![3 => "[a-c:]{1,6}", 1 => Just(SIGNAL.to_owned())], 1..30),
+        spaces in prop::collection::vec(prop_oneof![Just(" "), Just("\n"), Just("\n\n  "), Just("\r\n")], 60),
+    ) {
+        let join = |spaces: &[&str]| {
+            words.iter().zip(spaces).fold(String::new(), |out, (word, space)| out + word + space)
+        };
+        let (prompt, echo) = (join(&spaces[..30]), join(&spaces[30..]));
+        let signals = signals();
+        let found = |output: &str| {
+            let events = events("command", &prompt, output);
+            events.iter().filter(|event| completion(event, &prompt, &signals).is_some()).count()
+        };
+        prop_assert_eq!(found(&echo), 0);
+        prop_assert_eq!(found(&format!("noise\n{echo}\nnoise\n{echo}\n")), usize::from(words == [SIGNAL]));
+        if words != [SIGNAL] {
+            prop_assert_eq!(found(&format!("All is done now.\n{SIGNAL}\nEnd.\n{echo}\nMore of my own words.\n{SIGNAL}\n.")), 2);
+        }
+    }
 }

@@ -188,10 +188,11 @@ fn result(value: &Value, events: &mut Vec<AgentEvent>) {
     let is_error = told || subtype != "success";
     let errors = value.get("errors").and_then(Value::as_array);
     let message = text(value, "result")
+        .map(str::to_owned)
         .or_else(|| errors.and_then(|errors| errors.iter().find_map(json::error_message)))
-        .unwrap_or(subtype);
+        .unwrap_or_else(|| subtype.to_owned());
     events.push(AgentEvent::Result {
-        text: message.to_owned(),
+        text: message,
         is_error,
     });
 }

@@ -108,7 +108,7 @@ impl StreamParser for Parser {
                 .unwrap_or_default(),
             Some("turn.completed") => self.completed(&value),
             Some("turn.failed") => {
-                let told = json::error_message(&value).map(str::to_owned);
+                let told = json::error_message(&value);
                 let text = told
                     .or_else(|| self.error.take())
                     .unwrap_or("the turn failed".into());
@@ -121,7 +121,7 @@ impl StreamParser for Parser {
             }
             Some("error") => {
                 // It may try again: shown as it is, and final only if nothing follows.
-                self.error = json::error_message(&value).map(str::to_owned);
+                self.error = json::error_message(&value);
                 Vec::new()
             }
             _ => Vec::new(),

@@ -136,6 +136,15 @@ impl Echo {
     /// Takes one line of output; gives the signals that are now known to be the agent's own.
     pub(super) fn line(&mut self, line: &str, truncated: bool) -> Vec<String> {
         let mut said = Vec::new();
+        if self.contexts.is_empty() && self.starts.is_empty() && self.held.is_none() {
+            // The prompt holds no signal.
+            let found = self
+                .signals
+                .iter()
+                .find(|signal| !truncated && *signal == line.trim());
+            said.extend(found.cloned());
+            return said;
+        }
         let visible = dense(line);
         if let Some(signal) = self.settle(&visible) {
             said.push(signal);
@@ -180,7 +189,7 @@ impl Echo {
         if let Some(rest) = held.expected.strip_prefix(visible) {
             // A part of it, or an empty line: still open.
             held.followed |= !visible.is_empty();
-            held.expected = rest.to_owned();
+            held.expected = rest.into();
             if !held.expected.is_empty() {
                 self.held = Some(held);
             }
@@ -209,7 +218,7 @@ impl Echo {
             .map(str::trim)
             .find(|line| line.starts_with(kept));
         if let Some(line) = line.filter(|_| !kept.is_empty()) {
-            self.printed = tail(&dense(line)).to_owned();
+            self.printed = tail(&dense(line)).into();
         }
     }
 }

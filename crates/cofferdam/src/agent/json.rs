@@ -81,13 +81,21 @@ pub(super) fn bounded(text: &str) -> String {
     }
 }
 
-/// The message of an error in the shapes that agents use.
-pub(super) fn error_message(value: &Value) -> Option<&str> {
-    value
-        .as_str()
-        .or_else(|| text(value, "message"))
-        .or_else(|| value.get("data").and_then(|data| text(data, "message")))
-        .or_else(|| value.get("error").and_then(error_message))
+/// The message of an error in the shapes that agents use: a string, an object that has one, or a
+/// string that holds such an object as JSON.
+pub(super) fn error_message(value: &Value) -> Option<String> {
+    if let Some(told) = value.as_str() {
+        let inner = object(told.as_bytes(), false).and_then(|value| error_message(&value));
+        return Some(inner.unwrap_or_else(|| told.to_owned()));
+    }
+    [
+        value.get("message"),
+        value.pointer("/data/message"),
+        value.get("error"),
+    ]
+    .into_iter()
+    .flatten()
+    .find_map(error_message)
 }
 
 /// A session id that can stand on a command line: it came out of a sandbox.
