@@ -16,11 +16,11 @@ use super::options::{RunOptions, Timeouts};
 use super::plan::{Plan, PlanError};
 use super::report::RunErrorKind;
 use crate::fsx::{self, Context};
+use crate::git::before::{self, BeforeLimits};
+use crate::git::index::{self, Owner};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
-use crate::git::index::{self, Owner};
 use crate::git::worktree::{self, Worktree};
-use crate::git::before::{self, BeforeLimits};
 use crate::git::{Repository, UserRules, copies, nested};
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
@@ -65,7 +65,9 @@ pub(super) async fn prepare(
         record_before(options, plan, scratch, events).await?;
         make(options, plan, owned, events, slot).await?;
     }
-    let Some(ready) = slot else { return Err(SandboxError::Start("no sandbox".into()).into()) };
+    let Some(ready) = slot else {
+        return Err(SandboxError::Start("no sandbox".into()).into());
+    };
     let workspace = owned.record.workspace(&options.home);
     let (host, inside) = tokio::join!(
         hooks::on_host(
@@ -101,7 +103,11 @@ async fn make(
     let state = owned.directory().to_owned();
     let vault = Vault::open(&options.home, &plan.repository)?;
     let (exported, ()) = tokio::try_join!(
-        async { Ok(vault.export(&plan.repository, &plan.record.base, cancel).await?) },
+        async {
+            Ok(vault
+                .export(&plan.repository, &plan.record.base, cancel)
+                .await?)
+        },
         make_worktree(options, plan, owned, events)
     )?;
     let workspace = owned.record.workspace(&options.home);
@@ -116,7 +122,9 @@ async fn make(
     )
     .await?;
 
-    events.emit(&Event::Step { step: "private clone" });
+    events.emit(&Event::Step {
+        step: "private clone",
+    });
     let scratch = state.join("scratch");
     let seen = seen_from(owned, &plan.repository)?;
     let index = index::build(&seen, &plan.record.base, Owner::AGENT, &scratch, cancel).await;
@@ -134,7 +142,10 @@ async fn make(
 
     // From here on an agent or a hook may have made commits.
     owned.set_phase(Phase::Active)?;
-    start(options, plan, owned, &workspace, git, &read_only, events, slot).await
+    start(
+        options, plan, owned, &workspace, git, &read_only, events, slot,
+    )
+    .await
 }
 
 /// Before `head` on a dirty tree, the user's state is recorded (invariant 9).
@@ -154,8 +165,12 @@ async fn record_before(
     };
     let limits = BeforeLimits::default();
     let recorded = before::record(repo, id, rules, limits, scratch, &options.cancel);
-    let Some(recorded) = recorded.await? else { return Ok(()) };
-    events.notice(Notice::BeforeRecorded { reference: before::reference(id) });
+    let Some(recorded) = recorded.await? else {
+        return Ok(());
+    };
+    events.notice(Notice::BeforeRecorded {
+        reference: before::reference(id),
+    });
     for (path, why) in recorded.not_recorded {
         let text = format!("{} was not recorded: {why}", path.display());
         events.notice(Notice::Other { text });
@@ -174,7 +189,10 @@ async fn make_worktree(
     if owned.record.mode == Mode::Copy {
         fsx::private_dir(&owned.record.workspace(&options.home))?;
     }
-    if let (Some(branch), false) = (&owned.record.branch, owned.record.strategy == Strategy::Head) {
+    if let (Some(branch), false) = (
+        &owned.record.branch,
+        owned.record.strategy == Strategy::Head,
+    ) {
         events.emit(&Event::Step { step: "worktree" });
         if owned.record.mode == Mode::Bind {
             let path = worktree::directory(repo).join(worktree::directory_name(branch));
@@ -200,7 +218,13 @@ async fn make_worktree(
             }
         }
     }
-    copies(options, plan, &owned.record.workspace(&options.home), events).await
+    copies(
+        options,
+        plan,
+        &owned.record.workspace(&options.home),
+        events,
+    )
+    .await
 }
 
 async fn copies(
@@ -214,15 +238,27 @@ async fn copies(
     }
     events.emit(&Event::Step { step: "copies" });
     let Timeouts { copy: limit, .. } = options.timeouts;
-    let copied = copies::copy_into(workspace, plan.repository.top.as_path(), &options.copy, &options.cancel);
-    let copied = tokio::time::timeout(limit, copied)
-        .await
-        .map_err(|_| RunErrorKind::StepTimedOut { step: "copying into the worktree", limit })??;
+    let copied = copies::copy_into(
+        workspace,
+        plan.repository.top.as_path(),
+        &options.copy,
+        &options.cancel,
+    );
+    let copied =
+        tokio::time::timeout(limit, copied)
+            .await
+            .map_err(|_| RunErrorKind::StepTimedOut {
+                step: "copying into the worktree",
+                limit,
+            })??;
     for path in copied.missing {
         events.notice(Notice::CopyMissing { path });
     }
     for path in copied.skipped {
-        let text = format!("{} was not copied: it is no file, directory or link", path.display());
+        let text = format!(
+            "{} was not copied: it is no file, directory or link",
+            path.display()
+        );
         events.notice(Notice::Other { text });
     }
     Ok(())
@@ -250,7 +286,11 @@ fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
     if found.is_symlink() {
         return Err(PlanError::GitSymlink(dot_git).into());
     }
-    Ok(if found.is_dir() { GitPlace::Directory } else { GitPlace::Pointer })
+    Ok(if found.is_dir() {
+        GitPlace::Directory
+    } else {
+        GitPlace::Pointer
+    })
 }
 
 /// Makes the protected directories and lists what is mounted read-only: them, gitlinks and nested
@@ -265,8 +305,10 @@ fn protect(
     }
     let before = nested::scan(workspace).map_err(step("scan for nested git directories"))?;
     owned.record.nested_before = before.iter().cloned().map(PathText).collect();
-    let mut read_only: Vec<PathBuf> =
-        gitlinks.into_iter().filter(|path| workspace.join(path).is_dir()).collect();
+    let mut read_only: Vec<PathBuf> = gitlinks
+        .into_iter()
+        .filter(|path| workspace.join(path).is_dir())
+        .collect();
     for path in before {
         if !read_only.iter().any(|above| path.starts_with(above)) {
             read_only.push(path);
@@ -282,13 +324,20 @@ fn protect(
         let path = workspace.join(name);
         std::fs::create_dir(&path).context("create", &path)?;
     }
-    if workspace.join(".husky").symlink_metadata().is_ok_and(|found| found.is_dir()) {
+    if workspace
+        .join(".husky")
+        .symlink_metadata()
+        .is_ok_and(|found| found.is_dir())
+    {
         read_only.push(".husky".into());
     }
     Ok(read_only)
 }
 
-#[expect(clippy::too_many_arguments, reason = "one caller, and each is a different thing")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one caller, and each is a different thing"
+)]
 async fn start(
     options: &RunOptions,
     plan: &Plan,
@@ -313,11 +362,22 @@ async fn start(
     let spec = SandboxSpec {
         id: owned.record.id,
         slug: owned.record.name.clone(),
-        hostname: format!("cofferdam-{}-{}", plan.repository.top.slug(), owned.record.name),
+        hostname: format!(
+            "cofferdam-{}-{}",
+            plan.repository.top.slug(),
+            owned.record.name
+        ),
         workdir: plan.workdir.clone(),
-        mounts: if isolated { Vec::new() } else { mounts::mounts(&place) },
+        mounts: if isolated {
+            Vec::new()
+        } else {
+            mounts::mounts(&place)
+        },
         environment: std::collections::BTreeMap::new(),
-        search_path: options.caller_environment.get(std::ffi::OsStr::new("PATH")).cloned(),
+        search_path: options
+            .caller_environment
+            .get(std::ffi::OsStr::new("PATH"))
+            .cloned(),
         caller_home: options.caller_home.clone(),
         limits: options.limits.clone(),
         network: crate::sandbox::Network::None,
@@ -325,26 +385,36 @@ async fn start(
     let limit = options.timeouts.sandbox_start;
     let create = async {
         match &options.sandbox {
-            Contained::BindMount(kind) => {
-                Ok(Ready::Mounted(kind.provider.create(&spec, &options.cancel).await?))
-            }
-            Contained::PrivateCopy(kind) => {
-                Ok(Ready::Mounted(kind.provider.create(&spec, &options.cancel).await?))
-            }
-            Contained::Isolated(kind) => {
-                Ok(Ready::Isolated(kind.provider.create(&spec, &options.cancel).await?))
-            }
+            Contained::BindMount(kind) => Ok(Ready::Mounted(
+                kind.provider.create(&spec, &options.cancel).await?,
+            )),
+            Contained::PrivateCopy(kind) => Ok(Ready::Mounted(
+                kind.provider.create(&spec, &options.cancel).await?,
+            )),
+            Contained::Isolated(kind) => Ok(Ready::Isolated(
+                kind.provider.create(&spec, &options.cancel).await?,
+            )),
         }
     };
-    let ready = tokio::time::timeout(limit, create)
-        .await
-        .map_err(|_| RunErrorKind::StepTimedOut { step: "starting the sandbox", limit })?;
+    let ready =
+        tokio::time::timeout(limit, create)
+            .await
+            .map_err(|_| RunErrorKind::StepTimedOut {
+                step: "starting the sandbox",
+                limit,
+            })?;
     let ready = slot.insert(ready.map_err(|error: SandboxError| match error {
         SandboxError::Cancelled => RunErrorKind::Cancelled,
         error => error.into(),
     })?);
     if let Ready::Isolated(sandbox) = ready {
-        super::transfer::send(owned.directory(), workspace, &plan.workdir, sandbox.as_ref()).await?;
+        super::transfer::send(
+            owned.directory(),
+            workspace,
+            &plan.workdir,
+            sandbox.as_ref(),
+        )
+        .await?;
     }
     if owned.record.mode == Mode::Copy {
         check_out(options, plan, ready.sandbox()).await?;
@@ -356,10 +426,16 @@ async fn start(
 }
 
 /// Writes the source commit's files into a private copy, by the sandbox's own git.
-async fn check_out(options: &RunOptions, plan: &Plan, sandbox: &dyn Sandbox) -> Result<(), RunErrorKind> {
+async fn check_out(
+    options: &RunOptions,
+    plan: &Plan,
+    sandbox: &dyn Sandbox,
+) -> Result<(), RunErrorKind> {
     let inside = Inside {
         sandbox,
-        arguments: ["git", "reset", "--hard", "--quiet", "HEAD"].map(Into::into).to_vec(),
+        arguments: ["git", "reset", "--hard", "--quiet", "HEAD"]
+            .map(Into::into)
+            .to_vec(),
         environment: &plan.environment,
         limit: options.timeouts.sandbox_start,
         output_limit: 1 << 20,
@@ -373,6 +449,11 @@ async fn check_out(options: &RunOptions, plan: &Plan, sandbox: &dyn Sandbox) -> 
 }
 
 /// Wraps a module's own error with the step's name.
-pub(super) fn step<E: Error + Send + Sync + 'static>(step: &'static str) -> impl Fn(E) -> RunErrorKind {
-    move |source| RunErrorKind::Prepare { step, source: Box::new(source) }
+pub(super) fn step<E: Error + Send + Sync + 'static>(
+    step: &'static str,
+) -> impl Fn(E) -> RunErrorKind {
+    move |source| RunErrorKind::Prepare {
+        step,
+        source: Box::new(source),
+    }
 }
