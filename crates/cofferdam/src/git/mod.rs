@@ -11,6 +11,7 @@ pub mod command;
 pub mod copies;
 pub mod identity;
 pub mod index;
+mod lock;
 pub mod nested;
 mod oid;
 pub mod private_clone;
