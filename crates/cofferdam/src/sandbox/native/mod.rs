@@ -13,7 +13,6 @@ mod probe;
 mod sandbox;
 mod tools;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,10 +71,4 @@ impl BindMountProvider for Native {
         let sandbox = sandbox::NativeSandbox::create(spec, &self.options, cancel).await?;
         Ok(Arc::new(sandbox))
     }
-}
-
-/// Sentence fragments name paths escaped.
-fn shown(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    format!("`{}`", path.as_os_str().as_bytes().escape_ascii())
 }

@@ -138,15 +138,6 @@ impl NativeSandbox {
         let (stdin, stdout, stderr) = (pipes.stdin, pipes.stdout, pipes.stderr);
         Ok(NativeExecution { program, stdin, stdout, stderr })
     }
-
-    /// Stops every process inside, until [`NativeSandbox::thaw`].
-    pub(super) async fn freeze(&self) -> Result<(), SandboxError> {
-        self.connection.question(|request| Request::Freeze { request }).await
-    }
-
-    pub(super) async fn thaw(&self) -> Result<(), SandboxError> {
-        self.connection.question(|request| Request::Thaw { request }).await
-    }
 }
 
 impl Drop for NativeSandbox {
@@ -165,12 +156,20 @@ impl Sandbox for NativeSandbox {
         self.connection.end("closed");
         let mut closed = self.closed.clone();
         let limit = Duration::from_secs(CLOSE_LIMIT);
-        let result = match tokio::time::timeout(limit, closed.wait_for(|closed| *closed)).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(SandboxError::Gone("its keeper was stopped".to_owned())),
+        match tokio::time::timeout(limit, closed.wait_for(|closed| *closed)).await.map(|r| r.is_ok())
+        {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SandboxError::Gone("its keeper was stopped".to_owned())),
             Err(_) => Err(SandboxError::TimedOut(CLOSE_LIMIT)),
-        };
-        result
+        }
+    }
+
+    async fn freeze(&self) -> Result<(), SandboxError> {
+        self.connection.question(|request| Request::Freeze { request }).await
+    }
+
+    async fn thaw(&self) -> Result<(), SandboxError> {
+        self.connection.question(|request| Request::Thaw { request }).await
     }
 }
 
