@@ -11,7 +11,7 @@ use cofferdam_guest::protocol::{Setup, SetupMount, Source};
 
 use crate::launch::Prepared;
 use crate::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind};
-use crate::tree::{Refusal, Tree, mount_error};
+use crate::tree::{Refusal, Tree, mount_error, shown};
 
 const PRIVATE: u64 = ATTR_NOSUID | ATTR_NODEV;
 const SYSTEM: u64 = PRIVATE | ATTR_RDONLY;
@@ -291,6 +291,19 @@ fn named(tree: &Tree, mount: &SetupMount, prepared: Prepared) -> Result<(), Refu
             }
         }
     };
+    if let Source::Path(path) = &mount.source {
+        let found = sys::look_at(source.as_fd()).map_err(|error| mount_error(path, &error))?;
+        // A mounted socket can be connected to even where the mount is read-only.
+        if !matches!(found.kind, libc::S_IFDIR | libc::S_IFREG) {
+            if mount.optional {
+                return Ok(());
+            }
+            return Err(Refusal::Unsupported {
+                what: format!("cannot mount {}: it is no directory or regular file", shown(path)),
+                hint: "name the directory or file itself, not a symlink to it".to_owned(),
+            });
+        }
+    }
     let attr = if mount.writable { PRIVATE } else { SYSTEM };
     sys::restrict(source.as_fd(), attr, false)
         .map_err(|error| mount_error(&mount.target, &error))?;
