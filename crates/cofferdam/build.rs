@@ -1,6 +1,8 @@
 //! Builds the guest, the static executable that the library starts in every native sandbox, and
 //! leaves its path in `COFFERDAM_GUEST_FILE`. See docs/decisions/0001-guest-build.md.
 
+#![expect(clippy::disallowed_methods, reason = "the bans are the library's: a build script has none of it")]
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,7 +42,6 @@ fn build() -> Result<(), String> {
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "a build script; the spawner is in the library")]
 fn run(
     cargo: &Path,
     guest: &Path,

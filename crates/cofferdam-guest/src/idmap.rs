@@ -1,5 +1,6 @@
 //! User namespaces and their id maps.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -35,7 +36,8 @@ fn all_but(owner: u32, agent: u32) -> String {
     // The last id, (uid_t) -1, is no id.
     for (from, to) in [(0, low), (low + 1, high), (high + 1, u32::MAX)] {
         if to > from {
-            map.push_str(&format!("{from} {from} {}\n", to - from));
+            // Writing to a string cannot fail.
+            let _ = writeln!(map, "{from} {from} {}", to - from);
         }
     }
     map

@@ -15,8 +15,8 @@ use crate::tree::Refusal;
 use crate::{seccomp, sys, view};
 
 /// Sets the sandbox up and serves it until the end.
-pub(crate) fn run(channel: &mut Channel, setup: &Setup, prepared: Vec<Prepared>, go: OwnedFd) -> ! {
-    let code = match set_up(setup, prepared, &go) {
+pub(crate) fn run(channel: &mut Channel, setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> ! {
+    let code = match set_up(setup, prepared, go) {
         Ok(()) => serve(channel, setup).map_or(1, |()| 0),
         Err(refusal) => {
             let _ = channel.send(&refusal.into());

@@ -15,7 +15,7 @@ use crate::{init, sys};
 pub(crate) fn run() -> i32 {
     let Some(mut channel) = open_channel() else { return 2 };
     let Ok(setup) = channel.read_setup() else { return 2 };
-    match launch(&mut channel, setup) {
+    match launch(&mut channel, &setup) {
         Ok(init) => {
             // The sandbox ends when the host closes its end: this copy must not keep it open.
             drop(channel);
@@ -38,7 +38,7 @@ fn open_channel() -> Option<Channel> {
     Some(Channel::new(socket))
 }
 
-fn launch(channel: &mut Channel, setup: Setup) -> Result<i32, Refusal> {
+fn launch(channel: &mut Channel, setup: &Setup) -> Result<i32, Refusal> {
     let broken = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| Refusal::Broken(format!("{what}: {error}"))
@@ -58,7 +58,7 @@ fn launch(channel: &mut Channel, setup: Setup) -> Result<i32, Refusal> {
     })?;
     if init == 0 {
         drop(go);
-        init::run(channel, &setup, prepared, wait);
+        init::run(channel, setup, prepared, &wait);
     }
     drop((wait, prepared));
     let (unprivileged, outside) = match setup.agent {
@@ -130,7 +130,7 @@ fn prepare(
 ) -> Result<OwnedFd, Refusal> {
     let failed = |error| mount_error(path, &error);
     let source = sys::c_string(path).map_err(failed)?;
-    let tree = sys::clone_tree(libc::AT_FDCWD, &source, sys::TreeKind::Exact).map_err(failed)?;
+    let tree = sys::clone_tree(libc::AT_FDCWD, &source, &sys::TreeKind::Exact).map_err(failed)?;
     let found = sys::look_at(tree.as_fd()).map_err(failed)?;
     let owner = (found.uid, found.gid);
     if owner == agent {

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use cofferdam_guest::protocol::{ExecStep, ProcessLimits};
 
@@ -158,9 +158,4 @@ pub(crate) fn outcome(pipe: OwnedFd) -> Option<(ExecStep, i32)> {
         _ => ExecStep::Program,
     };
     Some((step, i32::from_le_bytes([message[1], message[2], message[3], message[4]])))
-}
-
-/// Whether the pipe can be read without waiting.
-pub(crate) fn decided(pipe: &OwnedFd) -> bool {
-    sys::poll(&[pipe.as_fd().as_raw_fd()], 0).is_ok_and(|ready| ready[0])
 }

@@ -39,9 +39,9 @@ const LAST: u32 = 462;
 const NEW_NAMESPACES: u32 = 0x7e02_0000;
 const NEW_TIME: u32 = 0x80;
 
-const EPERM: u32 = ERRNO | 1;
-const ENOSYS: u32 = ERRNO | 38;
-const EAFNOSUPPORT: u32 = ERRNO | 97;
+const EPERM: u32 = ERRNO + 1;
+const ENOSYS: u32 = ERRNO + 38;
+const EAFNOSUPPORT: u32 = ERRNO + 97;
 
 /// Refused whatever the arguments are.
 const REFUSED: &[c_long] = &[
@@ -192,7 +192,7 @@ fn allow_values(argument: u32, values: &[i32], otherwise: u32) -> Vec<sock_filte
 
 /// Unix sockets; IPv4 and IPv6 streams and datagrams of TCP, UDP, MPTCP and ping; netlink for routes
 /// (what `getifaddrs` asks). Nothing else: no raw or packet sockets, no AF_ALG, no AF_VSOCK.
-#[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "small constants")]
+#[expect(clippy::cast_possible_truncation, reason = "a short list")]
 fn sockets() -> Vec<sock_filter> {
     let mut internet = vec![
         step(LOAD, argument_low(1)),

@@ -4,7 +4,8 @@
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "system calls return a long that is a descriptor or a process id"
+    clippy::cast_ptr_alignment,
+    reason = "control messages are read unaligned; system calls return a long that is a descriptor or a process id"
 )]
 
 use std::ffi::{CStr, CString};
@@ -101,7 +102,7 @@ pub(crate) enum TreeKind {
 
 /// A detached copy of the mount at `path` (relative to `at`), without what is mounted below it
 /// in a [`TreeKind::Whole`].
-pub(crate) fn clone_tree(at: RawFd, path: &CStr, how: TreeKind) -> io::Result<OwnedFd> {
+pub(crate) fn clone_tree(at: RawFd, path: &CStr, how: &TreeKind) -> io::Result<OwnedFd> {
     let flags = OPEN_TREE_CLONE
         | OPEN_TREE_CLOEXEC
         | match how {
@@ -389,11 +390,6 @@ pub(crate) fn move_up(fd: RawFd) -> io::Result<OwnedFd> {
     owned(c_long::from(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10) }))
 }
 
-pub(crate) fn close(fd: RawFd) {
-    // SAFETY: only called for descriptors that no owner of ours stands for.
-    unsafe { libc::close(fd) };
-}
-
 /// Nothing from `first` on survives exec.
 pub(crate) fn close_on_exec_from(first: u32) {
     const CLOEXEC: c_uint = 4;
@@ -481,6 +477,7 @@ pub(crate) fn poll(fds: &[RawFd], milliseconds: c_int) -> io::Result<Vec<bool>> 
 /// Reads what is there; zero is end of file. The second value: descriptors that came along.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut fds = Vec::new();
+    // Words, so that the headers in it are aligned.
     let mut control = [0u64; 16];
     // SAFETY: every pointer in the header points to memory that outlives the call; descriptors that
     // arrive are new and ours.

@@ -116,7 +116,7 @@ fn host(path: &CStr) -> io::Result<std::ffi::CString> {
 
 /// A host directory, read-only. A missing one, or one that cannot be entered, is left out.
 fn offer(tree: &Tree, path: &CStr) -> io::Result<()> {
-    let Ok(source) = sys::clone_tree(libc::AT_FDCWD, &host(path)?, TreeKind::Whole) else {
+    let Ok(source) = sys::clone_tree(libc::AT_FDCWD, &host(path)?, &TreeKind::Whole) else {
         return Ok(());
     };
     sys::restrict(source.as_fd(), SYSTEM, true)?;
@@ -207,14 +207,14 @@ fn proc(tree: &Tree) -> io::Result<()> {
     tree.attach(&proc, c"proc")?;
     for path in PROC_READ_ONLY {
         let root = tree.root().as_raw_fd();
-        if let Ok(part) = sys::clone_tree(root, path, TreeKind::Exact) {
+        if let Ok(part) = sys::clone_tree(root, path, &TreeKind::Exact) {
             sys::restrict(part.as_fd(), SYSTEM | ATTR_NOEXEC, false)?;
             tree.attach_over(&part, path)?;
         }
     }
     for path in PROC_HIDDEN_FILES {
         if sys::open_at(tree.root().as_raw_fd(), path, libc::O_PATH, 0).is_ok() {
-            let null = sys::clone_tree(libc::AT_FDCWD, c"/dev/null", TreeKind::Exact)?;
+            let null = sys::clone_tree(libc::AT_FDCWD, c"/dev/null", &TreeKind::Exact)?;
             sys::restrict(null.as_fd(), ATTR_NOSUID | ATTR_NOEXEC | ATTR_RDONLY, false)?;
             tree.attach_over(&null, path)?;
         }
@@ -251,7 +251,7 @@ fn dev(tree: &mut Tree) -> io::Result<OwnedFd> {
     tree.attach(&dev, c"dev")?;
     let root = tree.root().as_raw_fd();
     for path in DEVICES {
-        let device = sys::clone_tree(libc::AT_FDCWD, &host(path)?, TreeKind::Exact)?;
+        let device = sys::clone_tree(libc::AT_FDCWD, &host(path)?, &TreeKind::Exact)?;
         sys::restrict(device.as_fd(), ATTR_NOSUID | ATTR_NOEXEC, false)?;
         write(tree, path, b"")?;
         tree.attach_over(&device, path)?;
@@ -284,7 +284,7 @@ fn named(tree: &Tree, mount: &SetupMount, prepared: Prepared) -> Result<(), Refu
         }
         (Source::Path(path), Prepared::Later) => {
             let opened = sys::c_string(path)
-                .and_then(|path| sys::clone_tree(libc::AT_FDCWD, &path, TreeKind::Exact));
+                .and_then(|path| sys::clone_tree(libc::AT_FDCWD, &path, &TreeKind::Exact));
             match opened {
                 Err(_) if mount.optional => return Ok(()),
                 other => other.map_err(|error| mount_error(path, &error))?,

@@ -3,7 +3,6 @@
 
 #![expect(
     clippy::disallowed_methods,
-    clippy::allow_attributes,
     clippy::unwrap_used,
     reason = "tests start helpers, write files, and stop at the first surprise"
 )]
@@ -45,13 +44,13 @@ fn run_async(body: impl Future<Output = ()>) {
 /// This program where user 1234 can execute it.
 fn public_copy() -> &'static Path {
     static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
     let dir = COPY.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::copy(env::current_exe().unwrap(), dir.path().join("native")).unwrap();
         dir
     });
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| dir.path().join("native"))
 }
 
@@ -482,6 +481,7 @@ both! {
                 .args(["--exact", "helper_that_is_killed", "--nocapture"])
                 .env("COFFERDAM_TEST_MARKER", &marker)
                 .stdout(Stdio::null())
+                .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
             let sleep = format!("sleep {marker}");

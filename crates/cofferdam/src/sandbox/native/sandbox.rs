@@ -173,6 +173,7 @@ impl Sandbox for NativeSandbox {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn start_error(error: io::Error) -> SandboxError {
     SandboxError::Start(error.to_string())
 }
