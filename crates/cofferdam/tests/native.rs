@@ -57,14 +57,20 @@ fn public_copy() -> &'static Path {
 fn as_ordinary_user(program: &Path) -> Command {
     let id = ORDINARY.to_string();
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(program).current_dir("/");
+    command
+        .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+        .arg(program)
+        .current_dir("/");
     command
 }
 
 fn repeat_as_ordinary_user(test: &str) {
     if is_root() {
         let mut command = as_ordinary_user(public_copy());
-        let done = command.args(["--exact", test, "--nocapture"]).output().unwrap();
+        let done = command
+            .args(["--exact", test, "--nocapture"])
+            .output()
+            .unwrap();
         let text = String::from_utf8_lossy(&done.stdout);
         assert!(
             done.status.success() && text.contains("1 passed"),
@@ -101,16 +107,27 @@ fn spec() -> SandboxSpec {
 }
 
 async fn create(spec: &SandboxSpec) -> Result<Arc<dyn Sandbox>, SandboxError> {
-    Native::new(NativeOptions::default()).create(spec, &CancellationToken::new()).await
+    Native::new(NativeOptions::default())
+        .create(spec, &CancellationToken::new())
+        .await
 }
 
 fn words<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Vec<OsString> {
-    words.into_iter().map(|word| word.as_ref().to_owned()).collect()
+    words
+        .into_iter()
+        .map(|word| word.as_ref().to_owned())
+        .collect()
 }
 
 async fn start(sandbox: &dyn Sandbox, script: &str) -> Box<dyn Execution> {
     let arguments = words(["sh", "-c", script]);
-    sandbox.exec(ExecRequest { arguments, ..ExecRequest::default() }).await.unwrap()
+    sandbox
+        .exec(ExecRequest {
+            arguments,
+            ..ExecRequest::default()
+        })
+        .await
+        .unwrap()
 }
 
 async fn finish(mut run: Box<dyn Execution>) -> (Exit, String, String) {
@@ -120,7 +137,11 @@ async fn finish(mut run: Box<dyn Execution>) -> (Exit, String, String) {
     a.unwrap();
     b.unwrap();
     let exit = run.wait().await.unwrap();
-    (exit, String::from_utf8_lossy(&out).into(), String::from_utf8_lossy(&err).into())
+    (
+        exit,
+        String::from_utf8_lossy(&out).into(),
+        String::from_utf8_lossy(&err).into(),
+    )
 }
 
 async fn sh(sandbox: &dyn Sandbox, script: &str) -> (Exit, String, String) {
@@ -142,14 +163,20 @@ async fn fails(sandbox: &dyn Sandbox, script: &str) -> String {
 }
 
 fn mount(source: impl Into<PathBuf>, target: impl Into<PathBuf>, access: Access) -> Mount {
-    Mount { source: MountSource::Path(source.into()), target: target.into(), access }
+    Mount {
+        source: MountSource::Path(source.into()),
+        target: target.into(),
+        access,
+    }
 }
 
 /// Ids of the processes whose command line contains `marker`.
 fn processes_with(marker: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         if line.contains(marker) && pid != std::process::id() {
@@ -161,7 +188,10 @@ fn processes_with(marker: &str) -> Vec<u32> {
 
 fn status_of(pid: u32, field: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with(&format!("{field}:"))).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(&format!("{field}:")))
+        .unwrap();
     line[field.len() + 1..].trim().to_owned()
 }
 
@@ -463,11 +493,17 @@ both! {
 /// The process that the test below kills: makes a sandbox in which something sleeps.
 #[test]
 fn helper_that_is_killed() {
-    let Some(marker) = env::var_os("COFFERDAM_TEST_MARKER") else { return };
+    let Some(marker) = env::var_os("COFFERDAM_TEST_MARKER") else {
+        return;
+    };
     run_async(async move {
         let sandbox = create(&spec()).await.unwrap();
         let marker = marker.into_string().unwrap();
-        start(&*sandbox, &format!("trap '' HUP TERM; setsid sleep {marker} & sleep {marker}; :")).await;
+        start(
+            &*sandbox,
+            &format!("trap '' HUP TERM; setsid sleep {marker} & sleep {marker}; :"),
+        )
+        .await;
         std::future::pending::<()>().await;
     });
 }
@@ -604,10 +640,19 @@ both! {
 
 fn control_groups(id: SandboxId) -> usize {
     let mut found = 0;
-    for top in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+    for top in fs::read_dir("/sys/fs/cgroup")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         found += usize::from(top.path().join("cofferdam").join(id.to_string()).exists());
     }
-    found + usize::from(Path::new("/sys/fs/cgroup/cofferdam").join(id.to_string()).exists())
+    found
+        + usize::from(
+            Path::new("/sys/fs/cgroup/cofferdam")
+                .join(id.to_string())
+                .exists(),
+        )
 }
 
 both! {

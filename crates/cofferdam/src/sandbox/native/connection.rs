@@ -56,6 +56,8 @@ struct Shared {
     end: CancellationToken,
     /// Bounds every question but the one for a program's end.
     limit: Duration,
+    /// A second descriptor of the socket: the end is heard even if no task runs any more.
+    socket: Option<OwnedFd>,
 }
 
 impl Shared {
@@ -70,6 +72,9 @@ impl Shared {
         state.programs.clear();
         state.questions.clear();
         drop(state);
+        if let Some(socket) = &self.socket {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
         self.end.cancel();
     }
 
@@ -95,8 +100,12 @@ pub(super) async fn greet(stream: &mut UnixStream) -> Result<(), SandboxError> {
             hint: crate::text::printable(&hint),
         }),
         Ok(Some(Reply::Broken { what })) => Err(SandboxError::Start(crate::text::printable(&what))),
-        Ok(Some(_)) => Err(SandboxError::Start("its init did not say that it is ready".to_owned())),
-        Ok(None) => Err(SandboxError::Start("its init ended before it was ready".to_owned())),
+        Ok(Some(_)) => Err(SandboxError::Start(
+            "its init did not say that it is ready".to_owned(),
+        )),
+        Ok(None) => Err(SandboxError::Start(
+            "its init ended before it was ready".to_owned(),
+        )),
         Err(error) => Err(SandboxError::Start(error.to_string())),
     }
 }
@@ -114,7 +123,11 @@ impl Connection {
 
     fn with_limit(stream: UnixStream, limit: Duration) -> Self {
         let end = CancellationToken::new();
-        let shared = Arc::new(Shared { state: Mutex::default(), end, limit });
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            end,
+            limit,
+        });
         let (outgoing, queue) = mpsc::channel(16);
         let (read, write) = stream.into_split();
         tokio::spawn(write_requests(write, queue, Arc::clone(&shared)));
@@ -141,13 +154,23 @@ impl Connection {
         let (started, wait) = oneshot::channel();
         let (exit, ended) = watch::channel(None);
         let number = self.number(|state, number| {
-            state.programs.insert(number, Slot { started: Some(started), exit });
+            state.programs.insert(
+                number,
+                Slot {
+                    started: Some(started),
+                    exit,
+                },
+            );
         })?;
         let answer = self.ask(&make(number), fds, wait).await;
         if !matches!(answer, Ok(Ok(()))) {
             self.shared.state().programs.remove(&number);
         }
-        Ok(answer?.map(|()| Program { number, ended, connection: self.clone() }))
+        Ok(answer?.map(|()| Program {
+            number,
+            ended,
+            connection: self.clone(),
+        }))
     }
 
     /// Asks for something that is either done or refused with an error number.
@@ -162,7 +185,10 @@ impl Connection {
         let answer = self.ask(&make(number), Vec::new(), wait).await;
         self.shared.state().questions.remove(&number);
         answer?.map_err(|errno| {
-            SandboxError::Gone(format!("it refused: {}", io::Error::from_raw_os_error(errno)))
+            SandboxError::Gone(format!(
+                "it refused: {}",
+                io::Error::from_raw_os_error(errno)
+            ))
         })
     }
 
@@ -221,11 +247,21 @@ impl Program {
 
     pub(super) async fn signal(&self, signal: i32) -> Result<(), SandboxError> {
         let exec = self.number;
-        self.connection.question(|request| Request::Signal { request, exec, signal }).await
+        self.connection
+            .question(|request| Request::Signal {
+                request,
+                exec,
+                signal,
+            })
+            .await
     }
 }
 
-async fn write_requests(write: OwnedWriteHalf, mut queue: mpsc::Receiver<Outgoing>, shared: Arc<Shared>) {
+async fn write_requests(
+    write: OwnedWriteHalf,
+    mut queue: mpsc::Receiver<Outgoing>,
+    shared: Arc<Shared>,
+) {
     let work = async {
         while let Some(message) = queue.recv().await {
             if let Err(error) = send_all(write.as_ref(), &message.frame, &message.fds).await {
@@ -256,7 +292,12 @@ async fn send_all(stream: &UnixStream, frame: &[u8], fds: &[OwnedFd]) -> io::Res
                     control.push(SendAncillaryMessage::ScmRights(&borrowed));
                 }
                 let parts = [IoSlice::new(rest)];
-                Ok(rustix::net::sendmsg(stream, &parts, &mut control, SendFlags::NOSIGNAL)?)
+                Ok(rustix::net::sendmsg(
+                    stream,
+                    &parts,
+                    &mut control,
+                    SendFlags::NOSIGNAL,
+                )?)
             })
             .await?;
         first = false;
@@ -265,9 +306,7 @@ async fn send_all(stream: &UnixStream, frame: &[u8], fds: &[OwnedFd]) -> io::Res
     Ok(())
 }
 
-async fn read_reply(
-    stream: &mut (impl tokio::io::AsyncRead + Unpin),
-) -> io::Result<Option<Reply>> {
+async fn read_reply(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> io::Result<Option<Reply>> {
     let mut head = [0u8; HEAD];
     if stream.read(&mut head[..1]).await? == 0 {
         return Ok(None);
@@ -304,7 +343,13 @@ async fn read_replies(mut read: OwnedReadHalf, shared: Arc<Shared>) {
 
 fn deliver(shared: &Shared, reply: &Reply) -> Result<(), &'static str> {
     let mut state = shared.state();
-    let known = |number: u64| if number < state.next { Ok(()) } else { Err("an unknown number") };
+    let known = |number: u64| {
+        if number < state.next {
+            Ok(())
+        } else {
+            Err("an unknown number")
+        }
+    };
     match *reply {
         Reply::Started { exec } => {
             known(exec)?;
@@ -365,14 +410,30 @@ mod tests {
         let reply = (number, any::<i32>(), 0..9u8, ".{0,20}").prop_map(|(n, value, kind, text)| {
             let reply = match kind {
                 0 => Reply::Ready,
-                1 => Reply::Unsupported { what: text.clone(), hint: text },
+                1 => Reply::Unsupported {
+                    what: text.clone(),
+                    hint: text,
+                },
                 2 => Reply::Broken { what: text },
                 3 => Reply::Started { exec: n },
-                4 => Reply::NotStarted { exec: n, errno: value, step: ExecStep::Program },
-                5 => Reply::Exited { exec: n, exit: GuestExit::Code(value) },
-                6 => Reply::Exited { exec: n, exit: GuestExit::Signal(value) },
+                4 => Reply::NotStarted {
+                    exec: n,
+                    errno: value,
+                    step: ExecStep::Program,
+                },
+                5 => Reply::Exited {
+                    exec: n,
+                    exit: GuestExit::Code(value),
+                },
+                6 => Reply::Exited {
+                    exec: n,
+                    exit: GuestExit::Signal(value),
+                },
                 7 => Reply::Done { request: n },
-                _ => Reply::Failed { request: n, errno: value },
+                _ => Reply::Failed {
+                    request: n,
+                    errno: value,
+                },
             };
             protocol::encode(&reply).unwrap()
         });
@@ -432,7 +493,10 @@ mod tests {
         let connection = Connection::new(host);
         guest.write_all(&u32::MAX.to_le_bytes()).await.unwrap();
         connection.ended().await;
-        let error = connection.question(|request| Request::Ping { request }).await.unwrap_err();
+        let error = connection
+            .question(|request| Request::Ping { request })
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("too long"), "{error}");
     }
 

@@ -35,7 +35,10 @@ pub struct NativeOptions {
 
 impl Default for NativeOptions {
     fn default() -> Self {
-        Self { ready_limit: Duration::from_secs(10), file_size: None }
+        Self {
+            ready_limit: Duration::from_secs(10),
+            file_size: None,
+        }
     }
 }
 
