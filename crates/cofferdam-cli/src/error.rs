@@ -127,10 +127,22 @@ fn kept(error: &RunError) -> Vec<String> {
                 printable(why)
             ));
         }
-        (Some(Landing::Refused { pack, why }), _) => {
+        (
+            Some(Landing::Refused {
+                pack: Some(pack),
+                why,
+            }),
+            _,
+        ) => {
             lines.push(format!(
                 "the refused commits in {}: {}",
                 shown(pack),
+                printable(why)
+            ));
+        }
+        (Some(Landing::Refused { pack: None, why }), _) => {
+            lines.push(format!(
+                "nothing of the refused commits: {}",
                 printable(why)
             ));
         }

@@ -78,12 +78,17 @@ pub(crate) fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -
             printable_line(reference),
             printable(why)
         ),
-        Landing::Refused { pack, why } => format!(
-            "{} {}\n  nothing was moved; the refused commits are kept in {}\n",
-            paint("refused:", style::ERROR, colour),
-            printable(why),
-            shell_word(&pack.to_string_lossy())
-        ),
+        Landing::Refused { pack, why } => {
+            let word = paint("refused:", style::ERROR, colour);
+            let kept = match pack {
+                Some(pack) => format!(
+                    "; the refused commits are kept in {}",
+                    shell_word(&pack.to_string_lossy())
+                ),
+                None => String::new(),
+            };
+            format!("{word} {}\n  nothing was moved{kept}\n", printable(why))
+        }
     }
 }
 
