@@ -22,7 +22,7 @@ use crate::names::SandboxId;
 use crate::process::Input;
 
 /// Hashing a lot of untracked files takes its time.
-const LIMIT: Duration = Duration::from_secs(1800);
+const LIMIT: Duration = Duration::from_mins(30);
 
 /// Bounds of what is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,10 @@ pub struct BeforeLimits {
 
 impl Default for BeforeLimits {
     fn default() -> Self {
-        Self { file: 512 << 20, total: 4 << 30 }
+        Self {
+            file: 512 << 20,
+            total: 4 << 30,
+        }
     }
 }
 
@@ -84,7 +87,9 @@ pub async fn changes(
 ) -> Result<Changes, BeforeError> {
     let scratch = Scratch::create(scratch, repo, repo.head.commit(), rules)?;
     // Read where it lies: nothing is written without optional locks.
-    let call = scratch.command().env("GIT_INDEX_FILE", repo.git_dir.join("index"));
+    let call = scratch
+        .command()
+        .env("GIT_INDEX_FILE", repo.git_dir.join("index"));
     Ok(status(call, Untracked::Directories, cancel).await?)
 }
 
@@ -117,7 +122,14 @@ pub async fn record(
         .command()
         // One flush at the end instead of one for each object.
         .config("core.fsyncMethod=batch")
-        .args(["update-index", "--add", "--remove", "--replace", "-z", "--stdin"])
+        .args([
+            "update-index",
+            "--add",
+            "--remove",
+            "--replace",
+            "-z",
+            "--stdin",
+        ])
         .input(Input::Bytes(paths))
         .limit(LIMIT)
         .run(cancel)
@@ -132,11 +144,21 @@ pub async fn record(
     let null = Oid::null(repo.format);
     let message = format!("cofferdam {id}: before");
     repo.command()
-        .args(["update-ref", "--no-deref", "--create-reflog", "-m", &message])
+        .args([
+            "update-ref",
+            "--no-deref",
+            "--create-reflog",
+            "-m",
+            &message,
+        ])
         .args([reference(id).as_str(), commit.as_str(), null.as_str()])
         .run(cancel)
         .await?;
-    Ok(Some(Before { commit, staged: staged.is_some(), not_recorded }))
+    Ok(Some(Before {
+        commit,
+        staged: staged.is_some(),
+        not_recorded,
+    }))
 }
 
 /// The paths to record, each followed by NUL, and those that cannot be.
@@ -149,8 +171,10 @@ fn choose(
     let mut total = 0u64;
     for change in &changes.0 {
         let untracked = match change.kind {
-            ChangeKind::Submodule { .. } => continue,
-            ChangeKind::Tracked { unstaged: false, .. } => continue,
+            ChangeKind::Submodule { .. }
+            | ChangeKind::Tracked {
+                unstaged: false, ..
+            } => continue,
             ChangeKind::Tracked { .. } | ChangeKind::Unmerged => false,
             ChangeKind::Untracked => true,
         };
@@ -186,7 +210,11 @@ fn look(path: &Path, room: Option<u64>) -> Result<u64, NotRecorded> {
                 error.kind(),
                 std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
             );
-            return if gone { Ok(0) } else { Err(NotRecorded::Unreadable) };
+            return if gone {
+                Ok(0)
+            } else {
+                Err(NotRecorded::Unreadable)
+            };
         }
     };
     if found.is_symlink() {
@@ -203,14 +231,23 @@ fn look(path: &Path, room: Option<u64>) -> Result<u64, NotRecorded> {
         return Err(NotRecorded::TooLarge);
     }
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    match fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
+    match fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+    {
         Ok(_) => Ok(found.size()),
         Err(_) => Err(NotRecorded::Unreadable),
     }
 }
 
 async fn tree(scratch: &Scratch, cancel: &CancellationToken) -> Result<Oid, GitError> {
-    oid("write-tree", scratch.command().arg("write-tree").limit(LIMIT), cancel).await
+    oid(
+        "write-tree",
+        scratch.command().arg("write-tree").limit(LIMIT),
+        cancel,
+    )
+    .await
 }
 
 async fn repo_tree(
@@ -218,7 +255,9 @@ async fn repo_tree(
     commit: &Oid,
     cancel: &CancellationToken,
 ) -> Result<Oid, GitError> {
-    let call = repo.command().args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")]);
+    let call = repo
+        .command()
+        .args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")]);
     oid("rev-parse", call, cancel).await
 }
 
@@ -236,7 +275,11 @@ async fn commit(
             .env(&format!("GIT_{role}_NAME"), "cofferdam")
             .env(&format!("GIT_{role}_EMAIL"), "cofferdam@localhost");
     }
-    call = call.args(["commit-tree", "-m", &format!("cofferdam {id}: {what} before it started")]);
+    call = call.args([
+        "commit-tree",
+        "-m",
+        &format!("cofferdam {id}: {what} before it started"),
+    ]);
     for parent in parents {
         call = call.args(["-p", parent.as_str()]);
     }

@@ -27,8 +27,13 @@ pub fn scan(top: &Path) -> Result<BTreeSet<PathBuf>, FileError> {
             }
             // Gone, replaced by a symlink, or out of reach.
             Err(
-                Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::NAMETOOLONG
-                | Errno::XDEV | Errno::AGAIN,
+                Errno::NOENT
+                | Errno::NOTDIR
+                | Errno::LOOP
+                | Errno::ACCESS
+                | Errno::NAMETOOLONG
+                | Errno::XDEV
+                | Errno::AGAIN,
             ) => continue,
             Err(error) => return Err(FileError::new("open", top.join(path), error.into())),
         };
@@ -66,7 +71,13 @@ mod tests {
     fn every_case_and_kind() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path();
-        for name in [".git/sub", "a/.git/modules/.git", "b/c/.GiT", ".cofferdam/worktrees/w", "d"] {
+        for name in [
+            ".git/sub",
+            "a/.git/modules/.git",
+            "b/c/.GiT",
+            ".cofferdam/worktrees/w",
+            "d",
+        ] {
             fs::create_dir_all(top.join(name)).unwrap();
         }
         crate::fsx::write_private(&top.join("d/.git"), b"gitdir: x").unwrap();

@@ -34,9 +34,18 @@ async fn a_private_clone_has_its_history_and_nothing_else() {
         world.export(&other).await;
         let clone = world.clone_of(&tip, None).await;
         let git_dir = &clone.git_dir;
-        assert_eq!(world.run_in(git_dir, &["rev-parse", "HEAD", "HEAD^"]), format!("{tip}\n{first}"));
-        assert_eq!(world.run_in(git_dir, &["symbolic-ref", "HEAD"]), "refs/heads/work/x");
-        assert_eq!(world.run_in(git_dir, &["for-each-ref", "--format=%(refname)"]), "refs/heads/work/x");
+        assert_eq!(
+            world.run_in(git_dir, &["rev-parse", "HEAD", "HEAD^"]),
+            format!("{tip}\n{first}")
+        );
+        assert_eq!(
+            world.run_in(git_dir, &["symbolic-ref", "HEAD"]),
+            "refs/heads/work/x"
+        );
+        assert_eq!(
+            world.run_in(git_dir, &["for-each-ref", "--format=%(refname)"]),
+            "refs/heads/work/x"
+        );
         assert_eq!(world.run_in(git_dir, &["show", "HEAD:b"]), "two");
         world.run_in(git_dir, &["fsck", "--full", "--strict"]);
         let identity = world.run_in(git_dir, &["var", "GIT_AUTHOR_IDENT"]);
@@ -48,11 +57,25 @@ async fn a_private_clone_has_its_history_and_nothing_else() {
         assert_eq!(world.refs(), refs);
         world.run(&["fsck"]);
         let seen = read_refs(git_dir, world.repo().await.format).unwrap();
-        assert_eq!(seen.head, PrivateHead::Symbolic(b"refs/heads/work/x".to_vec()));
+        assert_eq!(
+            seen.head,
+            PrivateHead::Symbolic(b"refs/heads/work/x".to_vec())
+        );
         assert_eq!(seen.head_commit(), Some(&tip));
-        let pack = std::fs::read_dir(clone.vault.join("pack")).unwrap().next().unwrap().unwrap();
+        let pack = std::fs::read_dir(clone.vault.join("pack"))
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
         assert_eq!(pack.metadata().unwrap().mode() & 0o222, 0);
-        assert_eq!(std::fs::metadata(world.home().path()).unwrap().permissions().mode() & 0o77, 0);
+        assert_eq!(
+            std::fs::metadata(world.home().path())
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o77,
+            0
+        );
     }
 }
 
@@ -71,11 +94,20 @@ async fn a_known_tip_costs_no_process_and_chains_stay_short() {
     assert!((2..=16).contains(&longest), "{longest}");
     let clone = world.clone_of(&tip, None).await;
     world.run_in(&clone.git_dir, &["fsck", "--full"]);
-    assert_eq!(world.run_in(&clone.git_dir, &["rev-list", "--count", "HEAD"]), "40");
-    let broken = Repository { git: Git::new("/nonexistent"), ..repo.clone() };
+    assert_eq!(
+        world.run_in(&clone.git_dir, &["rev-list", "--count", "HEAD"]),
+        "40"
+    );
+    let broken = Repository {
+        git: Git::new("/nonexistent"),
+        ..repo.clone()
+    };
     vault.export(&broken, &tip, &never()).await.unwrap();
     let new = world.commit("a", "new");
-    assert!(matches!(vault.export(&broken, &new, &never()).await, Err(VaultError::Git(_))));
+    assert!(matches!(
+        vault.export(&broken, &new, &never()).await,
+        Err(VaultError::Git(_))
+    ));
 }
 
 #[tokio::test]
@@ -105,15 +137,18 @@ async fn exports_at_the_same_time() {
     let repo = world.repo().await;
     let vault = Vault::open(&world.home(), &repo).unwrap();
     let mut tasks = tokio::task::JoinSet::new();
-    for tip in tips.iter().chain(&tips).cloned() {
-        let (vault, repo) = (vault.clone(), repo.clone());
+    for tip in tips.iter().chain(&tips) {
+        let (vault, repo, tip) = (vault.clone(), repo.clone(), tip.clone());
         tasks.spawn(async move { vault.export(&repo, &tip, &never()).await.map(|_| ()) });
     }
     while let Some(done) = tasks.join_next().await {
         done.unwrap().unwrap();
     }
     let clone = world.clone_of(&tips[5], None).await;
-    assert_eq!(world.run_in(&clone.git_dir, &["rev-list", "--count", "HEAD"]), "6");
+    assert_eq!(
+        world.run_in(&clone.git_dir, &["rev-list", "--count", "HEAD"]),
+        "6"
+    );
 }
 
 #[tokio::test]
@@ -131,11 +166,17 @@ async fn shallow_then_whole() {
         let shallow = World { top, ..shallow };
         let tip = shallow.oid("HEAD");
         let clone = shallow.clone_of(&tip, None).await;
-        assert_eq!(shallow.run_in(&clone.git_dir, &["rev-list", "--count", "HEAD"]), "2");
+        assert_eq!(
+            shallow.run_in(&clone.git_dir, &["rev-list", "--count", "HEAD"]),
+            "2"
+        );
         shallow.run_in(&clone.git_dir, &["fsck", "--full"]);
         shallow.run(&["fetch", "-q", "--unshallow"]);
         let clone = shallow.clone_of(&tip, None).await;
-        assert_eq!(shallow.run_in(&clone.git_dir, &["rev-list", "--count", "HEAD"]), "5");
+        assert_eq!(
+            shallow.run_in(&clone.git_dir, &["rev-list", "--count", "HEAD"]),
+            "5"
+        );
     }
 }
 
@@ -149,12 +190,24 @@ async fn partial_clones_name_the_next_step() {
         let url = format!("ssh://nowhere.invalid{}", world.top.display());
         let top = world.path().join("partial");
         let from = format!("file://{}", world.top.display());
-        world.run(&["clone", "-q", "--filter=blob:none", &from, top.to_str().unwrap()]);
-        let partial = World { top, ..World::new(&git) };
+        world.run(&[
+            "clone",
+            "-q",
+            "--filter=blob:none",
+            &from,
+            top.to_str().unwrap(),
+        ]);
+        let partial = World {
+            top,
+            ..World::new(&git)
+        };
         partial.run(&["remote", "set-url", "origin", &url]);
         let repo = partial.repo().await;
         let vault = Vault::open(&partial.home(), &repo).unwrap();
-        let error = vault.export(&repo, &partial.oid("HEAD"), &never()).await.unwrap_err();
+        let error = vault
+            .export(&repo, &partial.oid("HEAD"), &never())
+            .await
+            .unwrap_err();
         assert!(matches!(error, VaultError::PartialClone { .. }), "{error}");
         assert!(error.to_string().contains("--refetch"), "{error}");
         drop(world);
@@ -174,9 +227,19 @@ async fn other_formats_and_odd_paths() {
             let world = World::at(&git, OsStr::new("repo"), &init);
             let tip = world.commit("a", "one");
             let clone = world.clone_of(&tip, None).await;
-            assert_eq!(world.run_in(&clone.git_dir, &["show", "HEAD:a"]), "one", "{init:?}");
+            assert_eq!(
+                world.run_in(&clone.git_dir, &["show", "HEAD:a"]),
+                "one",
+                "{init:?}"
+            );
         }
-        for name in [&b"sp ace"[..], b"quo\"te\\", b"new\nline", b"\xff\xfe", b"co:lon"] {
+        for name in [
+            &b"sp ace"[..],
+            b"quo\"te\\",
+            b"new\nline",
+            b"\xff\xfe",
+            b"co:lon",
+        ] {
             let world = World::at(&git, OsStr::from_bytes(name), &[]);
             let first = world.commit("a", "one");
             world.export(&first).await;
