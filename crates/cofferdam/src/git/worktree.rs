@@ -34,7 +34,7 @@ pub enum WorktreeError {
     InTheWay { path: PathBuf, why: &'static str },
     #[error("{} is not a worktree of ours", path.display())]
     NotOurs { path: PathBuf },
-    #[error("cancelled while waiting for another worktree to be made")]
+    #[error("cancelled while a worktree was to be made")]
     Cancelled,
     #[error(transparent)]
     File(#[from] FileError),
@@ -225,12 +225,16 @@ pub async fn add(
     let created_branch = existing.is_none();
     if created_branch {
         // Created by compare-and-swap: a branch that the user makes now is never taken for ours.
+        // Not to be cancelled: whether it happened must be known.
+        if cancel.is_cancelled() {
+            return Err(WorktreeError::Cancelled);
+        }
         let (full, null) = (branch.full(), Oid::null(repo.format));
         let call = repo
             .command()
             .args(["update-ref", "--no-deref", "-m", "cofferdam: created"]);
         call.args([&full, start.as_str(), null.as_str()])
-            .run(cancel)
+            .run(&CancellationToken::new())
             .await?;
     }
     let planned = Planned {

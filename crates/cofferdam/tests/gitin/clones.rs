@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use cofferdam::git::identity::user_config;
 use cofferdam::git::private_clone::{PrivateHead, read_refs};
 use cofferdam::git::vault::{Vault, VaultError};
 use cofferdam::git::{Git, Repository};
@@ -247,5 +248,110 @@ async fn other_formats_and_odd_paths() {
             let clone = world.clone_of(&tip, None).await;
             assert_eq!(world.run_in(&clone.git_dir, &["show", "HEAD:a"]), "two");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_export_that_dies_at_any_point_leaves_a_usable_vault() {
+    let world = World::new(&gits()[0]);
+    let mut tip = world.commit("a", "0");
+    let repo = world.repo().await;
+    let vault = Vault::open(&world.home(), &repo).unwrap();
+    let directory = world.home().vault(&repo.top);
+    for n in 0..25u64 {
+        tip = world.commit("a", &format!("content {n}"));
+        let cut = std::time::Duration::from_micros(n * 500);
+        // Dropping the future kills git where it is and skips every step that would follow.
+        let _ = tokio::time::timeout(cut, vault.export(&repo, &tip, &never())).await;
+    }
+    drop(vault.export(&repo, &tip, &never()).await.unwrap());
+    let clone = world.clone_of(&tip, None).await;
+    assert_eq!(
+        world.run_in(&clone.git_dir, &["rev-list", "--count", "HEAD"]),
+        "26"
+    );
+    world.run_in(&clone.git_dir, &["fsck", "--full"]);
+    let left = std::fs::read_dir(directory.join("tmp")).unwrap().count();
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn hooks_and_settings_travel() {
+    for git in gits() {
+        let world = World::new(&git);
+        let tip = world.commit("a", "one");
+        let hooks = world.top.join(".git/hooks");
+        std::fs::create_dir_all(&hooks).unwrap();
+        for (name, mode) in [
+            ("pre-commit", 0o755),
+            ("pre-push", 0o644),
+            ("x.sample", 0o755),
+        ] {
+            std::fs::write(hooks.join(name), "#!/bin/sh\n").unwrap();
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(hooks.join(name), mode).unwrap();
+        }
+        std::fs::create_dir_all(world.top.join(".git/info")).unwrap();
+        std::fs::write(world.top.join(".git/info/exclude"), "mine\n").unwrap();
+        world.run(&["config", "core.autocrlf", "input"]);
+        world.run(&["config", "remote.origin.url", "https://token@example.org"]);
+        let export = world.export(&tip).await;
+        let repo = world.repo().await;
+        let make = async || {
+            let home = world.user_home();
+            let config = user_config(&repo, Some(&home), &never()).await.unwrap();
+            assert_eq!(config.identity.as_ref().unwrap().email, "user@example.org");
+            world.clone_from(&export, None, &config).await
+        };
+        let clone = make().await;
+        let names = |path: &std::path::Path| {
+            let entries = std::fs::read_dir(path).unwrap();
+            entries
+                .map(|entry| entry.unwrap().file_name())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&clone.hooks), ["pre-commit"]);
+        assert_eq!(names(&clone.git_dir.join("hooks")), [""; 0]);
+        let get = |git_dir, name| world.run_in(git_dir, &["config", "--get", name]);
+        assert_eq!(get(&clone.git_dir, "core.autocrlf"), "input");
+        assert_eq!(
+            std::fs::read(clone.git_dir.join("info/exclude")).unwrap(),
+            b"mine\n"
+        );
+        let config = std::fs::read_to_string(clone.git_dir.join("config")).unwrap();
+        assert!(!config.contains("token"), "{config}");
+        let inside = world.top.join(".husky/_");
+        world.run(&["config", "core.hooksPath", inside.to_str().unwrap()]);
+        let clone = make().await;
+        assert_eq!(get(&clone.git_dir, "core.hooksPath"), ".husky/_");
+        assert_eq!(names(&clone.hooks), [""; 0]);
+        world.run(&["config", "core.hooksPath", "../outside"]);
+        let config = std::fs::read_to_string(make().await.git_dir.join("config")).unwrap();
+        assert!(!config.contains("hooksPath"), "{config}");
+    }
+}
+
+#[tokio::test]
+async fn through_a_symlink_and_from_a_linked_worktree() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.commit("a", "one");
+        let linked = world.path().join("linked");
+        world.run(&[
+            "worktree",
+            "add",
+            "-q",
+            "-b",
+            "side",
+            linked.to_str().unwrap(),
+        ]);
+        let link = world.path().join("link");
+        std::os::unix::fs::symlink(&linked, &link).unwrap();
+        let world = World { top: link, ..world };
+        let tip = world.commit("b", "two");
+        let clone = world.clone_of(&tip, None).await;
+        assert_eq!(world.run_in(&clone.git_dir, &["show", "HEAD:b"]), "two");
+        let repo = world.repo().await;
+        assert_eq!(repo.top.as_path(), linked);
     }
 }

@@ -233,3 +233,85 @@ async fn looking_at_a_hostile_tree_executes_nothing() {
         assert!(tree.path.join("canary").exists());
     }
 }
+
+#[tokio::test]
+async fn two_at_once_for_one_branch() {
+    let world = World::new(&gits()[0]);
+    let base = world.commit("a", "one");
+    let repo = world.repo().await;
+    let name = branch("same");
+    let cancel = never();
+    let add = || worktree::add(&repo, &name, Some(&base), UserRules::default(), &cancel);
+    let (one, two) = tokio::join!(add(), add());
+    let (made, refused) = if one.is_ok() { (one, two) } else { (two, one) };
+    let made = made.unwrap();
+    assert!(
+        matches!(refused, Err(WorktreeError::Preserved { .. })),
+        "{refused:?}"
+    );
+    assert!(made.path.join("a").exists());
+    assert_eq!(world.oid("same"), base);
+}
+
+#[tokio::test]
+async fn cancelled_half_way_nothing_is_left() {
+    let world = World::new(&gits()[0]);
+    let base = world.commit("a", "one");
+    let repo = world.repo().await;
+    let refs = world.refs();
+    for n in 0..8u64 {
+        let cancel = never();
+        let later = cancel.clone();
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(std::time::Duration::from_millis(n * 2)).await;
+            later.cancel();
+        });
+        let name = branch("cut");
+        let rules = UserRules::default();
+        let done = worktree::add(&repo, &name, Some(&base), rules, &cancel).await;
+        timer.await.unwrap();
+        if let Ok(made) = done {
+            worktree::remove(&repo, &made).unwrap();
+            world.run(&["branch", "-q", "-D", "cut"]);
+        }
+        assert_eq!(world.refs(), refs, "{n}");
+        assert_eq!(world.run(&["worktree", "list"]).lines().count(), 1, "{n}");
+        assert!(!repo.config_dir().join("worktrees/cut").exists());
+    }
+}
+
+#[tokio::test]
+async fn sparse_checkouts_and_submodules() {
+    for git in gits() {
+        let world = World::new(&git);
+        for name in ["top", "in/x", "out/y"] {
+            world.write(name, name);
+        }
+        let sub = world.commit("last", "x");
+        world.run(&[
+            "update-index",
+            "--add",
+            "--cacheinfo",
+            &format!("160000,{sub},mods/sub"),
+        ]);
+        world.run(&["commit", "-qm", "link"]);
+        std::fs::create_dir_all(world.top.join("mods/sub")).unwrap();
+        world.run(&["sparse-checkout", "set", "--cone", "in"]);
+        let base = world.oid("HEAD");
+        let repo = world.repo().await;
+        let name = branch("w");
+        let rules = UserRules::default();
+        let made = worktree::add(&repo, &name, Some(&base), rules, &never())
+            .await
+            .unwrap();
+        assert!(made.path.join("in/x").exists() && made.path.join("top").exists());
+        assert!(!made.path.join("out").exists());
+        assert_eq!(world.run_in(&made.path, &["status", "--porcelain"]), "");
+        let scratch = world.path().join("scratch");
+        let changes = worktree::dirty(&repo, &made, &base, rules, scratch, &never())
+            .await
+            .unwrap();
+        assert!(changes.is_empty(), "{changes:?}");
+        worktree::remove(&repo, &made).unwrap();
+    }
+}
