@@ -5,6 +5,7 @@
 //! index and files are only read, and nothing that the tree names is executed: submodules are not
 //! entered and no filter runs, so files are recorded byte for byte as they lie on the disk.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -169,7 +170,17 @@ fn choose(
 ) -> (Vec<u8>, Vec<(PathBuf, NotRecorded)>) {
     let (mut paths, mut not_recorded) = (Vec::new(), Vec::new());
     let mut total = 0u64;
+    // A directory that was replaced by a file or symlink: its files are below something untracked,
+    // git refuses to look there, and adding what took its place removes them.
+    let added: HashSet<&Path> = (changes.0.iter())
+        .filter(|change| change.kind == ChangeKind::Untracked)
+        .map(|change| change.path.as_path())
+        .collect();
+    let replaced = |path: &Path| path.ancestors().skip(1).any(|above| added.contains(above));
     for change in &changes.0 {
+        if replaced(&change.path) {
+            continue;
+        }
         let untracked = match change.kind {
             ChangeKind::Submodule { .. }
             | ChangeKind::Tracked {

@@ -1,6 +1,7 @@
 //! The before-ref.
 
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 
 use cofferdam::git::UserRules;
 use cofferdam::git::before::{self, Before, BeforeLimits, NotRecorded};
@@ -188,4 +189,35 @@ async fn in_a_linked_worktree_detached() {
         world.run(&["show", &format!("{}:a", done.unwrap().commit)]),
         "two"
     );
+}
+
+#[tokio::test]
+async fn kinds_that_changed_and_files_that_cannot_be_read() {
+    for git in gits() {
+        let world = World::new(&git);
+        for name in ["dir/x", "dir/y", "link dir/x", "file", "plain"] {
+            world.write(name, name);
+        }
+        world.commit("last", "x");
+        std::fs::remove_dir_all(world.top.join("dir")).unwrap();
+        world.write("dir", "now a file");
+        std::fs::remove_dir_all(world.top.join("link dir")).unwrap();
+        std::os::unix::fs::symlink("dir2", world.top.join("link dir")).unwrap();
+        world.write("dir2/x", "x");
+        std::fs::remove_file(world.top.join("file")).unwrap();
+        world.write("file/inside", "inside");
+        world.write("secret", "no");
+        let locked = std::fs::Permissions::from_mode(0o000);
+        std::fs::set_permissions(world.top.join("secret"), locked).unwrap();
+        let (done, _) = record(&world, BeforeLimits::default()).await;
+        let done = done.unwrap();
+        let names = world.run(&["ls-tree", "-r", "--name-only", done.commit.as_str()]);
+        let mut want = vec!["dir", "dir2/x", "file/inside", "last", "link dir", "plain"];
+        if rustix::process::geteuid().is_root() {
+            want.push("secret");
+        } else {
+            assert_eq!(done.not_recorded, [("secret".into(), NotRecorded::Unreadable)]);
+        }
+        assert_eq!(names.lines().collect::<Vec<_>>(), want);
+    }
 }
