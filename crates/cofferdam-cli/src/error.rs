@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use cofferdam::agent::AgentError;
@@ -13,7 +14,7 @@ use cofferdam::sandbox::SandboxError;
 use cofferdam::sandbox::registry::RegistryError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{AgentFailure, CollectError, Landing, PlanError, RunError, RunErrorKind};
-use cofferdam::text::printable;
+use cofferdam::text::{printable, printable_bytes_line};
 
 use crate::environment::EnvironmentError;
 use crate::ui::style;
@@ -127,9 +128,24 @@ fn kept(error: &RunError) -> Vec<String> {
                 printable(why)
             ));
         }
-        (Some(Landing::Refused { pack, why }), _) => {
-            let kept = pack.as_deref().map_or_else(|| "the sandbox's state".to_owned(), shown);
-            lines.push(format!("the refused commits in {kept}: {}", printable(why)));
+        (
+            Some(Landing::Refused {
+                pack: Some(pack),
+                why,
+            }),
+            _,
+        ) => {
+            lines.push(format!(
+                "the refused commits in {}: {}",
+                shown(pack),
+                printable(why)
+            ));
+        }
+        (Some(Landing::Refused { pack: None, why }), _) => {
+            lines.push(format!(
+                "nothing of the refused commits: {}",
+                printable(why)
+            ));
         }
     }
     if let Some(path) = &kept.preserved_worktree {
@@ -150,7 +166,7 @@ fn commits(count: usize) -> String {
 }
 
 fn shown(path: &std::path::Path) -> String {
-    printable(&path.to_string_lossy())
+    printable_bytes_line(path.as_os_str().as_bytes())
 }
 
 /// The next steps for everything in the chain of causes that has one.

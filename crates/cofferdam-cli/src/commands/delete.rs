@@ -50,7 +50,7 @@ pub(crate) async fn run(
             ));
         }
         if let Some(path) = &deleted.kept_work {
-            let path = shell_word(&path.to_string_lossy());
+            let path = shell_word(path);
             output::note(&format!(
                 "files that are not the sandbox's alone are left in {path}\n"
             ));

@@ -131,10 +131,7 @@ fn home(path: &Path) -> Finding {
     }
     let mode = found.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        let hint = format!(
-            "chmod 700 {}",
-            crate::ui::steps::shell_word(&path.to_string_lossy())
-        );
+        let hint = format!("chmod 700 {}", crate::ui::steps::shell_word(path));
         let detail = format!("{shown} has mode {mode:03o}: others can look into it");
         return Finding::new(NAME, Status::Degraded, detail, hint);
     }

@@ -68,7 +68,7 @@ fn render(report: &GcReport, dry_run: bool) -> String {
         }
         out.push('\n');
         if let Some(path) = &one.preserved {
-            let path = shell_word(&path.to_string_lossy());
+            let path = shell_word(path);
             let _ = writeln!(out, "  its uncommitted work is kept in {path}");
         }
     }

@@ -1,9 +1,12 @@
 //! `cofferdam list`.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::session::manage::{self, Summary};
+use cofferdam::text::printable_bytes_line;
 use jiff::Timestamp;
 
 use crate::environment::Environment;
@@ -82,10 +85,15 @@ fn row(one: &Summary, all: bool, now: Timestamp) -> Vec<String> {
         one.ahead.map_or_else(unknown, human::count),
         changes,
         human::age(one.created, now),
-        one.workdir.to_string_lossy().into_owned(),
+        shown(&one.workdir),
     ];
     if all {
-        row.push(one.repository.to_string_lossy().into_owned());
+        row.push(shown(&one.repository));
     }
     row
+}
+
+/// Bytes that are no text are escaped, not replaced.
+fn shown(path: &Path) -> String {
+    printable_bytes_line(path.as_os_str().as_bytes())
 }

@@ -1,5 +1,9 @@
 //! The story of a run in lines: a pure function from events to text that is safe to show.
 
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+
 use cofferdam::agent::AgentEvent;
 use cofferdam::session::Event;
 use cofferdam::text::printable_line;
@@ -47,6 +51,8 @@ pub(crate) struct Narrator {
     pub(crate) verbosity: Verbosity,
     /// The user named no strategy.
     pub(crate) strategy_by_default: bool,
+    /// What else the user should know at the start.
+    pub(crate) remarks: Vec<String>,
     /// What is going on, for a status line.
     pub(crate) status: String,
 }
@@ -56,6 +62,7 @@ impl Narrator {
         Self {
             verbosity,
             strategy_by_default,
+            remarks: Vec::new(),
             status: "starting".to_owned(),
         }
     }
@@ -185,17 +192,15 @@ impl Narrator {
             ),
         ];
         if let Some(log) = log {
-            texts.push(format!(
-                "log: tail -f {}",
-                shell_word(&log.to_string_lossy())
-            ));
+            texts.push(format!("log: tail -f {}", shell_word(log)));
         }
-        texts
-            .into_iter()
-            .map(|text| Line {
-                kind: Kind::Head,
-                text,
-            })
+        let head = texts.into_iter().map(|text| (Kind::Head, text));
+        let remarks = self
+            .remarks
+            .iter()
+            .map(|text| (Kind::Warning, printable_line(text)));
+        head.chain(remarks)
+            .map(|(kind, text)| Line { kind, text })
             .collect()
     }
 }
@@ -255,13 +260,29 @@ fn text_lines(kind: Kind, text: &str) -> Vec<Line> {
     lines.collect()
 }
 
-/// `text` as one word of a shell command.
-pub(crate) fn shell_word(text: &str) -> String {
+/// `text` as one word of a shell command that can be copied from the terminal: what cannot be shown
+/// as it is stands in `$'…'`, which bash, zsh and POSIX.1-2024 know.
+pub(crate) fn shell_word(text: impl AsRef<OsStr>) -> String {
+    let bytes = text.as_ref().as_bytes();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        printable_line(&format!("'{}'", text.replace('\'', "'\\''")))
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+        Ok(text) if printable_line(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
+        _ => {
+            let mut word = String::from("$'");
+            for &byte in bytes {
+                match byte {
+                    b'\'' | b'\\' => word.extend(['\\', char::from(byte)]),
+                    b' '..=b'~' => word.push(char::from(byte)),
+                    // Three digits, because a shorter escape would swallow a digit after it.
+                    _ => {
+                        let _ = write!(word, "\\{byte:03o}");
+                    }
+                }
+            }
+            word.push('\'');
+            word
+        }
     }
 }
 
@@ -342,5 +363,8 @@ mod tests {
         assert_eq!(shell_word("/a/b-c.log"), "/a/b-c.log");
         assert_eq!(shell_word("/a b/it's"), "'/a b/it'\\''s'");
         assert_eq!(shell_word(""), "''");
+        assert_eq!(shell_word("größe"), "'größe'");
+        assert_eq!(shell_word("a\n'\\1"), "$'a\\012\\'\\\\1'");
+        assert_eq!(shell_word(OsStr::from_bytes(b"\xff1")), "$'\\3771'");
     }
 }

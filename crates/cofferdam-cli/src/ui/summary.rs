@@ -49,7 +49,7 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
         );
     }
     if let Some(path) = &report.preserved_worktree {
-        let path = shell_word(&path.to_string_lossy());
+        let path = shell_word(path);
         let _ = writeln!(out, "uncommitted work of the agent is kept in {path}");
     }
     if let Some(next) = next(report) {
@@ -79,15 +79,12 @@ pub(crate) fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -
             printable(why)
         ),
         Landing::Refused { pack, why } => {
-            let kept = pack.as_ref().map_or_else(
-                || "were too large to keep".to_owned(),
-                |pack| format!("are kept in {}", shell_word(&pack.to_string_lossy())),
-            );
-            format!(
-                "{} {}\n  nothing was moved; the refused commits {kept}\n",
-                paint("refused:", style::ERROR, colour),
-                printable(why),
-            )
+            let word = paint("refused:", style::ERROR, colour);
+            let kept = match pack {
+                Some(pack) => format!("; the refused commits are kept in {}", shell_word(pack)),
+                None => String::new(),
+            };
+            format!("{word} {}\n  nothing was moved{kept}\n", printable(why))
         }
     }
 }
@@ -104,15 +101,12 @@ pub(crate) fn commit_line(commit: &CommitLine, colour: bool) -> String {
 fn next(report: &RunReport) -> Option<String> {
     let base = report.base.short();
     if let Some(path) = &report.preserved_worktree {
-        return Some(format!(
-            "git -C {} status",
-            shell_word(&path.to_string_lossy())
-        ));
+        return Some(format!("git -C {} status", shell_word(path)));
     }
     match &report.landing {
         Landing::Nothing => {
             let log = report.log.as_ref()?;
-            Some(format!("less {}", shell_word(&log.to_string_lossy())))
+            Some(format!("less {}", shell_word(log)))
         }
         Landing::Landed { branch, .. } if *branch == report.target_branch => {
             Some(format!("git log -p {base}..{}", shell_word(branch)))

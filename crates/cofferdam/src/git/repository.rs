@@ -110,6 +110,10 @@ impl Repository {
         if stderr.contains("dubious ownership") {
             return Err(RepositoryError::ForeignOwner { path: from });
         }
+        // The hardened command refuses to open one that it was not pointed at.
+        if stderr.contains("cannot use bare repository") {
+            return Err(RepositoryError::Bare { path: from });
+        }
         if done.stdout.is_empty() {
             if stderr.contains("not a git repository") {
                 return Err(RepositoryError::NotARepository { path: from });

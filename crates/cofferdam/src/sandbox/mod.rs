@@ -58,6 +58,23 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
 
     /// Ends every process and frees what the sandbox held. Idempotent. Bounded: 10 s.
     async fn close(&self) -> Result<(), SandboxError>;
+
+    /// Stops every program inside until [`Sandbox::thaw`]; nothing of the agent runs when this
+    /// returns. A provider that cannot says so.
+    async fn freeze(&self) -> Result<(), SandboxError> {
+        Err(SandboxError::Unsupported {
+            what: "this sandbox cannot stop its programs for a while".to_owned(),
+            hint: "close it instead".to_owned(),
+        })
+    }
+
+    /// Lets what [`Sandbox::freeze`] stopped go on.
+    async fn thaw(&self) -> Result<(), SandboxError> {
+        Err(SandboxError::Unsupported {
+            what: "this sandbox cannot stop its programs for a while".to_owned(),
+            hint: "close it instead".to_owned(),
+        })
+    }
 }
 
 /// A program that runs in a sandbox. Dropping it does not end the program; [`Execution::kill`],
@@ -82,6 +99,12 @@ pub trait Execution: Send + fmt::Debug {
 pub trait BindMountProvider: Send + Sync + fmt::Debug {
     /// A short name for messages and `list`: "native", "docker" …
     fn name(&self) -> &str;
+
+    /// What this machine cannot give of `limits` although they are the defaults, as sentence
+    /// fragments. A limit that was asked for and cannot be given fails [`Self::create`].
+    fn degradations(&self, _limits: &Limits) -> Vec<String> {
+        Vec::new()
+    }
 
     async fn create(
         &self,
@@ -193,6 +216,14 @@ impl Contained {
             Self::BindMount(kind) => kind.provider.name(),
             Self::PrivateCopy(kind) => kind.provider.name(),
             Self::Isolated(kind) => kind.provider.name(),
+        }
+    }
+
+    pub(crate) fn degradations(&self, limits: &Limits) -> Vec<String> {
+        match self {
+            Self::BindMount(kind) => kind.provider.degradations(limits),
+            Self::PrivateCopy(kind) => kind.provider.degradations(limits),
+            Self::Isolated(_) => Vec::new(),
         }
     }
 

@@ -95,10 +95,7 @@ pub(crate) async fn run(
     let held = verdicts.iter().all(|verdict| verdict.held);
     output::data(&end(held, &verdicts, environment, colour.on_stdout()))?;
     if arguments.keep {
-        output::note(&format!(
-            "kept: {}\n",
-            shell_word(&stage.keep().to_string_lossy())
-        ));
+        output::note(&format!("kept: {}\n", shell_word(stage.keep())));
     }
     Ok(if held {
         ExitCode::SUCCESS

@@ -165,7 +165,7 @@ impl Stage {
 
     /// A line of shell that leaves a mark on the host where it runs on the host.
     pub(super) fn plant(&self, plant: &str) -> String {
-        let mark = shell_word(&self.fired(plant).to_string_lossy());
+        let mark = shell_word(self.fired(plant));
         format!(": 2>/dev/null >{mark}; exit 0 #")
     }
 

@@ -45,13 +45,13 @@ pub(crate) async fn run(
     let reaches_model = arguments.runs_command();
     let mut options = plan::options(arguments, environment)?;
 
-    let narrator = Narrator::new(verbosity, by_default);
+    let mut narrator = Narrator::new(verbosity, by_default);
+    if !reaches_model {
+        let text = "sandboxes have no network yet, so this agent cannot reach its model";
+        narrator.remarks.push(text.to_owned());
+    }
     let colour = environment.colour;
     let live = Live::start(mode, narrator, colour.on_stderr()).map_err(CliError::Runtime)?;
-    if !reaches_model {
-        live.feed()
-            .say("sandboxes have no network yet, so this agent cannot reach its model");
-    }
     options.events = live.sink();
     let (interrupt, result) = supervise(options, live).await?;
     let end = match result {

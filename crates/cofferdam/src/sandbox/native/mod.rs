@@ -13,7 +13,6 @@ mod probe;
 mod sandbox;
 mod tools;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +35,10 @@ pub struct NativeOptions {
 
 impl Default for NativeOptions {
     fn default() -> Self {
-        Self { ready_limit: Duration::from_secs(10), file_size: None }
+        Self {
+            ready_limit: Duration::from_secs(10),
+            file_size: None,
+        }
     }
 }
 
@@ -50,18 +52,16 @@ impl Native {
     pub fn new(options: NativeOptions) -> Self {
         Self { options }
     }
-
-    /// Which default limits this machine cannot give, as sentence fragments. A limit that is asked
-    /// for by another value than its default is refused instead.
-    pub fn degradations(&self) -> Vec<String> {
-        cgroup::degradations(&Limits::default())
-    }
 }
 
 #[async_trait]
 impl BindMountProvider for Native {
     fn name(&self) -> &'static str {
         "native"
+    }
+
+    fn degradations(&self, limits: &Limits) -> Vec<String> {
+        cgroup::degradations(limits)
     }
 
     async fn create(
@@ -72,10 +72,4 @@ impl BindMountProvider for Native {
         let sandbox = sandbox::NativeSandbox::create(spec, &self.options, cancel).await?;
         Ok(Arc::new(sandbox))
     }
-}
-
-/// Sentence fragments name paths escaped.
-fn shown(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    format!("`{}`", path.as_os_str().as_bytes().escape_ascii())
 }
