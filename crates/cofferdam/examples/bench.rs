@@ -32,29 +32,63 @@ use tokio_util::sync::CancellationToken;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: bench native-true N | private-clone REPO N | gate REPO N | \
-                     head-ready REPO N | head-first REPO N";
+                     head-ready REPO N | head-unchecked REPO N | head-first REPO N";
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+fn main() -> Result<()> {
+    let mut words = std::env::args();
+    if words.next().is_some_and(|name| name.ends_with("/git")) {
+        return stand_in_for_git(words.collect());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(bench(words.collect()))
+}
+
+/// git, except that `git status` finds nothing, at once: what is left is the rest of a run.
+fn stand_in_for_git(words: Vec<String>) -> Result<()> {
+    if words.iter().any(|word| word == "status") {
+        return Ok(());
+    }
+    #[expect(clippy::disallowed_methods, reason = "this process becomes git")]
+    let mut git = std::process::Command::new("git");
+    Err(std::os::unix::process::CommandExt::exec(git.args(words)).into())
+}
+
+async fn bench(words: Vec<String>) -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (taken, count) = match words[..] {
         ["native-true", count] => (Timed::NativeTrue, count),
-        ["private-clone", repo, count] => (Timed::PrivateClone(repo.into()), count),
-        ["gate", repo, count] => (Timed::Gate(repo.into()), count),
-        ["head-ready", repo, count] => (Timed::Head(repo.into(), Moment::SandboxUp), count),
-        ["head-first", repo, count] => (Timed::Head(repo.into(), Moment::FirstOutput), count),
+        ["private-clone", repo, count] => (Timed::PrivateClone(path(repo)?), count),
+        ["gate", repo, count] => (Timed::Gate(path(repo)?), count),
+        ["head-ready", repo, count] => (Timed::Head(path(repo)?, Moment::Ready), count),
+        ["head-unchecked", repo, count] => (Timed::Head(path(repo)?, Moment::Unchecked), count),
+        ["head-first", repo, count] => (Timed::Head(path(repo)?, Moment::FirstOutput), count),
         _ => return Err(USAGE.into()),
     };
     let count: usize = count.parse()?;
-    let room = tempfile::Builder::new().prefix("cofferdam-bench-call.").tempdir()?;
+    let room = tempfile::Builder::new()
+        .prefix("cofferdam-bench-call.")
+        .tempdir()?;
     let home = Home::new(room.path().join("home"));
     match taken {
         Timed::NativeTrue => native_true(count).await,
         Timed::PrivateClone(repo) => private_clone(&home, &repo, room.path(), count).await,
         Timed::Gate(repo) => gate(&home, &repo, room.path(), count).await,
-        Timed::Head(repo, moment) => head(&home, &repo, moment, count).await,
+        Timed::Head(repo, moment) => {
+            let stand_in = room.path().join("git");
+            std::os::unix::fs::symlink(std::env::current_exe()?, &stand_in)?;
+            let git = match moment {
+                Moment::Unchecked => Git::new(stand_in),
+                Moment::Ready | Moment::FirstOutput => Git::new("git"),
+            };
+            head(&home, &git, &repo, moment, count).await
+        }
     }
+}
+
+fn path(word: &str) -> Result<PathBuf> {
+    Ok(Path::new(word).canonicalize()?)
 }
 
 enum Timed {
@@ -67,7 +101,9 @@ enum Timed {
 #[derive(Clone, Copy)]
 enum Moment {
     /// The sandbox could start a program.
-    SandboxUp,
+    Ready,
+    /// The same, where the check for uncommitted work does nothing.
+    Unchecked,
     /// The first program has printed something: the check for uncommitted work is over as well.
     FirstOutput,
 }
@@ -95,7 +131,10 @@ async fn native_true(count: usize) -> Result<()> {
         };
         let began = Instant::now();
         let sandbox = native.create(&spec, &cancel).await?;
-        let request = ExecRequest { arguments: vec!["true".into()], ..ExecRequest::default() };
+        let request = ExecRequest {
+            arguments: vec!["true".into()],
+            ..ExecRequest::default()
+        };
         let exit = sandbox.exec(request).await?.wait().await?;
         sandbox.close().await?;
         print(began.elapsed());
@@ -119,7 +158,11 @@ impl Host {
         let config = user_config(&repo, None, cancel).await?;
         let vault = Vault::open(home, &repo)?;
         let export = vault.export(&repo, repo.head.commit(), cancel).await?;
-        Ok(Self { repo, config, export })
+        Ok(Self {
+            repo,
+            config,
+            export,
+        })
     }
 
     /// The private clone in `directory`, with the index of HEAD.
@@ -150,7 +193,9 @@ async fn private_clone(home: &Home, path: &Path, room: &Path, count: usize) -> R
         std::fs::create_dir(&directory)?;
         let began = Instant::now();
         let vault = Vault::open(home, &host.repo)?;
-        host.export = vault.export(&host.repo, host.repo.head.commit(), &cancel).await?;
+        host.export = vault
+            .export(&host.repo, host.repo.head.commit(), &cancel)
+            .await?;
         host.clone_into(&directory, &cancel).await?;
         print(began.elapsed());
         std::fs::remove_dir_all(&directory)?;
@@ -164,7 +209,12 @@ async fn gate(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()>
     let cancel = CancellationToken::new();
     let host = room.join("host");
     git(room, ["init", "-q", "-b", "main"], &host).await?;
-    git(&host, ["fetch", "-q", "--update-head-ok"], &format!("{}", path.display())).await?;
+    git(
+        &host,
+        ["fetch", "-q", "--update-head-ok"],
+        &format!("{}", path.display()),
+    )
+    .await?;
     git(&host, ["update-ref", "refs/heads/main"], "FETCH_HEAD").await?;
     let state = room.join("state");
     std::fs::create_dir(&state)?;
@@ -183,12 +233,16 @@ async fn gate(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()>
     git(&clone, ["fetch", "-q", &from], "work:refs/heads/work").await?;
     cofferdam::fsx::write_with_mode(&clone.join("objects/info/alternates"), &inside, 0o644)?;
     let branch: BranchName = "work".parse()?;
-    let tip = std::fs::read_to_string(clone.join("refs/heads/work"))?.trim_end().parse()?;
+    let tip = std::fs::read_to_string(clone.join("refs/heads/work"))?
+        .trim_end()
+        .parse()?;
 
     let fresh = room.join("fresh");
     for _ in 0..count {
         let to = fresh.display().to_string();
-        let copy = Invocation::new("cp", "/").args(["-a", "--"]).args([&host, Path::new(&to)]);
+        let copy = Invocation::new("cp", "/")
+            .args(["-a", "--"])
+            .args([&host, Path::new(&to)]);
         copy.env("PATH", "/usr/bin:/bin").run(&cancel).await?;
         let repo = Repository::discover(&Git::new("git"), &fresh, None, &cancel).await?;
         let id = SandboxId::random()?;
@@ -224,12 +278,25 @@ fn packing(state: &Path, revisions: String, to: OwnedFd) -> JailRequest {
         target: target.into(),
         access: Access::ReadOnly,
     };
-    let words = ["git", "pack-objects", "--revs", "--thin", "--stdout", "--delta-base-offset", "-q"];
+    let words = [
+        "git",
+        "pack-objects",
+        "--revs",
+        "--thin",
+        "--stdout",
+        "--delta-base-offset",
+        "-q",
+    ];
     let variables = [("GIT_DIR", INSIDE_GIT_DIR), ("GIT_CONFIG_NOSYSTEM", "1")];
     JailRequest {
-        mounts: vec![read_only("git", INSIDE_GIT_DIR), read_only("vault", INSIDE_VAULT)],
+        mounts: vec![
+            read_only("git", INSIDE_GIT_DIR),
+            read_only("vault", INSIDE_VAULT),
+        ],
         arguments: words.map(Into::into).to_vec(),
-        environment: variables.map(|(key, value)| (key.into(), value.into())).into(),
+        environment: variables
+            .map(|(key, value)| (key.into(), value.into()))
+            .into(),
         directory: "/".into(),
         stdin: revisions.into_bytes(),
         stdout: JailOutput::Fd(to),
@@ -246,16 +313,24 @@ async fn git<const N: usize>(
 ) -> Result<()> {
     let cancel = CancellationToken::new();
     let call = Invocation::new("git", directory).args(words).args([last]);
-    let done = call.env("PATH", "/usr/local/bin:/usr/bin:/bin").run(&cancel).await?;
+    let done = call
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .run(&cancel)
+        .await?;
     if done.exit.success() {
         return Ok(());
     }
-    Err(format!("git {}: {}", words[0], String::from_utf8_lossy(&done.stderr)).into())
+    Err(format!(
+        "git {}: {}",
+        words[0],
+        String::from_utf8_lossy(&done.stderr)
+    )
+    .into())
 }
 
 /// From the call of `run` under `head` to `moment`. Every process starts with a cold vault: the
 /// first value warms it.
-async fn head(home: &Home, path: &Path, moment: Moment, count: usize) -> Result<()> {
+async fn head(home: &Home, git: &Git, path: &Path, moment: Moment, count: usize) -> Result<()> {
     let search_path = OsString::from("/usr/local/bin:/usr/bin:/bin");
     for _ in 0..count {
         let agent = Arc::new(Command::new(["echo", "up"])?);
@@ -263,11 +338,12 @@ async fn head(home: &Home, path: &Path, moment: Moment, count: usize) -> Result<
         let mut options = RunOptions::new(home.clone(), path, agent, sandbox);
         options.caller_environment = [("PATH".into(), search_path.clone())].into();
         options.log = RunLog::None;
+        options.git = git.clone();
         let reached: Arc<Mutex<Option<Instant>>> = Arc::default();
         let seen = reached.clone();
         options.events = EventSink::new(move |event| {
             let is_it = match moment {
-                Moment::SandboxUp => matches!(event, Event::SandboxReady { .. }),
+                Moment::Ready | Moment::Unchecked => matches!(event, Event::SandboxReady { .. }),
                 Moment::FirstOutput => matches!(event, Event::Agent { .. }),
             };
             if is_it && let Ok(mut seen) = seen.lock() {
@@ -277,7 +353,11 @@ async fn head(home: &Home, path: &Path, moment: Moment, count: usize) -> Result<
         let began = Instant::now();
         cofferdam::run(options).await?;
         let reached = *reached.lock().map_err(|_| "the sink panicked")?;
-        print(reached.ok_or("the moment did not come")?.duration_since(began));
+        print(
+            reached
+                .ok_or("the moment did not come")?
+                .duration_since(began),
+        );
     }
     Ok(())
 }
