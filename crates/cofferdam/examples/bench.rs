@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam::agent::Command;
 use cofferdam::git::gate::{Gate, Limits as GateLimits, Rules};
-use cofferdam::git::identity::{UserConfig, user_config};
+use cofferdam::git::identity::{UserConfig, user_config_around};
 use cofferdam::git::index::{self, Owner};
 use cofferdam::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone, PrivateCloneSpec};
 use cofferdam::git::vault::{Export, Vault};
@@ -31,7 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: bench native-true N | private-clone REPO N | gate REPO N | \
+const USAGE: &str = "usage: bench native-true N | private-clone REPO N | \
+                     indexed-clone REPO N | gate REPO N | \
                      head-ready REPO N | head-unchecked REPO N | head-first REPO N";
 
 fn main() -> Result<()> {
@@ -59,7 +60,8 @@ async fn bench(words: Vec<String>) -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (taken, count) = match words[..] {
         ["native-true", count] => (Timed::NativeTrue, count),
-        ["private-clone", repo, count] => (Timed::PrivateClone(path(repo)?), count),
+        ["private-clone", repo, count] => (Timed::Clone(path(repo)?, false), count),
+        ["indexed-clone", repo, count] => (Timed::Clone(path(repo)?, true), count),
         ["gate", repo, count] => (Timed::Gate(path(repo)?), count),
         ["head-ready", repo, count] => (Timed::Head(path(repo)?, Moment::Ready), count),
         ["head-unchecked", repo, count] => (Timed::Head(path(repo)?, Moment::Unchecked), count),
@@ -73,7 +75,9 @@ async fn bench(words: Vec<String>) -> Result<()> {
     let home = Home::new(room.path().join("home"));
     match taken {
         Timed::NativeTrue => native_true(count).await,
-        Timed::PrivateClone(repo) => private_clone(&home, &repo, room.path(), count).await,
+        Timed::Clone(repo, indexed) => {
+            private_clone(&home, &repo, room.path(), indexed, count).await
+        }
         Timed::Gate(repo) => gate(&home, &repo, room.path(), count).await,
         Timed::Head(repo, moment) => {
             let stand_in = room.path().join("git");
@@ -93,7 +97,8 @@ fn path(word: &str) -> Result<PathBuf> {
 
 enum Timed {
     NativeTrue,
-    PrivateClone(PathBuf),
+    /// With an index or without.
+    Clone(PathBuf, bool),
     Gate(PathBuf),
     Head(PathBuf, Moment),
 }
@@ -154,8 +159,12 @@ struct Host {
 
 impl Host {
     async fn open(home: &Home, path: &Path, cancel: &CancellationToken) -> Result<Self> {
-        let repo = Repository::discover(&Git::new("git"), path, None, cancel).await?;
-        let config = user_config(&repo, None, cancel).await?;
+        let git = Git::new("git");
+        let (repo, config) = tokio::join!(
+            Repository::discover(&git, path, None, cancel),
+            user_config_around(&git, path, None, cancel)
+        );
+        let (repo, config) = (repo?, config?);
         let vault = Vault::open(home, &repo)?;
         let export = vault.export(&repo, repo.head.commit(), cancel).await?;
         Ok(Self {
@@ -165,11 +174,15 @@ impl Host {
         })
     }
 
-    /// The private clone in `directory`, with the index of HEAD.
-    async fn clone_into(&self, directory: &Path, cancel: &CancellationToken) -> Result<()> {
-        let tip = self.repo.head.commit();
+    /// The private clone in `directory`, where wanted with the index of HEAD.
+    async fn clone_into(&self, directory: &Path, indexed: bool) -> Result<()> {
+        let (tip, cancel) = (self.repo.head.commit(), CancellationToken::new());
         let scratch = directory.join("scratch");
-        let index = index::build(&self.repo, tip, Owner::AGENT, &scratch, cancel).await?;
+        let index = if indexed {
+            Some(index::build(&self.repo, tip, Owner::AGENT, &scratch, &cancel).await?)
+        } else {
+            None
+        };
         PrivateClone::create(&PrivateCloneSpec {
             directory,
             repo: &self.repo,
@@ -177,26 +190,28 @@ impl Host {
             branch: self.repo.head.branch(),
             identity: Some(&Identity::fallback()),
             config: &self.config,
-            index: Some(&index.bytes),
+            index: index.as_ref().map(|index| &*index.bytes),
         })?;
         Ok(())
     }
 }
 
-/// The vault is asked too: it is warm, as it is for every run but the first of a commit. The index
-/// is part of it, although the rival makes none.
-async fn private_clone(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()> {
+/// From a path: the repository is found and the vault asked too. The vault is warm, as it is for
+/// every run but the first of a commit.
+async fn private_clone(
+    home: &Home,
+    path: &Path,
+    room: &Path,
+    indexed: bool,
+    count: usize,
+) -> Result<()> {
     let cancel = CancellationToken::new();
-    let mut host = Host::open(home, path, &cancel).await?;
     let directory = room.join("state");
     for _ in 0..count {
         std::fs::create_dir(&directory)?;
         let began = Instant::now();
-        let vault = Vault::open(home, &host.repo)?;
-        host.export = vault
-            .export(&host.repo, host.repo.head.commit(), &cancel)
-            .await?;
-        host.clone_into(&directory, &cancel).await?;
+        let host = Host::open(home, path, &cancel).await?;
+        host.clone_into(&directory, indexed).await?;
         print(began.elapsed());
         std::fs::remove_dir_all(&directory)?;
     }
@@ -219,7 +234,7 @@ async fn gate(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()>
     let state = room.join("state");
     std::fs::create_dir(&state)?;
     let found = Host::open(home, &host, &cancel).await?;
-    found.clone_into(&state, &cancel).await?;
+    found.clone_into(&state, true).await?;
     // What an agent would have committed; its git finds the vault elsewhere than the sandbox's.
     let clone = state.join("git");
     let inside = std::fs::read(clone.join("objects/info/alternates"))?;
