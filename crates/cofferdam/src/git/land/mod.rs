@@ -7,9 +7,11 @@
 mod branch;
 mod checkout;
 mod head;
+mod index;
 mod lock;
 mod merge;
 mod nested;
+mod settle;
 mod worktrees;
 
 pub use branch::branch;
@@ -35,11 +37,17 @@ pub enum LandError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("the journal {} cannot be understood: {why}", path.display())]
-    Journal { path: std::path::PathBuf, why: String },
+    Journal {
+        path: std::path::PathBuf,
+        why: String,
+    },
 }
 
 fn kept(accepted: &Accepted, why: impl Into<String>) -> Landing {
-    Landing::Kept { reference: accepted.tip_ref(), why: why.into() }
+    Landing::Kept {
+        reference: accepted.tip_ref(),
+        why: why.into(),
+    }
 }
 
 /// Whether `ancestor` is reachable from `descendant`.
@@ -51,7 +59,12 @@ async fn is_ancestor(
 ) -> Result<bool, GitError> {
     let done = repo
         .command()
-        .args(["merge-base", "--is-ancestor", ancestor.as_str(), descendant.as_str()])
+        .args([
+            "merge-base",
+            "--is-ancestor",
+            ancestor.as_str(),
+            descendant.as_str(),
+        ])
         .answers(&[1])
         .run(cancel)
         .await?;
