@@ -7,9 +7,11 @@
 mod branch;
 mod checkout;
 mod head;
+mod index;
 mod lock;
 mod merge;
 mod nested;
+mod settle;
 mod worktrees;
 
 pub use branch::branch;
@@ -36,7 +38,10 @@ pub enum LandError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("the journal {} cannot be understood: {why}", path.display())]
-    Journal { path: std::path::PathBuf, why: String },
+    Journal {
+        path: std::path::PathBuf,
+        why: String,
+    },
 }
 
 /// Commits in the repository that the gate has let in: just now, or when a sandbox's branch was
@@ -75,7 +80,10 @@ impl From<&Accepted> for Incoming {
 }
 
 fn kept(accepted: &Accepted, why: impl Into<String>) -> Landing {
-    Landing::Kept { reference: accepted.tip_ref(), why: why.into() }
+    Landing::Kept {
+        reference: accepted.tip_ref(),
+        why: why.into(),
+    }
 }
 
 fn kept_at(incoming: &Incoming, why: impl Into<String>) -> Landing {
@@ -91,7 +99,12 @@ async fn is_ancestor(
 ) -> Result<bool, GitError> {
     let done = repo
         .command()
-        .args(["merge-base", "--is-ancestor", ancestor.as_str(), descendant.as_str()])
+        .args([
+            "merge-base",
+            "--is-ancestor",
+            ancestor.as_str(),
+            descendant.as_str(),
+        ])
         .answers(&[1])
         .run(cancel)
         .await?;
