@@ -17,7 +17,11 @@ pub struct FileError {
 
 impl FileError {
     pub fn new(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
-        Self { action, path: path.into(), source }
+        Self {
+            action,
+            path: path.into(),
+            source,
+        }
     }
 
     pub fn is_not_found(&self) -> bool {
@@ -50,7 +54,11 @@ pub fn private_dir(path: &Path) -> Result<(), FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(FileError::new("look at", path, error)),
     }
-    match fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
+    match fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+    {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let found = fs::symlink_metadata(path).context("look at", path)?;
@@ -61,7 +69,13 @@ pub fn private_dir(path: &Path) -> Result<(), FileError> {
 }
 
 fn check_private(path: &Path, found: &fs::Metadata) -> Result<(), FileError> {
-    let refuse = |why: &str| Err(FileError::new("use", path, io::Error::other(why.to_owned())));
+    let refuse = |why: &str| {
+        Err(FileError::new(
+            "use",
+            path,
+            io::Error::other(why.to_owned()),
+        ))
+    };
     if !found.is_dir() {
         return refuse("it is not a directory (symlinks are refused here)");
     }
@@ -85,7 +99,10 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileE
     let parent = path.parent().unwrap_or(Path::new("."));
     let mut last = None;
     for attempt in 0..100u32 {
-        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let temporary = parent.join(format!(".{name}.{}.{attempt}", std::process::id()));
         let opened = fs::OpenOptions::new()
             .write(true)
@@ -101,7 +118,9 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileE
             }
             Err(error) => return Err(FileError::new("create", temporary, error)),
         };
-        let written = file.write_all(bytes).and_then(|()| fs::rename(&temporary, path));
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| fs::rename(&temporary, path));
         if let Err(error) = written {
             let _ = fs::remove_file(&temporary);
             return Err(FileError::new("write", path, error));
@@ -109,7 +128,11 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileE
         return Ok(());
     }
     let source = last.unwrap_or_else(|| io::Error::other("no free temporary name"));
-    Err(FileError::new("create a temporary file beside", path, source))
+    Err(FileError::new(
+        "create a temporary file beside",
+        path,
+        source,
+    ))
 }
 
 /// Reads at most `limit` bytes; a longer file is an error. Never follows a symlink at the end.
@@ -122,10 +145,16 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
         .context("open", path)?;
     let found = file.metadata().context("look at", path)?;
     if !found.is_file() {
-        return Err(FileError::new("read", path, io::Error::other("it is not a regular file")));
+        return Err(FileError::new(
+            "read",
+            path,
+            io::Error::other("it is not a regular file"),
+        ));
     }
     let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).context("read", path)?;
+    file.take(limit + 1)
+        .read_to_end(&mut bytes)
+        .context("read", path)?;
     if bytes.len() as u64 > limit {
         let why = io::Error::other(format!("it is larger than {limit} bytes"));
         return Err(FileError::new("read", path, why));
@@ -173,12 +202,16 @@ pub fn remove_tree_or_file(path: &Path) -> Result<(), FileError> {
 }
 
 fn open_up(path: &Path) {
-    let Ok(found) = fs::symlink_metadata(path) else { return };
+    let Ok(found) = fs::symlink_metadata(path) else {
+        return;
+    };
     if !found.is_dir() {
         return;
     }
     let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    let Ok(entries) = fs::read_dir(path) else { return };
+    let Ok(entries) = fs::read_dir(path) else {
+        return;
+    };
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             open_up(&entry.path());

@@ -72,7 +72,11 @@ impl TryFrom<String> for Slug {
     type Error = NameError;
     fn try_from(text: String) -> Result<Self, NameError> {
         let slug = Self::from_text(&text)?;
-        if slug.0 == text { Ok(slug) } else { Err(NameError::EmptySlug(text)) }
+        if slug.0 == text {
+            Ok(slug)
+        } else {
+            Err(NameError::EmptySlug(text))
+        }
     }
 }
 
@@ -104,7 +108,12 @@ impl FromStr for BranchName {
     type Err = NameError;
 
     fn from_str(name: &str) -> Result<Self, NameError> {
-        let refuse = |reason| Err(NameError::Branch { name: name.escape_debug().to_string(), reason });
+        let refuse = |reason| {
+            Err(NameError::Branch {
+                name: name.escape_debug().to_string(),
+                reason,
+            })
+        };
         if name.is_empty() {
             return refuse("it is empty");
         }
@@ -123,7 +132,10 @@ impl FromStr for BranchName {
         if name.ends_with('.') || name.contains("..") || name.contains("@{") {
             return refuse("it contains `..`, `@{` or ends with `.`");
         }
-        if name.chars().any(|c| c.is_control() || " ~^:?*[\\".contains(c)) {
+        if name
+            .chars()
+            .any(|c| c.is_control() || " ~^:?*[\\".contains(c))
+        {
             return refuse("it contains a space, a control character or one of ~ ^ : ? * [ \\");
         }
         for component in name.split('/') {
@@ -168,7 +180,9 @@ impl SandboxId {
         let mut bytes = [0u8; 16];
         let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
         if got != bytes.len() {
-            return Err(std::io::Error::other("the kernel gave too few random bytes"));
+            return Err(std::io::Error::other(
+                "the kernel gave too few random bytes",
+            ));
         }
         Ok(Self(u128::from_le_bytes(bytes)))
     }
@@ -189,10 +203,16 @@ impl FromStr for SandboxId {
     type Err = NameError;
     fn from_str(text: &str) -> Result<Self, NameError> {
         let refused = || NameError::Id(text.escape_debug().to_string());
-        if text.len() != 32 || text.bytes().any(|b| !matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+        if text.len() != 32
+            || text
+                .bytes()
+                .any(|b| !matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        {
             return Err(refused());
         }
-        u128::from_str_radix(text, 16).map(Self).map_err(|_| refused())
+        u128::from_str_radix(text, 16)
+            .map(Self)
+            .map_err(|_| refused())
     }
 }
 
@@ -232,7 +252,11 @@ impl RepoPath {
 
     /// The directory's own name as a slug; `repo` where nothing of it is usable.
     pub fn slug(&self) -> Slug {
-        let name = self.0.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = self
+            .0
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned())
+            .unwrap_or_default();
         Slug::from_text(&name).unwrap_or_else(|_| Slug("repo".to_owned()))
     }
 }
@@ -266,9 +290,32 @@ mod tests {
         check_branch("feature/a-b_c", true);
         check_branch("größe", true);
         for bad in [
-            "", "-x", "HEAD", "@", "a..b", "a b", "a\nb", "a\0b", "/a", "a/", "a//b", ".a", "a/.b",
-            "a.lock", "a/b.LOCK/c", "a@{b", "a~1", "a^", "a:b", "a?", "a*", "a[", "a\\b", "a.",
-            "refs/heads/x", "\u{7f}",
+            "",
+            "-x",
+            "HEAD",
+            "@",
+            "a..b",
+            "a b",
+            "a\nb",
+            "a\0b",
+            "/a",
+            "a/",
+            "a//b",
+            ".a",
+            "a/.b",
+            "a.lock",
+            "a/b.LOCK/c",
+            "a@{b",
+            "a~1",
+            "a^",
+            "a:b",
+            "a?",
+            "a*",
+            "a[",
+            "a\\b",
+            "a.",
+            "refs/heads/x",
+            "\u{7f}",
         ] {
             check_branch(bad, false);
         }

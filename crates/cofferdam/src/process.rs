@@ -122,7 +122,8 @@ impl Invocation {
 
     #[must_use]
     pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
-        self.arguments.extend(arguments.into_iter().map(|a| a.as_ref().to_owned()));
+        self.arguments
+            .extend(arguments.into_iter().map(|a| a.as_ref().to_owned()));
         self
     }
 
@@ -179,11 +180,23 @@ impl Invocation {
         };
         let child = tokio::process::Command::from(command)
             .spawn()
-            .map_err(|source| ProcessError::Start { program: program.clone(), source })?;
+            .map_err(|source| ProcessError::Start {
+                program: program.clone(),
+                source,
+            })?;
         let group = child.id().and_then(|id| {
-            i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw)
+            i32::try_from(id)
+                .ok()
+                .and_then(rustix::process::Pid::from_raw)
         });
-        Ok(Running { program, child, group, bytes, capture, limit: self.limit })
+        Ok(Running {
+            program,
+            child,
+            group,
+            bytes,
+            capture,
+            limit: self.limit,
+        })
     }
 }
 
@@ -213,7 +226,10 @@ impl Running {
     pub fn limit_memory(&self, bytes: u64) {
         // Without an id `prlimit` would bound this very process.
         let Some(child) = self.group else { return };
-        let limit = rustix::process::Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        let limit = rustix::process::Rlimit {
+            current: Some(bytes),
+            maximum: Some(bytes),
+        };
         // A process that has ended already needs no bound.
         let _ = rustix::process::prlimit(Some(child), rustix::process::Resource::Data, limit);
     }
@@ -248,12 +264,22 @@ impl Running {
                 Err(_) => return Err(ProcessError::TimedOut { program, limit }),
             },
         };
-        let io = |source| ProcessError::Io { program: program.clone(), source };
+        let io = |source| ProcessError::Io {
+            program: program.clone(),
+            source,
+        };
         let stdout = out.map_err(io)?;
         if stdout.len() > capture {
-            return Err(ProcessError::TooMuchOutput { program, limit: capture });
+            return Err(ProcessError::TooMuchOutput {
+                program,
+                limit: capture,
+            });
         }
-        Ok(Finished { exit: status.map_err(io)?.into(), stdout, stderr: err })
+        Ok(Finished {
+            exit: status.map_err(io)?.into(),
+            stdout,
+            stderr: err,
+        })
     }
 }
 
@@ -269,7 +295,9 @@ impl Drop for Running {
 /// Reads to the end but keeps at most `limit + 1` bytes, so that the writer never blocks on us.
 async fn read_up_to(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
     let mut kept = Vec::new();
-    let Some(mut stream) = stream else { return Ok(kept) };
+    let Some(mut stream) = stream else {
+        return Ok(kept);
+    };
     let mut chunk = vec![0u8; 64 << 10];
     loop {
         let got = stream.read(&mut chunk).await?;
@@ -283,7 +311,9 @@ async fn read_up_to(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> io:
 
 async fn read_tail(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut kept = Vec::new();
-    let Some(mut stream) = stream else { return kept };
+    let Some(mut stream) = stream else {
+        return kept;
+    };
     let mut chunk = vec![0u8; 8 << 10];
     while let Ok(got) = stream.read(&mut chunk).await {
         if got == 0 {
@@ -324,9 +354,15 @@ mod tests {
     async fn output_code_and_signal() {
         let cancel = CancellationToken::new();
         let done = sh("cat; echo err >&2; exit 3");
-        let done = Invocation { input: Input::Bytes(b"in".to_vec()), ..done };
+        let done = Invocation {
+            input: Input::Bytes(b"in".to_vec()),
+            ..done
+        };
         let done = done.run(&cancel).await.unwrap();
-        assert_eq!((done.exit, &done.stdout[..], &done.stderr[..]), (Exit::Code(3), &b"in"[..], &b"err\n"[..]));
+        assert_eq!(
+            (done.exit, &done.stdout[..], &done.stderr[..]),
+            (Exit::Code(3), &b"in"[..], &b"err\n"[..])
+        );
         let done = sh("kill -9 $$").run(&cancel).await.unwrap();
         assert_eq!(done.exit, Exit::Signal(9));
         assert!(!done.exit.success());
@@ -334,8 +370,17 @@ mod tests {
 
     #[tokio::test]
     async fn unread_input_is_no_error() {
-        let run = Invocation { input: Input::Bytes(vec![b'x'; 1 << 20]), ..sh("exit 0") };
-        assert!(run.run(&CancellationToken::new()).await.unwrap().exit.success());
+        let run = Invocation {
+            input: Input::Bytes(vec![b'x'; 1 << 20]),
+            ..sh("exit 0")
+        };
+        assert!(
+            run.run(&CancellationToken::new())
+                .await
+                .unwrap()
+                .exit
+                .success()
+        );
     }
 
     #[tokio::test]
@@ -343,7 +388,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mark = dir.path().join("mark");
         let script = format!("(sleep 1; echo late > '{}') & wait", mark.display());
-        let run = Invocation { limit: Duration::from_millis(100), ..sh(&script) };
+        let run = Invocation {
+            limit: Duration::from_millis(100),
+            ..sh(&script)
+        };
         let error = run.run(&CancellationToken::new()).await.unwrap_err();
         assert!(matches!(error, ProcessError::TimedOut { .. }), "{error}");
         tokio::time::sleep(Duration::from_millis(1300)).await;
@@ -352,9 +400,15 @@ mod tests {
 
     #[tokio::test]
     async fn too_much_output_is_an_error() {
-        let run = Invocation { output: Sink::Capture(10), ..sh("head -c 100000 /dev/zero") };
+        let run = Invocation {
+            output: Sink::Capture(10),
+            ..sh("head -c 100000 /dev/zero")
+        };
         let error = run.run(&CancellationToken::new()).await.unwrap_err();
-        assert!(matches!(error, ProcessError::TooMuchOutput { .. }), "{error}");
+        assert!(
+            matches!(error, ProcessError::TooMuchOutput { .. }),
+            "{error}"
+        );
     }
 
     #[test]

@@ -42,7 +42,11 @@ impl Default for LineFramer {
 impl LineFramer {
     /// Keeps at most `limit` bytes of each line.
     pub fn new(limit: usize) -> Self {
-        Self { limit, held: Vec::new(), overlong: false }
+        Self {
+            limit,
+            held: Vec::new(),
+            overlong: false,
+        }
     }
 
     /// Takes the next piece of the stream and gives every line that it ends to `each`.
@@ -66,7 +70,10 @@ impl LineFramer {
     pub fn finish(&mut self, mut each: impl FnMut(Line<'_>)) {
         if !self.held.is_empty() || self.overlong {
             let bytes = &self.held[..self.held.len().min(self.limit)];
-            each(Line { bytes, truncated: self.overlong || self.held.len() > self.limit });
+            each(Line {
+                bytes,
+                truncated: self.overlong || self.held.len() > self.limit,
+            });
         }
         self.held = Vec::new();
         self.overlong = false;
@@ -87,7 +94,10 @@ fn ended(line: &[u8], limit: usize, overlong: bool) -> Line<'_> {
         _ => line,
     };
     let bytes = &content[..content.len().min(limit)];
-    Line { bytes, truncated: overlong || content.len() > limit }
+    Line {
+        bytes,
+        truncated: overlong || content.len() > limit,
+    }
 }
 
 /// Replaces control characters (C0 but line feed and tab, DEL, C1), bidirectional controls and
@@ -122,7 +132,11 @@ pub fn printable_bytes_line(bytes: &[u8]) -> String {
 }
 
 fn one_line(text: String) -> String {
-    if text.contains(['\n', '\t']) { text.replace('\n', "\\n").replace('\t', "\\t") } else { text }
+    if text.contains(['\n', '\t']) {
+        text.replace('\n', "\\n").replace('\t', "\\t")
+    } else {
+        text
+    }
 }
 
 /// Cuts printable text on one line to `columns` terminal columns; `…` stands for what was cut.
@@ -216,8 +230,15 @@ mod tests {
     }
 
     fn check_lines(limit: usize, stream: &str, want: &[(&str, bool)]) {
-        let want: Vec<_> = want.iter().map(|(l, t)| (l.as_bytes().to_vec(), *t)).collect();
-        assert_eq!(frame(limit, &[stream.as_bytes()]), want, "{stream:?} in one piece");
+        let want: Vec<_> = want
+            .iter()
+            .map(|(l, t)| (l.as_bytes().to_vec(), *t))
+            .collect();
+        assert_eq!(
+            frame(limit, &[stream.as_bytes()]),
+            want,
+            "{stream:?} in one piece"
+        );
         let bytes: Vec<&[u8]> = stream.as_bytes().chunks(1).collect();
         assert_eq!(frame(limit, &bytes), want, "{stream:?} byte by byte");
     }
@@ -262,12 +283,21 @@ mod tests {
 
     #[test]
     fn printables() {
-        check_printable("plain größe 日本 👩 ❤\u{fe0f}\n\tx", "plain größe 日本 👩 ❤\u{fe0f}\n\tx");
+        check_printable(
+            "plain größe 日本 👩 ❤\u{fe0f}\n\tx",
+            "plain größe 日本 👩 ❤\u{fe0f}\n\tx",
+        );
         check_printable("\u{1b}[31mred\u{7}", "\\u{1b}[31mred\\u{7}");
         check_printable("a\r\nb\rc", "a\nb\\u{d}c");
         check_printable("\u{9b}31m\u{7f}\0", "\\u{9b}31m\\u{7f}\\u{0}");
-        check_printable("a\u{202e}b\u{2066}c\u{200b}d\u{ad}", "a\\u{202e}b\\u{2066}c\\u{200b}d\\u{ad}");
-        check_printable("\u{e0041}\u{e0100}\u{feff}\u{3164}", "\\u{e0041}\\u{e0100}\\u{feff}\\u{3164}");
+        check_printable(
+            "a\u{202e}b\u{2066}c\u{200b}d\u{ad}",
+            "a\\u{202e}b\\u{2066}c\\u{200b}d\\u{ad}",
+        );
+        check_printable(
+            "\u{e0041}\u{e0100}\u{feff}\u{3164}",
+            "\\u{e0041}\\u{e0100}\\u{feff}\\u{3164}",
+        );
         assert_eq!(printable_bytes(b"a\xff\x1bb\xc3\xb6"), "a\\xff\\u{1b}bö");
         assert_eq!(printable_line("a\nb\tc\u{1b}"), "a\\nb\\tc\\u{1b}");
         assert_eq!(printable_bytes_line(b"a\n\xfe"), "a\\n\\xfe");
@@ -307,7 +337,7 @@ mod tests {
                 let last = i + 1 == parts.len();
                 if last && part.is_empty() { continue; }
                 // A CR past the first byte over the limit is part of what was dropped.
-                let part = if !last { part.strip_suffix(b"\r").unwrap_or(part) } else { part };
+                let part = if last { part } else { part.strip_suffix(b"\r").unwrap_or(part) };
                 want.push((part[..part.len().min(limit)].to_vec(), part.len() > limit));
             }
             prop_assert_eq!(lines, want);

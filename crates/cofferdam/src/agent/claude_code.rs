@@ -49,12 +49,19 @@ impl AgentProvider for ClaudeCode {
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
         if request.prompt.trim().is_empty() {
-            return Err(AgentError::NoPrompt { agent: NAME.to_owned() });
+            return Err(AgentError::NoPrompt {
+                agent: NAME.to_owned(),
+            });
         }
-        let mut arguments: Vec<OsString> =
-            ["claude", "--print", "--verbose", "--output-format", "stream-json"]
-                .map(OsString::from)
-                .to_vec();
+        let mut arguments: Vec<OsString> = [
+            "claude",
+            "--print",
+            "--verbose",
+            "--output-format",
+            "stream-json",
+        ]
+        .map(OsString::from)
+        .to_vec();
         if request.skip_permissions {
             arguments.push("--dangerously-skip-permissions".into());
         }
@@ -91,7 +98,9 @@ struct Parser {
 
 impl StreamParser for Parser {
     fn line(&mut self, line: &[u8], truncated: bool) -> Vec<AgentEvent> {
-        let Some(value) = json::object(line, truncated) else { return json::raw(line) };
+        let Some(value) = json::object(line, truncated) else {
+            return json::raw(line);
+        };
         let mut events = Vec::new();
         self.session(&value, &mut events);
         match text(&value, "type") {
@@ -99,7 +108,11 @@ impl StreamParser for Parser {
             Some("result") => result(&value, &mut events),
             _ => {}
         }
-        if events.is_empty() { json::raw(line) } else { events }
+        if events.is_empty() {
+            json::raw(line)
+        } else {
+            events
+        }
     }
 
     fn end(&mut self) -> Vec<AgentEvent> {
@@ -112,18 +125,27 @@ impl Parser {
         if !matches!(text(value, "type"), Some("system" | "result")) {
             return;
         }
-        let Some(id) = text(value, "session_id") else { return };
-        if self.session.as_deref() != Some(id) {
+        let Some(id) = text(value, "session_id") else {
+            return;
+        };
+        if self.session.as_deref() != Some(id) && json::session_id(NAME, id).is_ok() {
             self.session = Some(id.to_owned());
             events.push(AgentEvent::Session { id: id.to_owned() });
         }
     }
 
     fn assistant(&mut self, value: &Value, events: &mut Vec<AgentEvent>) {
-        let Some(message) = value.get("message") else { return };
+        let Some(message) = value.get("message") else {
+            return;
+        };
         // What a subagent says goes to the agent, not to the user.
         let own = value.get("parent_tool_use_id").is_none_or(Value::is_null);
-        for block in message.get("content").and_then(Value::as_array).into_iter().flatten() {
+        for block in message
+            .get("content")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             match text(block, "type") {
                 Some("text") if own => {
                     if let Some(text) = text(block, "text").filter(|text| !text.is_empty()) {
@@ -158,10 +180,19 @@ fn result(value: &Value, events: &mut Vec<AgentEvent>) {
         events.push(AgentEvent::Usage { usage });
     }
     let subtype = text(value, "subtype").unwrap_or_default();
-    let is_error = value.get("is_error").and_then(Value::as_bool).unwrap_or(subtype != "success");
+    // An error of the model comes as a "success" that is an error, a limit as another subtype.
+    let told = value
+        .get("is_error")
+        .and_then(Value::as_bool)
+        .unwrap_or(false);
+    let is_error = told || subtype != "success";
     let errors = value.get("errors").and_then(Value::as_array);
     let message = text(value, "result")
+        .map(str::to_owned)
         .or_else(|| errors.and_then(|errors| errors.iter().find_map(json::error_message)))
-        .unwrap_or(subtype);
-    events.push(AgentEvent::Result { text: message.to_owned(), is_error });
+        .unwrap_or_else(|| subtype.to_owned());
+    events.push(AgentEvent::Result {
+        text: message,
+        is_error,
+    });
 }

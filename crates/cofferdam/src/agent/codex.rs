@@ -43,7 +43,9 @@ impl AgentProvider for Codex {
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
         if request.prompt.trim().is_empty() {
-            return Err(AgentError::NoPrompt { agent: NAME.to_owned() });
+            return Err(AgentError::NoPrompt {
+                agent: NAME.to_owned(),
+            });
         }
         let mut arguments: Vec<OsString> = vec!["codex".into(), "exec".into(), "--json".into()];
         if request.skip_permissions {
@@ -55,7 +57,10 @@ impl AgentProvider for Codex {
         if let Some(effort) = &self.options.effort {
             // A TOML string: JSON's escapes are valid there.
             let effort = Value::from(effort.as_str());
-            arguments.extend(["--config".into(), format!("model_reasoning_effort={effort}").into()]);
+            arguments.extend([
+                "--config".into(),
+                format!("model_reasoning_effort={effort}").into(),
+            ]);
         }
         arguments.extend(self.options.arguments.iter().cloned());
         if let Some(id) = &request.resume {
@@ -84,9 +89,12 @@ struct Parser {
 
 impl StreamParser for Parser {
     fn line(&mut self, line: &[u8], truncated: bool) -> Vec<AgentEvent> {
-        let Some(value) = json::object(line, truncated) else { return json::raw(line) };
+        let Some(value) = json::object(line, truncated) else {
+            return json::raw(line);
+        };
         let events = match text(&value, "type") {
             Some("thread.started") => text(&value, "thread_id")
+                .filter(|id| json::session_id(NAME, id).is_ok())
                 .map(|id| AgentEvent::Session { id: id.to_owned() })
                 .into_iter()
                 .collect(),
@@ -94,30 +102,46 @@ impl StreamParser for Parser {
                 self.message = None;
                 Vec::new()
             }
-            Some(stage @ ("item.started" | "item.completed")) => {
-                value.get("item").map(|item| self.item(item, stage)).unwrap_or_default()
-            }
+            Some(stage @ ("item.started" | "item.completed")) => value
+                .get("item")
+                .map(|item| self.item(item, stage))
+                .unwrap_or_default(),
             Some("turn.completed") => self.completed(&value),
             Some("turn.failed") => {
-                let told = json::error_message(&value).map(str::to_owned);
-                let text = told.or_else(|| self.error.take()).unwrap_or("the turn failed".into());
+                let told = json::error_message(&value);
+                let text = told
+                    .or_else(|| self.error.take())
+                    .unwrap_or("the turn failed".into());
                 self.message = None;
                 self.error = None;
-                vec![AgentEvent::Result { text, is_error: true }]
+                vec![AgentEvent::Result {
+                    text,
+                    is_error: true,
+                }]
             }
             Some("error") => {
                 // It may try again: shown as it is, and final only if nothing follows.
-                self.error = json::error_message(&value).map(str::to_owned);
+                self.error = json::error_message(&value);
                 Vec::new()
             }
             _ => Vec::new(),
         };
-        if events.is_empty() { json::raw(line) } else { events }
+        if events.is_empty() {
+            json::raw(line)
+        } else {
+            events
+        }
     }
 
     fn end(&mut self) -> Vec<AgentEvent> {
         let error = self.error.take();
-        error.map(|text| AgentEvent::Result { text, is_error: true }).into_iter().collect()
+        error
+            .map(|text| AgentEvent::Result {
+                text,
+                is_error: true,
+            })
+            .into_iter()
+            .collect()
     }
 }
 
@@ -125,13 +149,20 @@ impl Parser {
     /// A tool call is told when it starts, everything else when it is complete.
     fn item(&mut self, item: &Value, stage: &str) -> Vec<AgentEvent> {
         let call = |name: &str, arguments: String| {
-            vec![AgentEvent::ToolCall { name: json::bounded(name), arguments }]
+            vec![AgentEvent::ToolCall {
+                name: json::bounded(name),
+                arguments,
+            }]
         };
         match (text(item, "type"), stage) {
             (Some("agent_message"), "item.completed") => {
-                let Some(said) = text(item, "text") else { return Vec::new() };
+                let Some(said) = text(item, "text") else {
+                    return Vec::new();
+                };
                 self.message = Some(said.to_owned());
-                vec![AgentEvent::Text { text: said.trim_end_matches('\n').to_owned() }]
+                vec![AgentEvent::Text {
+                    text: said.trim_end_matches('\n').to_owned(),
+                }]
             }
             (Some("command_execution"), "item.started") => call("Bash", json::arguments(item)),
             (Some("mcp_tool_call"), "item.started") => {
@@ -140,7 +171,12 @@ impl Parser {
                     Some(server) => format!("{server}.{tool}"),
                     None => tool.to_owned(),
                 };
-                call(&name, item.get("arguments").map(json::arguments).unwrap_or_default())
+                call(
+                    &name,
+                    item.get("arguments")
+                        .map(json::arguments)
+                        .unwrap_or_default(),
+                )
             }
             (Some("file_change"), "item.completed") => call("Edit", changed_paths(item)),
             (Some("web_search"), "item.completed") => call("WebSearch", json::arguments(item)),
@@ -152,26 +188,40 @@ impl Parser {
         self.error = None;
         let mut events = Vec::new();
         if let Some(usage) = value.get("usage").filter(|usage| usage.is_object()) {
-            // The cached tokens are a part of the input tokens here.
+            // A resumed session reports the total of its whole life, not of this iteration.
+            // The tokens read from and written to a cache are a part of the input tokens here.
             let cached = count(usage, "cached_input_tokens");
+            let written = count(usage, "cache_write_input_tokens");
             events.push(AgentEvent::Usage {
                 usage: Usage {
-                    input_tokens: count(usage, "input_tokens").saturating_sub(cached),
-                    cache_creation_tokens: 0,
+                    input_tokens: count(usage, "input_tokens")
+                        .saturating_sub(cached)
+                        .saturating_sub(written),
+                    cache_creation_tokens: written,
                     cache_read_tokens: cached,
                     output_tokens: count(usage, "output_tokens"),
                 },
             });
         }
         if let Some(text) = self.message.take() {
-            events.push(AgentEvent::Result { text, is_error: false });
+            events.push(AgentEvent::Result {
+                text,
+                is_error: false,
+            });
         }
         events
     }
 }
 
 fn changed_paths(item: &Value) -> String {
-    let changes = item.get("changes").and_then(Value::as_array).into_iter().flatten();
-    let paths: Vec<&str> = changes.filter_map(|change| text(change, "path")).take(20).collect();
+    let changes = item
+        .get("changes")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let paths: Vec<&str> = changes
+        .filter_map(|change| text(change, "path"))
+        .take(20)
+        .collect();
     json::bounded(&paths.join(", "))
 }

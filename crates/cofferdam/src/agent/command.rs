@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use super::completion::Echo;
 use super::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentProvider, AgentRequest,
-    StreamParser,
+    AgentCommand, AgentError, AgentEvent, AgentKind, AgentProvider, AgentRequest, StreamParser,
 };
 
 const NAME: &str = "command";
@@ -19,11 +18,15 @@ pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,
     about: "any program; the prompt is its standard input",
     build: |options| {
-        for (option, given) in
-            [("model", options.model.is_some()), ("effort", options.effort.is_some())]
-        {
+        for (option, given) in [
+            ("model", options.model.is_some()),
+            ("effort", options.effort.is_some()),
+        ] {
             if given {
-                return Err(AgentError::NoOption { agent: NAME, option });
+                return Err(AgentError::NoOption {
+                    agent: NAME,
+                    option,
+                });
             }
         }
         Ok(Arc::new(Command::new(options.arguments)?))
@@ -60,7 +63,9 @@ impl AgentProvider for Command {
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
         if request.resume.is_some() {
-            return Err(AgentError::NoResume { agent: NAME.to_owned() });
+            return Err(AgentError::NoResume {
+                agent: NAME.to_owned(),
+            });
         }
         Ok(AgentCommand {
             arguments: self.arguments.clone(),
@@ -70,7 +75,9 @@ impl AgentProvider for Command {
     }
 
     fn parser(&self, request: &AgentRequest, signals: &[String]) -> Box<dyn StreamParser> {
-        Box::new(Parser { echo: Echo::new(&request.prompt, signals) })
+        Box::new(Parser {
+            echo: Echo::new(&request.prompt, signals),
+        })
     }
 }
 
@@ -84,8 +91,11 @@ impl StreamParser for Parser {
         let text = String::from_utf8_lossy(line);
         let said = self.echo.line(&text, truncated);
         let text = text.into_owned();
-        let shown =
-            if truncated { AgentEvent::Raw { line: text } } else { AgentEvent::Text { text } };
+        let shown = if truncated {
+            AgentEvent::Raw { line: text }
+        } else {
+            AgentEvent::Text { text }
+        };
         let mut events = vec![shown];
         events.extend(said.into_iter().map(result));
         events
@@ -97,5 +107,8 @@ impl StreamParser for Parser {
 }
 
 fn result(text: String) -> AgentEvent {
-    AgentEvent::Result { text, is_error: false }
+    AgentEvent::Result {
+        text,
+        is_error: false,
+    }
 }

@@ -15,12 +15,21 @@ use super::AgentEvent;
 
 /// The first of `signals` that stands in `text`. An empty signal never does.
 pub fn signal_in<'s>(text: &str, signals: &'s [String]) -> Option<&'s str> {
-    signals.iter().map(String::as_str).find(|signal| !signal.is_empty() && text.contains(signal))
+    signals
+        .iter()
+        .map(String::as_str)
+        .find(|signal| !signal.is_empty() && text.contains(signal))
 }
 
 /// The signal by which `event` ends a run that asked `prompt`.
 pub fn completion<'s>(event: &AgentEvent, prompt: &str, signals: &'s [String]) -> Option<&'s str> {
-    let AgentEvent::Result { text, is_error: false } = event else { return None };
+    let AgentEvent::Result {
+        text,
+        is_error: false,
+    } = event
+    else {
+        return None;
+    };
     let signal = signal_in(text, signals)?;
     if signal_in(prompt, signals).is_none() {
         return Some(signal);
@@ -33,13 +42,20 @@ pub fn completion<'s>(event: &AgentEvent, prompt: &str, signals: &'s [String]) -
 fn without_quotes(text: &str, prompt: &str, signals: &[String]) -> String {
     let bare = |line: &str| signals.iter().any(|signal| signal.trim() == line);
     let whole = prompt.trim();
-    let text = if bare(whole) { text.to_owned() } else { text.replace(whole, "") };
+    let text = if bare(whole) {
+        text.to_owned()
+    } else {
+        text.replace(whole, "")
+    };
     let quotable: HashSet<&str> = prompt
         .lines()
         .map(str::trim)
         .filter(|line| !bare(line) && signal_in(line, signals).is_some())
         .collect();
-    let kept: Vec<&str> = text.lines().filter(|line| !quotable.contains(line.trim())).collect();
+    let kept: Vec<&str> = text
+        .lines()
+        .filter(|line| !quotable.contains(line.trim()))
+        .collect();
     kept.join("\n")
 }
 
@@ -82,8 +98,11 @@ struct Held {
 
 impl Echo {
     pub(super) fn new(prompt: &str, signals: &[String]) -> Self {
-        let signals: Vec<String> =
-            signals.iter().map(|s| s.trim().to_owned()).filter(|s| !s.is_empty()).collect();
+        let signals: Vec<String> = signals
+            .iter()
+            .map(|s| s.trim().to_owned())
+            .filter(|s| !s.is_empty())
+            .collect();
         let mut echo = Self {
             contexts: HashSet::new(),
             starts: Vec::new(),
@@ -117,6 +136,15 @@ impl Echo {
     /// Takes one line of output; gives the signals that are now known to be the agent's own.
     pub(super) fn line(&mut self, line: &str, truncated: bool) -> Vec<String> {
         let mut said = Vec::new();
+        if self.contexts.is_empty() && self.starts.is_empty() && self.held.is_none() {
+            // The prompt holds no signal.
+            let found = self
+                .signals
+                .iter()
+                .find(|signal| !truncated && *signal == line.trim());
+            said.extend(found.cloned());
+            return said;
+        }
         let visible = dense(line);
         if let Some(signal) = self.settle(&visible) {
             said.push(signal);
@@ -132,7 +160,11 @@ impl Echo {
                 }
                 Some(start) => {
                     let expected = self.starts[start].1.clone();
-                    self.held = Some(Held { signal: index, expected, followed: false });
+                    self.held = Some(Held {
+                        signal: index,
+                        expected,
+                        followed: false,
+                    });
                 }
             }
         }
@@ -157,7 +189,7 @@ impl Echo {
         if let Some(rest) = held.expected.strip_prefix(visible) {
             // A part of it, or an empty line: still open.
             held.followed |= !visible.is_empty();
-            held.expected = rest.to_owned();
+            held.expected = rest.into();
             if !held.expected.is_empty() {
                 self.held = Some(held);
             }
@@ -171,23 +203,31 @@ impl Echo {
 
     fn follows_the_prompt(&self, signal: usize) -> bool {
         // Contexts shorter than `CONTEXT` are those at the start of the prompt.
-        self.printed
-            .char_indices()
-            .any(|(at, _)| self.contexts.contains(&(signal, self.printed[at..].to_owned())))
+        self.printed.char_indices().any(|(at, _)| {
+            self.contexts
+                .contains(&(signal, self.printed[at..].to_owned()))
+        })
     }
 
     /// A line longer than the bound lost its end. If it is a line of the prompt, its end is known.
     fn complete_from_prompt(&mut self, kept: &str) {
         let kept = kept.trim_end_matches('\u{fffd}').trim();
-        let line = self.prompt.lines().map(str::trim).find(|line| line.starts_with(kept));
+        let line = self
+            .prompt
+            .lines()
+            .map(str::trim)
+            .find(|line| line.starts_with(kept));
         if let Some(line) = line.filter(|_| !kept.is_empty()) {
-            self.printed = tail(&dense(line)).to_owned();
+            self.printed = tail(&dense(line)).into();
         }
     }
 }
 
 fn tail(text: &str) -> &str {
-    text.char_indices().rev().nth(CONTEXT - 1).map_or(text, |(at, _)| &text[at..])
+    text.char_indices()
+        .rev()
+        .nth(CONTEXT - 1)
+        .map_or(text, |(at, _)| &text[at..])
 }
 
 /// The visible characters of `text`: no white space, control characters or terminal escapes.

@@ -10,8 +10,18 @@ const ARGUMENT: usize = 300;
 
 /// The arguments that tell most about a call, best first.
 const TELLING: &[&str] = &[
-    "command", "file_path", "notebook_path", "path", "pattern", "query", "url", "description",
-    "skill", "name", "prompt", "text",
+    "command",
+    "file_path",
+    "notebook_path",
+    "path",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "skill",
+    "name",
+    "prompt",
+    "text",
 ];
 
 /// The object on this line, if it is one.
@@ -20,11 +30,15 @@ pub(super) fn object(line: &[u8], truncated: bool) -> Option<Value> {
     if truncated || line[start] != b'{' {
         return None;
     }
-    serde_json::from_slice(&line[start..]).ok().filter(Value::is_object)
+    serde_json::from_slice(&line[start..])
+        .ok()
+        .filter(Value::is_object)
 }
 
 pub(super) fn raw(line: &[u8]) -> Vec<AgentEvent> {
-    vec![AgentEvent::Raw { line: String::from_utf8_lossy(line).into_owned() }]
+    vec![AgentEvent::Raw {
+        line: String::from_utf8_lossy(line).into_owned(),
+    }]
 }
 
 /// The string at `key`, if there is one.
@@ -67,13 +81,21 @@ pub(super) fn bounded(text: &str) -> String {
     }
 }
 
-/// The message of an error in the shapes that agents use.
-pub(super) fn error_message(value: &Value) -> Option<&str> {
-    value
-        .as_str()
-        .or_else(|| text(value, "message"))
-        .or_else(|| value.get("data").and_then(|data| text(data, "message")))
-        .or_else(|| value.get("error").and_then(error_message))
+/// The message of an error in the shapes that agents use: a string, an object that has one, or a
+/// string that holds such an object as JSON.
+pub(super) fn error_message(value: &Value) -> Option<String> {
+    if let Some(told) = value.as_str() {
+        let inner = object(told.as_bytes(), false).and_then(|value| error_message(&value));
+        return Some(inner.unwrap_or_else(|| told.to_owned()));
+    }
+    [
+        value.get("message"),
+        value.pointer("/data/message"),
+        value.get("error"),
+    ]
+    .into_iter()
+    .flatten()
+    .find_map(error_message)
 }
 
 /// A session id that can stand on a command line: it came out of a sandbox.
@@ -81,10 +103,15 @@ pub(super) fn session_id<'i>(agent: &str, id: &'i str) -> Result<&'i str, AgentE
     let fine = !id.is_empty()
         && id.len() <= 128
         && !id.starts_with('-')
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if fine {
         Ok(id)
     } else {
-        Err(AgentError::BadSession { agent: agent.to_owned(), id: bounded(&printable_line(id)) })
+        Err(AgentError::BadSession {
+            agent: agent.to_owned(),
+            id: bounded(&printable_line(id)),
+        })
     }
 }

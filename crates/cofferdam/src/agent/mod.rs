@@ -61,7 +61,10 @@ pub enum AgentError {
         known: Vec<&'static str>,
     },
     #[error("agent `{agent}` takes no {option}")]
-    NoOption { agent: &'static str, option: &'static str },
+    NoOption {
+        agent: &'static str,
+        option: &'static str,
+    },
     #[error("agent `{agent}` needs the program to run: give it after `--`")]
     NoProgram { agent: &'static str },
 }
@@ -114,9 +117,12 @@ pub struct Usage {
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
-        self.cache_creation_tokens =
-            self.cache_creation_tokens.saturating_add(other.cache_creation_tokens);
-        self.cache_read_tokens = self.cache_read_tokens.saturating_add(other.cache_read_tokens);
+        self.cache_creation_tokens = self
+            .cache_creation_tokens
+            .saturating_add(other.cache_creation_tokens);
+        self.cache_read_tokens = self
+            .cache_read_tokens
+            .saturating_add(other.cache_read_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
     }
 }
@@ -126,17 +132,31 @@ impl std::ops::AddAssign for Usage {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentEvent {
     /// The agent's own words: a block or a line of them, without a line feed at its end.
-    Text { text: String },
-    ToolCall { name: String, arguments: String },
+    Text {
+        text: String,
+    },
+    ToolCall {
+        name: String,
+        arguments: String,
+    },
     /// The agent's own conversation record.
-    Session { id: String },
+    Session {
+        id: String,
+    },
     /// Replaces what was reported before in this iteration.
-    Usage { usage: Usage },
+    Usage {
+        usage: Usage,
+    },
     /// A final message of the agent: the only place where a completion signal counts
     /// ([`completion`]). Its words were or may have been a [`AgentEvent::Text`] before.
-    Result { text: String, is_error: bool },
+    Result {
+        text: String,
+        is_error: bool,
+    },
     /// A line that says nothing of the above.
-    Raw { line: String },
+    Raw {
+        line: String,
+    },
 }
 
 /// Turns an agent's standard output into events, line by line.

@@ -1,0 +1,263 @@
+//! The before-ref: the user's working state, recorded before an agent works in his own directory.
+//!
+//! `refs/cofferdam/<id>/before` is a commit of everything that was there, untracked files included;
+//! its first parent is HEAD and, as with `git stash`, its second holds what was staged. The user's
+//! index and files are only read, and nothing that the tree names is executed: submodules are not
+//! entered and no filter runs, so files are recorded byte for byte as they lie on the disk.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::command::{GitCommand, GitError};
+use super::scratch::{Scratch, UserRules};
+use super::status::{ChangeKind, Changes, Untracked, status};
+use super::{Oid, Repository};
+use crate::fsx::FileError;
+use crate::names::SandboxId;
+use crate::process::Input;
+
+/// Hashing a lot of untracked files takes its time.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// Bounds of what is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BeforeLimits {
+    /// Bytes of one untracked file.
+    pub file: u64,
+    /// Bytes of all untracked files.
+    pub total: u64,
+}
+
+impl Default for BeforeLimits {
+    fn default() -> Self {
+        Self { file: 512 << 20, total: 4 << 30 }
+    }
+}
+
+/// Why a path was not recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotRecorded {
+    Unreadable,
+    /// A repository of its own.
+    Repository,
+    /// Neither file nor symlink.
+    Special,
+    TooLarge,
+}
+
+impl std::fmt::Display for NotRecorded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Unreadable => "it cannot be read",
+            Self::Repository => "it is a repository of its own",
+            Self::Special => "it is neither a file nor a link",
+            Self::TooLarge => "it is too large",
+        })
+    }
+}
+
+/// What was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Before {
+    /// At `refs/cofferdam/<id>/before`.
+    pub commit: Oid,
+    /// Whether the second parent holds what was staged. An index in conflict has no tree.
+    pub staged: bool,
+    pub not_recorded: Vec<(PathBuf, NotRecorded)>,
+}
+
+/// The working state could not be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum BeforeError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+/// The full name of a sandbox's before-ref.
+pub fn reference(id: SandboxId) -> String {
+    format!("refs/cofferdam/{id}/before")
+}
+
+/// What differs from HEAD in the user's directory; an untracked directory is one entry. Empty means
+/// there is nothing to record. `scratch`: a private directory that is made and removed.
+pub async fn changes(
+    repo: &Repository,
+    rules: UserRules<'_>,
+    scratch: PathBuf,
+    cancel: &CancellationToken,
+) -> Result<Changes, BeforeError> {
+    let scratch = Scratch::create(scratch, repo, repo.head.commit(), rules)?;
+    // Read where it lies: nothing is written without optional locks.
+    let call = scratch.command().env("GIT_INDEX_FILE", repo.git_dir.join("index"));
+    Ok(status(call, Untracked::Directories, cancel).await?)
+}
+
+/// Records the working state, if it differs from HEAD. `scratch`: a private directory that is made
+/// and removed.
+pub async fn record(
+    repo: &Repository,
+    id: SandboxId,
+    rules: UserRules<'_>,
+    limits: BeforeLimits,
+    scratch: PathBuf,
+    cancel: &CancellationToken,
+) -> Result<Option<Before>, BeforeError> {
+    let head = repo.head.commit();
+    let scratch = Scratch::create(scratch, repo, head, rules)?;
+    scratch.copy_index(&repo.git_dir.join("index"))?;
+    let changes = status(scratch.command(), Untracked::Files, cancel).await?;
+    if changes.is_empty() {
+        return Ok(None);
+    }
+    let staged = if changes.unmerged() > 0 {
+        None
+    } else if changes.staged() > 0 {
+        Some(tree(&scratch, cancel).await?)
+    } else {
+        Some(repo_tree(repo, head, cancel).await?)
+    };
+    let (paths, not_recorded) = choose(repo.top.as_path(), &changes, limits);
+    scratch
+        .command()
+        // One flush at the end instead of one for each object.
+        .config("core.fsyncMethod=batch")
+        .args(["update-index", "--add", "--remove", "--replace", "-z", "--stdin"])
+        .input(Input::Bytes(paths))
+        .limit(LIMIT)
+        .run(cancel)
+        .await?;
+    let working = tree(&scratch, cancel).await?;
+    let index_commit = match &staged {
+        Some(tree) => Some(commit(&scratch, tree, &[head], "staged", id, cancel).await?),
+        None => None,
+    };
+    let parents: Vec<&Oid> = std::iter::once(head).chain(&index_commit).collect();
+    let commit = commit(&scratch, &working, &parents, "working state", id, cancel).await?;
+    let null = Oid::null(repo.format);
+    let message = format!("cofferdam {id}: before");
+    repo.command()
+        .args(["update-ref", "--no-deref", "--create-reflog", "-m", &message])
+        .args([reference(id).as_str(), commit.as_str(), null.as_str()])
+        .run(cancel)
+        .await?;
+    Ok(Some(Before { commit, staged: staged.is_some(), not_recorded }))
+}
+
+/// The paths to record, each followed by NUL, and those that cannot be.
+fn choose(
+    top: &Path,
+    changes: &Changes,
+    limits: BeforeLimits,
+) -> (Vec<u8>, Vec<(PathBuf, NotRecorded)>) {
+    let (mut paths, mut not_recorded) = (Vec::new(), Vec::new());
+    let mut total = 0u64;
+    for change in &changes.0 {
+        let untracked = match change.kind {
+            ChangeKind::Submodule { .. } => continue,
+            ChangeKind::Tracked { unstaged: false, .. } => continue,
+            ChangeKind::Tracked { .. } | ChangeKind::Unmerged => false,
+            ChangeKind::Untracked => true,
+        };
+        let why = if change.path.as_os_str().as_bytes().ends_with(b"/") {
+            Some(NotRecorded::Repository)
+        } else {
+            let room = untracked.then(|| limits.file.min(limits.total - total.min(limits.total)));
+            match look(&top.join(&change.path), room) {
+                Ok(size) => {
+                    total += if untracked { size } else { 0 };
+                    None
+                }
+                Err(why) => Some(why),
+            }
+        };
+        if let Some(why) = why {
+            not_recorded.push((change.path.clone(), why));
+        } else {
+            paths.extend_from_slice(change.path.as_os_str().as_bytes());
+            paths.push(0);
+        }
+    }
+    (paths, not_recorded)
+}
+
+/// The size of what can be recorded. A missing file can: as deleted. One path that git cannot read
+/// would end the recording of all.
+fn look(path: &Path, room: Option<u64>) -> Result<u64, NotRecorded> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) => {
+            let gone = matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            );
+            return if gone { Ok(0) } else { Err(NotRecorded::Unreadable) };
+        }
+    };
+    if found.is_symlink() {
+        return Ok(0);
+    }
+    if found.is_dir() {
+        // A tracked file was replaced by a directory: its files are entries of their own.
+        return Ok(0);
+    }
+    if !found.is_file() {
+        return Err(NotRecorded::Special);
+    }
+    if room.is_some_and(|room| found.size() > room) {
+        return Err(NotRecorded::TooLarge);
+    }
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    match fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(_) => Ok(found.size()),
+        Err(_) => Err(NotRecorded::Unreadable),
+    }
+}
+
+async fn tree(scratch: &Scratch, cancel: &CancellationToken) -> Result<Oid, GitError> {
+    oid("write-tree", scratch.command().arg("write-tree").limit(LIMIT), cancel).await
+}
+
+async fn repo_tree(
+    repo: &Repository,
+    commit: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Oid, GitError> {
+    let call = repo.command().args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")]);
+    oid("rev-parse", call, cancel).await
+}
+
+async fn commit(
+    scratch: &Scratch,
+    tree: &Oid,
+    parents: &[&Oid],
+    what: &str,
+    id: SandboxId,
+    cancel: &CancellationToken,
+) -> Result<Oid, GitError> {
+    let mut call = scratch.command();
+    for role in ["AUTHOR", "COMMITTER"] {
+        call = call
+            .env(&format!("GIT_{role}_NAME"), "cofferdam")
+            .env(&format!("GIT_{role}_EMAIL"), "cofferdam@localhost");
+    }
+    call = call.args(["commit-tree", "-m", &format!("cofferdam {id}: {what} before it started")]);
+    for parent in parents {
+        call = call.args(["-p", parent.as_str()]);
+    }
+    oid("commit-tree", call.arg(tree.as_str()), cancel).await
+}
+
+async fn oid(name: &str, call: GitCommand, cancel: &CancellationToken) -> Result<Oid, GitError> {
+    let text = call.line(cancel).await?;
+    text.parse().map_err(|_| GitError::Output {
+        command: name.to_owned(),
+        what: "it is no object id".into(),
+    })
+}

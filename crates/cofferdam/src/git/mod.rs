@@ -5,14 +5,15 @@
 //! directory), [`worktree`], [`before`]. Out: [`gate`] (the one door) and [`land`] (head,
 //! merge-to-head, branch).
 
+pub mod before;
 mod beneath;
 pub mod command;
+pub mod copies;
 pub mod gate;
-pub mod before;
 pub mod identity;
 pub mod index;
-pub mod nested;
 pub mod land;
+pub mod nested;
 mod oid;
 pub mod private_clone;
 pub mod refs;

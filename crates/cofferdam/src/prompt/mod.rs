@@ -43,16 +43,24 @@ pub enum PromptError {
     ReservedArgument { key: &'static str },
     #[error("{at}: prompt argument `{key}` contains a NUL, which no shell expression can take")]
     NulInArgument { key: String, at: Position },
-    #[error("{at}: prompt argument `{key}` stands in shell arithmetic or `${{…}}`, where the shell could evaluate it")]
+    #[error(
+        "{at}: prompt argument `{key}` stands in shell arithmetic or `${{…}}`, where the shell could evaluate it"
+    )]
     Evaluated { key: String, at: Position },
     #[error("{at}: the shell expression contains a NUL")]
     NulInExpression { at: Position },
-    #[error("{at}: the shell expression is {bytes} bytes long with its arguments; the limit is {EXPRESSION_LIMIT}")]
+    #[error(
+        "{at}: the shell expression is {bytes} bytes long with its arguments; the limit is {EXPRESSION_LIMIT}"
+    )]
     LongExpression { at: Position, bytes: usize },
 }
 
 fn others(also: &[String]) -> String {
-    if also.is_empty() { String::new() } else { format!(" (nor have: {})", also.join(", ")) }
+    if also.is_empty() {
+        String::new()
+    } else {
+        format!(" (nor have: {})", also.join(", "))
+    }
 }
 
 /// Reads a template file: UTF-8, at most [`TEMPLATE_LIMIT`] bytes, a byte order mark is dropped.
@@ -67,5 +75,8 @@ pub fn read_template(path: &Path) -> Result<String, PromptError> {
         let why = io::Error::other(format!("it is not UTF-8 (at byte {at})"));
         FileError::new("read", path, why)
     })?;
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+    Ok(text
+        .strip_prefix('\u{feff}')
+        .map(str::to_owned)
+        .unwrap_or(text))
 }

@@ -29,21 +29,31 @@ enum Inside {
     Comment,
 }
 
+/// What the last character makes of the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// A `#` would start a comment.
+    WordStart,
+    /// It opened a parenthesis: a word starts, and a second one is arithmetic.
+    Opened,
+    Backslash,
+    Dollar,
+    Other,
+}
+
 /// Knows inside which quotes the shell is after the text that was read.
 #[derive(Debug)]
 pub(super) struct Scanner {
     stack: Vec<Inside>,
-    escaped: bool,
-    dollar: bool,
-    /// The last character opened a parenthesis.
-    opened: bool,
-    /// A `#` here would start a comment.
-    word_start: bool,
+    last: Last,
 }
 
 impl Default for Scanner {
     fn default() -> Self {
-        Self { stack: Vec::new(), escaped: false, dollar: false, opened: false, word_start: true }
+        Self {
+            stack: Vec::new(),
+            last: Last::WordStart,
+        }
     }
 }
 
@@ -57,63 +67,66 @@ impl Scanner {
     /// Some shells evaluate what a variable holds in arithmetic (`a[$(command)]`), and `${x:…}` is
     /// arithmetic too.
     pub(super) fn evaluates_values(&self) -> bool {
-        self.stack.iter().any(|inside| matches!(inside, Inside::Arithmetic | Inside::Brace))
+        self.stack
+            .iter()
+            .any(|inside| matches!(inside, Inside::Arithmetic | Inside::Brace))
     }
 
     /// Appends the reference to a value: always one word, never split, never expanded further.
     pub(super) fn push_variable(&mut self, body: &mut String, key: &str) {
         let variable = variable(key);
         // A backslash before the placeholder would escape the reference's first character.
-        if std::mem::take(&mut self.escaped) {
+        if self.last == Last::Backslash {
             body.push('\\');
         }
-        body.push_str(&match self.stack.last() {
-            Some(Inside::Single) => format!("'\"${{{variable}}}\"'"),
-            Some(Inside::Double) => format!("${{{variable}}}"),
-            _ => format!("\"${{{variable}}}\""),
-        });
-        self.dollar = false;
-        self.opened = false;
-        self.word_start = false;
+        let (open, close) = match self.stack.last() {
+            Some(Inside::Single) => ("'\"", "\"'"),
+            Some(Inside::Double) => ("", ""),
+            _ => ("\"", "\""),
+        };
+        body.extend([open, "${", &variable, "}", close]);
+        self.last = Last::Other;
     }
 
     fn step(&mut self, c: char) {
-        let inside = self.stack.last().copied();
-        let dollar = std::mem::take(&mut self.dollar);
-        let opened = std::mem::take(&mut self.opened);
-        let word_start = std::mem::take(&mut self.word_start);
-        if std::mem::take(&mut self.escaped) {
+        let last = std::mem::replace(&mut self.last, Last::Other);
+        if last == Last::Backslash {
             return;
         }
-        match (inside, c) {
-            (Some(Inside::Comment), '\n') | (Some(Inside::Single), '\'') => {
+        match (self.stack.last(), c) {
+            (Some(Inside::Comment), '\n') => {
                 self.stack.pop();
-                self.word_start = c == '\n';
+                self.last = Last::WordStart;
             }
-            (Some(Inside::Comment | Inside::Single), _) => {}
-            (_, '\\') => self.escaped = true,
-            (_, '$') => self.dollar = true,
-            (Some(Inside::Double), '"')
+            (Some(Inside::Single), '\'')
+            | (Some(Inside::Double), '"')
             | (Some(Inside::Parenthesis | Inside::Arithmetic), ')')
             | (Some(Inside::Brace), '}') => {
                 self.stack.pop();
             }
-            (Some(Inside::Parenthesis), '(') if opened => self.stack.push(Inside::Arithmetic),
-            (_, '(') if dollar => self.open(),
-            (_, '{') if dollar => self.stack.push(Inside::Brace),
+            (Some(Inside::Comment | Inside::Single), _) => {}
+            (_, '\\') => self.last = Last::Backslash,
+            (_, '$') => self.last = Last::Dollar,
+            (Some(Inside::Parenthesis), '(') if last == Last::Opened => {
+                self.stack.push(Inside::Arithmetic);
+            }
+            (_, '(') if last == Last::Dollar => self.open(),
+            (_, '{') if last == Last::Dollar => self.stack.push(Inside::Brace),
             (Some(Inside::Double), _) => {}
             (_, '"') => self.stack.push(Inside::Double),
             (_, '\'') => self.stack.push(Inside::Single),
             (_, '(') => self.open(),
             (Some(Inside::Brace), _) => {}
-            (_, '#') if word_start => self.stack.push(Inside::Comment),
-            (_, c) => self.word_start = c.is_whitespace() || ";&|".contains(c),
+            (_, '#') if matches!(last, Last::WordStart | Last::Opened) => {
+                self.stack.push(Inside::Comment);
+            }
+            (_, c) if c.is_whitespace() || ";&|".contains(c) => self.last = Last::WordStart,
+            _ => {}
         }
     }
 
     fn open(&mut self) {
         self.stack.push(Inside::Parenthesis);
-        self.opened = true;
-        self.word_start = true;
+        self.last = Last::Opened;
     }
 }

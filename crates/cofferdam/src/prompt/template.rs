@@ -56,7 +56,11 @@ impl Template {
     /// identifier) and the shell expressions `` !`command` `` (at least one character, no backtick
     /// inside, may span lines). Everything else is text, unclosed forms too.
     pub fn parse(text: &str) -> Result<Self, PromptError> {
-        let mut reader = Reader { text, at: 0, position: Position { line: 1, column: 1 } };
+        let mut reader = Reader {
+            text,
+            at: 0,
+            position: Position { line: 1, column: 1 },
+        };
         let mut parts = Vec::new();
         while let Some((start, command, end)) = next_expression(text, reader.at) {
             let before = reader.words(start);
@@ -131,19 +135,28 @@ impl Template {
         // Every placeholder has a value from here on.
         let value = |key: &str| value(key).unwrap_or_default();
 
-        let mut substituted = Substituted { texts: vec![String::new()], expressions: Vec::new() };
+        let mut substituted = Substituted {
+            texts: vec![String::new()],
+            expressions: Vec::new(),
+        };
         for part in &self.parts {
             match part {
                 Part::Words(words) => substituted.push_words(words, value),
                 Part::Expression { command, at } => {
                     let command = fill_expression(command, *at, value)?;
-                    substituted.expressions.push(Expression { command, at: *at });
+                    substituted
+                        .expressions
+                        .push(Expression { command, at: *at });
                     substituted.texts.push(String::new());
                 }
             }
         }
         let used: BTreeSet<&str> = self.placeholders().map(|(key, _)| key).collect();
-        let unused = arguments.keys().filter(|key| !used.contains(key.as_str())).cloned().collect();
+        let unused = arguments
+            .keys()
+            .filter(|key| !used.contains(key.as_str()))
+            .cloned()
+            .collect();
         Ok((substituted, unused))
     }
 }
@@ -178,14 +191,21 @@ impl Substituted {
         for (index, text) in self.texts.iter().enumerate() {
             prompt.push_str(text);
             if index < self.expressions.len() {
-                prompt.push_str(outputs.get(index).map(|out| out.trim_end()).unwrap_or_default());
+                prompt.push_str(
+                    outputs
+                        .get(index)
+                        .map(|out| out.trim_end())
+                        .unwrap_or_default(),
+                );
             }
         }
         prompt
     }
 
     fn push_words<'a>(&mut self, words: &'a Words, value: impl Fn(&'a str) -> &'a str) {
-        let Some(text) = self.texts.last_mut() else { return };
+        let Some(text) = self.texts.last_mut() else {
+            return;
+        };
         for word in words {
             text.push_str(match word {
                 Word::Text(text) => text,
@@ -213,10 +233,16 @@ fn fill_expression<'a>(
             Word::Key { key, at } => {
                 let value = value(key);
                 if value.contains('\0') {
-                    return Err(PromptError::NulInArgument { key: key.clone(), at: *at });
+                    return Err(PromptError::NulInArgument {
+                        key: key.clone(),
+                        at: *at,
+                    });
                 }
                 if shell.evaluates_values() {
-                    return Err(PromptError::Evaluated { key: key.clone(), at: *at });
+                    return Err(PromptError::Evaluated {
+                        key: key.clone(),
+                        at: *at,
+                    });
                 }
                 assigned.insert(key.as_str(), value);
                 shell.push_variable(&mut body, key);
@@ -229,7 +255,10 @@ fn fill_expression<'a>(
     }
     script.push_str(&body);
     if script.len() > EXPRESSION_LIMIT {
-        return Err(PromptError::LongExpression { at, bytes: script.len() });
+        return Err(PromptError::LongExpression {
+            at,
+            bytes: script.len(),
+        });
     }
     Ok(script)
 }
@@ -255,7 +284,10 @@ fn next_expression(text: &str, from: usize) -> Option<(usize, &str, usize)> {
 /// The key of a placeholder at the start of `text`, and the placeholder's length in bytes.
 fn placeholder(text: &str) -> Option<(&str, usize)> {
     let inner = text.strip_prefix("{{")?.trim_start();
-    let length = inner.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+    let length = inner
+        .bytes()
+        .take_while(|b| b.is_ascii_alphanumeric() || *b == b'_')
+        .count();
     let key = &inner[..length];
     if key.is_empty() || key.as_bytes()[0].is_ascii_digit() {
         return None;
@@ -286,7 +318,10 @@ impl Reader<'_> {
                 words.push(Word::Text(self.text[plain..open].to_owned()));
             }
             self.skip_to(open);
-            words.push(Word::Key { key: key.to_owned(), at: self.position });
+            words.push(Word::Key {
+                key: key.to_owned(),
+                at: self.position,
+            });
             plain = open + length;
             look = plain;
         }

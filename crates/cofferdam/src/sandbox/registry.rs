@@ -132,7 +132,9 @@ impl Record {
 
     /// The branch as messages name it.
     pub fn branch_text(&self) -> String {
-        self.branch.as_ref().map_or_else(|| "HEAD".to_owned(), ToString::to_string)
+        self.branch
+            .as_ref()
+            .map_or_else(|| "HEAD".to_owned(), ToString::to_string)
     }
 }
 
@@ -152,8 +154,13 @@ impl Owned {
         let directory = home.sandbox(record.id);
         fsx::private_dir(&directory)?;
         let lock = open_lock(&directory)?;
-        lock.try_lock().map_err(|_| RegistryError::InUse(record.name.clone()))?;
-        let owned = Self { record, directory, _lock: lock };
+        lock.try_lock()
+            .map_err(|_| RegistryError::InUse(record.name.clone()))?;
+        let owned = Self {
+            record,
+            directory,
+            _lock: lock,
+        };
         owned.save()?;
         Ok(owned)
     }
@@ -171,7 +178,11 @@ impl Owned {
         }
         // What was read before the lock was ours may be old.
         let record = read(&directory)?;
-        Ok(Self { record, directory, _lock: lock })
+        Ok(Self {
+            record,
+            directory,
+            _lock: lock,
+        })
     }
 
     pub fn directory(&self) -> &Path {
@@ -181,8 +192,10 @@ impl Owned {
     /// Writes the record; readers see the old one or the new one.
     pub fn save(&self) -> Result<(), RegistryError> {
         let path = self.directory.join(RECORD);
-        let bytes = serde_json::to_vec_pretty(&self.record)
-            .map_err(|e| RegistryError::Record { path: path.clone(), reason: e.to_string() })?;
+        let bytes = serde_json::to_vec_pretty(&self.record).map_err(|e| RegistryError::Record {
+            path: path.clone(),
+            reason: e.to_string(),
+        })?;
         Ok(fsx::write_private(&path, &bytes)?)
     }
 
@@ -249,7 +262,9 @@ pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, Regis
             Err(error) => listing.unreadable.push(error),
         }
     }
-    listing.entries.sort_by_key(|entry| (entry.record.created, entry.record.id));
+    listing
+        .entries
+        .sort_by_key(|entry| (entry.record.created, entry.record.id));
     Ok(listing)
 }
 
@@ -271,12 +286,21 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
 fn read(directory: &Path) -> Result<Record, RegistryError> {
     let path = directory.join(RECORD);
     let bytes = fsx::read_bounded(&path, RECORD_LIMIT)?;
-    let refuse = |reason: String| RegistryError::Record { path: path.clone(), reason };
+    let refuse = |reason: String| RegistryError::Record {
+        path: path.clone(),
+        reason,
+    };
     let record: Record = serde_json::from_slice(&bytes).map_err(|e| refuse(e.to_string()))?;
     if record.version > VERSION {
-        return Err(refuse(format!("it was written by a newer version (format {})", record.version)));
+        return Err(refuse(format!(
+            "it was written by a newer version (format {})",
+            record.version
+        )));
     }
-    if directory.file_name().is_none_or(|name| name != record.id.to_string().as_str()) {
+    if directory
+        .file_name()
+        .is_none_or(|name| name != record.id.to_string().as_str())
+    {
         return Err(refuse("its id is not the directory's name".to_owned()));
     }
     Ok(record)
@@ -297,7 +321,9 @@ fn open_lock(directory: &Path) -> Result<File, RegistryError> {
 }
 
 fn in_use(directory: &Path) -> bool {
-    let Ok(file) = File::open(directory.join("lock")) else { return false };
+    let Ok(file) = File::open(directory.join("lock")) else {
+        return false;
+    };
     // A shared lock: two commands that only look do not disturb each other.
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
@@ -376,9 +402,12 @@ mod optional_path_text {
     where
         D: Deserializer<'de>,
     {
-        let Some(text) = Option::<String>::deserialize(input)? else { return Ok(None) };
+        let Some(text) = Option::<String>::deserialize(input)? else {
+            return Ok(None);
+        };
         let path = super::path_text::decode(&text);
-        path.map(Some).ok_or_else(|| serde::de::Error::custom("a path with a bad escape"))
+        path.map(Some)
+            .ok_or_else(|| serde::de::Error::custom("a path with a bad escape"))
     }
 }
 

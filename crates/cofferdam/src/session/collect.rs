@@ -67,7 +67,10 @@ pub(super) enum Source<'a> {
     /// In the state directory; nothing runs in the sandbox any more.
     State,
     /// In the file system of a running isolated sandbox.
-    Sandbox { sandbox: &'a dyn IsolatedSandbox, workdir: &'a Path },
+    Sandbox {
+        sandbox: &'a dyn IsolatedSandbox,
+        workdir: &'a Path,
+    },
 }
 
 /// What collecting needs beside the record.
@@ -108,7 +111,11 @@ impl Collector<'_> {
         }
     }
 
-    async fn bring_home(&self, owned: &mut Owned, source: &Source<'_>) -> Result<Collected, CollectError> {
+    async fn bring_home(
+        &self,
+        owned: &mut Owned,
+        source: &Source<'_>,
+    ) -> Result<Collected, CollectError> {
         let mut collected = Collected {
             landing: Landing::Nothing,
             commits: Vec::new(),
@@ -120,7 +127,8 @@ impl Collector<'_> {
         let mut home: BTreeSet<Oid> = BTreeSet::new();
         if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await? {
             if let Landing::Landed { tip, .. } = &landed.landing {
-                collected.commits = commits_between(self.repo, &owned.record.base, tip, self.cancel).await?;
+                collected.commits =
+                    commits_between(self.repo, &owned.record.base, tip, self.cancel).await?;
                 home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
                 collected.tip = Some(tip.clone());
                 collected.landing = self.told(landed);
@@ -131,7 +139,8 @@ impl Collector<'_> {
         }
         self.move_nested_out(owned)?;
         let tips = self.tips(owned, source).await?;
-        self.take_home(owned, source, tips, home, &mut collected).await?;
+        self.take_home(owned, source, tips, home, &mut collected)
+            .await?;
         if owned.record.mode == Mode::Copy && matches!(source, Source::State) {
             collected.copy_is_dirty = self.copy_is_dirty(owned).await;
         }
@@ -165,9 +174,14 @@ impl Collector<'_> {
                         }
                         continue;
                     }
-                    let landing = Landing::Refused { pack, why: why.to_string() };
+                    let landing = Landing::Refused {
+                        pack,
+                        why: why.to_string(),
+                    };
                     if landed || !matches!(collected.landing, Landing::Nothing) {
-                        self.events.notice(Notice::Other { text: landing.to_string() });
+                        self.events.notice(Notice::Other {
+                            text: landing.to_string(),
+                        });
                     } else {
                         collected.landing = landing;
                     }
@@ -190,7 +204,11 @@ impl Collector<'_> {
             }
             landed = true;
             self.report(&accepted);
-            if owned.record.branch.as_ref().is_none_or(|branch| branch.as_str() != name)
+            if owned
+                .record
+                .branch
+                .as_ref()
+                .is_none_or(|branch| branch.as_str() != name)
                 && !(owned.record.branch.is_none() && name == DETACHED)
             {
                 self.events.notice(Notice::BranchSwitched { to: name });
@@ -213,7 +231,12 @@ impl Collector<'_> {
         let done = self
             .repo
             .command()
-            .args(["merge-base", "--is-ancestor", tip.as_str(), owned.record.base.as_str()])
+            .args([
+                "merge-base",
+                "--is-ancestor",
+                tip.as_str(),
+                owned.record.base.as_str(),
+            ])
             .answers(&[1, 128])
             .run(self.cancel)
             .await?;
@@ -223,13 +246,21 @@ impl Collector<'_> {
         if let Some(pack) = pack {
             crate::fsx::remove_file_if_exists(pack)?;
         }
-        let text = format!("the agent ended at the older commit {}: nothing to land", tip.short());
+        let text = format!(
+            "the agent ended at the older commit {}: nothing to land",
+            tip.short()
+        );
         self.events.notice(Notice::Other { text });
         Ok(true)
     }
 
     /// A reference of its own for accepted commits that are not on the sandbox's branch.
-    async fn keep_extra(&self, owned: &Owned, number: usize, tip: &Oid) -> Result<String, CollectError> {
+    async fn keep_extra(
+        &self,
+        owned: &Owned,
+        number: usize,
+        tip: &Oid,
+    ) -> Result<String, CollectError> {
         let id = owned.record.id;
         let reference = format!("refs/cofferdam/{id}/extra-{number}");
         let old = refs::read(self.repo, &reference, self.cancel).await?;
@@ -244,7 +275,9 @@ impl Collector<'_> {
 
     fn report(&self, accepted: &Accepted) {
         if !accepted.executes().is_empty() {
-            self.events.notice(Notice::Executes { paths: accepted.executes().to_vec() });
+            self.events.notice(Notice::Executes {
+                paths: accepted.executes().to_vec(),
+            });
         }
     }
 
@@ -258,18 +291,28 @@ impl Collector<'_> {
         if !workspace.is_dir() {
             return Ok(());
         }
-        let before: BTreeSet<PathBuf> =
-            owned.record.nested_before.iter().map(|path| path.0.clone()).collect();
+        let before: BTreeSet<PathBuf> = owned
+            .record
+            .nested_before
+            .iter()
+            .map(|path| path.0.clone())
+            .collect();
         let now = nested::scan(&workspace)?;
         let to = owned.directory().join("nested");
         let done = land::move_out(&workspace, &before, &now, &to)?;
         for error in done.failed {
-            self.events.notice(Notice::Other { text: error.to_string() });
+            self.events.notice(Notice::Other {
+                text: error.to_string(),
+            });
         }
         if done.moved.is_empty() {
             return Ok(());
         }
-        let paths: Vec<String> = done.moved.iter().map(|(path, _)| path.to_string_lossy().into_owned()).collect();
+        let paths: Vec<String> = done
+            .moved
+            .iter()
+            .map(|(path, _)| path.to_string_lossy().into_owned())
+            .collect();
         self.events.notice(Notice::NestedGitMoved { paths, to });
         Ok(())
     }
@@ -277,7 +320,9 @@ impl Collector<'_> {
     /// Where the sandbox's HEAD and branches are, where the agent ended first, without the base.
     async fn tips(&self, owned: &Owned, source: &Source<'_>) -> Result<Tips, CollectError> {
         let found = match source {
-            Source::State => private_clone::read_refs(&owned.directory().join("git"), self.repo.format)?,
+            Source::State => {
+                private_clone::read_refs(&owned.directory().join("git"), self.repo.format)?
+            }
             Source::Sandbox { sandbox, workdir } => {
                 super::transfer::refs(*sandbox, workdir, self.repo.format, self.cancel).await?
             }
@@ -285,7 +330,11 @@ impl Collector<'_> {
         let base = &owned.record.base;
         let own_name = owned.record.branch.as_ref().map(BranchName::full);
         let own = match &own_name {
-            Some(name) => found.refs.get(name.as_bytes()).filter(|tip| *tip != base).cloned(),
+            Some(name) => found
+                .refs
+                .get(name.as_bytes())
+                .filter(|tip| *tip != base)
+                .cloned(),
             None => None,
         };
         let mut all: Vec<(String, Oid)> = Vec::new();
@@ -304,21 +353,37 @@ impl Collector<'_> {
         if let (Some(name), Some(tip)) = (&own_name, &own) {
             add(name.as_bytes(), tip);
         }
-        for (name, tip) in found.refs.iter().filter(|(name, _)| name.starts_with(b"refs/heads/")) {
+        for (name, tip) in found
+            .refs
+            .iter()
+            .filter(|(name, _)| name.starts_with(b"refs/heads/"))
+        {
             add(name, tip);
         }
-        Ok(Tips { own, head: found.head_commit().cloned(), all })
+        Ok(Tips {
+            own,
+            head: found.head_commit().cloned(),
+            all,
+        })
     }
 
     /// A pack of `tip` without the base's history, through the gate.
-    async fn receive(&self, owned: &Owned, source: &Source<'_>, tip: &Oid) -> Result<Accepted, CollectError> {
+    async fn receive(
+        &self,
+        owned: &Owned,
+        source: &Source<'_>,
+        tip: &Oid,
+    ) -> Result<Accepted, CollectError> {
         let gate = Gate {
             repo: self.repo.clone(),
             id: owned.record.id,
             base: owned.record.base.clone(),
             alternate: owned.directory().join("vault"),
             state: owned.directory().to_owned(),
-            limits: gate::Limits { time: self.limit, ..gate::Limits::default() },
+            limits: gate::Limits {
+                time: self.limit,
+                ..gate::Limits::default()
+            },
             rules: gate::Rules::default(),
         };
         let revisions = format!("{tip}\n^{}\n", owned.record.base);
@@ -332,7 +397,8 @@ impl Collector<'_> {
                 }
             }
         };
-        let (packed, received) = tokio::join!(pack, gate.receive(Input::Fd(reader), tip, self.cancel));
+        let (packed, received) =
+            tokio::join!(pack, gate.receive(Input::Fd(reader), tip, self.cancel));
         match (packed, received) {
             (_, Ok(accepted)) => Ok(accepted),
             // A pack that could not be made explains a refusal better than its remains do.
@@ -341,19 +407,40 @@ impl Collector<'_> {
         }
     }
 
-    async fn pack_in_jail(&self, owned: &Owned, revisions: String, to: OwnedFd) -> Result<(), CollectError> {
+    async fn pack_in_jail(
+        &self,
+        owned: &Owned,
+        revisions: String,
+        to: OwnedFd,
+    ) -> Result<(), CollectError> {
         let request = JailRequest {
             mounts: jail_mounts(owned.directory()),
-            arguments: ["git", "pack-objects", "--revs", "--thin", "--stdout", "--delta-base-offset", "-q"]
-                .map(Into::into)
-                .to_vec(),
-            environment: [("GIT_DIR", INSIDE_GIT_DIR), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_NO_LAZY_FETCH", "1"), ("GIT_NO_REPLACE_OBJECTS", "1")]
-                .map(|(key, value)| (key.into(), value.into()))
-                .into(),
+            arguments: [
+                "git",
+                "pack-objects",
+                "--revs",
+                "--thin",
+                "--stdout",
+                "--delta-base-offset",
+                "-q",
+            ]
+            .map(Into::into)
+            .to_vec(),
+            environment: [
+                ("GIT_DIR", INSIDE_GIT_DIR),
+                ("GIT_CONFIG_NOSYSTEM", "1"),
+                ("GIT_NO_LAZY_FETCH", "1"),
+                ("GIT_NO_REPLACE_OBJECTS", "1"),
+            ]
+            .map(|(key, value)| (key.into(), value.into()))
+            .into(),
             directory: "/".into(),
             stdin: revisions.into_bytes(),
             stdout: JailOutput::Fd(to),
-            limits: Limits { processes: Some(256), ..Limits::default() },
+            limits: Limits {
+                processes: Some(256),
+                ..Limits::default()
+            },
             timeout: self.limit,
         };
         let done = jail::run(request, self.cancel).await?;
@@ -361,7 +448,10 @@ impl Collector<'_> {
             return Ok(());
         }
         let stderr = crate::text::printable(String::from_utf8_lossy(&done.stderr_tail).trim_end());
-        Err(CollectError::Pack { exit: done.exit, stderr })
+        Err(CollectError::Pack {
+            exit: done.exit,
+            stderr,
+        })
     }
 
     /// The branch strategies' last step. The commits are in the repository already.
@@ -370,8 +460,13 @@ impl Collector<'_> {
         match (&record.strategy, &record.branch) {
             (Strategy::Head, _) | (_, None) => {
                 let head = match &record.branch {
-                    Some(name) => Head::Branch { name: name.clone(), commit: record.base.clone() },
-                    None => Head::Detached { commit: record.base.clone() },
+                    Some(name) => Head::Branch {
+                        name: name.clone(),
+                        commit: record.base.clone(),
+                    },
+                    None => Head::Detached {
+                        commit: record.base.clone(),
+                    },
                 };
                 let state = owned.directory();
                 Ok(self.told(land::head(self.repo, &head, accepted, state, self.cancel).await?))
@@ -382,7 +477,10 @@ impl Collector<'_> {
                     Landing::Landed { .. } => {}
                     other => return Ok(other),
                 }
-                let start = Head::Branch { name: target.clone(), commit: record.base.clone() };
+                let start = Head::Branch {
+                    name: target.clone(),
+                    commit: record.base.clone(),
+                };
                 let target = land::Target {
                     start: &start,
                     source: Some(branch),
@@ -390,8 +488,13 @@ impl Collector<'_> {
                     message: &merge_message(branch, target),
                 };
                 let incoming = Incoming::from(accepted);
-                let landed =
-                    land::merge_to_head(self.repo, &target, &incoming, owned.directory(), self.cancel);
+                let landed = land::merge_to_head(
+                    self.repo,
+                    &target,
+                    &incoming,
+                    owned.directory(),
+                    self.cancel,
+                );
                 Ok(self.told(landed.await?))
             }
         }
@@ -436,14 +539,24 @@ impl Collector<'_> {
         });
         let request = JailRequest {
             mounts,
-            arguments: ["git", "status", "--porcelain", "--ignore-submodules=all"].map(Into::into).to_vec(),
-            environment: [("GIT_DIR", INSIDE_GIT_DIR), ("GIT_WORK_TREE", "/workspace/copy"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_CONFIG_NOSYSTEM", "1")]
-                .map(|(key, value)| (key.into(), value.into()))
-                .into(),
+            arguments: ["git", "status", "--porcelain", "--ignore-submodules=all"]
+                .map(Into::into)
+                .to_vec(),
+            environment: [
+                ("GIT_DIR", INSIDE_GIT_DIR),
+                ("GIT_WORK_TREE", "/workspace/copy"),
+                ("GIT_OPTIONAL_LOCKS", "0"),
+                ("GIT_CONFIG_NOSYSTEM", "1"),
+            ]
+            .map(|(key, value)| (key.into(), value.into()))
+            .into(),
             directory: "/workspace/copy".into(),
             stdin: Vec::new(),
             stdout: JailOutput::Capture(1 << 20),
-            limits: Limits { processes: Some(256), ..Limits::default() },
+            limits: Limits {
+                processes: Some(256),
+                ..Limits::default()
+            },
             timeout: Duration::from_secs(60),
         };
         match jail::run(request, self.cancel).await {
@@ -481,14 +594,24 @@ pub(super) async fn commits_between(
 ) -> Result<Vec<CommitLine>, GitError> {
     let done = repo
         .command()
-        .args(["log", "-z", "--reverse", "--no-mailmap", "--format=%H %s", "--end-of-options"])
+        .args([
+            "log",
+            "-z",
+            "--reverse",
+            "--no-mailmap",
+            "--format=%H %s",
+            "--end-of-options",
+        ])
         .arg(format!("{base}..{tip}"))
         .run(cancel)
         .await?;
     let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {
         let line = String::from_utf8_lossy(line);
         let (id, subject) = line.split_once(' ')?;
-        Some(CommitLine { id: id.parse().ok()?, subject: subject.to_owned() })
+        Some(CommitLine {
+            id: id.parse().ok()?,
+            subject: subject.to_owned(),
+        })
     });
     Ok(lines.collect())
 }

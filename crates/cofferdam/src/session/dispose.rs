@@ -36,7 +36,10 @@ pub(super) struct Disposal<'a> {
 }
 
 /// Disposes of a collected sandbox.
-pub(super) async fn dispose(mut owned: Owned, disposal: &Disposal<'_>) -> Result<Disposed, RegistryError> {
+pub(super) async fn dispose(
+    mut owned: Owned,
+    disposal: &Disposal<'_>,
+) -> Result<Disposed, RegistryError> {
     let mut disposed = Disposed::default();
     remove_made_directories(&owned, disposal.home);
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
@@ -54,7 +57,10 @@ pub(super) async fn dispose(mut owned: Owned, disposal: &Disposal<'_>) -> Result
             disposed.problems.push(error.to_string());
         }
     }
-    if !matches!(disposal.landing, Landing::Kept { .. } | Landing::Refused { .. }) {
+    if !matches!(
+        disposal.landing,
+        Landing::Kept { .. } | Landing::Refused { .. }
+    ) {
         remove_tip(&owned, disposal, &mut disposed).await;
     }
     let branch_stays = remove_temporary_branch(&mut owned, disposal, &mut disposed).await;
@@ -89,7 +95,8 @@ fn remove_made_directories(owned: &Owned, home: &Home) {
 
 async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: &mut Disposed) {
     let repo = disposal.repo;
-    let (Some(path), Some(branch)) = (owned.record.worktree.clone(), owned.record.branch.clone()) else {
+    let (Some(path), Some(branch)) = (owned.record.worktree.clone(), owned.record.branch.clone())
+    else {
         return;
     };
     // Before the agent started there is nothing in it that the user does not have.
@@ -107,8 +114,15 @@ async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: 
             };
             let tip = tip.as_ref().unwrap_or(&owned.record.base);
             let scratch = owned.directory().join("scratch");
-            let changes =
-                worktree::dirty(repo, &worktree, tip, disposal.rules, scratch, disposal.cancel).await?;
+            let changes = worktree::dirty(
+                repo,
+                &worktree,
+                tip,
+                disposal.rules,
+                scratch,
+                disposal.cancel,
+            )
+            .await?;
             if !changes.is_empty() {
                 return Ok(Some(path.clone()));
             }
@@ -134,8 +148,15 @@ async fn remove_temporary_branch(
     disposal: &Disposal<'_>,
     disposed: &mut Disposed,
 ) -> bool {
-    let Disposal { repo, landing, cancel, .. } = disposal;
-    let Some(branch) = owned.record.branch.clone() else { return false };
+    let Disposal {
+        repo,
+        landing,
+        cancel,
+        ..
+    } = disposal;
+    let Some(branch) = owned.record.branch.clone() else {
+        return false;
+    };
     let removable = match (&owned.record.strategy, landing) {
         (Strategy::Head, _) => return false,
         (Strategy::MergeToHead { .. }, Landing::Landed { .. } | Landing::Nothing) => true,
@@ -147,7 +168,9 @@ async fn remove_temporary_branch(
     if !removable || disposed.preserved.is_some() {
         return true;
     }
-    let Ok(tip) = repo.resolve(&branch.full(), cancel).await else { return true };
+    let Ok(tip) = repo.resolve(&branch.full(), cancel).await else {
+        return true;
+    };
     let Some(tip) = tip else { return false };
     let untouched = match (&owned.record.strategy, landing) {
         (_, Landing::Nothing) => tip == owned.record.base,
@@ -157,7 +180,11 @@ async fn remove_temporary_branch(
         return true;
     }
     let message = format!("cofferdam {}: done", owned.record.id);
-    match Transaction::new(message).delete(&branch.full(), &tip).commit(repo, cancel).await {
+    match Transaction::new(message)
+        .delete(&branch.full(), &tip)
+        .commit(repo, cancel)
+        .await
+    {
         Ok(()) => false,
         Err(error) => {
             disposed.problems.push(error.to_string());

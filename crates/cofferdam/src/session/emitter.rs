@@ -56,14 +56,22 @@ impl Emitter {
                     .context("open the run log", path)?,
             ),
         };
-        let emitter = Self { sink, log: Mutex::new(file), path };
+        let emitter = Self {
+            sink,
+            log: Mutex::new(file),
+            path,
+        };
         emitter.write(&format!("--- Run started: {} ---", Timestamp::now()));
         Ok(emitter)
     }
 
     /// For work that nobody watches.
     pub(super) fn silent() -> Self {
-        Self { sink: EventSink::default(), log: Mutex::new(None), path: None }
+        Self {
+            sink: EventSink::default(),
+            log: Mutex::new(None),
+            path: None,
+        }
     }
 
     pub(super) fn path(&self) -> Option<&Path> {
@@ -83,7 +91,10 @@ impl Emitter {
 
     /// A log that cannot be written (full disk) must not stop the run.
     pub(super) fn write(&self, line: &str) {
-        let mut log = self.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut log = self
+            .log
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(file) = log.as_mut() {
             let mut bytes = printable(line).into_bytes();
             bytes.push(b'\n');
@@ -111,31 +122,65 @@ fn own_directory(path: &Path) -> Result<(), FileError> {
 
 fn line_of(event: &Event) -> Option<String> {
     let text = match event {
-        Event::Planned { name, agent, provider, strategy, source_branch, target_branch, max_iterations, .. } => format!(
+        Event::Planned {
+            name,
+            agent,
+            provider,
+            strategy,
+            source_branch,
+            target_branch,
+            max_iterations,
+            ..
+        } => format!(
             "sandbox {name}: agent {agent}, provider {provider}, strategy {strategy}, branch {source_branch}, target {target_branch}, up to {max_iterations} iteration(s)"
         ),
         Event::Step { step } => format!("step: {step}"),
         Event::SandboxReady { millis } => format!("sandbox ready in {millis} ms"),
         Event::HookStarted { place, command } => format!("hook {place}: {command}"),
-        Event::HookFinished { place, exit, output, .. } => {
+        Event::HookFinished {
+            place,
+            exit,
+            output,
+            ..
+        } => {
             format!("hook {place} ended with {exit}\n{}", output.trim_end())
         }
-        Event::IterationStarted { iteration, of, prompt_bytes } => {
+        Event::IterationStarted {
+            iteration,
+            of,
+            prompt_bytes,
+        } => {
             format!("iteration {iteration}/{of} (prompt {prompt_bytes} bytes)")
         }
         Event::Agent { item, .. } => match item {
             AgentEvent::Text { text } => text.trim_end_matches('\n').to_owned(),
             AgentEvent::ToolCall { name, arguments } => format!("[tool] {name}: {arguments}"),
-            AgentEvent::Result { text, is_error: true } => format!("[error] {text}"),
+            AgentEvent::Result {
+                text,
+                is_error: true,
+            } => format!("[error] {text}"),
             AgentEvent::Session { id } => format!("[session] {id}"),
-            AgentEvent::Usage { .. } | AgentEvent::Result { .. } | AgentEvent::Raw { .. } => return None,
+            AgentEvent::Usage { .. } | AgentEvent::Result { .. } | AgentEvent::Raw { .. } => {
+                return None;
+            }
         },
         Event::AgentError { line, .. } => format!("[stderr] {line}"),
         Event::Idle { minutes, .. } => format!("agent idle for {minutes} minute(s)"),
-        Event::IterationFinished { iteration, exit, completed } => format!(
+        Event::IterationFinished {
+            iteration,
+            exit,
+            completed,
+        } => format!(
             "iteration {iteration} ended: {}{}",
-            exit.map_or_else(|| "stopped by cofferdam".to_owned(), |exit| exit.to_string()),
-            if *completed { ", completion signalled" } else { "" }
+            exit.map_or_else(
+                || "stopped by cofferdam".to_owned(),
+                |exit| exit.to_string()
+            ),
+            if *completed {
+                ", completion signalled"
+            } else {
+                ""
+            }
         ),
         Event::Notice(notice) => format!("note: {notice}"),
         Event::Landed { landing } => format!("result: {landing}"),
@@ -152,7 +197,10 @@ impl std::fmt::Display for Notice {
                 format!("your uncommitted work was recorded at {reference}")
             }
             Self::Executes { paths } => {
-                format!("these changed files run on your machine: {}", paths.join(", "))
+                format!(
+                    "these changed files run on your machine: {}",
+                    paths.join(", ")
+                )
             }
             Self::NestedGitMoved { paths, to } => format!(
                 "git directories that the agent left were moved to {}: {}",

@@ -30,7 +30,11 @@ pub enum EnvFileError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("{}:{line}: {why}", path.display())]
-    Line { path: PathBuf, line: usize, why: &'static str },
+    Line {
+        path: PathBuf,
+        line: usize,
+        why: &'static str,
+    },
 }
 
 /// The file's variables. An empty value means: take the caller's.
@@ -42,13 +46,17 @@ impl EnvFile {
     /// leaves the repository is an error.
     pub fn read(root: &Path) -> Result<Self, EnvFileError> {
         let path = root.join(PATH);
-        let Some(file) = open_beneath(root)? else { return Ok(Self::default()) };
+        let Some(file) = open_beneath(root)? else {
+            return Ok(Self::default());
+        };
         let refuse = |why: String| FileError::new("read", &path, io::Error::other(why));
         if !file.metadata().context("look at", &path)?.is_file() {
             return Err(refuse("it is not a regular file".to_owned()).into());
         }
         let mut bytes = Vec::new();
-        file.take(LIMIT + 1).read_to_end(&mut bytes).context("read", &path)?;
+        file.take(LIMIT + 1)
+            .read_to_end(&mut bytes)
+            .context("read", &path)?;
         if bytes.len() as u64 > LIMIT {
             return Err(refuse(format!("it is larger than {LIMIT} bytes")).into());
         }
@@ -84,8 +92,17 @@ impl EnvFile {
         declared: &[&str],
     ) -> BTreeMap<OsString, OsString> {
         let mut resolved = BTreeMap::new();
-        for key in self.0.keys().map(String::as_str).chain(declared.iter().copied()) {
-            let own = self.0.get(key).filter(|value| !value.is_empty()).map(OsString::from);
+        for key in self
+            .0
+            .keys()
+            .map(String::as_str)
+            .chain(declared.iter().copied())
+        {
+            let own = self
+                .0
+                .get(key)
+                .filter(|value| !value.is_empty())
+                .map(OsString::from);
             let value = own.or_else(|| caller.get(OsStr::new(key)).cloned());
             if let Some(value) = value.filter(|value| !value.is_empty()) {
                 resolved.insert(OsString::from(key), value);
@@ -103,7 +120,9 @@ fn entry(line: &str) -> Result<(&str, String), &'static str> {
     let (key, value) = line.split_once('=').ok_or("there is no `=`")?;
     let key = key.trim_end();
     let mut bytes = key.bytes();
-    let fine = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+    let fine = bytes
+        .next()
+        .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !fine {
         return Err("the name before `=` is not made of letters, digits and `_`");
@@ -161,8 +180,8 @@ fn double_quoted(rest: &str) -> Result<String, &'static str> {
 fn open_beneath(root: &Path) -> Result<Option<File>, FileError> {
     let path = root.join(PATH);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let top = rustix::fs::open(root, flags | OFlags::DIRECTORY, Mode::empty())
-        .context("open", root)?;
+    let top =
+        rustix::fs::open(root, flags | OFlags::DIRECTORY, Mode::empty()).context("open", root)?;
     // A rename in the tree makes the kernel give up with EAGAIN; it does so rarely (openat2(2)).
     for _ in 0..100 {
         match rustix::fs::openat2(&top, PATH, flags, Mode::empty(), ResolveFlags::BENEATH) {
@@ -187,7 +206,9 @@ mod tests {
         let got = EnvFile::parse(text, Path::new("f"));
         match want {
             Ok(pairs) => {
-                let pairs = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+                let pairs = pairs
+                    .iter()
+                    .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
                 assert_eq!(got.unwrap().0, pairs.collect(), "{text:?}");
             }
             Err(message) => assert_eq!(got.unwrap_err().to_string(), message, "{text:?}"),
@@ -197,8 +218,14 @@ mod tests {
     #[test]
     fn files() {
         check("", Ok(&[]));
-        check("\u{feff}A=1\r\n# c\n\n  B = two words \n", Ok(&[("A", "1"), ("B", "two words")]));
-        check("export A=1\nexport\tB=2\nexportC=3", Ok(&[("A", "1"), ("B", "2"), ("exportC", "3")]));
+        check(
+            "\u{feff}A=1\r\n# c\n\n  B = two words \n",
+            Ok(&[("A", "1"), ("B", "two words")]),
+        );
+        check(
+            "export A=1\nexport\tB=2\nexportC=3",
+            Ok(&[("A", "1"), ("B", "2"), ("exportC", "3")]),
+        );
         check("A=1\nA=2", Ok(&[("A", "2")]));
         check("A=\nB=''\nC=\"\"", Ok(&[("A", ""), ("B", ""), ("C", "")]));
         check(r#"A="a\n\t\r\\\"\x b""#, Ok(&[("A", "a\n\t\r\\\"\\x b")]));
@@ -207,15 +234,33 @@ mod tests {
         check("A=\"a\"b\"\nB='a'b'", Ok(&[("A", "a\"b"), ("B", "a'b")]));
         check("A=x=y", Ok(&[("A", "x=y")]));
         check("A=1\nB", Err("f:2: there is no `=`"));
-        check("=1", Err("f:1: the name before `=` is not made of letters, digits and `_`"));
-        check("1A=1", Err("f:1: the name before `=` is not made of letters, digits and `_`"));
-        check("A B=1", Err("f:1: the name before `=` is not made of letters, digits and `_`"));
+        check(
+            "=1",
+            Err("f:1: the name before `=` is not made of letters, digits and `_`"),
+        );
+        check(
+            "1A=1",
+            Err("f:1: the name before `=` is not made of letters, digits and `_`"),
+        );
+        check(
+            "A B=1",
+            Err("f:1: the name before `=` is not made of letters, digits and `_`"),
+        );
         check("A=\"a", Err("f:1: the quote is not closed on this line"));
-        check("A=\"a\\\"", Err("f:1: the quote is not closed on this line"));
+        check(
+            "A=\"a\\\"",
+            Err("f:1: the quote is not closed on this line"),
+        );
         check("A=\"", Err("f:1: the quote is not closed on this line"));
         check("A='a", Err("f:1: the quote is not closed on this line"));
-        check("A=\"a\" # c", Err("f:1: there is text after the closing quote"));
-        check("A='a' # c", Err("f:1: there is text after the closing quote"));
+        check(
+            "A=\"a\" # c",
+            Err("f:1: there is text after the closing quote"),
+        );
+        check(
+            "A='a' # c",
+            Err("f:1: there is text after the closing quote"),
+        );
         check("A=a\0", Err("f:1: the value contains a NUL"));
     }
 
@@ -235,7 +280,12 @@ mod tests {
         ]);
         assert_eq!(
             file.resolve(&caller, &["DECLARED", "ABSENT", "BLANK", "KEY"]),
-            os(&[("OWN", "file"), ("EMPTY", "caller"), ("DECLARED", "caller"), ("KEY", "file")])
+            os(&[
+                ("OWN", "file"),
+                ("EMPTY", "caller"),
+                ("DECLARED", "caller"),
+                ("KEY", "file")
+            ])
         );
         assert_eq!(EnvFile::default().resolve(&caller, &[]), os(&[]));
     }
@@ -272,11 +322,26 @@ mod tests {
 
         std::fs::remove_file(&file).unwrap();
         write(&file, b"A=\xff\n");
-        assert!(EnvFile::read(&root).unwrap_err().to_string().contains("not UTF-8"));
+        assert!(
+            EnvFile::read(&root)
+                .unwrap_err()
+                .to_string()
+                .contains("not UTF-8")
+        );
         write(&file, &vec![b'#'; usize::try_from(LIMIT).unwrap() + 1]);
-        assert!(EnvFile::read(&root).unwrap_err().to_string().contains("larger than"));
+        assert!(
+            EnvFile::read(&root)
+                .unwrap_err()
+                .to_string()
+                .contains("larger than")
+        );
         std::fs::remove_file(&file).unwrap();
         std::fs::create_dir(&file).unwrap();
-        assert!(EnvFile::read(&root).unwrap_err().to_string().contains("not a regular file"));
+        assert!(
+            EnvFile::read(&root)
+                .unwrap_err()
+                .to_string()
+                .contains("not a regular file")
+        );
     }
 }

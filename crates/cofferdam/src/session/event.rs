@@ -34,22 +34,55 @@ pub enum Event {
         log: Option<PathBuf>,
     },
     /// A step begins: "worktree", "copies", "sandbox", "hooks", "collect", "land", "dispose" …
-    Step { step: &'static str },
+    Step {
+        step: &'static str,
+    },
     /// The sandbox is up.
-    SandboxReady { millis: u64 },
-    HookStarted { place: &'static str, command: String },
-    HookFinished { place: &'static str, command: String, exit: Exit, output: String },
-    IterationStarted { iteration: u32, of: u32, prompt_bytes: usize },
+    SandboxReady {
+        millis: u64,
+    },
+    HookStarted {
+        place: &'static str,
+        command: String,
+    },
+    HookFinished {
+        place: &'static str,
+        command: String,
+        exit: Exit,
+        output: String,
+    },
+    IterationStarted {
+        iteration: u32,
+        of: u32,
+        prompt_bytes: usize,
+    },
     /// One parsed item of the agent's stream.
-    Agent { iteration: u32, at: Timestamp, #[serde(flatten)] item: AgentEvent },
+    Agent {
+        iteration: u32,
+        at: Timestamp,
+        #[serde(flatten)]
+        item: AgentEvent,
+    },
     /// A piece of the agent's standard error.
-    AgentError { iteration: u32, line: String },
+    AgentError {
+        iteration: u32,
+        line: String,
+    },
     /// No output for so many whole minutes.
-    Idle { iteration: u32, minutes: u64 },
-    IterationFinished { iteration: u32, exit: Option<Exit>, completed: bool },
+    Idle {
+        iteration: u32,
+        minutes: u64,
+    },
+    IterationFinished {
+        iteration: u32,
+        exit: Option<Exit>,
+        completed: bool,
+    },
     /// Something the user should know; the run goes on.
     Notice(Notice),
-    Landed { landing: Landing },
+    Landed {
+        landing: Landing,
+    },
 }
 
 /// Something the user should know that is no failure.
@@ -57,20 +90,37 @@ pub enum Event {
 #[serde(tag = "notice", rename_all = "snake_case")]
 pub enum Notice {
     /// A prompt argument that the template does not use.
-    UnusedArgument { name: String },
+    UnusedArgument {
+        name: String,
+    },
     /// This machine gives less than the profile promises, and the user accepted that.
-    Degraded { what: String },
+    Degraded {
+        what: String,
+    },
     /// Uncommitted work of the user was recorded before the agent started.
-    BeforeRecorded { reference: String },
+    BeforeRecorded {
+        reference: String,
+    },
     /// Changed files that run on the user's machine when he opens or builds the project.
-    Executes { paths: Vec<String> },
+    Executes {
+        paths: Vec<String>,
+    },
     /// New `.git` entries that the agent left in the tree were moved out of it.
-    NestedGitMoved { paths: Vec<String>, to: PathBuf },
+    NestedGitMoved {
+        paths: Vec<String>,
+        to: PathBuf,
+    },
     /// The agent left its branch: its commits were found on another one, or on none.
-    BranchSwitched { to: String },
+    BranchSwitched {
+        to: String,
+    },
     /// `path` was asked for with `copy` but does not exist.
-    CopyMissing { path: PathBuf },
-    Other { text: String },
+    CopyMissing {
+        path: PathBuf,
+    },
+    Other {
+        text: String,
+    },
 }
 
 /// Where events go: a function that is called in order and must be quick.
@@ -92,6 +142,10 @@ impl EventSink {
 
 impl fmt::Debug for EventSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "EventSink(set)" } else { "EventSink(none)" })
+        f.write_str(if self.0.is_some() {
+            "EventSink(set)"
+        } else {
+            "EventSink(none)"
+        })
     }
 }

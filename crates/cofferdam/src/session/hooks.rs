@@ -37,15 +37,26 @@ pub(super) async fn on_host(
     cancel: &CancellationToken,
 ) -> Result<(), HookError> {
     for hook in hooks {
-        events.emit(&Event::HookStarted { place, command: hook.command.clone() });
+        events.emit(&Event::HookStarted {
+            place,
+            command: hook.command.clone(),
+        });
         let mut invocation = Invocation::new("/bin/sh", directory).args(["-c", &hook.command]);
         invocation.environment.clone_from(environment);
         invocation.limit = hook.timeout;
-        let failed = |exit, reason| HookError { place, command: hook.command.clone(), exit, reason };
+        let failed = |exit, reason| HookError {
+            place,
+            command: hook.command.clone(),
+            exit,
+            reason,
+        };
         let done = match invocation.run(cancel).await {
             Ok(done) => done,
             Err(ProcessError::TimedOut { limit, .. }) => {
-                return Err(failed(None, format!("it did not finish within {} s", limit.as_secs_f32())));
+                return Err(failed(
+                    None,
+                    format!("it did not finish within {} s", limit.as_secs_f32()),
+                ));
             }
             Err(error) => return Err(failed(None, error.to_string())),
         };
@@ -64,7 +75,10 @@ pub(super) async fn in_sandbox(
 ) -> Result<(), HookError> {
     let place = "sandbox.onSandboxReady";
     for hook in hooks {
-        events.emit(&Event::HookStarted { place, command: hook.command.clone() });
+        events.emit(&Event::HookStarted {
+            place,
+            command: hook.command.clone(),
+        });
         let inside = Inside {
             sandbox,
             arguments: vec!["/bin/sh".into(), "-c".into(), hook.command.clone().into()],
@@ -72,12 +86,15 @@ pub(super) async fn in_sandbox(
             limit: hook.timeout,
             output_limit: OUTPUT,
         };
-        let done = inside.run(cancel).await.map_err(|error: InsideError| HookError {
-            place,
-            command: hook.command.clone(),
-            exit: None,
-            reason: error.to_string(),
-        })?;
+        let done = inside
+            .run(cancel)
+            .await
+            .map_err(|error: InsideError| HookError {
+                place,
+                command: hook.command.clone(),
+                exit: None,
+                reason: error.to_string(),
+            })?;
         finished(place, hook, done.exit, &done.stdout, &done.stderr, events)?;
     }
     Ok(())
@@ -95,10 +112,22 @@ fn finished(
     output.push_str(&String::from_utf8_lossy(stderr));
     let tail: Vec<&str> = output.trim_end().lines().rev().take(10).collect();
     let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
-    events.emit(&Event::HookFinished { place, command: hook.command.clone(), exit, output });
+    events.emit(&Event::HookFinished {
+        place,
+        command: hook.command.clone(),
+        exit,
+        output,
+    });
     if exit.success() {
         return Ok(());
     }
-    let reason = crate::text::printable(&format!("{exit}\n{tail}")).trim_end().to_owned();
-    Err(HookError { place, command: hook.command.clone(), exit: Some(exit), reason })
+    let reason = crate::text::printable(&format!("{exit}\n{tail}"))
+        .trim_end()
+        .to_owned();
+    Err(HookError {
+        place,
+        command: hook.command.clone(),
+        exit: Some(exit),
+        reason,
+    })
 }

@@ -62,7 +62,10 @@ impl Inside<'_> {
             let mut exit = None;
             {
                 let streams = async {
-                    tokio::join!(read_up_to(out, limit, &mut stdout), read_up_to(err, limit, &mut stderr))
+                    tokio::join!(
+                        read_up_to(out, limit, &mut stdout),
+                        read_up_to(err, limit, &mut stderr)
+                    )
                 };
                 tokio::pin!(streams);
                 tokio::select! {
@@ -77,7 +80,11 @@ impl Inside<'_> {
                 Some(exit) => exit,
                 None => execution.wait().await?,
             };
-            Ok::<_, SandboxError>(Captured { exit, stdout, stderr })
+            Ok::<_, SandboxError>(Captured {
+                exit,
+                stdout,
+                stderr,
+            })
         };
         let ended = tokio::select! {
             () = cancel.cancelled() => Err(InsideError::Cancelled),

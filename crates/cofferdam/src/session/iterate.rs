@@ -50,11 +50,19 @@ pub(super) async fn iterate(
             return Err(RunErrorKind::Cancelled);
         }
         let text = expand(options, prompt, environment, sandbox).await?;
-        events.emit(&Event::IterationStarted { iteration, of, prompt_bytes: text.len() });
+        events.emit(&Event::IterationStarted {
+            iteration,
+            of,
+            prompt_bytes: text.len(),
+        });
         let invocation = Invocation {
             sandbox,
             agent: options.agent.as_ref(),
-            request: AgentRequest { prompt: text, resume: None, skip_permissions: true },
+            request: AgentRequest {
+                prompt: text,
+                resume: None,
+                skip_permissions: true,
+            },
             environment,
             signals: &options.completion_signals,
             idle_timeout: options.idle_timeout,
@@ -65,7 +73,11 @@ pub(super) async fn iterate(
         };
         let (seen, result) = invocation.run().await;
         let completed = seen.completed.is_some();
-        events.emit(&Event::IterationFinished { iteration, exit: seen.exit, completed });
+        events.emit(&Event::IterationFinished {
+            iteration,
+            exit: seen.exit,
+            completed,
+        });
         work.iterations.push(Iteration {
             number: iteration,
             exit: seen.exit,
@@ -78,7 +90,11 @@ pub(super) async fn iterate(
             Err(AgentFailure::Cancelled) => return Err(RunErrorKind::Cancelled),
             Err(failure) => {
                 let agent = options.agent.name().to_owned();
-                return Err(RunErrorKind::Agent { agent, iteration, failure });
+                return Err(RunErrorKind::Agent {
+                    agent,
+                    iteration,
+                    failure,
+                });
             }
         }
         if completed {
@@ -111,7 +127,11 @@ async fn expand(
         };
         let failed = |exit, reason: String| {
             let command = crate::text::printable(command);
-            RunErrorKind::Expression(ExpressionError { command, exit, reason })
+            RunErrorKind::Expression(ExpressionError {
+                command,
+                exit,
+                reason,
+            })
         };
         let done = match inside.run(&options.cancel).await {
             Ok(done) => done,
@@ -120,7 +140,11 @@ async fn expand(
         };
         if !done.exit.success() {
             let stderr = String::from_utf8_lossy(&done.stderr);
-            let reason = format!("{}\n{}", done.exit, crate::text::printable(stderr.trim_end()));
+            let reason = format!(
+                "{}\n{}",
+                done.exit,
+                crate::text::printable(stderr.trim_end())
+            );
             return Err(failed(Some(done.exit), reason.trim_end().to_owned()));
         }
         Ok(String::from_utf8_lossy(&done.stdout).trim_end().to_owned())

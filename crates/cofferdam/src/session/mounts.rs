@@ -32,25 +32,56 @@ pub(super) struct Workspace<'a> {
 
 /// The mounts in order.
 pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
-    let Workspace { source, target, state, git, mask_config, read_only } = *workspace;
+    let Workspace {
+        source,
+        target,
+        state,
+        git,
+        mask_config,
+        read_only,
+    } = *workspace;
     let mount = |source: PathBuf, target: PathBuf, access| Mount {
         source: MountSource::Path(source),
         target,
         access,
     };
-    let mut mounts = vec![mount(source.to_owned(), target.to_owned(), Access::ReadWrite)];
+    let mut mounts = vec![mount(
+        source.to_owned(),
+        target.to_owned(),
+        Access::ReadWrite,
+    )];
     let git_inside = match git {
         GitPlace::Directory => target.join(".git"),
         GitPlace::Pointer => {
-            mounts.push(mount(state.join("pointer"), target.join(".git"), Access::ReadOnly));
+            mounts.push(mount(
+                state.join("pointer"),
+                target.join(".git"),
+                Access::ReadOnly,
+            ));
             PathBuf::from(INSIDE_GIT_DIR)
         }
     };
-    mounts.push(mount(state.join("git"), git_inside.clone(), Access::ReadWrite));
-    mounts.push(mount(state.join("hooks"), git_inside.join("hooks"), Access::ReadOnly));
-    mounts.push(mount(state.join("vault"), INSIDE_VAULT.into(), Access::ReadOnly));
+    mounts.push(mount(
+        state.join("git"),
+        git_inside.clone(),
+        Access::ReadWrite,
+    ));
+    mounts.push(mount(
+        state.join("hooks"),
+        git_inside.join("hooks"),
+        Access::ReadOnly,
+    ));
+    mounts.push(mount(
+        state.join("vault"),
+        INSIDE_VAULT.into(),
+        Access::ReadOnly,
+    ));
     for path in read_only {
-        mounts.push(mount(source.join(path), target.join(path), Access::ReadOnly));
+        mounts.push(mount(
+            source.join(path),
+            target.join(path),
+            Access::ReadOnly,
+        ));
     }
     if mask_config {
         mounts.push(Mount {

@@ -24,7 +24,10 @@ pub enum PromptSource {
     /// Passed as it is: nothing is substituted or expanded (S2-25).
     Inline(String),
     /// A template file with its arguments (S2-26).
-    Template { path: PathBuf, arguments: BTreeMap<String, String> },
+    Template {
+        path: PathBuf,
+        arguments: BTreeMap<String, String>,
+    },
 }
 
 /// One hook: a line for `sh -c`.
@@ -37,7 +40,10 @@ pub struct Hook {
 
 impl Hook {
     pub fn new(command: impl Into<String>) -> Self {
-        Self { command: command.into(), timeout: Duration::from_secs(60) }
+        Self {
+            command: command.into(),
+            timeout: Duration::from_secs(60),
+        }
     }
 }
 

@@ -73,7 +73,11 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let config = identity::user_config(&repository, home, &options.cancel).await?;
     let author = options.identity.clone().or_else(|| config.identity.clone());
     let author = author.unwrap_or_else(Identity::fallback);
-    if options.completion_signals.iter().any(|signal| signal.trim().is_empty()) {
+    if options
+        .completion_signals
+        .iter()
+        .any(|signal| signal.trim().is_empty())
+    {
         return Err(PlanError::EmptySignal.into());
     }
     let id = SandboxId::random().map_err(|source| {
@@ -82,10 +86,16 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let created = Timestamp::now();
     let name = match &options.name {
         Some(name) => Slug::from_text(name).map_err(PlanError::from)?,
-        None => Slug::from_text(&format!("{}-{}", created.strftime("%Y%m%d-%H%M%S"), id.short()))
-            .map_err(PlanError::from)?,
+        None => Slug::from_text(&format!(
+            "{}-{}",
+            created.strftime("%Y%m%d-%H%M%S"),
+            id.short()
+        ))
+        .map_err(PlanError::from)?,
     };
-    if options.name.is_some() && registry::find(&options.home, &repository.top, name.as_str()).is_ok() {
+    if options.name.is_some()
+        && registry::find(&options.home, &repository.top, name.as_str()).is_ok()
+    {
         return Err(PlanError::NameTaken(name).into());
     }
     let branches = branches(options, &repository, &name).await?;
@@ -93,9 +103,14 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         Contained::BindMount(_) => Mode::Bind,
         Contained::PrivateCopy(_) | Contained::Isolated(_) => Mode::Copy,
     };
-    let target_branch =
-        repository.head.branch().map_or_else(|| "HEAD".to_owned(), ToString::to_string);
-    let source_branch = branches.branch.as_ref().map_or_else(|| "HEAD".to_owned(), ToString::to_string);
+    let target_branch = repository
+        .head
+        .branch()
+        .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
+    let source_branch = branches
+        .branch
+        .as_ref()
+        .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
     let (prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
     let environment = environment(options, &repository)?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
@@ -160,16 +175,25 @@ async fn branches(
             })
         }
         BranchStrategy::MergeToHead => {
-            let Head::Branch { name: target, commit } = &repository.head else {
+            let Head::Branch {
+                name: target,
+                commit,
+            } = &repository.head
+            else {
                 return Err(PlanError::DetachedTarget.into());
             };
-            let branch: BranchName = format!("cofferdam/{name}").parse().map_err(PlanError::from)?;
+            let branch: BranchName = format!("cofferdam/{name}")
+                .parse()
+                .map_err(PlanError::from)?;
             // Only a name that the user chose can meet an old branch.
-            if options.name.is_some() && repository.resolve(&branch.full(), cancel).await?.is_some() {
+            if options.name.is_some() && repository.resolve(&branch.full(), cancel).await?.is_some()
+            {
                 return Err(PlanError::BranchTaken(branch).into());
             }
             Ok(Branches {
-                strategy: Strategy::MergeToHead { target: target.clone() },
+                strategy: Strategy::MergeToHead {
+                    target: target.clone(),
+                },
                 branch: Some(branch),
                 base: commit.clone(),
                 exists: false,
@@ -211,7 +235,10 @@ fn prompt(
         PromptSource::Inline(text) => Ok((Prompt::Plain(text.clone()), Vec::new())),
         PromptSource::Template { path, arguments } => {
             let template = prompt::Template::parse(&prompt::read_template(path)?)?;
-            let builtins = prompt::Builtins { source_branch, target_branch };
+            let builtins = prompt::Builtins {
+                source_branch,
+                target_branch,
+            };
             let (substituted, unused) = template.substitute(arguments, builtins)?;
             Ok((Prompt::Template(substituted), unused))
         }
@@ -224,8 +251,7 @@ fn environment(
     repository: &Repository,
 ) -> Result<BTreeMap<OsString, OsString>, RunErrorKind> {
     let file = EnvFile::read(repository.top.as_path())?;
-    let mut environment =
-        file.resolve(&options.caller_environment, options.agent.environment());
+    let mut environment = file.resolve(&options.caller_environment, options.agent.environment());
     environment.extend(options.environment.clone());
     Ok(environment)
 }

@@ -16,11 +16,12 @@ use super::options::{RunOptions, Timeouts};
 use super::plan::{Plan, PlanError};
 use super::report::RunErrorKind;
 use crate::fsx::{self, Context};
+use crate::git::before::{self, BeforeLimits};
+use crate::git::index::{self, Owner};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
-use crate::git::index::{self, Owner};
 use crate::git::worktree::{self, Worktree};
-use crate::git::{Repository, before, nested};
+use crate::git::{Repository, UserRules, copies, nested};
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 
@@ -52,16 +53,65 @@ pub(super) async fn prepare(
     slot: &mut Option<Ready>,
 ) -> Result<(), RunErrorKind> {
     let cancel = &options.cancel;
-    let state = owned.directory().to_owned();
-    let (recorded, exported) = tokio::try_join!(record_before(options, plan, events), async {
-        let vault = Vault::open(&options.home, &plan.repository).map_err(step("vault"))?;
-        let export = vault.export(&plan.repository, &plan.record.base, cancel);
-        export.await.map_err(step("vault"))
-    })?;
-    let () = recorded;
-    make_worktree(options, plan, owned, events).await?;
+    let scratch = owned.directory().join("scratch-before");
+    if options.hooks.host_worktree_ready.is_empty() {
+        // Nothing changes the user's files before the agent starts: looking for uncommitted work
+        // and starting the sandbox can overlap.
+        tokio::try_join!(
+            record_before(options, plan, scratch, events),
+            make(options, plan, owned, events, slot)
+        )?;
+    } else {
+        record_before(options, plan, scratch, events).await?;
+        make(options, plan, owned, events, slot).await?;
+    }
+    let Some(ready) = slot else {
+        return Err(SandboxError::Start("no sandbox".into()).into());
+    };
     let workspace = owned.record.workspace(&options.home);
-    let git = git_place(&owned.record.mode, &workspace)?;
+    let (host, inside) = tokio::join!(
+        hooks::on_host(
+            "host.onSandboxReady",
+            &options.hooks.host_sandbox_ready,
+            &workspace,
+            &options.caller_environment,
+            events,
+            cancel,
+        ),
+        hooks::in_sandbox(
+            &options.hooks.sandbox_ready,
+            ready.sandbox(),
+            &plan.environment,
+            events,
+            cancel
+        )
+    );
+    host?;
+    inside?;
+    Ok(())
+}
+
+/// Everything from the vault to a running sandbox.
+async fn make(
+    options: &RunOptions,
+    plan: &Plan,
+    owned: &mut Owned,
+    events: &Emitter,
+    slot: &mut Option<Ready>,
+) -> Result<(), RunErrorKind> {
+    let cancel = &options.cancel;
+    let state = owned.directory().to_owned();
+    let vault = Vault::open(&options.home, &plan.repository)?;
+    let (exported, ()) = tokio::try_join!(
+        async {
+            Ok(vault
+                .export(&plan.repository, &plan.record.base, cancel)
+                .await?)
+        },
+        make_worktree(options, plan, owned, events)
+    )?;
+    let workspace = owned.record.workspace(&options.home);
+    let git = git_place(owned.record.mode, &workspace)?;
     hooks::on_host(
         "host.onWorktreeReady",
         &options.hooks.host_worktree_ready,
@@ -72,7 +122,9 @@ pub(super) async fn prepare(
     )
     .await?;
 
-    events.emit(&Event::Step { step: "private clone" });
+    events.emit(&Event::Step {
+        step: "private clone",
+    });
     let scratch = state.join("scratch");
     let seen = seen_from(owned, &plan.repository)?;
     let index = index::build(&seen, &plan.record.base, Owner::AGENT, &scratch, cancel).await;
@@ -90,30 +142,39 @@ pub(super) async fn prepare(
 
     // From here on an agent or a hook may have made commits.
     owned.set_phase(Phase::Active)?;
-    start(options, plan, owned, &workspace, git, &read_only, events, slot).await?;
-    let Some(ready) = slot else { return Err(SandboxError::Start("no sandbox".into()).into()) };
-    let (host, inside) = tokio::join!(
-        hooks::on_host(
-            "host.onSandboxReady",
-            &options.hooks.host_sandbox_ready,
-            &workspace,
-            &options.caller_environment,
-            events,
-            cancel,
-        ),
-        hooks::in_sandbox(&options.hooks.sandbox_ready, ready.sandbox(), &plan.environment, events, cancel)
-    );
-    host?;
-    inside?;
-    Ok(())
+    start(
+        options, plan, owned, &workspace, git, &read_only, events, slot,
+    )
+    .await
 }
 
 /// Before `head` on a dirty tree, the user's state is recorded (invariant 9).
-async fn record_before(options: &RunOptions, plan: &Plan, events: &Emitter) -> Result<(), RunErrorKind> {
+async fn record_before(
+    options: &RunOptions,
+    plan: &Plan,
+    scratch: PathBuf,
+    events: &Emitter,
+) -> Result<(), RunErrorKind> {
     if plan.record.strategy != Strategy::Head {
         return Ok(());
     }
-    let _ = (options, events);
+    let (repo, id) = (&plan.repository, plan.record.id);
+    let rules = UserRules {
+        config: Some(&plan.config),
+        caller_home: options.caller_home.as_deref(),
+    };
+    let limits = BeforeLimits::default();
+    let recorded = before::record(repo, id, rules, limits, scratch, &options.cancel);
+    let Some(recorded) = recorded.await? else {
+        return Ok(());
+    };
+    events.notice(Notice::BeforeRecorded {
+        reference: before::reference(id),
+    });
+    for (path, why) in recorded.not_recorded {
+        let text = format!("{} was not recorded: {why}", path.display());
+        events.notice(Notice::Other { text });
+    }
     Ok(())
 }
 
@@ -128,7 +189,10 @@ async fn make_worktree(
     if owned.record.mode == Mode::Copy {
         fsx::private_dir(&owned.record.workspace(&options.home))?;
     }
-    if let (Some(branch), false) = (&owned.record.branch, owned.record.strategy == Strategy::Head) {
+    if let (Some(branch), false) = (
+        &owned.record.branch,
+        owned.record.strategy == Strategy::Head,
+    ) {
         events.emit(&Event::Step { step: "worktree" });
         if owned.record.mode == Mode::Bind {
             let path = worktree::directory(repo).join(worktree::directory_name(branch));
@@ -154,7 +218,13 @@ async fn make_worktree(
             }
         }
     }
-    copies(options, plan, &owned.record.workspace(&options.home), events).await
+    copies(
+        options,
+        plan,
+        &owned.record.workspace(&options.home),
+        events,
+    )
+    .await
 }
 
 async fn copies(
@@ -168,7 +238,29 @@ async fn copies(
     }
     events.emit(&Event::Step { step: "copies" });
     let Timeouts { copy: limit, .. } = options.timeouts;
-    let _ = (limit, workspace, plan);
+    let copied = copies::copy_into(
+        workspace,
+        plan.repository.top.as_path(),
+        &options.copy,
+        &options.cancel,
+    );
+    let copied =
+        tokio::time::timeout(limit, copied)
+            .await
+            .map_err(|_| RunErrorKind::StepTimedOut {
+                step: "copying into the worktree",
+                limit,
+            })??;
+    for path in copied.missing {
+        events.notice(Notice::CopyMissing { path });
+    }
+    for path in copied.skipped {
+        let text = format!(
+            "{} was not copied: it is no file, directory or link",
+            path.display()
+        );
+        events.notice(Notice::Other { text });
+    }
     Ok(())
 }
 
@@ -184,9 +276,9 @@ fn seen_from(owned: &Owned, repo: &Repository) -> Result<Repository, RunErrorKin
 }
 
 /// How the workspace's `.git` is covered.
-fn git_place(mode: &Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
+fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
     let dot_git = workspace.join(".git");
-    if *mode == Mode::Copy {
+    if mode == Mode::Copy {
         fsx::private_dir(&dot_git)?;
         return Ok(GitPlace::Directory);
     }
@@ -194,7 +286,11 @@ fn git_place(mode: &Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
     if found.is_symlink() {
         return Err(PlanError::GitSymlink(dot_git).into());
     }
-    Ok(if found.is_dir() { GitPlace::Directory } else { GitPlace::Pointer })
+    Ok(if found.is_dir() {
+        GitPlace::Directory
+    } else {
+        GitPlace::Pointer
+    })
 }
 
 /// Makes the protected directories and lists what is mounted read-only: them, gitlinks and nested
@@ -209,8 +305,10 @@ fn protect(
     }
     let before = nested::scan(workspace).map_err(step("scan for nested git directories"))?;
     owned.record.nested_before = before.iter().cloned().map(PathText).collect();
-    let mut read_only: Vec<PathBuf> =
-        gitlinks.into_iter().filter(|path| workspace.join(path).is_dir()).collect();
+    let mut read_only: Vec<PathBuf> = gitlinks
+        .into_iter()
+        .filter(|path| workspace.join(path).is_dir())
+        .collect();
     for path in before {
         if !read_only.iter().any(|above| path.starts_with(above)) {
             read_only.push(path);
@@ -226,13 +324,20 @@ fn protect(
         let path = workspace.join(name);
         std::fs::create_dir(&path).context("create", &path)?;
     }
-    if workspace.join(".husky").symlink_metadata().is_ok_and(|found| found.is_dir()) {
+    if workspace
+        .join(".husky")
+        .symlink_metadata()
+        .is_ok_and(|found| found.is_dir())
+    {
         read_only.push(".husky".into());
     }
     Ok(read_only)
 }
 
-#[expect(clippy::too_many_arguments, reason = "one caller, and each is a different thing")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one caller, and each is a different thing"
+)]
 async fn start(
     options: &RunOptions,
     plan: &Plan,
@@ -257,11 +362,22 @@ async fn start(
     let spec = SandboxSpec {
         id: owned.record.id,
         slug: owned.record.name.clone(),
-        hostname: format!("cofferdam-{}-{}", plan.repository.top.slug(), owned.record.name),
+        hostname: format!(
+            "cofferdam-{}-{}",
+            plan.repository.top.slug(),
+            owned.record.name
+        ),
         workdir: plan.workdir.clone(),
-        mounts: if isolated { Vec::new() } else { mounts::mounts(&place) },
+        mounts: if isolated {
+            Vec::new()
+        } else {
+            mounts::mounts(&place)
+        },
         environment: std::collections::BTreeMap::new(),
-        search_path: options.caller_environment.get(std::ffi::OsStr::new("PATH")).cloned(),
+        search_path: options
+            .caller_environment
+            .get(std::ffi::OsStr::new("PATH"))
+            .cloned(),
         caller_home: options.caller_home.clone(),
         limits: options.limits.clone(),
         network: crate::sandbox::Network::None,
@@ -269,26 +385,36 @@ async fn start(
     let limit = options.timeouts.sandbox_start;
     let create = async {
         match &options.sandbox {
-            Contained::BindMount(kind) => {
-                Ok(Ready::Mounted(kind.provider.create(&spec, &options.cancel).await?))
-            }
-            Contained::PrivateCopy(kind) => {
-                Ok(Ready::Mounted(kind.provider.create(&spec, &options.cancel).await?))
-            }
-            Contained::Isolated(kind) => {
-                Ok(Ready::Isolated(kind.provider.create(&spec, &options.cancel).await?))
-            }
+            Contained::BindMount(kind) => Ok(Ready::Mounted(
+                kind.provider.create(&spec, &options.cancel).await?,
+            )),
+            Contained::PrivateCopy(kind) => Ok(Ready::Mounted(
+                kind.provider.create(&spec, &options.cancel).await?,
+            )),
+            Contained::Isolated(kind) => Ok(Ready::Isolated(
+                kind.provider.create(&spec, &options.cancel).await?,
+            )),
         }
     };
-    let ready = tokio::time::timeout(limit, create)
-        .await
-        .map_err(|_| RunErrorKind::StepTimedOut { step: "starting the sandbox", limit })?;
+    let ready =
+        tokio::time::timeout(limit, create)
+            .await
+            .map_err(|_| RunErrorKind::StepTimedOut {
+                step: "starting the sandbox",
+                limit,
+            })?;
     let ready = slot.insert(ready.map_err(|error: SandboxError| match error {
         SandboxError::Cancelled => RunErrorKind::Cancelled,
         error => error.into(),
     })?);
     if let Ready::Isolated(sandbox) = ready {
-        super::transfer::send(owned.directory(), workspace, &plan.workdir, sandbox.as_ref()).await?;
+        super::transfer::send(
+            owned.directory(),
+            workspace,
+            &plan.workdir,
+            sandbox.as_ref(),
+        )
+        .await?;
     }
     if owned.record.mode == Mode::Copy {
         check_out(options, plan, ready.sandbox()).await?;
@@ -300,10 +426,16 @@ async fn start(
 }
 
 /// Writes the source commit's files into a private copy, by the sandbox's own git.
-async fn check_out(options: &RunOptions, plan: &Plan, sandbox: &dyn Sandbox) -> Result<(), RunErrorKind> {
+async fn check_out(
+    options: &RunOptions,
+    plan: &Plan,
+    sandbox: &dyn Sandbox,
+) -> Result<(), RunErrorKind> {
     let inside = Inside {
         sandbox,
-        arguments: ["git", "reset", "--hard", "--quiet", "HEAD"].map(Into::into).to_vec(),
+        arguments: ["git", "reset", "--hard", "--quiet", "HEAD"]
+            .map(Into::into)
+            .to_vec(),
         environment: &plan.environment,
         limit: options.timeouts.sandbox_start,
         output_limit: 1 << 20,
@@ -317,6 +449,11 @@ async fn check_out(options: &RunOptions, plan: &Plan, sandbox: &dyn Sandbox) -> 
 }
 
 /// Wraps a module's own error with the step's name.
-pub(super) fn step<E: Error + Send + Sync + 'static>(step: &'static str) -> impl Fn(E) -> RunErrorKind {
-    move |source| RunErrorKind::Prepare { step, source: Box::new(source) }
+pub(super) fn step<E: Error + Send + Sync + 'static>(
+    step: &'static str,
+) -> impl Fn(E) -> RunErrorKind {
+    move |source| RunErrorKind::Prepare {
+        step,
+        source: Box::new(source),
+    }
 }

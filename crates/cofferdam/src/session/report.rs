@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::agent::Usage;
 use super::collect::CollectError;
 use super::envfile::EnvFileError;
 use super::hooks::HookError;
 use super::iterate::ExpressionError;
 use super::plan::PlanError;
 use super::stream::AgentFailure;
+use crate::agent::Usage;
 use crate::fsx::FileError;
+use crate::git::before::BeforeError;
+use crate::git::copies::CopyError;
 use crate::git::vault::VaultError;
 use crate::git::worktree::WorktreeError;
 use crate::git::{GitError, Oid, RepositoryError};
@@ -109,8 +111,13 @@ impl std::fmt::Display for Landing {
             Self::Landed { branch, tip } => format!("{branch} is at {}", tip.short()),
             Self::Kept { reference, why } => format!("the commits are kept on {reference}: {why}"),
             Self::Refused { pack, why } => {
-                let kept = pack.as_ref().map(|pack| format!("; they are kept in {}", pack.display()));
-                format!("the commits were refused: {why}{}", kept.unwrap_or_default())
+                let kept = pack
+                    .as_ref()
+                    .map(|pack| format!("; they are kept in {}", pack.display()));
+                format!(
+                    "the commits were refused: {why}{}",
+                    kept.unwrap_or_default()
+                )
             }
         };
         f.write_str(&crate::text::printable(&text))
@@ -138,9 +145,16 @@ pub enum RunErrorKind {
     Worktree(#[from] WorktreeError),
     #[error(transparent)]
     Vault(#[from] VaultError),
+    #[error(transparent)]
+    Before(#[from] BeforeError),
+    #[error(transparent)]
+    Copy(#[from] CopyError),
     /// A step of preparing, with the module's own typed error as source.
     #[error("preparing the {step} failed: {source}")]
-    Prepare { step: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
+    Prepare {
+        step: &'static str,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error("{step} did not finish within {} s", limit.as_secs_f32())]
     StepTimedOut { step: &'static str, limit: Duration },
     #[error(transparent)]
@@ -150,7 +164,11 @@ pub enum RunErrorKind {
     #[error(transparent)]
     Expression(#[from] ExpressionError),
     #[error("{agent}, iteration {iteration}: {failure}")]
-    Agent { agent: String, iteration: u32, failure: AgentFailure },
+    Agent {
+        agent: String,
+        iteration: u32,
+        failure: AgentFailure,
+    },
     /// The agent's part may have gone well; bringing its commits home did not. They are kept.
     #[error(transparent)]
     Collect(#[from] CollectError),

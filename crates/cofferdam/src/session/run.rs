@@ -25,7 +25,10 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 /// An error keeps everything: see [`RunError::kept`].
 pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     let began = Instant::now();
-    let nothing = |kind| RunError { kind, kept: Box::default() };
+    let nothing = |kind| RunError {
+        kind,
+        kept: Box::default(),
+    };
     if options.cancel.is_cancelled() {
         return Err(nothing(RunErrorKind::Cancelled));
     }
@@ -35,8 +38,8 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     let events = Emitter::open(options.events.clone(), &options.log, &config_dir, &log_name)
         .map_err(|error| nothing(error.into()))?;
     announce(&options, &plan, &events);
-    let owned = Owned::create(&options.home, plan.record.clone())
-        .map_err(|error| nothing(error.into()))?;
+    let owned =
+        Owned::create(&options.home, plan.record.clone()).map_err(|error| nothing(error.into()))?;
     let result = live(&options, &plan, owned, &events, began).await;
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
@@ -79,7 +82,15 @@ async fn live(
         }
         let Some(ready) = &ready else { return Ok(()) };
         let environment = &plan.environment;
-        iterate::iterate(options, &plan.prompt, environment, ready.sandbox(), events, &mut work).await
+        iterate::iterate(
+            options,
+            &plan.prompt,
+            environment,
+            ready.sandbox(),
+            events,
+            &mut work,
+        )
+        .await
     }
     .await;
 
@@ -101,7 +112,10 @@ async fn live(
         cancel: &options.abandon,
     };
     let source = match &isolated {
-        Some(sandbox) => Source::Sandbox { sandbox: sandbox.as_ref(), workdir: &plan.workdir },
+        Some(sandbox) => Source::Sandbox {
+            sandbox: sandbox.as_ref(),
+            workdir: &plan.workdir,
+        },
         None => Source::State,
     };
     let collected = collector.collect(&mut owned, source).await;
@@ -111,7 +125,10 @@ async fn live(
     finish(options, plan, owned, events, began, work, worked, collected).await
 }
 
-#[expect(clippy::too_many_arguments, reason = "the last step of one function, split for reading")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the last step of one function, split for reading"
+)]
 async fn finish(
     options: &RunOptions,
     plan: &Plan,
@@ -136,10 +153,15 @@ async fn finish(
             // The state directory still holds everything: the next `gc` tries again.
             kept.preserved_worktree.clone_from(&owned.record.worktree);
             let kind = worked.err().unwrap_or(RunErrorKind::Collect(error));
-            return Err(RunError { kind, kept: Box::new(kept) });
+            return Err(RunError {
+                kind,
+                kept: Box::new(kept),
+            });
         }
     };
-    events.emit(&Event::Landed { landing: collected.landing.clone() });
+    events.emit(&Event::Landed {
+        landing: collected.landing.clone(),
+    });
     kept.landing = Some(collected.landing.clone());
     kept.commits.clone_from(&collected.commits);
     events.emit(&Event::Step { step: "dispose" });
@@ -162,22 +184,34 @@ async fn finish(
                 events.notice(Notice::Other { text: problem });
             }
         }
-        Err(error) => events.notice(Notice::Other { text: error.to_string() }),
+        Err(error) => events.notice(Notice::Other {
+            text: error.to_string(),
+        }),
     }
     if let Err(kind) = worked {
-        return Err(RunError { kind, kept: Box::new(kept) });
+        return Err(RunError {
+            kind,
+            kept: Box::new(kept),
+        });
     }
     let base = plan.record.base.clone();
     let diffstat = match &collected.tip {
-        Some(tip) => {
-            diff_between(&plan.repository, &base, tip, DiffStyle::Stat, &options.abandon)
-                .await
-                .unwrap_or_default()
-        }
+        Some(tip) => diff_between(
+            &plan.repository,
+            &base,
+            tip,
+            DiffStyle::Stat,
+            &options.abandon,
+        )
+        .await
+        .unwrap_or_default(),
         None => String::new(),
     };
     let mut usage = Usage::default();
-    kept.iterations.iter().filter_map(|iteration| iteration.usage).for_each(|one| usage += one);
+    kept.iterations
+        .iter()
+        .filter_map(|iteration| iteration.usage)
+        .for_each(|one| usage += one);
     Ok(RunReport {
         id: plan.record.id,
         name: plan.record.name.clone(),
@@ -212,7 +246,13 @@ fn log_name(plan: &Plan, name: Option<&str>) -> String {
     let safe: String = text
         .to_lowercase()
         .chars()
-        .map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' })
+        .map(|c| {
+            if c.is_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
         .take(120)
         .collect();
     format!("{}.log", safe.trim_start_matches('.'))

@@ -111,7 +111,10 @@ impl Invocation<'_> {
         }
         match seen.exit {
             None | Some(Exit::Code(0)) => Ok(()),
-            Some(exit) => Err(AgentFailure::Exit { exit, detail: seen.explain() }),
+            Some(exit) => Err(AgentFailure::Exit {
+                exit,
+                detail: seen.explain(),
+            }),
         }
     }
 
@@ -204,7 +207,11 @@ impl Observed {
     /// The best words for a failure: standard error, else the final message, else the last output.
     fn explain(&self) -> String {
         let join = |lines: &std::collections::VecDeque<String>| {
-            lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+            lines
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join("\n")
         };
         let (err, out) = (join(&self.error_tail), join(&self.tail));
         let text = match (&self.result, err.trim().is_empty()) {
@@ -212,7 +219,11 @@ impl Observed {
             (Some(result), true) if !result.trim().is_empty() => result.as_str(),
             _ => out.as_str(),
         };
-        if text.trim().is_empty() { "it printed nothing".to_owned() } else { crate::text::printable(text.trim()) }
+        if text.trim().is_empty() {
+            "it printed nothing".to_owned()
+        } else {
+            crate::text::printable(text.trim())
+        }
     }
 }
 
@@ -260,7 +271,12 @@ impl Streams {
             self.out = None;
             return;
         }
-        let Self { out_lines, out_chunk, parser, .. } = self;
+        let Self {
+            out_lines,
+            out_chunk,
+            parser,
+            ..
+        } = self;
         let mut items = Vec::new();
         out_lines.push(&out_chunk[..got], |line| {
             keep(&mut seen.tail, line.bytes);
@@ -274,7 +290,11 @@ impl Streams {
             self.err = None;
             return;
         }
-        let Self { err_lines, err_chunk, .. } = self;
+        let Self {
+            err_lines,
+            err_chunk,
+            ..
+        } = self;
         err_lines.push(&err_chunk[..got], |line| error_line(line.bytes, run, seen));
     }
 
@@ -291,14 +311,18 @@ impl Streams {
         });
         items.extend(parser.end());
         run.observe(items, seen);
-        self.err_lines.finish(|line| error_line(line.bytes, run, seen));
+        self.err_lines
+            .finish(|line| error_line(line.bytes, run, seen));
     }
 }
 
 fn error_line(line: &[u8], run: &Invocation<'_>, seen: &mut Observed) {
     keep(&mut seen.error_tail, line);
     let line = String::from_utf8_lossy(line).into_owned();
-    run.events.emit(&Event::AgentError { iteration: run.iteration, line });
+    run.events.emit(&Event::AgentError {
+        iteration: run.iteration,
+        line,
+    });
 }
 
 fn keep(tail: &mut std::collections::VecDeque<String>, line: &[u8]) {
@@ -322,7 +346,10 @@ async fn read(stream: &mut Option<BoxReadDebug>, chunk: &mut [u8]) -> usize {
 /// Asks the agent to end, then ends it.
 async fn stop(execution: &mut dyn Execution) {
     let _ = execution.kill(SIGTERM).await;
-    if tokio::time::timeout(STOP_GRACE, execution.wait()).await.is_err() {
+    if tokio::time::timeout(STOP_GRACE, execution.wait())
+        .await
+        .is_err()
+    {
         let _ = execution.kill(SIGKILL).await;
         let _ = tokio::time::timeout(STOP_GRACE, execution.wait()).await;
     }

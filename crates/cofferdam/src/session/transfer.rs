@@ -36,7 +36,10 @@ pub(super) async fn send(
         (state.join("hooks"), git.join("hooks")),
     ];
     for (source, target) in parts {
-        sandbox.copy_in(&source, &target).await.map_err(step("transfer into the sandbox"))?;
+        sandbox
+            .copy_in(&source, &target)
+            .await
+            .map_err(step("transfer into the sandbox"))?;
     }
     Ok(())
 }
@@ -67,7 +70,11 @@ pub(super) async fn refs(
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     let odd = || CollectError::Foreign("its git does not say where HEAD is".to_owned());
     let mut lines = text.lines();
-    let of_format = |text: &str| text.parse::<Oid>().ok().filter(|_| text.len() == format.hex_len());
+    let of_format = |text: &str| {
+        text.parse::<Oid>()
+            .ok()
+            .filter(|_| text.len() == format.hex_len())
+    };
     let commit = lines.next().and_then(of_format).ok_or_else(odd)?;
     let name = lines.next().ok_or_else(odd)?;
     let mut refs: BTreeMap<Vec<u8>, Oid> = BTreeMap::new();
@@ -119,7 +126,9 @@ pub(super) async fn pack(
                     let done = file.write_all(&piece);
                     (file, done)
                 });
-                let (back, done) = written.await.map_err(|error| CollectError::Foreign(error.to_string()))?;
+                let (back, done) = written
+                    .await
+                    .map_err(|error| CollectError::Foreign(error.to_string()))?;
                 file = back;
                 if let Err(source) = done {
                     return Err(FileError::new("write", "the pack's pipe", source).into());
@@ -128,7 +137,14 @@ pub(super) async fn pack(
         }
         drop(file);
         let exit = execution.wait().await?;
-        if exit.success() { Ok(()) } else { Err(CollectError::Pack { exit, stderr: String::new() }) }
+        if exit.success() {
+            Ok(())
+        } else {
+            Err(CollectError::Pack {
+                exit,
+                stderr: String::new(),
+            })
+        }
     };
     tokio::select! {
         () = cancel.cancelled() => Err(CollectError::Cancelled),

@@ -6,7 +6,10 @@ use cofferdam::session::Landing;
 use crate::support::{Env, run, run_ok};
 
 fn branch(name: &str) -> BranchStrategy {
-    BranchStrategy::Branch { branch: name.parse().unwrap(), base: None }
+    BranchStrategy::Branch {
+        branch: name.parse().unwrap(),
+        base: None,
+    }
 }
 
 const COMMIT: &str = "echo new > new.txt && git add new.txt && git commit -qm work";
@@ -17,7 +20,13 @@ fn head_lands_on_the_checked_out_branch() {
     let env = Env::new();
     let report = run_ok(env.script(BranchStrategy::Head, COMMIT));
     assert_eq!(env.subjects("main"), ["first", "work"]);
-    assert_eq!(report.landing, Landing::Landed { branch: "main".into(), tip: report.commits[0].id.clone() });
+    assert_eq!(
+        report.landing,
+        Landing::Landed {
+            branch: "main".into(),
+            tip: report.commits[0].id.clone()
+        }
+    );
     assert_eq!(env.git(&["status", "--porcelain"]), "");
     assert_eq!(env.read("new.txt"), "new\n");
     assert_eq!(env.refs().lines().count(), 1);
@@ -62,9 +71,14 @@ fn branch_starts_at_the_base_that_was_named() {
     let env = Env::new();
     env.write("late.txt", "late\n");
     env.commit_all("second");
-    let strategy =
-        BranchStrategy::Branch { branch: "old".parse().unwrap(), base: Some("main~1".into()) };
-    run_ok(env.script(strategy, "test ! -e late.txt && git commit -qm work --allow-empty"));
+    let strategy = BranchStrategy::Branch {
+        branch: "old".parse().unwrap(),
+        base: Some("main~1".into()),
+    };
+    run_ok(env.script(
+        strategy,
+        "test ! -e late.txt && git commit -qm work --allow-empty",
+    ));
     assert_eq!(env.subjects("old"), ["first", "work"]);
 }
 
@@ -85,26 +99,44 @@ fn a_copy_with_uncommitted_work_is_kept() {
     let env = Env::new();
     let report = run_ok(env.copy(CopyStrategy::MergeToHead, "echo draft > draft.txt"));
     let kept = report.preserved_worktree.unwrap();
-    assert_eq!(std::fs::read_to_string(kept.join("draft.txt")).unwrap(), "draft\n");
+    assert_eq!(
+        std::fs::read_to_string(kept.join("draft.txt")).unwrap(),
+        "draft\n"
+    );
 }
 
 #[test]
 fn names_that_differ_only_in_a_separator_have_their_own_worktrees() {
     let env = Env::new();
-    run_ok(env.script(branch("a/b"), "echo slash > s && git add s && git commit -qm slash; echo x > left"));
-    run_ok(env.script(branch("a-b"), "echo dash > d && git add d && git commit -qm dash; echo y > left"));
+    run_ok(env.script(
+        branch("a/b"),
+        "echo slash > s && git add s && git commit -qm slash; echo x > left",
+    ));
+    run_ok(env.script(
+        branch("a-b"),
+        "echo dash > d && git add d && git commit -qm dash; echo y > left",
+    ));
     assert_eq!(env.subjects("a/b"), ["first", "slash"]);
     assert_eq!(env.subjects("a-b"), ["first", "dash"]);
     let list = env.git(&["worktree", "list", "--porcelain"]);
-    assert!(list.contains("branch refs/heads/a/b") && list.contains("branch refs/heads/a-b"), "{list}");
+    assert!(
+        list.contains("branch refs/heads/a/b") && list.contains("branch refs/heads/a-b"),
+        "{list}"
+    );
 }
 
 #[test]
 fn uncommitted_work_in_a_worktree_is_kept_and_named() {
     let env = Env::new();
-    let report = run_ok(env.script(branch("draft"), &format!("{COMMIT}; echo draft > draft.txt")));
+    let report = run_ok(env.script(
+        branch("draft"),
+        &format!("{COMMIT}; echo draft > draft.txt"),
+    ));
     let kept = report.preserved_worktree.unwrap();
-    assert_eq!(std::fs::read_to_string(kept.join("draft.txt")).unwrap(), "draft\n");
+    assert_eq!(
+        std::fs::read_to_string(kept.join("draft.txt")).unwrap(),
+        "draft\n"
+    );
     assert_eq!(env.subjects("draft"), ["first", "work"]);
     let done = env.try_git(&kept, &["status", "--porcelain"]);
     assert_eq!(String::from_utf8_lossy(&done.stdout), "?? draft.txt\n");
@@ -119,12 +151,19 @@ fn a_conflict_moves_nothing_and_names_the_branch() {
     );
     options.name = Some("clash".into());
     // The user commits a clash while the agent works: a host hook stands for him.
-    options.hooks.host_sandbox_ready = vec![cofferdam::session::Hook::new(
-        format!("cd '{}' && echo user > src/a.txt && git commit -qam user", env.repo.display()),
-    )];
-    options.caller_environment.insert("HOME".into(), env.dir.path().join("user").into());
+    options.hooks.host_sandbox_ready = vec![cofferdam::session::Hook::new(format!(
+        "cd '{}' && echo user > src/a.txt && git commit -qam user",
+        env.repo.display()
+    ))];
+    options
+        .caller_environment
+        .insert("HOME".into(), env.dir.path().join("user").into());
     let report = run_ok(options);
-    assert!(matches!(report.landing, Landing::Kept { .. }), "{:?}", report.landing);
+    assert!(
+        matches!(report.landing, Landing::Kept { .. }),
+        "{:?}",
+        report.landing
+    );
     assert_eq!(env.subjects("main"), ["first", "user"]);
     assert_eq!(env.subjects("cofferdam/clash"), ["first", "agent"]);
     assert_eq!(env.git(&["status", "--porcelain"]), "");
@@ -139,7 +178,11 @@ fn local_changes_that_overlap_stay_and_the_branch_is_kept() {
         BranchStrategy::MergeToHead,
         "echo agent > src/a.txt && git commit -qam agent",
     ));
-    assert!(matches!(report.landing, Landing::Kept { .. }), "{:?}", report.landing);
+    assert!(
+        matches!(report.landing, Landing::Kept { .. }),
+        "{:?}",
+        report.landing
+    );
     assert_eq!(env.read("src/a.txt"), "mine\n");
     assert_eq!(env.subjects("main"), ["first"]);
     env.assert_sound();
@@ -168,7 +211,11 @@ fn commits_on_two_branches_are_both_kept() {
     let script = "git checkout -q -b side; git commit -qm side --allow-empty; git checkout -q main; git commit -qm work --allow-empty";
     run_ok(env.script(BranchStrategy::Head, script));
     assert_eq!(env.subjects("main"), ["first", "work"]);
-    let refs = env.git(&["for-each-ref", "--format=%(contents:subject)", "refs/cofferdam"]);
+    let refs = env.git(&[
+        "for-each-ref",
+        "--format=%(contents:subject)",
+        "refs/cofferdam",
+    ]);
     assert_eq!(refs, "side");
 }
 
@@ -177,7 +224,9 @@ fn rewritten_history_is_refused_and_kept() {
     let env = Env::new();
     let before = env.refs();
     let report = run_ok(env.script(BranchStrategy::Head, "git commit -q --amend -m rewritten"));
-    let Landing::Refused { pack, .. } = &report.landing else { panic!("{:?}", report.landing) };
+    let Landing::Refused { pack, .. } = &report.landing else {
+        panic!("{:?}", report.landing)
+    };
     assert!(pack.as_ref().unwrap().exists());
     assert_eq!(env.refs(), before);
     env.assert_sound();
@@ -223,7 +272,14 @@ fn a_detached_checkout_takes_commits() {
 fn a_branch_that_is_checked_out_is_refused_before_anything_is_made() {
     let env = Env::new();
     let other = env.dir.path().join("other");
-    env.git(&["worktree", "add", "-q", "-b", "busy", other.to_str().unwrap()]);
+    env.git(&[
+        "worktree",
+        "add",
+        "-q",
+        "-b",
+        "busy",
+        other.to_str().unwrap(),
+    ]);
     for name in ["main", "busy"] {
         let error = run(env.script(branch(name), COMMIT)).unwrap_err();
         assert!(error.to_string().contains("checked out"), "{error}");
@@ -240,7 +296,10 @@ fn staged_and_unstaged_work_of_the_user_survives_head() {
     env.write("untracked.txt", "u\n");
     run_ok(env.script(BranchStrategy::Head, COMMIT));
     assert_eq!(env.subjects("main"), ["first", "work"]);
-    assert_eq!(env.git(&["status", "--porcelain"]), " M src/a.txt\nA  staged.txt\n?? untracked.txt");
+    assert_eq!(
+        env.git(&["status", "--porcelain"]),
+        " M src/a.txt\nA  staged.txt\n?? untracked.txt"
+    );
     assert_eq!(env.read("src/a.txt"), "edited\n");
     let before = env.git(&["for-each-ref", "--format=%(refname)", "refs/cofferdam"]);
     assert!(before.ends_with("/before"), "{before}");
@@ -258,7 +317,12 @@ fn the_secrets_of_other_branches_are_not_in_the_sandbox() {
     env.git(&["checkout", "-q", "main"]);
     env.write("stashed", "x\n");
     env.git(&["stash", "-u", "-q"]);
-    env.git(&["remote", "add", "origin", "https://user:token@example.com/x"]);
+    env.git(&[
+        "remote",
+        "add",
+        "origin",
+        "https://user:token@example.com/x",
+    ]);
     let script = format!(
         "git cat-file -e {secret} && exit 1; git remote | grep . && exit 2; git stash list | grep . && exit 3; \
          test \"$(git for-each-ref | wc -l)\" = 1 || exit 4; git cat-file -e HEAD:README.md"

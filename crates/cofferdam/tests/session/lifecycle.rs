@@ -14,12 +14,16 @@ const HEAD: BranchStrategy = BranchStrategy::Head;
 #[test]
 fn iterations_share_the_sandbox_and_stop_at_the_limit() {
     let env = Env::new();
-    let script = "echo x >> /tmp/count; git commit -qm \"work $(wc -l < /tmp/count)\" --allow-empty";
+    let script =
+        "echo x >> /tmp/count; git commit -qm \"work $(wc -l < /tmp/count)\" --allow-empty";
     let mut options = env.script(HEAD, script);
     iterations(&mut options, 3);
     let report = run_ok(options);
     assert_eq!(report.iterations.len(), 3);
-    assert_eq!(env.subjects("main"), ["first", "work 1", "work 2", "work 3"]);
+    assert_eq!(
+        env.subjects("main"),
+        ["first", "work 1", "work 2", "work 3"]
+    );
     assert_eq!(report.completion, None);
 }
 
@@ -27,17 +31,26 @@ fn iterations_share_the_sandbox_and_stop_at_the_limit() {
 #[test]
 fn the_completion_signal_ends_the_run() {
     let env = Env::new();
-    let mut options = env.script(HEAD, "git commit -qm work --allow-empty; echo '<promise>COMPLETE</promise>'");
+    let mut options = env.script(
+        HEAD,
+        "git commit -qm work --allow-empty; echo '<promise>COMPLETE</promise>'",
+    );
     iterations(&mut options, 5);
     let report = run_ok(options);
     assert_eq!(report.iterations.len(), 1);
-    assert_eq!(report.completion.as_deref(), Some("<promise>COMPLETE</promise>"));
+    assert_eq!(
+        report.completion.as_deref(),
+        Some("<promise>COMPLETE</promise>")
+    );
 }
 
 #[test]
 fn an_echoed_prompt_does_not_complete() {
     let env = Env::new();
-    let mut options = env.script(HEAD, "cat; cat >&2 </dev/null; echo '<promise>COMPLETE</promise>' >&2");
+    let mut options = env.script(
+        HEAD,
+        "cat; cat >&2 </dev/null; echo '<promise>COMPLETE</promise>' >&2",
+    );
     options.prompt = cofferdam::session::PromptSource::Inline(
         "Do it. When nothing is left print\n<promise>COMPLETE</promise>\non a line.".into(),
     );
@@ -50,7 +63,10 @@ fn an_echoed_prompt_does_not_complete() {
 #[test]
 fn an_agent_that_hangs_after_its_signal_is_a_success() {
     let env = Env::new();
-    let mut options = env.script(HEAD, "git commit -qm work --allow-empty; echo '<promise>COMPLETE</promise>'; sleep 1000");
+    let mut options = env.script(
+        HEAD,
+        "git commit -qm work --allow-empty; echo '<promise>COMPLETE</promise>'; sleep 1000",
+    );
     options.completion_grace = Duration::from_millis(300);
     let report = run_ok(options);
     assert_eq!(report.iterations[0].exit, None);
@@ -60,8 +76,15 @@ fn an_agent_that_hangs_after_its_signal_is_a_success() {
 #[test]
 fn a_failing_agent_keeps_its_commits_and_its_words() {
     let env = Env::new();
-    let error = run(env.script(HEAD, "git commit -qm work --allow-empty; echo 'no credit' >&2; exit 7")).unwrap_err();
-    assert!(error.to_string().contains("exit code 7") && error.to_string().contains("no credit"), "{error}");
+    let error = run(env.script(
+        HEAD,
+        "git commit -qm work --allow-empty; echo 'no credit' >&2; exit 7",
+    ))
+    .unwrap_err();
+    assert!(
+        error.to_string().contains("exit code 7") && error.to_string().contains("no credit"),
+        "{error}"
+    );
     assert_eq!(env.subjects("main"), ["first", "work"]);
     assert_eq!(error.kept.commits.len(), 1);
     assert_eq!(error.kept.iterations[0].exit, Some(Exit::Code(7)));
@@ -106,7 +129,11 @@ fn silence_ends_the_agent_and_any_output_resets_the_clock() {
     let began = Instant::now();
     let error = run(options).unwrap_err();
     assert!(error.to_string().contains("printed nothing"), "{error}");
-    assert!(began.elapsed() > Duration::from_millis(2500), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() > Duration::from_millis(2500),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(env.subjects("main"), ["first", "work"]);
 }
 
@@ -124,7 +151,12 @@ fn cancelling_ends_the_whole_tree_and_collects() {
     let watcher = std::thread::spawn(move || {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(20) {
-            if seen.lock().unwrap().iter().any(|event| format!("{event:?}").contains("ready\"")) {
+            if seen
+                .lock()
+                .unwrap()
+                .iter()
+                .any(|event| format!("{event:?}").contains("ready\""))
+            {
                 let alive = processes_with(&mark2).len();
                 stop.cancel();
                 return alive;
@@ -147,7 +179,9 @@ fn cancelling_ends_the_whole_tree_and_collects() {
 fn a_daemon_that_double_forks_dies_with_the_run() {
     let env = Env::new();
     let mark = format!("4343.{}", std::process::id());
-    let script = format!("(setsid sh -c 'sleep {mark} & exec >/dev/null 2>&1; sleep {mark}' &) ; sleep 0.2; git commit -qm work --allow-empty");
+    let script = format!(
+        "(setsid sh -c 'sleep {mark} & exec >/dev/null 2>&1; sleep {mark}' &) ; sleep 0.2; git commit -qm work --allow-empty"
+    );
     run_ok(env.script(HEAD, &script));
     assert_eq!(processes_with(&mark), Vec::<String>::new());
     assert_eq!(env.subjects("main"), ["first", "work"]);
@@ -159,7 +193,10 @@ fn hooks_run_in_order_and_in_their_place() {
     let env = Env::new();
     env.write("copied.txt", "c\n");
     let log = env.dir.path().join("order");
-    let mut options = env.script(BranchStrategy::MergeToHead, "test -e hooked && test -e /tmp/inside");
+    let mut options = env.script(
+        BranchStrategy::MergeToHead,
+        "test -e hooked && test -e /tmp/inside",
+    );
     options.copy = vec!["copied.txt".into()];
     let log_text = log.display().to_string();
     options.hooks.host_worktree_ready = vec![
@@ -180,9 +217,15 @@ fn failing_and_hanging_hooks_fail_the_run() {
         |hooks, hook| hooks.sandbox_ready = vec![hook],
     ];
     for put in set {
-        for (command, words) in [("echo why >&2; exit 3", "exit code 3"), ("sleep 1000", "did not finish")] {
+        for (command, words) in [
+            ("echo why >&2; exit 3", "exit code 3"),
+            ("sleep 1000", "did not finish"),
+        ] {
             let env = Env::new();
-            let mut options = env.script(BranchStrategy::MergeToHead, "git commit -qm never --allow-empty");
+            let mut options = env.script(
+                BranchStrategy::MergeToHead,
+                "git commit -qm never --allow-empty",
+            );
             let mut hook = Hook::new(command);
             if command.starts_with("sleep") {
                 hook.timeout = Duration::from_millis(300);
@@ -208,8 +251,12 @@ fn the_environment_is_what_was_listed() {
         HEAD,
         "test \"$LISTED\" = 'from file' && test \"$EMPTY\" = caller && test -z \"$SECRET\" && test \"$GIVEN\" = g && test -z \"$(cat .cofferdam/.env 2>/dev/null)\"",
     );
-    options.caller_environment.insert("EMPTY".into(), "caller".into());
-    options.caller_environment.insert("SECRET".into(), "s".into());
+    options
+        .caller_environment
+        .insert("EMPTY".into(), "caller".into());
+    options
+        .caller_environment
+        .insert("SECRET".into(), "s".into());
     options.environment.insert("GIVEN".into(), "g".into());
     run_ok(options);
 }
@@ -218,14 +265,27 @@ fn the_environment_is_what_was_listed() {
 #[test]
 fn the_run_log_has_the_story_without_control_bytes_and_a_broken_sink_is_harmless() {
     let env = Env::new();
-    let mut options = env.script(HEAD, "printf 'visible \\033[31mred\\007\\n'; echo problem >&2");
+    let mut options = env.script(
+        HEAD,
+        "printf 'visible \\033[31mred\\007\\n'; echo problem >&2",
+    );
     options.log = cofferdam::session::RunLog::Default;
     options.events = cofferdam::session::EventSink::new(|_| panic!("broken forwarder"));
     let report = run_ok(options);
     let path = report.log.unwrap();
-    assert!(path.starts_with(env.repo.canonicalize().unwrap().join(".cofferdam/logs")), "{path:?}");
+    assert!(
+        path.starts_with(env.repo.canonicalize().unwrap().join(".cofferdam/logs")),
+        "{path:?}"
+    );
     let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.contains("visible") && text.contains("problem") && text.contains("--- Run started"), "{text}");
-    assert!(!text.bytes().any(|byte| byte < 0x20 && byte != b'\n' && byte != b'\t'));
+    assert!(
+        text.contains("visible") && text.contains("problem") && text.contains("--- Run started"),
+        "{text}"
+    );
+    assert!(
+        !text
+            .bytes()
+            .any(|byte| byte < 0x20 && byte != b'\n' && byte != b'\t')
+    );
     assert_eq!(env.git(&["status", "--porcelain"]), "");
 }

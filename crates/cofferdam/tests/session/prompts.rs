@@ -10,14 +10,19 @@ use crate::support::{Env, iterations, run, run_ok};
 fn template(env: &Env, text: &str, arguments: &[(&str, &str)]) -> PromptSource {
     let path = env.dir.path().join("prompt.md");
     std::fs::write(&path, text).unwrap();
-    let arguments: BTreeMap<String, String> =
-        arguments.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let arguments: BTreeMap<String, String> = arguments
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect();
     PromptSource::Template { path, arguments }
 }
 
 /// Runs an agent that stores its prompt, and gives that back.
 fn prompt_of(env: &Env, strategy: BranchStrategy, prompt: PromptSource) -> (String, String) {
-    let mut options = env.script(strategy, "cat > p; git rev-parse --abbrev-ref HEAD > b; git add p b; git commit -qm prompt");
+    let mut options = env.script(
+        strategy,
+        "cat > p; git rev-parse --abbrev-ref HEAD > b; git add p b; git commit -qm prompt",
+    );
     options.prompt = prompt;
     run_ok(options);
     (env.read("p"), env.read("b"))
@@ -28,7 +33,11 @@ fn prompt_of(env: &Env, strategy: BranchStrategy, prompt: PromptSource) -> (Stri
 fn inline_prompts_are_passed_as_they_are() {
     let env = Env::new();
     let text = "keep {{THIS}} and !`that` $HOME\n";
-    let (prompt, _) = prompt_of(&env, BranchStrategy::Head, PromptSource::Inline(text.into()));
+    let (prompt, _) = prompt_of(
+        &env,
+        BranchStrategy::Head,
+        PromptSource::Inline(text.into()),
+    );
     assert_eq!(prompt, text);
 }
 
@@ -61,7 +70,10 @@ fn expressions_are_expanded_before_every_iteration() {
 fn text_from_arguments_is_inert() {
     let env = Env::new();
     let canary = env.dir.path().join("canary");
-    let evil = format!("!`touch {}; touch /tmp/canary` {{{{OTHER}}}}", canary.display());
+    let evil = format!(
+        "!`touch {}; touch /tmp/canary` {{{{OTHER}}}}",
+        canary.display()
+    );
     let prompt = template(&env, "say {{X}}", &[("X", &evil)]);
     let (prompt, _) = prompt_of(&env, BranchStrategy::Head, prompt);
     assert_eq!(prompt, format!("say {evil}"));
@@ -80,8 +92,17 @@ fn missing_unused_and_built_in_arguments() {
         env.assert_no_state();
     };
     refuse(template(&env, "{{A}}", &[]), "A");
-    refuse(template(&env, "x", &[("SOURCE_BRANCH", "x")]), "SOURCE_BRANCH");
-    refuse(PromptSource::Template { path: env.dir.path().join("none.md"), arguments: BTreeMap::new() }, "none.md");
+    refuse(
+        template(&env, "x", &[("SOURCE_BRANCH", "x")]),
+        "SOURCE_BRANCH",
+    );
+    refuse(
+        PromptSource::Template {
+            path: env.dir.path().join("none.md"),
+            arguments: BTreeMap::new(),
+        },
+        "none.md",
+    );
     let mut options = env.script(BranchStrategy::Head, "true");
     options.prompt = template(&env, "x", &[("UNUSED", "y")]);
     run_ok(options);
@@ -94,6 +115,9 @@ fn a_failing_expression_fails_the_run_with_its_words() {
     let mut options = env.script(BranchStrategy::Head, "git commit -qm never --allow-empty");
     options.prompt = template(&env, "!`echo broken >&2; exit 4`", &[]);
     let error = run(options).unwrap_err().to_string();
-    assert!(error.contains("exit code 4") && error.contains("broken"), "{error}");
+    assert!(
+        error.contains("exit code 4") && error.contains("broken"),
+        "{error}"
+    );
     assert_eq!(env.subjects("main"), ["first"]);
 }

@@ -25,12 +25,20 @@ pub(crate) struct Env {
 impl Env {
     /// A repository with one commit on `main`: `README.md` and `src/a.txt`.
     pub(crate) fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("cofferdam-test-").tempdir().unwrap();
+        let dir = tempfile::Builder::new()
+            .prefix("cofferdam-test-")
+            .tempdir()
+            .unwrap();
         let repo = dir.path().join("repo");
         std::fs::create_dir_all(repo.join("src")).unwrap();
         std::fs::create_dir(dir.path().join("user")).unwrap();
         let home = Home::new(dir.path().join("user/.cofferdam"));
-        let env = Self { dir, repo, home, events: Arc::default() };
+        let env = Self {
+            dir,
+            repo,
+            home,
+            events: Arc::default(),
+        };
         env.git(&["init", "-q", "-b", "main"]);
         env.git(&["config", "user.name", "User"]);
         env.git(&["config", "user.email", "user@example.com"]);
@@ -94,7 +102,10 @@ impl Env {
         let status = self.git(&["status", "--porcelain"]);
         assert!(!status.contains("UU"), "{status}");
         for name in ["MERGE_HEAD", "index.lock", "HEAD.lock"] {
-            assert!(!self.repo.join(".git").join(name).exists(), "{name} was left");
+            assert!(
+                !self.repo.join(".git").join(name).exists(),
+                "{name} was left"
+            );
         }
         let objects = std::fs::read_dir(self.repo.join(".git/objects")).unwrap();
         for entry in objects.flatten() {
@@ -124,7 +135,10 @@ impl Env {
     }
 
     pub(crate) fn copy(&self, strategy: CopyStrategy, script: &str) -> RunOptions {
-        self.with(PrivateCopy::new(native(), strategy), command(&["/bin/sh", "-c", script]))
+        self.with(
+            PrivateCopy::new(native(), strategy),
+            command(&["/bin/sh", "-c", script]),
+        )
     }
 
     pub(crate) fn with(
@@ -135,8 +149,10 @@ impl Env {
         let mut options = RunOptions::new(self.home.clone(), &self.repo, agent, sandbox);
         options.git = Git::new("git");
         options.log = RunLog::None;
-        options.identity =
-            Some(Identity { name: "User".into(), email: "user@example.com".into() });
+        options.identity = Some(Identity {
+            name: "User".into(),
+            email: "user@example.com".into(),
+        });
         options.caller_home = Some(self.dir.path().join("user"));
         options.caller_environment = BTreeMap::from([(
             OsString::from("PATH"),
@@ -160,7 +176,10 @@ pub(crate) fn native() -> Native {
 
 pub(crate) fn command(arguments: &[&str]) -> Arc<dyn AgentProvider> {
     let arguments = arguments.iter().map(OsString::from).collect();
-    let options = AgentOptions { arguments, ..AgentOptions::default() };
+    let options = AgentOptions {
+        arguments,
+        ..AgentOptions::default()
+    };
     agent::by_name("command", options).unwrap()
 }
 
@@ -169,7 +188,10 @@ pub(crate) fn iterations(options: &mut RunOptions, count: u32) {
 }
 
 pub(crate) fn run(options: RunOptions) -> Result<RunReport, RunError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(cofferdam::run(options))
 }
 
@@ -182,7 +204,9 @@ pub(crate) fn run_ok(options: RunOptions) -> RunReport {
 pub(crate) fn processes_with(mark: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else {
+            continue;
+        };
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         if line.contains(mark) && entry.file_name() != std::process::id().to_string().as_str() {
             found.push(line);

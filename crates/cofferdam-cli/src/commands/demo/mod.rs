@@ -200,7 +200,7 @@ fn end(held: bool, verdicts: &[Verdict], environment: &Environment, colour: bool
     }
     let command = environment.invocation();
     format!(
-        "\nAll {} held. The work is on main, and nothing else of this machine has changed.\n\
+        "\nAll {} held. The work is on main, and nothing else came out.\n\
          {} in a repository of your own, with an agent of your own:\n  {command} run \
          --merge-to-head --copy my-agent.sh -- ./my-agent.sh\n",
         verdicts.len(),

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::{ManageError, Target, gc};
-use crate::git::worktree::{self, Worktree};
 use crate::git::refs::{self, RefError, Transaction};
+use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
 use crate::names::{BranchName, Slug};
-use tokio_util::sync::CancellationToken;
 use crate::sandbox::registry::{Owned, Phase, Strategy};
+use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
@@ -37,7 +37,9 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     let cancel = &target.cancel;
     let mut record = entry.record;
     if entry.in_use {
-        return Err(ManageError::Running { name: record.name.to_string() });
+        return Err(ManageError::Running {
+            name: record.name.to_string(),
+        });
     }
     if matches!(record.phase, Phase::Creating | Phase::Active) {
         // Its commits come home first; then it is a stopped one, or gone.
@@ -45,7 +47,13 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await?;
         match target.find().await {
             Ok((_, entry)) => record = entry.record,
-            Err(_) => return Ok(Deleted { name: record.name, trash: None, kept_work: None }),
+            Err(_) => {
+                return Ok(Deleted {
+                    name: record.name,
+                    trash: None,
+                    kept_work: None,
+                });
+            }
         }
     }
     let owned = Owned::adopt(&target.home, record)?;
@@ -55,10 +63,19 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         (Strategy::Branch | Strategy::MergeToHead { .. }, Some(branch)) => Some(branch),
         _ => None,
     };
-    if let (Some(path), Some(branch)) = (record.worktree.as_ref().filter(|path| path.is_dir()), own_branch) {
+    if let (Some(path), Some(branch)) = (
+        record.worktree.as_ref().filter(|path| path.is_dir()),
+        own_branch,
+    ) {
         let worktree = Worktree::find(&repo, path, branch.clone(), record.base.clone())?;
-        let tip = repo.resolve(&branch.full(), cancel).await?.unwrap_or(record.base.clone());
-        let rules = UserRules { config: Some(&config), caller_home: target.caller_home.as_deref() };
+        let tip = repo
+            .resolve(&branch.full(), cancel)
+            .await?
+            .unwrap_or(record.base.clone());
+        let rules = UserRules {
+            config: Some(&config),
+            caller_home: target.caller_home.as_deref(),
+        };
         let scratch = owned.directory().join("scratch");
         let changes = worktree::dirty(&repo, &worktree, &tip, rules, scratch, cancel).await?;
         if !changes.is_empty() && !options.force {
@@ -77,7 +94,8 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
             if options.purge || is_elsewhere(&repo, &tip, branch, cancel).await? {
                 delete_branch(&repo, branch, &tip, cancel).await?;
             } else {
-                let kept = refs::delete_branch_to_trash(&repo, branch, &tip, &record.name, cancel).await?;
+                let kept =
+                    refs::delete_branch_to_trash(&repo, branch, &tip, &record.name, cancel).await?;
                 trash = Some(kept);
             }
         }
@@ -86,7 +104,11 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     trash = trash.or_else(|| kept.into_iter().next());
     let name = record.name.clone();
     owned.forget()?;
-    Ok(Deleted { name, trash, kept_work: None })
+    Ok(Deleted {
+        name,
+        trash,
+        kept_work: None,
+    })
 }
 
 /// Whether another branch, tag or remote branch contains the commit.
@@ -98,7 +120,13 @@ async fn is_elsewhere(
 ) -> Result<bool, ManageError> {
     let text = repo
         .command()
-        .args(["for-each-ref", "--count=2", "--format=%(refname)", "--contains", tip.as_str()])
+        .args([
+            "for-each-ref",
+            "--count=2",
+            "--format=%(refname)",
+            "--contains",
+            tip.as_str(),
+        ])
         .args(["refs/heads/", "refs/tags/", "refs/remotes/"])
         .line(cancel)
         .await?;
@@ -117,7 +145,11 @@ async fn delete_branch(
     for worktree in land::worktrees(repo, cancel).await? {
         if worktree.branch.as_deref() == Some(full.as_str()) {
             let at = crate::text::printable(&worktree.path.to_string_lossy());
-            return Err(RefError::CheckedOut { branch: branch.clone(), at }.into());
+            return Err(RefError::CheckedOut {
+                branch: branch.clone(),
+                at,
+            }
+            .into());
         }
     }
     let delete = Transaction::new("cofferdam: deleted").delete(&full, tip);

@@ -53,7 +53,9 @@ pub async fn gc(
 ) -> Result<GcReport, ManageError> {
     let mut report = GcReport::default();
     let listing = registry::list(home, None)?;
-    report.problems.extend(listing.unreadable.iter().map(ToString::to_string));
+    report
+        .problems
+        .extend(listing.unreadable.iter().map(ToString::to_string));
     for directory in listing.unfinished {
         report.removed.push(directory.display().to_string());
         if !dry_run {
@@ -73,17 +75,34 @@ pub async fn gc(
                 Ok(repo) if repo.top.as_path() == top => {
                     repositories.insert(top.clone(), repo);
                 }
-                Ok(_) => report.problems.push(format!("sandbox `{}`: {} is no longer a repository", record.name, top.display())),
-                Err(error) => report.problems.push(format!("sandbox `{}`: {error}", record.name)),
+                Ok(_) => report.problems.push(format!(
+                    "sandbox `{}`: {} is no longer a repository",
+                    record.name,
+                    top.display()
+                )),
+                Err(error) => report
+                    .problems
+                    .push(format!("sandbox `{}`: {error}", record.name)),
             }
         }
-        let Some(repo) = repositories.get(&top) else { continue };
+        let Some(repo) = repositories.get(&top) else {
+            continue;
+        };
         if in_use {
             continue;
         }
         match record.phase {
             Phase::Creating | Phase::Active => {
-                recover(home, repo, record, caller_home, dry_run, &mut report, cancel).await;
+                recover(
+                    home,
+                    repo,
+                    record,
+                    caller_home,
+                    dry_run,
+                    &mut report,
+                    cancel,
+                )
+                .await;
             }
             Phase::Stopped | Phase::FailedSetup => {
                 forget_if_empty(home, repo, record, dry_run, &mut report, cancel).await?;
@@ -98,7 +117,9 @@ pub async fn gc(
             report.removed.push(path.display().to_string());
         }
         match refs::expire_trash(repo, Timestamp::now(), cancel).await {
-            Ok(expired) => report.expired_refs.extend(expired.into_iter().map(|one| one.reference)),
+            Ok(expired) => report
+                .expired_refs
+                .extend(expired.into_iter().map(|one| one.reference)),
             Err(error) => report.problems.push(error.to_string()),
         }
     }
@@ -117,7 +138,13 @@ async fn recover(
     let (name, branch) = (record.name.to_string(), record.branch_text());
     if dry_run {
         let landing = Landing::Nothing;
-        report.recovered.push(Recovered { name, branch, commits: 0, landing, preserved: None });
+        report.recovered.push(Recovered {
+            name,
+            branch,
+            commits: 0,
+            landing,
+            preserved: None,
+        });
         return;
     }
     match recover_one(home, repo, record, caller_home, cancel).await {
@@ -155,7 +182,10 @@ pub(super) async fn recover_one(
         repo,
         landing: &collected.landing,
         checkout: collected.checkout.as_ref(),
-        rules: UserRules { config: Some(&config), caller_home },
+        rules: UserRules {
+            config: Some(&config),
+            caller_home,
+        },
         copy_is_dirty: collected.copy_is_dirty,
         cancel,
     };
@@ -179,7 +209,9 @@ async fn forget_if_empty(
     cancel: &CancellationToken,
 ) -> Result<(), ManageError> {
     let directory = home.sandbox(record.id);
-    let has_files = ["work", "nested", "refused.pack"].iter().any(|name| directory.join(name).exists())
+    let has_files = ["work", "nested", "refused.pack"]
+        .iter()
+        .any(|name| directory.join(name).exists())
         || record.worktree.as_ref().is_some_and(|path| path.exists());
     let own = refs::own(record.id, refs::Own::Tip);
     let reference = match (&record.branch, record.strategy.as_str()) {

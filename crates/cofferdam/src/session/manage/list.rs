@@ -79,7 +79,9 @@ pub async fn list(
     for entry in listing.entries {
         let repo = match &only {
             Some(repo) => Some(repo.clone()),
-            None => Repository::discover(git, &entry.record.repository, caller_home, cancel).await.ok(),
+            None => Repository::discover(git, &entry.record.repository, caller_home, cancel)
+                .await
+                .ok(),
         };
         summaries.push(summary(home, repo.as_ref(), entry, caller_home, cancel).await?);
     }
@@ -118,7 +120,9 @@ async fn summary(
     };
     let changes = match (repo, &record.worktree, &record.branch) {
         (Some(repo), Some(path), Some(branch)) if !in_use && path.is_dir() => {
-            changes(home, repo, &record, path, branch, caller_home, cancel).await.ok()
+            changes(home, repo, &record, path, branch, caller_home, cancel)
+                .await
+                .ok()
         }
         _ => None,
     };
@@ -150,8 +154,20 @@ async fn changes(
     cancel: &CancellationToken,
 ) -> Result<bool, ManageError> {
     let worktree = Worktree::find(repo, path, branch.clone(), record.base.clone())?;
-    let tip = repo.resolve(&branch.full(), cancel).await?.unwrap_or_else(|| record.base.clone());
-    let rules = UserRules { config: None, caller_home };
-    let scratch = home.sandbox(record.id).join(format!("scratch-{}", std::process::id()));
-    Ok(!worktree::dirty(repo, &worktree, &tip, rules, scratch, cancel).await?.is_empty())
+    let tip = repo
+        .resolve(&branch.full(), cancel)
+        .await?
+        .unwrap_or_else(|| record.base.clone());
+    let rules = UserRules {
+        config: None,
+        caller_home,
+    };
+    let scratch = home
+        .sandbox(record.id)
+        .join(format!("scratch-{}", std::process::id()));
+    Ok(
+        !worktree::dirty(repo, &worktree, &tip, rules, scratch, cancel)
+            .await?
+            .is_empty(),
+    )
 }

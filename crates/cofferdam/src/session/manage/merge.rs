@@ -21,25 +21,41 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
     }
     let owned = Owned::adopt(&target.home, entry.record)?;
     let record = &owned.record;
-    let Head::Branch { name: into, .. } = &repo.head else { return Err(ManageError::DetachedTarget) };
+    let Head::Branch { name: into, .. } = &repo.head else {
+        return Err(ManageError::DetachedTarget);
+    };
     let reference = match (&record.strategy, &record.branch) {
         (Strategy::Branch | Strategy::MergeToHead { .. }, Some(branch)) => branch.full(),
         _ => format!("refs/cofferdam/{}/tip", record.id),
     };
-    let missing = || ManageError::NoBranch { name: name.clone(), branch: reference.clone() };
-    let tip = repo.resolve(&reference, cancel).await?.ok_or_else(missing)?;
+    let missing = || ManageError::NoBranch {
+        name: name.clone(),
+        branch: reference.clone(),
+    };
+    let tip = repo
+        .resolve(&reference, cancel)
+        .await?
+        .ok_or_else(missing)?;
     let author = match author {
         Some(author) => author,
         None => identity::identity(&repo, target.caller_home.as_deref(), cancel)
             .await?
             .ok_or(ManageError::NoIdentity)?,
     };
-    let source = record.branch.as_ref().filter(|_| record.strategy != Strategy::Head);
+    let source = record
+        .branch
+        .as_ref()
+        .filter(|_| record.strategy != Strategy::Head);
     let message = match source {
         Some(branch) => merge_message(branch, into),
         None => format!("Merge the work of sandbox '{name}' into {into}"),
     };
-    let merge = land::Target { start: &repo.head, source, identity: &author, message: &message };
+    let merge = land::Target {
+        start: &repo.head,
+        source,
+        identity: &author,
+        message: &message,
+    };
     let incoming = Incoming::from_branch(record.id, record.base.clone(), tip);
     let landed = land::merge_to_head(&repo, &merge, &incoming, owned.directory(), cancel).await;
     Ok(landed.map_err(CollectError::from)?.landing)

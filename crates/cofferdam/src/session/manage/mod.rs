@@ -70,7 +70,10 @@ pub enum ManageError {
     #[error(transparent)]
     Refs(#[from] RefError),
     #[error("{what}: {source}")]
-    Step { what: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
+    Step {
+        what: &'static str,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 impl Target {

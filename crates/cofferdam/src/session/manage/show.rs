@@ -43,7 +43,15 @@ pub(in crate::session) async fn diff_between(
     };
     let done = repo
         .command()
-        .args(["diff-tree", "-r", "--no-ext-diff", "--no-textconv", "--no-color", "-M", flag])
+        .args([
+            "diff-tree",
+            "-r",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+            "-M",
+            flag,
+        ])
         .args(["--end-of-options", base.as_str(), tip.as_str()])
         .run(cancel)
         .await?;
@@ -54,10 +62,16 @@ pub(in crate::session) async fn diff_between(
 async fn tip(repo: &Repository, entry: &Entry, target: &Target) -> Result<Oid, ManageError> {
     let Record { id, name, .. } = &entry.record;
     let kept = format!("refs/cofferdam/{id}/tip");
-    let own = entry.record.branch.as_ref().filter(|_| entry.record.strategy.as_str() != "head");
+    let own = entry
+        .record
+        .branch
+        .as_ref()
+        .filter(|_| entry.record.strategy.as_str() != "head");
     let reference = own.map_or(kept, crate::names::BranchName::full);
-    repo.resolve(&reference, &target.cancel).await?.ok_or_else(|| ManageError::NoBranch {
-        name: name.to_string(),
-        branch: reference,
-    })
+    repo.resolve(&reference, &target.cancel)
+        .await?
+        .ok_or_else(|| ManageError::NoBranch {
+            name: name.to_string(),
+            branch: reference,
+        })
 }

@@ -1,0 +1,273 @@
+//! Paths that the user named (`--copy`), taken from his checkout into a worktree: files that git
+//! does not carry, such as `.env` or `node_modules`.
+//!
+//! Names are resolved beneath both tops, symlinks are copied as they are and never followed. On
+//! file systems that can, a copy shares its blocks with the original.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+
+use super::beneath;
+use crate::fsx::{Context, FileError};
+
+/// Why nothing more was copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// Nothing was copied.
+    #[error("`{}` cannot be copied: {why}", path.display())]
+    Refused { path: PathBuf, why: &'static str },
+    #[error("copying was cancelled")]
+    Cancelled,
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// What became of the paths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Copied {
+    pub files: u64,
+    /// Named paths that do not exist.
+    pub missing: Vec<PathBuf>,
+    /// Pipes, sockets, devices and `.git` entries.
+    pub skipped: Vec<PathBuf>,
+}
+
+/// Copies `paths` (relative to `top`, or absolute and below it) to the same places in `worktree`,
+/// over what is there. All names are checked before anything is copied.
+pub async fn copy_into(
+    worktree: &Path,
+    top: &Path,
+    paths: &[PathBuf],
+    cancel: &CancellationToken,
+) -> Result<Copied, CopyError> {
+    let paths = paths.iter().map(|path| clean(top, path)).collect::<Result<Vec<_>, _>>()?;
+    let (from, to) = (top.to_owned(), worktree.to_owned());
+    let stop = cancel.child_token();
+    // Dropping the future stops the thread too.
+    let guard = stop.clone().drop_guard();
+    let copying = tokio::task::spawn_blocking(move || {
+        let copier = Copier {
+            from: beneath::root(&from).context("open", &from)?,
+            to: beneath::root(&to).context("open", &to)?,
+            top: from,
+            stop,
+        };
+        copier.all(&paths)
+    });
+    let copied = copying.await.unwrap_or(Err(CopyError::Cancelled));
+    drop(guard);
+    copied
+}
+
+fn clean(top: &Path, path: &Path) -> Result<PathBuf, CopyError> {
+    let refuse = |why| Err(CopyError::Refused { path: path.to_owned(), why });
+    let relative = match path.strip_prefix(top) {
+        Ok(relative) => relative,
+        Err(_) if path.is_absolute() => return refuse("it is not in the repository"),
+        Err(_) => path,
+    };
+    let mut out = PathBuf::new();
+    for component in relative.components() {
+        match component {
+            Component::CurDir => {}
+            Component::Normal(name) if name.eq_ignore_ascii_case(".git") => {
+                return refuse("git's own files do not travel");
+            }
+            Component::Normal(name) => out.push(name),
+            _ => return refuse("it leads out of the repository"),
+        }
+    }
+    if out.as_os_str().is_empty() {
+        return refuse("it is the whole repository");
+    }
+    if out.starts_with(".cofferdam") {
+        return refuse("it is Cofferdam's own directory");
+    }
+    Ok(out)
+}
+
+struct Copier {
+    from: OwnedFd,
+    to: OwnedFd,
+    top: PathBuf,
+    stop: CancellationToken,
+}
+
+impl Copier {
+    fn all(&self, paths: &[PathBuf]) -> Result<Copied, CopyError> {
+        let mut copied = Copied::default();
+        let mut present = Vec::new();
+        for path in paths {
+            match self.kind(path) {
+                Ok(kind) => present.push((path, kind)),
+                Err(Errno::NOENT | Errno::NOTDIR) => copied.missing.push(path.clone()),
+                Err(Errno::LOOP) => {
+                    let why = "a directory above it is a symbolic link";
+                    return Err(CopyError::Refused { path: path.clone(), why });
+                }
+                Err(errno) => return Err(self.error("look at", path, errno)),
+            }
+        }
+        for (path, kind) in present {
+            self.parents(path)?;
+            self.tree(path, kind, &mut copied)?;
+        }
+        Ok(copied)
+    }
+
+    fn error(&self, action: &'static str, path: &Path, errno: impl Into<io::Error>) -> CopyError {
+        FileError::new(action, self.top.join(path), errno.into()).into()
+    }
+
+    fn kind(&self, path: &Path) -> Result<FileType, Errno> {
+        let (parent, name) = split(path);
+        let parent = beneath::directory(&self.from, parent)?;
+        let found = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(found.st_mode))
+    }
+
+    /// Makes the directories above `path` where they are missing.
+    fn parents(&self, path: &Path) -> Result<(), CopyError> {
+        let above: Vec<&Path> = path.ancestors().skip(1).collect();
+        for directory in above.into_iter().rev().filter(|path| !path.as_os_str().is_empty()) {
+            self.make_directory(directory, Mode::from_raw_mode(0o755))?;
+        }
+        Ok(())
+    }
+
+    fn make_directory(&self, path: &Path, mode: Mode) -> Result<(), CopyError> {
+        let (parent, name) = split(path);
+        let made = beneath::directory(&self.to, parent)
+            .and_then(|parent| rustix::fs::mkdirat(parent, name, mode));
+        match made {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => match beneath::directory(&self.to, path) {
+                Ok(_) => Ok(()),
+                Err(errno) => Err(self.error("copy into the worktree", path, errno)),
+            },
+            Err(errno) => Err(self.error("copy into the worktree", path, errno)),
+        }
+    }
+
+    fn tree(&self, path: &Path, kind: FileType, copied: &mut Copied) -> Result<(), CopyError> {
+        let mut pending = vec![(path.to_owned(), kind)];
+        // Made unwritable only when everything is in them.
+        let mut directories = Vec::new();
+        while let Some((path, kind)) = pending.pop() {
+            if self.stop.is_cancelled() {
+                return Err(CopyError::Cancelled);
+            }
+            match kind {
+                FileType::Directory => {
+                    let failed = |errno| self.error("copy", &path, errno);
+                    let directory = beneath::directory(&self.from, &path).map_err(failed)?;
+                    let found = rustix::fs::fstat(&directory).map_err(failed)?;
+                    self.make_directory(&path, Mode::from_raw_mode(0o700))?;
+                    directories.push((path.clone(), found));
+                    for entry in Dir::new(directory).map_err(failed)? {
+                        let entry = entry.map_err(failed)?;
+                        let name = entry.file_name().to_bytes();
+                        if matches!(name, b"." | b"..") {
+                            continue;
+                        }
+                        let below = path.join(std::ffi::OsStr::from_bytes(name));
+                        if name.eq_ignore_ascii_case(b".git") {
+                            copied.skipped.push(below);
+                            continue;
+                        }
+                        let kind = match entry.file_type() {
+                            FileType::Unknown => {
+                                self.kind(&below).map_err(|e| self.error("copy", &below, e))?
+                            }
+                            kind => kind,
+                        };
+                        pending.push((below, kind));
+                    }
+                }
+                FileType::RegularFile => {
+                    self.file(&path).map_err(|error| self.error("copy", &path, error))?;
+                    copied.files += 1;
+                }
+                FileType::Symlink => {
+                    self.symlink(&path).map_err(|error| self.error("copy", &path, error))?;
+                    copied.files += 1;
+                }
+                _ => copied.skipped.push(path),
+            }
+        }
+        for (path, found) in directories.into_iter().rev() {
+            let directory = beneath::directory(&self.to, &path);
+            let set = directory.and_then(|directory| like(&directory, &found));
+            set.map_err(|errno| self.error("copy", &path, errno))?;
+        }
+        Ok(())
+    }
+
+    /// A new file takes the place of what is there.
+    fn file(&self, path: &Path) -> io::Result<()> {
+        let source = beneath::open(&self.from, path, OFlags::RDONLY)?;
+        let found = rustix::fs::fstat(&source)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other("it changed meanwhile"));
+        }
+        let (parent, name) = split(path);
+        let parent = beneath::directory(&self.to, parent)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(0o600);
+        let target = match rustix::fs::openat(&parent, name, flags, mode) {
+            Err(Errno::EXIST) => {
+                rustix::fs::unlinkat(&parent, name, AtFlags::empty())?;
+                rustix::fs::openat(&parent, name, flags, mode)?
+            }
+            opened => opened?,
+        };
+        if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
+            let (mut source, mut target) = (File::from(source), File::from(target.try_clone()?));
+            // Uses copy_file_range(2) where the kernel can.
+            io::copy(&mut source, &mut target)?;
+        }
+        like(&target, &found)?;
+        Ok(())
+    }
+
+    fn symlink(&self, path: &Path) -> io::Result<()> {
+        let (parent, name) = split(path);
+        let source = beneath::directory(&self.from, parent)?;
+        let content = rustix::fs::readlinkat(&source, name, Vec::new())?;
+        let target = beneath::directory(&self.to, parent)?;
+        match rustix::fs::symlinkat(&content, &target, name) {
+            Err(Errno::EXIST) => {
+                rustix::fs::unlinkat(&target, name, AtFlags::empty())?;
+                rustix::fs::symlinkat(&content, &target, name)?;
+            }
+            made => made?,
+        }
+        Ok(())
+    }
+}
+
+/// Mode and times of the original: build tools compare times.
+fn like(target: impl AsFd, found: &rustix::fs::Stat) -> Result<(), Errno> {
+    rustix::fs::fchmod(&target, Mode::from_raw_mode(found.st_mode & 0o777))?;
+    let time = |seconds, nanoseconds| rustix::fs::Timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
+    };
+    let times = rustix::fs::Timestamps {
+        last_access: time(found.st_atime, found.st_atime_nsec),
+        last_modification: time(found.st_mtime, found.st_mtime_nsec),
+    };
+    rustix::fs::futimens(&target, &times)
+}
+
+/// The directory of a cleaned path, and its last name.
+fn split(path: &Path) -> (&Path, &std::ffi::OsStr) {
+    (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default())
+}
