@@ -380,3 +380,25 @@ fn unusable_repositories_are_named_with_a_way_out() {
         "git switch",
     );
 }
+
+#[test]
+fn any_directory_name_will_do() {
+    let environment = TestEnvironment::with_repository();
+    let cofferdam = env!("CARGO_BIN_EXE_cofferdam");
+    let line = format!(
+        r#"
+        set -eu
+        name=$(printf 'a b\n"q\047\377c'); git clone --quiet . "$name"; cd "$name"
+        git config user.name a; git config user.email a@example.com
+        agent='echo x > x; git add x; git commit -qm x'
+        '{cofferdam}' run --json -- sh -c "$agent" | grep -c '"event":"\(planned\|finished\)"'
+        '{cofferdam}' run --branch other --name other -- sh -c "echo y > y; git add y; git commit -qm y" 2>log
+        '{cofferdam}' list --json | grep -c '"name":"other"'
+        eval "$(sed -n 's/^log: tail -f /cat /p' log)" | grep -c 'sandbox other'
+        git log --format=%s --all --
+        "#
+    );
+    let done = environment.shell(&line).expect_code(0);
+    assert!(done.stdout.starts_with("2\n"), "{done}");
+    assert!(done.stdout.ends_with("1\n1\ny\nx\nstart\n"), "{done}");
+}
