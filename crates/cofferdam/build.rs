@@ -1,6 +1,11 @@
 //! Builds the guest, the static executable that the library starts in every native sandbox, and
 //! leaves its path in `COFFERDAM_GUEST_FILE`. See docs/decisions/0001-guest-build.md.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the bans are the library's: a build script has none of it"
+)]
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +31,9 @@ fn build() -> Result<(), String> {
         println!("cargo::rerun-if-changed={}", guest.join(path).display());
     }
     let out = PathBuf::from(variable("OUT_DIR")?);
-    let target = variable("TARGET")?.into_string().map_err(|_| "TARGET is not text")?;
+    let target = variable("TARGET")?
+        .into_string()
+        .map_err(|_| "TARGET is not text")?;
     let cargo = PathBuf::from(variable("CARGO")?);
     let directory = out.join("guest");
 
@@ -40,7 +47,6 @@ fn build() -> Result<(), String> {
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "a build script; the spawner is in the library")]
 fn run(
     cargo: &Path,
     guest: &Path,
@@ -53,16 +59,29 @@ fn run(
     for (name, _) in env::vars_os() {
         let Some(text) = name.to_str() else { continue };
         let inherited = text.starts_with("CARGO")
-            && !["CARGO_HOME", "CARGO_HTTP", "CARGO_NET", "CARGO_REGISTR", "CARGO_SOURCE"]
-                .iter()
-                .any(|kept| text.starts_with(kept));
+            && ![
+                "CARGO_HOME",
+                "CARGO_HTTP",
+                "CARGO_NET",
+                "CARGO_REGISTR",
+                "CARGO_SOURCE",
+            ]
+            .iter()
+            .any(|kept| text.starts_with(kept));
         let compiler = text.starts_with("RUSTC") || text == "RUSTFLAGS" || text == "RUSTDOCFLAGS";
         if inherited || compiler || text == "CLIPPY_ARGS" || text == "CLIPPY_CONF_DIR" {
             command.env_remove(&name);
         }
     }
     command
-        .args(["build", "--release", "--locked", "--quiet", "--bin", "cofferdam-guest"])
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--quiet",
+            "--bin",
+            "cofferdam-guest",
+        ])
         .args(offline.then_some("--offline"))
         .arg("--manifest-path")
         .arg(guest.join("Cargo.toml"))
@@ -76,5 +95,7 @@ fn run(
         .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
         .env("CARGO_INCREMENTAL", "0");
-    command.status().map_err(|error| format!("cannot start {}: {error}", cargo.display()))
+    command
+        .status()
+        .map_err(|error| format!("cannot start {}: {error}", cargo.display()))
 }

@@ -25,7 +25,11 @@ pub(crate) enum Arrival {
 
 impl Channel {
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self { socket: File::from(socket), bytes: Vec::new(), fds: VecDeque::new() }
+        Self {
+            socket: File::from(socket),
+            bytes: Vec::new(),
+            fds: VecDeque::new(),
+        }
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -52,14 +56,22 @@ impl Channel {
         let (got, fds) = sys::receive(self.socket.as_fd(), &mut buffer)?;
         self.bytes.extend_from_slice(&buffer[..got]);
         self.fds.extend(fds);
-        Ok(if got == 0 { Arrival::End } else { Arrival::Something })
+        Ok(if got == 0 {
+            Arrival::End
+        } else {
+            Arrival::Something
+        })
     }
 
     /// The next whole value that has arrived.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
-        let Some(head) = self.bytes.first_chunk::<HEAD>() else { return Ok(None) };
+        let Some(head) = self.bytes.first_chunk::<HEAD>() else {
+            return Ok(None);
+        };
         let length = protocol::body_length(*head)?;
-        let Some(body) = self.bytes.get(HEAD..HEAD + length) else { return Ok(None) };
+        let Some(body) = self.bytes.get(HEAD..HEAD + length) else {
+            return Ok(None);
+        };
         let value = protocol::decode(body)?;
         self.bytes.drain(..HEAD + length);
         Ok(Some(value))
@@ -67,7 +79,11 @@ impl Channel {
 
     /// The three descriptors that came with the value just taken.
     pub(crate) fn take_fds(&mut self) -> Option<[OwnedFd; 3]> {
-        Some([self.fds.pop_front()?, self.fds.pop_front()?, self.fds.pop_front()?])
+        Some([
+            self.fds.pop_front()?,
+            self.fds.pop_front()?,
+            self.fds.pop_front()?,
+        ])
     }
 }
 

@@ -1,5 +1,6 @@
 //! User namespaces and their id maps.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,7 +26,10 @@ impl Maps {
     /// `owner` becomes `agent`; every other id stays what it is, so that a file with the owner's uid
     /// and another group can still be written by the agent.
     fn keeping_others(owner: (u32, u32), agent: (u32, u32)) -> Self {
-        Self { uids: all_but(owner.0, agent.0), gids: all_but(owner.1, agent.1) }
+        Self {
+            uids: all_but(owner.0, agent.0),
+            gids: all_but(owner.1, agent.1),
+        }
     }
 }
 
@@ -35,7 +39,8 @@ fn all_but(owner: u32, agent: u32) -> String {
     // The last id, (uid_t) -1, is no id.
     for (from, to) in [(0, low), (low + 1, high), (high + 1, u32::MAX)] {
         if to > from {
-            map.push_str(&format!("{from} {from} {}\n", to - from));
+            // Writing to a string cannot fail.
+            let _ = writeln!(map, "{from} {from} {}", to - from);
         }
     }
     map
@@ -71,9 +76,8 @@ fn namespace(maps: &Maps) -> io::Result<OwnedFd> {
         let _ = sys::poll(&[wait.as_raw_fd()], -1);
         sys::exit(0);
     }
-    let made = write_maps(pid, maps, false).and_then(|()| {
-        fs::File::open(format!("/proc/{pid}/ns/user")).map(OwnedFd::from)
-    });
+    let made = write_maps(pid, maps, false)
+        .and_then(|()| fs::File::open(format!("/proc/{pid}/ns/user")).map(OwnedFd::from));
     drop(hold);
     sys::wait(pid, true)?;
     made
@@ -86,7 +90,10 @@ mod tests {
     #[test]
     fn all_other_ids_stay() {
         assert_eq!(all_but(0, 5), "0 5 1\n1 1 4\n6 6 4294967289\n");
-        assert_eq!(all_but(1000, 0), "1000 0 1\n1 1 999\n1001 1001 4294966294\n");
+        assert_eq!(
+            all_but(1000, 0),
+            "1000 0 1\n1 1 999\n1001 1001 4294966294\n"
+        );
         assert_eq!(all_but(4, 5), "4 5 1\n0 0 4\n6 6 4294967289\n");
     }
 }

@@ -15,8 +15,13 @@ use crate::tree::Refusal;
 use crate::{seccomp, sys, view};
 
 /// Sets the sandbox up and serves it until the end.
-pub(crate) fn run(channel: &mut Channel, setup: &Setup, prepared: Vec<Prepared>, go: OwnedFd) -> ! {
-    let code = match set_up(setup, prepared, &go) {
+pub(crate) fn run(
+    channel: &mut Channel,
+    setup: &Setup,
+    prepared: Vec<Prepared>,
+    go: &OwnedFd,
+) -> ! {
+    let code = match set_up(setup, prepared, go) {
         Ok(()) => serve(channel, setup).map_or(1, |()| 0),
         Err(refusal) => {
             let _ = channel.send(&refusal.into());
@@ -31,7 +36,10 @@ fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<(), Re
         move |error: io::Error| Refusal::Broken(format!("cannot {what}: {error}"))
     };
     let mut byte = [0u8; 1];
-    let file = go.try_clone().map(fs::File::from).map_err(step("wait for the launcher"))?;
+    let file = go
+        .try_clone()
+        .map(fs::File::from)
+        .map_err(step("wait for the launcher"))?;
     if io::Read::read(&mut &file, &mut byte).map_err(step("wait for the launcher"))? == 0 {
         return Err(Refusal::Broken("the launcher is gone".to_owned()));
     }
@@ -55,6 +63,9 @@ fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<(), Re
     sys::process_option(libc::PR_SET_DUMPABLE, 0).map_err(step("refuse to be traced"))
 }
 
+/// With more programs than this, those of which no process is left are forgotten.
+const REMEMBERED: usize = 1024;
+
 #[derive(Debug)]
 struct Running {
     pid: i32,
@@ -77,7 +88,12 @@ fn serve(channel: &mut Channel, setup: &Setup) -> io::Result<()> {
     sys::ignore_signal(libc::SIGPIPE);
     let filter = seccomp::program();
     channel.send(&Reply::Ready)?;
-    let mut init = Init { channel, setup, filter, programs: BTreeMap::new() };
+    let mut init = Init {
+        channel,
+        setup,
+        filter,
+        programs: BTreeMap::new(),
+    };
     loop {
         let starting: Vec<(u64, i32)> = init
             .programs
@@ -118,18 +134,30 @@ fn drain(signals: &OwnedFd) {
 impl Init<'_> {
     fn answer(&mut self, request: Request) -> io::Result<()> {
         let (request, done) = match request {
-            Request::Exec { exec, arguments, environment, directory } => {
+            Request::Exec {
+                exec,
+                arguments,
+                environment,
+                directory,
+            } => {
                 let directory = directory.as_ref().unwrap_or(&self.setup.workdir);
                 return self.exec(exec, Program::new(&arguments, &environment, directory));
             }
-            Request::Signal { request, exec, signal } => (request, self.signal(exec, signal)),
+            Request::Signal {
+                request,
+                exec,
+                signal,
+            } => (request, self.signal(exec, signal)),
             Request::Freeze { request } => (request, freeze()),
             Request::Thaw { request } => (request, to_all(libc::SIGCONT)),
             Request::Ping { request } => (request, Ok(())),
         };
         self.channel.send(&match done {
             Ok(()) => Reply::Done { request },
-            Err(error) => Reply::Failed { request, errno: error.raw_os_error().unwrap_or(libc::EIO) },
+            Err(error) => Reply::Failed {
+                request,
+                errno: error.raw_os_error().unwrap_or(libc::EIO),
+            },
         })
     }
 
@@ -141,21 +169,37 @@ impl Init<'_> {
             Ok((pid, pipe)) => {
                 // A number that is free again belongs to no old program any more.
                 self.programs.retain(|_, old| old.pid != pid);
-                let running = Running { pid, starting: Some(pipe), ended: false };
+                if self.programs.len() > REMEMBERED {
+                    self.programs
+                        .retain(|_, old| !old.ended || sys::kill(-old.pid, 0).is_ok());
+                }
+                let running = Running {
+                    pid,
+                    starting: Some(pipe),
+                    ended: false,
+                };
                 self.programs.insert(exec, running);
                 Ok(())
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                self.channel.send(&Reply::NotStarted { exec, errno, step: ExecStep::Process })
+                self.channel.send(&Reply::NotStarted {
+                    exec,
+                    errno,
+                    step: ExecStep::Process,
+                })
             }
         }
     }
 
     /// The pipe of a starting program can be read: it runs, or it could not be executed.
     fn decide(&mut self, exec: u64) -> io::Result<()> {
-        let Some(running) = self.programs.get_mut(&exec) else { return Ok(()) };
-        let Some(pipe) = running.starting.take() else { return Ok(()) };
+        let Some(running) = self.programs.get_mut(&exec) else {
+            return Ok(());
+        };
+        let Some(pipe) = running.starting.take() else {
+            return Ok(());
+        };
         match program::outcome(pipe) {
             None => self.channel.send(&Reply::Started { exec }),
             Some((step, errno)) => {
@@ -174,10 +218,14 @@ impl Init<'_> {
                 Err(error) => return Err(error),
             };
             let found = self.programs.iter().find(|(_, p)| p.pid == pid && !p.ended);
-            let Some(exec) = found.map(|(exec, _)| *exec) else { continue };
+            let Some(exec) = found.map(|(exec, _)| *exec) else {
+                continue;
+            };
             self.decide(exec)?;
             // Gone by now where it had never started.
-            let Some(running) = self.programs.get_mut(&exec) else { continue };
+            let Some(running) = self.programs.get_mut(&exec) else {
+                continue;
+            };
             running.ended = true;
             let exit = if libc::WIFSIGNALED(status) {
                 GuestExit::Signal(libc::WTERMSIG(status))
@@ -189,7 +237,9 @@ impl Init<'_> {
     }
 
     fn signal(&mut self, exec: u64, signal: i32) -> io::Result<()> {
-        let Some(pid) = self.programs.get(&exec).map(|p| p.pid) else { return Ok(()) };
+        let Some(pid) = self.programs.get(&exec).map(|p| p.pid) else {
+            return Ok(());
+        };
         if signal == libc::SIGKILL {
             for process in family(pid) {
                 let _ = sys::kill(process, signal);
@@ -214,7 +264,10 @@ fn freeze() -> io::Result<()> {
     for _ in 0..200 {
         to_all(libc::SIGSTOP)?;
         let running = processes()?;
-        if running.iter().all(|p| matches!(p.state, b'T' | b't' | b'Z' | b'X')) {
+        if running
+            .iter()
+            .all(|p| matches!(p.state, b'T' | b't' | b'Z' | b'X'))
+        {
             return Ok(());
         }
         sys::poll(&[], 1)?;
@@ -235,11 +288,15 @@ fn processes() -> io::Result<Vec<Process>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
         if pid == 1 {
             continue;
         }
-        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { continue };
+        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
+            continue;
+        };
         found.extend(parse_stat(pid, &stat));
     }
     Ok(found)
@@ -248,11 +305,18 @@ fn processes() -> io::Result<Vec<Process>> {
 /// `/proc/<pid>/stat`, whose second field is a name that may hold anything.
 fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
     let after = stat.iter().rposition(|&b| b == b')')?;
-    let mut fields = std::str::from_utf8(&stat[after + 1..]).ok()?.split_ascii_whitespace();
+    let mut fields = std::str::from_utf8(&stat[after + 1..])
+        .ok()?
+        .split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    Some(Process { pid, parent, session, state })
+    Some(Process {
+        pid,
+        parent,
+        session,
+        state,
+    })
 }
 
 /// A program's descendants and its session's members.

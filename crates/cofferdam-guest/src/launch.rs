@@ -13,9 +13,13 @@ use crate::{init, sys};
 
 /// The exit code: 0 where a sandbox came up and ended.
 pub(crate) fn run() -> i32 {
-    let Some(mut channel) = open_channel() else { return 2 };
-    let Ok(setup) = channel.read_setup() else { return 2 };
-    match launch(&mut channel, setup) {
+    let Some(mut channel) = open_channel() else {
+        return 2;
+    };
+    let Ok(setup) = channel.read_setup() else {
+        return 2;
+    };
+    match launch(&mut channel, &setup) {
         Ok(init) => {
             // The sandbox ends when the host closes its end: this copy must not keep it open.
             drop(channel);
@@ -32,13 +36,13 @@ pub(crate) fn run() -> i32 {
 }
 
 fn open_channel() -> Option<Channel> {
-    let socket = sys::move_up(0).ok()?;
+    let socket = sys::take_standard_input().ok()?;
     // Nothing that arrives later may become a standard descriptor.
     sys::install_fd(1, 0).ok()?;
     Some(Channel::new(socket))
 }
 
-fn launch(channel: &mut Channel, setup: Setup) -> Result<i32, Refusal> {
+fn launch(channel: &mut Channel, setup: &Setup) -> Result<i32, Refusal> {
     let broken = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| Refusal::Broken(format!("{what}: {error}"))
@@ -58,7 +62,7 @@ fn launch(channel: &mut Channel, setup: Setup) -> Result<i32, Refusal> {
     })?;
     if init == 0 {
         drop(go);
-        init::run(channel, &setup, prepared, wait);
+        init::run(channel, setup, prepared, &wait);
     }
     drop((wait, prepared));
     let (unprivileged, outside) = match setup.agent {
@@ -66,8 +70,8 @@ fn launch(channel: &mut Channel, setup: Setup) -> Result<i32, Refusal> {
         Agent::Separate { uid, gid } => (false, (uid, gid)),
     };
     let maps = Maps::single((AGENT_ID, AGENT_ID), outside);
-    let released = idmap::write_maps(init, &maps, unprivileged)
-        .and_then(|()| sys::write_byte(go.as_fd()));
+    let released =
+        idmap::write_maps(init, &maps, unprivileged).and_then(|()| sys::write_byte(go.as_fd()));
     if let Err(error) = released {
         let _ = sys::kill(init, libc::SIGKILL);
         let _ = sys::wait(init, true);
@@ -130,7 +134,7 @@ fn prepare(
 ) -> Result<OwnedFd, Refusal> {
     let failed = |error| mount_error(path, &error);
     let source = sys::c_string(path).map_err(failed)?;
-    let tree = sys::clone_tree(libc::AT_FDCWD, &source, sys::TreeKind::Exact).map_err(failed)?;
+    let tree = sys::clone_tree(libc::AT_FDCWD, &source, &sys::TreeKind::Exact).map_err(failed)?;
     let found = sys::look_at(tree.as_fd()).map_err(failed)?;
     let owner = (found.uid, found.gid);
     if owner == agent {
@@ -151,7 +155,8 @@ fn prepare(
                 "the file system of {} does not map owners (idmapped mounts): {error}",
                 shown(path)
             ),
-            hint: "run as the ordinary user who owns it, or put it on ext4, xfs or btrfs".to_owned(),
+            hint: "run as the ordinary user who owns it, or put it on ext4, xfs or btrfs"
+                .to_owned(),
         }),
         _ => Ok(tree),
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use cofferdam_guest::protocol::{ExecStep, ProcessLimits};
 
@@ -25,7 +25,10 @@ impl Program {
         directory: &[u8],
     ) -> io::Result<Self> {
         let name = arguments.first().map(Vec::as_slice).unwrap_or_default();
-        let path = environment.iter().find(|(key, _)| key == b"PATH").map(|(_, value)| value);
+        let path = environment
+            .iter()
+            .find(|(key, _)| key == b"PATH")
+            .map(|(_, value)| value);
         let path = path.map_or(&b"/usr/local/bin:/usr/bin:/bin"[..], Vec::as_slice);
         let candidates = if name.is_empty() {
             Vec::new()
@@ -40,7 +43,10 @@ impl Program {
         };
         Ok(Self {
             candidates,
-            arguments: arguments.iter().map(|a| sys::c_string(a)).collect::<io::Result<_>>()?,
+            arguments: arguments
+                .iter()
+                .map(|a| sys::c_string(a))
+                .collect::<io::Result<_>>()?,
             environment: environment
                 .iter()
                 .map(|(key, value)| sys::c_string(&[key, &b"="[..], value].concat()))
@@ -111,8 +117,10 @@ impl Program {
                 Some(libc::EACCES) => last = error,
                 Some(libc::ENOEXEC) => {
                     let rest = self.arguments.iter().skip(1).cloned();
-                    let arguments: Vec<CString> =
-                        [c"sh".to_owned(), candidate.clone()].into_iter().chain(rest).collect();
+                    let arguments: Vec<CString> = [c"sh".to_owned(), candidate.clone()]
+                        .into_iter()
+                        .chain(rest)
+                        .collect();
                     return sys::execute(c"/bin/sh", &arguments, &self.environment);
                 }
                 _ => return error,
@@ -132,7 +140,10 @@ fn apply(limits: ProcessLimits) -> io::Result<()> {
     bound(libc::RLIMIT_NOFILE, limits.open_files)?;
     bound(libc::RLIMIT_FSIZE, limits.file_size)?;
     // The init itself counts.
-    bound(libc::RLIMIT_NPROC, limits.processes.map(|n| n.saturating_add(1)))
+    bound(
+        libc::RLIMIT_NPROC,
+        limits.processes.map(|n| n.saturating_add(1)),
+    )
 }
 
 fn step_code(step: ExecStep) -> u8 {
@@ -157,10 +168,8 @@ pub(crate) fn outcome(pipe: OwnedFd) -> Option<(ExecStep, i32)> {
         3 => ExecStep::Filter,
         _ => ExecStep::Program,
     };
-    Some((step, i32::from_le_bytes([message[1], message[2], message[3], message[4]])))
-}
-
-/// Whether the pipe can be read without waiting.
-pub(crate) fn decided(pipe: &OwnedFd) -> bool {
-    sys::poll(&[pipe.as_fd().as_raw_fd()], 0).is_ok_and(|ready| ready[0])
+    Some((
+        step,
+        i32::from_le_bytes([message[1], message[2], message[3], message[4]]),
+    ))
 }

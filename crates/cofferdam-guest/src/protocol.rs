@@ -52,7 +52,11 @@ fn finish(mut frame: Vec<u8>) -> Result<Vec<u8>, FrameError> {
 /// The length of the body that follows this head.
 pub fn body_length(head: [u8; HEAD]) -> Result<usize, FrameError> {
     let length = u32::from_le_bytes(head) as usize;
-    if length > MAX_FRAME { Err(FrameError::TooLong(length)) } else { Ok(length) }
+    if length > MAX_FRAME {
+        Err(FrameError::TooLong(length))
+    } else {
+        Ok(length)
+    }
 }
 
 /// The value of a frame's body; bytes left over are an error.
@@ -123,11 +127,21 @@ pub enum Request {
         directory: Option<Vec<u8>>,
     },
     /// To the program's process group; `SIGKILL` also to its descendants and its session.
-    Signal { request: u64, exec: u64, signal: i32 },
+    Signal {
+        request: u64,
+        exec: u64,
+        signal: i32,
+    },
     /// Stops every process but the guest itself.
-    Freeze { request: u64 },
-    Thaw { request: u64 },
-    Ping { request: u64 },
+    Freeze {
+        request: u64,
+    },
+    Thaw {
+        request: u64,
+    },
+    Ping {
+        request: u64,
+    },
 }
 
 /// What the guest answers.
@@ -136,15 +150,34 @@ pub enum Reply {
     /// The sandbox is up and privileges are gone.
     Ready,
     /// This machine cannot give what the set-up asks.
-    Unsupported { what: String, hint: String },
+    Unsupported {
+        what: String,
+        hint: String,
+    },
     /// Setting up failed otherwise.
-    Broken { what: String },
-    Started { exec: u64 },
-    NotStarted { exec: u64, errno: i32, step: ExecStep },
-    Exited { exec: u64, exit: GuestExit },
-    Done { request: u64 },
+    Broken {
+        what: String,
+    },
+    Started {
+        exec: u64,
+    },
+    NotStarted {
+        exec: u64,
+        errno: i32,
+        step: ExecStep,
+    },
+    Exited {
+        exec: u64,
+        exit: GuestExit,
+    },
+    Done {
+        request: u64,
+    },
     /// The request could not be carried out.
-    Failed { request: u64, errno: i32 },
+    Failed {
+        request: u64,
+        errno: i32,
+    },
 }
 
 /// What a program that was not started failed at.
@@ -169,7 +202,11 @@ mod tests {
 
     #[test]
     fn frames_survive_and_nothing_else_does() {
-        let reply = Reply::NotStarted { exec: 7, errno: 2, step: ExecStep::Program };
+        let reply = Reply::NotStarted {
+            exec: 7,
+            errno: 2,
+            step: ExecStep::Program,
+        };
         let frame = encode(&reply).unwrap();
         let (head, body) = frame.split_at(HEAD);
         assert_eq!(body_length(head.try_into().unwrap()), Ok(body.len()));
@@ -177,14 +214,22 @@ mod tests {
         let mut longer = body.to_vec();
         longer.push(0);
         assert_eq!(decode::<Reply>(&longer), Err(FrameError::Malformed));
-        assert_eq!(decode::<Reply>(&body[..body.len() - 1]), Err(FrameError::Malformed));
+        assert_eq!(
+            decode::<Reply>(&body[..body.len() - 1]),
+            Err(FrameError::Malformed)
+        );
         assert_eq!(decode::<Reply>(&[0xff; 9]), Err(FrameError::Malformed));
     }
 
     #[test]
     fn long_frames_are_refused_on_both_sides() {
-        let long = Reply::Broken { what: "x".repeat(MAX_FRAME) };
+        let long = Reply::Broken {
+            what: "x".repeat(MAX_FRAME),
+        };
         assert!(matches!(encode(&long), Err(FrameError::TooLong(_))));
-        assert_eq!(body_length(u32::MAX.to_le_bytes()), Err(FrameError::TooLong(0xffff_ffff)));
+        assert_eq!(
+            body_length(u32::MAX.to_le_bytes()),
+            Err(FrameError::TooLong(0xffff_ffff))
+        );
     }
 }

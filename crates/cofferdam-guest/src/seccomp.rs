@@ -39,9 +39,9 @@ const LAST: u32 = 462;
 const NEW_NAMESPACES: u32 = 0x7e02_0000;
 const NEW_TIME: u32 = 0x80;
 
-const EPERM: u32 = ERRNO | 1;
-const ENOSYS: u32 = ERRNO | 38;
-const EAFNOSUPPORT: u32 = ERRNO | 97;
+const EPERM: u32 = ERRNO + 1;
+const ENOSYS: u32 = ERRNO + 38;
+const EAFNOSUPPORT: u32 = ERRNO + 97;
 
 /// Refused whatever the arguments are.
 const REFUSED: &[c_long] = &[
@@ -117,7 +117,11 @@ const REFUSED: &[c_long] = &[
 
 /// The filter, to be installed last in the child that becomes the program.
 pub(crate) fn program() -> Vec<sock_filter> {
-    let mut out = vec![step(LOAD, ARCHITECTURE), jump(EQUAL, OURS, 1, 0), answer(KILL_PROCESS)];
+    let mut out = vec![
+        step(LOAD, ARCHITECTURE),
+        jump(EQUAL, OURS, 1, 0),
+        answer(KILL_PROCESS),
+    ];
     out.push(step(LOAD, NUMBER));
     #[cfg(target_arch = "x86_64")]
     out.extend([jump(GREATER, X32 - 1, 0, 1), answer(KILL_PROCESS)]);
@@ -128,21 +132,38 @@ pub(crate) fn program() -> Vec<sock_filter> {
     // ENOSYS, not EPERM: the C library then falls back to clone, whose flags can be read here.
     rule(&mut out, libc::SYS_clone3, &[answer(ENOSYS)]);
     rule(&mut out, libc::SYS_clone, &refuse_bits(0, NEW_NAMESPACES));
-    rule(&mut out, libc::SYS_unshare, &refuse_bits(0, NEW_NAMESPACES | NEW_TIME));
+    rule(
+        &mut out,
+        libc::SYS_unshare,
+        &refuse_bits(0, NEW_NAMESPACES | NEW_TIME),
+    );
     rule(&mut out, libc::SYS_socket, &sockets());
     let only_unix = allow_values(0, &[libc::AF_UNIX], EAFNOSUPPORT);
     rule(&mut out, libc::SYS_socketpair, &only_unix);
-    rule(&mut out, libc::SYS_ioctl, &refuse_values(1, &[0x5412, 0x541c])); // TIOCSTI, TIOCLINUX
+    rule(
+        &mut out,
+        libc::SYS_ioctl,
+        &refuse_values(1, &[0x5412, 0x541c]),
+    ); // TIOCSTI, TIOCLINUX
     // Linux, 32-bit Linux, both with uname 2.6, without address randomisation, and the question.
     let personalities = [0, 8, 0x2_0000, 0x2_0008, 0x4_0000, -1];
-    rule(&mut out, libc::SYS_personality, &allow_values(0, &personalities, EPERM));
+    rule(
+        &mut out,
+        libc::SYS_personality,
+        &allow_values(0, &personalities, EPERM),
+    );
     rule(&mut out, libc::SYS_prlimit64, &own_limits());
     out.push(answer(ALLOW));
     out
 }
 
 fn step(code: u16, k: u32) -> sock_filter {
-    sock_filter { code, jt: 0, jf: 0, k }
+    sock_filter {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    }
 }
 
 fn answer(action: u32) -> sock_filter {
@@ -151,11 +172,20 @@ fn answer(action: u32) -> sock_filter {
 
 /// Skips `yes` or `no` instructions.
 fn jump(code: u16, k: u32, yes: u8, no: u8) -> sock_filter {
-    sock_filter { code, jt: yes, jf: no, k }
+    sock_filter {
+        code,
+        jt: yes,
+        jf: no,
+        k,
+    }
 }
 
 /// `body` for this call, and it always answers: the number is no longer loaded after it.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "short and positive")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "short and positive"
+)]
 fn rule(out: &mut Vec<sock_filter>, call: c_long, body: &[sock_filter]) {
     debug_assert!(body.len() < 256 && body.last().is_some_and(|last| last.code == RETURN));
     out.push(jump(EQUAL, call as u32, 0, body.len() as u8));
@@ -192,7 +222,7 @@ fn allow_values(argument: u32, values: &[i32], otherwise: u32) -> Vec<sock_filte
 
 /// Unix sockets; IPv4 and IPv6 streams and datagrams of TCP, UDP, MPTCP and ping; netlink for routes
 /// (what `getifaddrs` asks). Nothing else: no raw or packet sockets, no AF_ALG, no AF_VSOCK.
-#[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "small constants")]
+#[expect(clippy::cast_possible_truncation, reason = "a short list")]
 fn sockets() -> Vec<sock_filter> {
     let mut internet = vec![
         step(LOAD, argument_low(1)),

@@ -1,10 +1,14 @@
 //! The system calls that the guest needs, as safe functions. The only file with `unsafe`.
 
-#![expect(unsafe_code, reason = "raw system calls: mounts, namespaces, capabilities, seccomp")]
+#![expect(
+    unsafe_code,
+    reason = "raw system calls: mounts, namespaces, capabilities, seccomp"
+)]
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "system calls return a long that is a descriptor or a process id"
+    clippy::cast_ptr_alignment,
+    reason = "control messages are read unaligned; system calls return a long that is a descriptor or a process id"
 )]
 
 use std::ffi::{CStr, CString};
@@ -36,11 +40,19 @@ pub(crate) const NAMESPACES: c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWCGROUP;
 
 fn check(result: c_long) -> io::Result<c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 fn check_int(result: c_int) -> io::Result<c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 fn owned(result: c_long) -> io::Result<OwnedFd> {
@@ -59,7 +71,14 @@ pub(crate) fn c_string(bytes: &[u8]) -> io::Result<CString> {
 pub(crate) fn fork_into(flags: c_int) -> io::Result<i32> {
     // SAFETY: no CLONE_VM and no new stack: this is fork.
     let pid = unsafe {
-        libc::syscall(libc::SYS_clone, c_long::from(flags | libc::SIGCHLD), 0_i64, 0_i64, 0_i64, 0_i64)
+        libc::syscall(
+            libc::SYS_clone,
+            c_long::from(flags | libc::SIGCHLD),
+            0_i64,
+            0_i64,
+            0_i64,
+            0_i64,
+        )
     };
     check(pid).map(|pid| pid as i32)
 }
@@ -75,7 +94,8 @@ pub(crate) fn wait(pid: i32, block: bool) -> io::Result<Option<(i32, i32)>> {
     let mut status = 0;
     loop {
         // SAFETY: `status` outlives the call.
-        let got = unsafe { libc::waitpid(pid, &raw mut status, if block { 0 } else { libc::WNOHANG }) };
+        let got =
+            unsafe { libc::waitpid(pid, &raw mut status, if block { 0 } else { libc::WNOHANG }) };
         match check_int(got) {
             Ok(0) => return Ok(None),
             Ok(pid) => return Ok(Some((pid, status))),
@@ -101,7 +121,7 @@ pub(crate) enum TreeKind {
 
 /// A detached copy of the mount at `path` (relative to `at`), without what is mounted below it
 /// in a [`TreeKind::Whole`].
-pub(crate) fn clone_tree(at: RawFd, path: &CStr, how: TreeKind) -> io::Result<OwnedFd> {
+pub(crate) fn clone_tree(at: RawFd, path: &CStr, how: &TreeKind) -> io::Result<OwnedFd> {
     let flags = OPEN_TREE_CLONE
         | OPEN_TREE_CLOEXEC
         | match how {
@@ -156,36 +176,63 @@ fn mount_setattr(at: RawFd, path: &CStr, flags: c_int, attr: &MountAttr) -> io::
 
 /// Adds attributes to a mount, and to all below it if `recursive`.
 pub(crate) fn restrict(tree: BorrowedFd<'_>, set: u64, recursive: bool) -> io::Result<()> {
-    let attr = MountAttr { set, ..MountAttr::default() };
+    let attr = MountAttr {
+        set,
+        ..MountAttr::default()
+    };
     let flags = libc::AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
     mount_setattr(tree.as_raw_fd(), c"", flags, &attr)
 }
 
 /// Maps the ids of a detached mount by a user namespace's maps.
 pub(crate) fn map_ids(tree: BorrowedFd<'_>, userns: BorrowedFd<'_>) -> io::Result<()> {
-    let attr =
-        MountAttr { set: ATTR_IDMAP, userns: userns.as_raw_fd() as u64, ..MountAttr::default() };
+    let attr = MountAttr {
+        set: ATTR_IDMAP,
+        userns: userns.as_raw_fd() as u64,
+        ..MountAttr::default()
+    };
     mount_setattr(tree.as_raw_fd(), c"", libc::AT_EMPTY_PATH, &attr)
 }
 
 /// Mount events of the host no longer arrive here, nor ours there.
 pub(crate) fn make_mounts_private() -> io::Result<()> {
-    let attr = MountAttr { propagation: libc::MS_PRIVATE, ..MountAttr::default() };
+    let attr = MountAttr {
+        propagation: libc::MS_PRIVATE,
+        ..MountAttr::default()
+    };
     mount_setattr(libc::AT_FDCWD, c"/", AT_RECURSIVE, &attr)
 }
 
 /// A new file system of this type with these options, not attached anywhere yet.
-pub(crate) fn new_filesystem(kind: &CStr, options: &[(&CStr, &CStr)], attr: u64) -> io::Result<OwnedFd> {
+pub(crate) fn new_filesystem(
+    kind: &CStr,
+    options: &[(&CStr, &CStr)],
+    attr: u64,
+) -> io::Result<OwnedFd> {
     // SAFETY: NUL-terminated strings that outlive the calls; descriptors are open.
     unsafe {
         let context = owned(libc::syscall(libc::SYS_fsopen, kind.as_ptr(), 1))?;
         let fd = c_long::from(context.as_raw_fd());
         for (key, value) in options {
             let (key, value) = (key.as_ptr(), value.as_ptr());
-            check(libc::syscall(libc::SYS_fsconfig, fd, FSCONFIG_SET_STRING, key, value, 0))?;
+            check(libc::syscall(
+                libc::SYS_fsconfig,
+                fd,
+                FSCONFIG_SET_STRING,
+                key,
+                value,
+                0,
+            ))?;
         }
         let none = std::ptr::null::<u8>();
-        check(libc::syscall(libc::SYS_fsconfig, fd, FSCONFIG_CMD_CREATE, none, none, 0))?;
+        check(libc::syscall(
+            libc::SYS_fsconfig,
+            fd,
+            FSCONFIG_CMD_CREATE,
+            none,
+            none,
+            0,
+        ))?;
         owned(libc::syscall(libc::SYS_fsmount, fd, 1, attr as c_uint))
     }
 }
@@ -194,7 +241,11 @@ pub(crate) fn new_filesystem(kind: &CStr, options: &[(&CStr, &CStr)], attr: u64)
 pub(crate) fn pivot_here() -> io::Result<()> {
     // SAFETY: NUL-terminated strings.
     unsafe {
-        check(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()))?;
+        check(libc::syscall(
+            libc::SYS_pivot_root,
+            c".".as_ptr(),
+            c".".as_ptr(),
+        ))?;
         check_int(libc::umount2(c".".as_ptr(), libc::MNT_DETACH))?;
         check_int(libc::chdir(c"/".as_ptr()))?;
     }
@@ -226,7 +277,13 @@ pub(crate) fn open_inside(root: BorrowedFd<'_>, path: &CStr) -> io::Result<Owned
     let root = c_long::from(root.as_raw_fd());
     // SAFETY: `how` is the kernel's struct open_how and outlives the call.
     owned(unsafe {
-        libc::syscall(libc::SYS_openat2, root, path.as_ptr(), &raw const how, size_of::<OpenHow>())
+        libc::syscall(
+            libc::SYS_openat2,
+            root,
+            path.as_ptr(),
+            &raw const how,
+            size_of::<OpenHow>(),
+        )
     })
 }
 
@@ -329,7 +386,10 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
             other => other?,
         }
     }
-    process_option(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong)?;
+    process_option(
+        libc::PR_CAP_AMBIENT,
+        libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong,
+    )?;
     let head: [u32; 2] = [0x2008_0522, 0];
     let none = [0u32; 6];
     // SAFETY: version 3 takes two sets of three words.
@@ -338,21 +398,31 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
 
 /// Installs a seccomp filter; the process must have no_new_privs.
 pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
-    let length = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
-    let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+    let length =
+        u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
+    let filter = libc::sock_fprog {
+        len: length,
+        filter: program.as_ptr().cast_mut(),
+    };
     // SAFETY: the program outlives the call, which copies it.
     check(unsafe { libc::syscall(libc::SYS_seccomp, 1, 0, &raw const filter) }).map(drop)
 }
 
 pub(crate) fn set_limit(resource: u32, soft: u64, hard: u64) -> io::Result<()> {
-    let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
+    let limit = libc::rlimit64 {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
     // SAFETY: the structure outlives the call.
     check_int(unsafe { libc::setrlimit64(resource, &raw const limit) }).map(drop)
 }
 
 /// The hard limit of this process.
 pub(crate) fn hard_limit(resource: u32) -> io::Result<u64> {
-    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: the structure outlives the call.
     check_int(unsafe { libc::getrlimit64(resource, &raw mut limit) })?;
     Ok(limit.rlim_max)
@@ -368,7 +438,11 @@ pub(crate) fn loopback_up() -> io::Result<()> {
         request.ifr_name[0] = b'l'.cast_signed();
         request.ifr_name[1] = b'o'.cast_signed();
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
-        check_int(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request))?;
+        check_int(libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCSIFFLAGS as _,
+            &raw const request,
+        ))?;
     }
     Ok(())
 }
@@ -383,15 +457,14 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Moves the descriptor away from the standard ones and marks it close-on-exec.
-pub(crate) fn move_up(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the result is a new descriptor that is ours.
-    owned(c_long::from(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10) }))
-}
-
-pub(crate) fn close(fd: RawFd) {
-    // SAFETY: only called for descriptors that no owner of ours stands for.
-    unsafe { libc::close(fd) };
+/// Closes everything that the caller left open past the standard descriptors, then takes standard
+/// input over as a descriptor of its own that does not survive exec.
+pub(crate) fn take_standard_input() -> io::Result<OwnedFd> {
+    // SAFETY: called first of all, when nothing here owns a descriptor; the result is new and ours.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3 as c_uint, c_uint::MAX, 0 as c_uint);
+        owned(c_long::from(libc::fcntl(0, libc::F_DUPFD_CLOEXEC, 3)))
+    }
 }
 
 /// Nothing from `first` on survives exec.
@@ -416,7 +489,11 @@ pub(crate) fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
         for signal in signals {
             libc::sigaddset(&raw mut set, *signal);
         }
-        check_int(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))?;
+        check_int(libc::sigprocmask(
+            libc::SIG_BLOCK,
+            &raw const set,
+            std::ptr::null_mut(),
+        ))?;
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         owned(c_long::from(libc::signalfd(-1, &raw const set, flags)))
     }
@@ -458,7 +535,11 @@ pub(crate) fn enter_directory(path: &CStr) -> io::Result<()> {
 /// Replaces this program; returns only the error.
 pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
     let pointers = |words: &[CString]| {
-        words.iter().map(|w| w.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
+        words
+            .iter()
+            .map(|w| w.as_ptr())
+            .chain([std::ptr::null()])
+            .collect::<Vec<_>>()
     };
     let (arguments, environment) = (pointers(arguments), pointers(environment));
     // SAFETY: both arrays end with a null pointer and outlive the call.
@@ -468,10 +549,22 @@ pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CStr
 
 /// Waits until one of `fds` can be read or has been hung up; -1 waits for ever. True for each such.
 pub(crate) fn poll(fds: &[RawFd], milliseconds: c_int) -> io::Result<Vec<bool>> {
-    let mut polled: Vec<libc::pollfd> =
-        fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let mut polled: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|&fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
     // SAFETY: the array is as long as said.
-    let got = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, milliseconds) };
+    let got = unsafe {
+        libc::poll(
+            polled.as_mut_ptr(),
+            polled.len() as libc::nfds_t,
+            milliseconds,
+        )
+    };
     match check_int(got) {
         Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
         _ => Ok(polled.iter().map(|p| p.revents != 0).collect()),
@@ -479,22 +572,27 @@ pub(crate) fn poll(fds: &[RawFd], milliseconds: c_int) -> io::Result<Vec<bool>> 
 }
 
 /// Reads what is there; zero is end of file. The second value: descriptors that came along.
-pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut fds = Vec::new();
+    // Words, so that the headers in it are aligned.
     let mut control = [0u64; 16];
     // SAFETY: every pointer in the header points to memory that outlives the call; descriptors that
     // arrive are new and ours.
     let got = unsafe {
-        let mut part =
-            libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut part = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = size_of_val(&control) as _;
         let got = loop {
-            let got =
-                libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC);
+            let got = libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC);
             match check(got as c_long) {
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 other => break other?,

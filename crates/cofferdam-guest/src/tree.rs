@@ -20,7 +20,10 @@ pub(crate) fn shown(path: &[u8]) -> String {
 pub(crate) fn mount_error(path: &[u8], error: &io::Error) -> Refusal {
     match error.raw_os_error() {
         Some(libc::EINVAL) => Refusal::Unsupported {
-            what: format!("cannot mount {}: other file systems are mounted below it", shown(path)),
+            what: format!(
+                "cannot mount {}: other file systems are mounted below it",
+                shown(path)
+            ),
             hint: "unmount them, or choose a directory without mounts in it".to_owned(),
         },
         _ => Refusal::Broken(format!("cannot mount {}: {error}", shown(path))),
@@ -37,7 +40,10 @@ pub(crate) struct Tree {
 impl Tree {
     pub(crate) fn new(root: OwnedFd) -> io::Result<Self> {
         let device = sys::look_at(root.as_fd())?.device;
-        Ok(Self { root, ours: vec![device] })
+        Ok(Self {
+            root,
+            ours: vec![device],
+        })
     }
 
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
@@ -71,8 +77,9 @@ impl Tree {
     /// Attaches `tree` at the absolute path `target` inside. What is missing is made in file systems
     /// of ours, never in a host directory. No symlink is followed on the way.
     pub(crate) fn attach_at(&self, tree: &OwnedFd, target: &[u8]) -> Result<(), Refusal> {
-        let broken =
-            |error: io::Error| Refusal::Broken(format!("cannot mount at {}: {error}", shown(target)));
+        let broken = |error: io::Error| {
+            Refusal::Broken(format!("cannot mount at {}: {error}", shown(target)))
+        };
         let directory = sys::look_at(tree.as_fd()).map_err(broken)?.is_directory();
         let point = self.point(target, directory)?;
         let found = sys::look_at(point.as_fd()).map_err(broken)?;
@@ -85,15 +92,22 @@ impl Tree {
 
     /// The mount point, made where it is missing.
     fn point(&self, target: &[u8], directory: bool) -> Result<OwnedFd, Refusal> {
-        let broken =
-            |error: io::Error| Refusal::Broken(format!("cannot mount at {}: {error}", shown(target)));
+        let broken = |error: io::Error| {
+            Refusal::Broken(format!("cannot mount at {}: {error}", shown(target)))
+        };
         if !target.starts_with(b"/") {
             return Err(refused(target, "it is not an absolute path"));
         }
         let whole = sys::c_string(target).map_err(broken)?;
-        let names: Vec<&[u8]> = target.split(|&b| b == b'/').filter(|n| !n.is_empty()).collect();
+        let names: Vec<&[u8]> = target
+            .split(|&b| b == b'/')
+            .filter(|n| !n.is_empty())
+            .collect();
         if names.is_empty() || names.iter().any(|name| *name == b"." || *name == b"..") {
-            return Err(refused(target, "its path has `.` or `..` in it, or is the root"));
+            return Err(refused(
+                target,
+                "its path has `.` or `..` in it, or is the root",
+            ));
         }
         match sys::open_inside(self.root(), &whole) {
             Ok(point) => return Ok(point),

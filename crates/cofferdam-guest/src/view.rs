@@ -11,7 +11,7 @@ use cofferdam_guest::protocol::{Setup, SetupMount, Source};
 
 use crate::launch::Prepared;
 use crate::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind};
-use crate::tree::{Refusal, Tree, mount_error};
+use crate::tree::{Refusal, Tree, mount_error, shown};
 
 const PRIVATE: u64 = ATTR_NOSUID | ATTR_NODEV;
 const SYSTEM: u64 = PRIVATE | ATTR_RDONLY;
@@ -59,12 +59,23 @@ const ETC_FILES: [&CStr; 22] = [
     c"etc/xattr.conf",
 ];
 const ETC_LIMIT: u64 = 4 << 20;
-const DEVICES: [&CStr; 6] =
-    [c"dev/null", c"dev/zero", c"dev/full", c"dev/random", c"dev/urandom", c"dev/tty"];
+const DEVICES: [&CStr; 6] = [
+    c"dev/null",
+    c"dev/zero",
+    c"dev/full",
+    c"dev/random",
+    c"dev/urandom",
+    c"dev/tty",
+];
 /// Kernel knobs and secrets in `/proc`. That nobody inside has uid 0 protects them already; this is
 /// the second lock.
-const PROC_READ_ONLY: [&CStr; 5] =
-    [c"proc/sys", c"proc/sysrq-trigger", c"proc/irq", c"proc/bus", c"proc/fs"];
+const PROC_READ_ONLY: [&CStr; 5] = [
+    c"proc/sys",
+    c"proc/sysrq-trigger",
+    c"proc/irq",
+    c"proc/bus",
+    c"proc/fs",
+];
 const PROC_HIDDEN_FILES: [&CStr; 6] = [
     c"proc/kcore",
     c"proc/keys",
@@ -80,7 +91,13 @@ pub(crate) fn enter(setup: &Setup, prepared: Vec<Prepared>) -> Result<(), Refusa
     let step = |what: &'static str| {
         move |error: io::Error| Refusal::Broken(format!("cannot {what}: {error}"))
     };
-    sys::make_mounts_private().map_err(step("make the mounts private"))?;
+    sys::make_mounts_private().map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOSYS) => Refusal::Unsupported {
+            what: "the kernel is too old: it has no mount_setattr".to_owned(),
+            hint: "use Linux 5.12 or newer".to_owned(),
+        },
+        _ => step("make the mounts private")(error),
+    })?;
     let root = sys::new_filesystem(c"tmpfs", &[(c"mode", c"0755"), (c"size", c"16m")], PRIVATE)
         .map_err(step("make a root"))?;
     let slash = sys::open_at(libc::AT_FDCWD, c"/", libc::O_PATH, 0).map_err(step("open `/`"))?;
@@ -89,7 +106,8 @@ pub(crate) fn enter(setup: &Setup, prepared: Vec<Prepared>) -> Result<(), Refusa
     let mut tree = Tree::new(root).map_err(step("look at the root"))?;
 
     for name in [c"etc", c"var", c"home", c"workspace", c".cofferdam"] {
-        sys::make_directory(tree.root().as_raw_fd(), name, 0o755).map_err(step("make a directory"))?;
+        sys::make_directory(tree.root().as_raw_fd(), name, 0o755)
+            .map_err(step("make a directory"))?;
     }
     system(&tree).map_err(step("mount the system directories"))?;
     etc(&tree, &setup.hostname).map_err(step("make `/etc`"))?;
@@ -116,7 +134,7 @@ fn host(path: &CStr) -> io::Result<std::ffi::CString> {
 
 /// A host directory, read-only. A missing one, or one that cannot be entered, is left out.
 fn offer(tree: &Tree, path: &CStr) -> io::Result<()> {
-    let Ok(source) = sys::clone_tree(libc::AT_FDCWD, &host(path)?, TreeKind::Whole) else {
+    let Ok(source) = sys::clone_tree(libc::AT_FDCWD, &host(path)?, &TreeKind::Whole) else {
         return Ok(());
     };
     sys::restrict(source.as_fd(), SYSTEM, true)?;
@@ -161,7 +179,9 @@ fn etc(tree: &Tree, hostname: &str) -> io::Result<()> {
             continue;
         };
         let mut content = Vec::new();
-        let read = fs::File::from(source).take(ETC_LIMIT + 1).read_to_end(&mut content);
+        let read = fs::File::from(source)
+            .take(ETC_LIMIT + 1)
+            .read_to_end(&mut content);
         if read.is_ok_and(|length| length as u64 <= ETC_LIMIT) {
             make_parents(tree, path)?;
             write(tree, path, &content)?;
@@ -175,7 +195,10 @@ fn etc(tree: &Tree, hostname: &str) -> io::Result<()> {
              nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
                 .to_owned(),
         ),
-        (c"etc/group", "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n".to_owned()),
+        (
+            c"etc/group",
+            "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n".to_owned(),
+        ),
         (
             c"etc/hosts",
             format!("127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 {hostname}\n"),
@@ -207,14 +230,14 @@ fn proc(tree: &Tree) -> io::Result<()> {
     tree.attach(&proc, c"proc")?;
     for path in PROC_READ_ONLY {
         let root = tree.root().as_raw_fd();
-        if let Ok(part) = sys::clone_tree(root, path, TreeKind::Exact) {
+        if let Ok(part) = sys::clone_tree(root, path, &TreeKind::Exact) {
             sys::restrict(part.as_fd(), SYSTEM | ATTR_NOEXEC, false)?;
             tree.attach_over(&part, path)?;
         }
     }
     for path in PROC_HIDDEN_FILES {
         if sys::open_at(tree.root().as_raw_fd(), path, libc::O_PATH, 0).is_ok() {
-            let null = sys::clone_tree(libc::AT_FDCWD, c"/dev/null", TreeKind::Exact)?;
+            let null = sys::clone_tree(libc::AT_FDCWD, c"/dev/null", &TreeKind::Exact)?;
             sys::restrict(null.as_fd(), ATTR_NOSUID | ATTR_NOEXEC | ATTR_RDONLY, false)?;
             tree.attach_over(&null, path)?;
         }
@@ -229,7 +252,11 @@ fn proc(tree: &Tree) -> io::Result<()> {
 
 /// An empty directory that nobody can write.
 fn nothing() -> io::Result<OwnedFd> {
-    sys::new_filesystem(c"tmpfs", &[(c"mode", c"0555"), (c"size", c"4k")], SYSTEM | ATTR_NOEXEC)
+    sys::new_filesystem(
+        c"tmpfs",
+        &[(c"mode", c"0555"), (c"size", c"4k")],
+        SYSTEM | ATTR_NOEXEC,
+    )
 }
 
 fn private(tree: &mut Tree) -> io::Result<()> {
@@ -251,7 +278,7 @@ fn dev(tree: &mut Tree) -> io::Result<OwnedFd> {
     tree.attach(&dev, c"dev")?;
     let root = tree.root().as_raw_fd();
     for path in DEVICES {
-        let device = sys::clone_tree(libc::AT_FDCWD, &host(path)?, TreeKind::Exact)?;
+        let device = sys::clone_tree(libc::AT_FDCWD, &host(path)?, &TreeKind::Exact)?;
         sys::restrict(device.as_fd(), ATTR_NOSUID | ATTR_NOEXEC, false)?;
         write(tree, path, b"")?;
         tree.attach_over(&device, path)?;
@@ -284,13 +311,29 @@ fn named(tree: &Tree, mount: &SetupMount, prepared: Prepared) -> Result<(), Refu
         }
         (Source::Path(path), Prepared::Later) => {
             let opened = sys::c_string(path)
-                .and_then(|path| sys::clone_tree(libc::AT_FDCWD, &path, TreeKind::Exact));
+                .and_then(|path| sys::clone_tree(libc::AT_FDCWD, &path, &TreeKind::Exact));
             match opened {
                 Err(_) if mount.optional => return Ok(()),
                 other => other.map_err(|error| mount_error(path, &error))?,
             }
         }
     };
+    if let Source::Path(path) = &mount.source {
+        let found = sys::look_at(source.as_fd()).map_err(|error| mount_error(path, &error))?;
+        // A mounted socket can be connected to even where the mount is read-only.
+        if !matches!(found.kind, libc::S_IFDIR | libc::S_IFREG) {
+            if mount.optional {
+                return Ok(());
+            }
+            return Err(Refusal::Unsupported {
+                what: format!(
+                    "cannot mount {}: it is no directory or regular file",
+                    shown(path)
+                ),
+                hint: "name the directory or file itself, not a symlink to it".to_owned(),
+            });
+        }
+    }
     let attr = if mount.writable { PRIVATE } else { SYSTEM };
     sys::restrict(source.as_fd(), attr, false)
         .map_err(|error| mount_error(&mount.target, &error))?;

@@ -9,3 +9,9 @@ mod support;
 mod clones;
 #[path = "gitin/worktrees.rs"]
 mod worktrees;
+#[path = "gitin/befores.rs"]
+mod befores;
+#[path = "gitin/copies.rs"]
+mod copies;
+#[path = "gitin/indexes.rs"]
+mod indexes;

@@ -107,11 +107,11 @@ impl Copier {
         for path in paths {
             match self.kind(path) {
                 Ok(kind) => present.push((path, kind)),
-                Err(Errno::NOENT | Errno::NOTDIR) => copied.missing.push(path.clone()),
-                Err(Errno::LOOP) => {
+                Err(Errno::LOOP | Errno::NOTDIR) if self.below_a_symlink(path) => {
                     let why = "a directory above it is a symbolic link";
                     return Err(CopyError::Refused { path: path.clone(), why });
                 }
+                Err(Errno::NOENT | Errno::NOTDIR) => copied.missing.push(path.clone()),
                 Err(errno) => return Err(self.error("look at", path, errno)),
             }
         }
@@ -131,6 +131,11 @@ impl Copier {
         let parent = beneath::directory(&self.from, parent)?;
         let found = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(found.st_mode))
+    }
+
+    fn below_a_symlink(&self, path: &Path) -> bool {
+        let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        above.any(|above| self.kind(above) == Ok(FileType::Symlink))
     }
 
     /// Makes the directories above `path` where they are missing.

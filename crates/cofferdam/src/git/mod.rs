@@ -13,6 +13,7 @@ pub mod gate;
 pub mod identity;
 pub mod index;
 pub mod land;
+mod lock;
 pub mod nested;
 mod oid;
 pub mod private_clone;

@@ -4,11 +4,33 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::command::GitCommand;
+use tokio_util::sync::CancellationToken;
+
+use super::command::{GitCommand, GitError};
 use super::identity::UserConfig;
 use super::{ObjectFormat, Oid, Repository};
 use crate::fsx::{self, Context, FileError};
+
+/// Checking out a large tree takes its time.
+const CHECKOUT_LIMIT: Duration = Duration::from_secs(1800);
+
+/// A tree could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckOutError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+/// What of the tree the user wants to see.
+#[derive(Debug)]
+pub(super) struct Sparse {
+    pub(super) patterns: Vec<u8>,
+    pub(super) cone: bool,
+}
 
 #[derive(Debug)]
 pub(super) struct Scratch {
@@ -29,6 +51,29 @@ pub struct UserRules<'a> {
 }
 
 impl Scratch {
+    /// Writes the tree of `tip` into the empty working tree `work_tree`, by no driver of any
+    /// configuration: what the tree names as a filter may be a script that an agent wrote. The new
+    /// index is written to `index`. `sparse`: the user's patterns.
+    pub(super) async fn check_out(
+        mut self,
+        tip: &Oid,
+        work_tree: &Path,
+        index: &Path,
+        sparse: Option<&Sparse>,
+        cancel: &CancellationToken,
+    ) -> Result<(), CheckOutError> {
+        work_tree.clone_into(&mut self.work_tree);
+        let mut call = self.command().env("GIT_INDEX_FILE", index).limit(CHECKOUT_LIMIT);
+        if let Some(sparse) = sparse {
+            fsx::write_private(&self.directory.join("info/sparse-checkout"), &sparse.patterns)?;
+            call = call
+                .config("core.sparseCheckout=true")
+                .config(format!("core.sparseCheckoutCone={}", sparse.cone));
+        }
+        call.args(["read-tree", "-m", "-u", tip.as_str()]).run(cancel).await?;
+        Ok(())
+    }
+
     /// Makes `directory`, which must not exist, with HEAD detached at `tip`. It goes with the value.
     pub(super) fn create(
         directory: PathBuf,

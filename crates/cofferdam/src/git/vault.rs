@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::command::GitError;
+use super::lock::{Lock, LockError, lock, open_lock};
 use super::{Oid, Repository};
 use crate::fsx::{self, Context, FileError};
 use crate::home::Home;
@@ -49,6 +50,15 @@ pub enum VaultError {
     File(#[from] FileError),
     #[error(transparent)]
     Git(#[from] GitError),
+}
+
+impl From<LockError> for VaultError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Cancelled => Self::Cancelled,
+            LockError::File(error) => error.into(),
+        }
+    }
 }
 
 /// The packs that hold exactly the history of `tip`. While this value lives, they stay.
@@ -466,49 +476,6 @@ pub(super) fn quoted(path: &Path) -> std::ffi::OsString {
     }
     out.push('"');
     out.into()
-}
-
-#[derive(Clone, Copy)]
-enum Lock {
-    Shared,
-    Exclusive,
-}
-
-fn open_lock(path: &Path) -> Result<File, FileError> {
-    use std::os::unix::fs::OpenOptionsExt;
-    fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
-        .context("open", path)
-}
-
-/// Waits for a lock that ends with its holder, so a killed process never leaves one.
-async fn lock(path: &Path, kind: Lock, cancel: &CancellationToken) -> Result<File, VaultError> {
-    let file = open_lock(path)?;
-    let mut pause = Duration::from_millis(1);
-    loop {
-        let tried = match kind {
-            Lock::Shared => file.try_lock_shared(),
-            Lock::Exclusive => file.try_lock(),
-        };
-        match tried {
-            Ok(()) => return Ok(file),
-            Err(fs::TryLockError::WouldBlock) => {}
-            Err(fs::TryLockError::Error(error)) => {
-                return Err(FileError::new("lock", path, error).into());
-            }
-        }
-        tokio::select! {
-            () = cancel.cancelled() => return Err(VaultError::Cancelled),
-            () = tokio::time::sleep(pause) => {}
-        }
-        pause = (pause * 2).min(Duration::from_millis(50));
-    }
 }
 
 #[cfg(test)]

@@ -6,20 +6,17 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::command::GitError;
-use super::scratch::{Scratch, UserRules};
+use super::lock::{Lock, LockError, lock};
+use super::scratch::{CheckOutError, Scratch, Sparse, UserRules};
 use super::status::{Changes, Untracked, status};
 use super::{Oid, Repository};
 use crate::fsx::{self, Context, FileError};
 use crate::names::{BranchName, RepoPath};
-
-/// Checking out a large tree takes its time.
-const CHECKOUT_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Why there is no worktree for a branch.
 #[derive(Debug, thiserror::Error)]
@@ -37,10 +34,30 @@ pub enum WorktreeError {
     InTheWay { path: PathBuf, why: &'static str },
     #[error("{} is not a worktree of ours", path.display())]
     NotOurs { path: PathBuf },
+    #[error("cancelled while waiting for another worktree to be made")]
+    Cancelled,
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
     Git(#[from] GitError),
+}
+
+impl From<LockError> for WorktreeError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Cancelled => Self::Cancelled,
+            LockError::File(error) => error.into(),
+        }
+    }
+}
+
+impl From<CheckOutError> for WorktreeError {
+    fn from(error: CheckOutError) -> Self {
+        match error {
+            CheckOutError::File(error) => error.into(),
+            CheckOutError::Git(error) => error.into(),
+        }
+    }
 }
 
 /// A linked worktree of ours.
@@ -146,15 +163,18 @@ pub fn ignored_directory(repo: &Repository, name: &str) -> Result<PathBuf, Workt
 }
 
 /// Adds a worktree for `branch`. A branch that exists is checked out at its tip; one that does not
-/// starts at `base`, or is an error without one.
+/// starts at `base`, or is an error without one. No filter runs: LFS files stay pointers.
 pub async fn add(
     repo: &Repository,
     branch: &BranchName,
     base: Option<&Oid>,
+    rules: UserRules<'_>,
     cancel: &CancellationToken,
 ) -> Result<Worktree, WorktreeError> {
-    prune(repo)?;
     let parent = ignored_directory(repo, "worktrees")?;
+    // Between looking and registering nobody else of us may do the same: what fails is undone.
+    let registering = lock(&parent.join(".lock"), Lock::Exclusive, cancel).await?;
+    prune(repo)?;
     let path = parent.join(directory_name(branch));
     for listed in list(repo, cancel).await? {
         if listed.branch.as_deref() != Some(branch.full().as_bytes()) {
@@ -176,36 +196,101 @@ pub async fn add(
         (None, Some(base)) => base.clone(),
         (None, None) => return Err(WorktreeError::NoBranch { branch: branch.clone() }),
     };
-    let call = repo.command().limit(CHECKOUT_LIMIT).args(["worktree", "add", "--quiet"]);
-    let call = match existing {
-        Some(_) => call.arg("--").arg(&path).arg(branch.as_str()),
-        None => call.args(["-b", branch.as_str(), "--"]).arg(&path).arg(start.as_str()),
-    };
     let created_branch = existing.is_none();
-    if let Err(error) = call.run(cancel).await {
-        // git was killed, or failed half way: what it made is ours to take back.
-        undo(repo, &path, created_branch.then_some((branch, &start))).await?;
-        return Err(error.into());
+    if created_branch {
+        // Created by compare-and-swap: a branch that the user makes now is never taken for ours.
+        let (full, null) = (branch.full(), Oid::null(repo.format));
+        let call = repo.command().args(["update-ref", "--no-deref", "-m", "cofferdam: created"]);
+        call.args([&full, start.as_str(), null.as_str()]).run(cancel).await?;
     }
-    let admin = admin_of(repo, &path)?.ok_or(WorktreeError::NotOurs { path: path.clone() })?;
-    Ok(Worktree { path, admin, branch: branch.clone(), start, created_branch })
+    let planned = Planned { path, branch, start, created_branch };
+    let done = match register(repo, &planned, cancel).await {
+        Ok(admin) => {
+            drop(registering);
+            fill(repo, &planned, &admin, rules, cancel).await.map(|()| admin)
+        }
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(admin) => {
+            let Planned { path, start, .. } = planned;
+            Ok(Worktree { path, admin, branch: branch.clone(), start, created_branch })
+        }
+        Err(error) => {
+            // git was killed, or failed half way: what was made is ours to take back.
+            undo(repo, &planned).await?;
+            Err(error)
+        }
+    }
 }
 
-async fn undo(
+struct Planned<'a> {
+    path: PathBuf,
+    branch: &'a BranchName,
+    start: Oid,
+    created_branch: bool,
+}
+
+async fn register(
     repo: &Repository,
-    path: &Path,
-    created: Option<(&BranchName, &Oid)>,
+    planned: &Planned<'_>,
+    cancel: &CancellationToken,
+) -> Result<PathBuf, WorktreeError> {
+    let path = &planned.path;
+    let call = repo.command().args(["worktree", "add", "--quiet", "--no-checkout", "--"]);
+    call.arg(path).arg(planned.branch.as_str()).run(cancel).await?;
+    admin_of(repo, path)?.ok_or(WorktreeError::NotOurs { path: path.clone() })
+}
+
+async fn fill(
+    repo: &Repository,
+    planned: &Planned<'_>,
+    admin: &Path,
+    rules: UserRules<'_>,
+    cancel: &CancellationToken,
 ) -> Result<(), WorktreeError> {
-    fsx::remove_tree(path)?;
-    if let Some(admin) = admin_of(repo, path)? {
+    let Planned { path, start, .. } = planned;
+    let sparse = sparse(repo, admin, cancel).await?;
+    let seen = Repository { git_dir: admin.to_owned(), ..repo.clone() };
+    let scratch = Scratch::create(admin.join("cofferdam"), &seen, start, rules)?;
+    scratch.check_out(start, path, &admin.join("index"), sparse.as_ref(), cancel).await?;
+    Ok(())
+}
+
+/// The user's sparse patterns, which `git worktree add` has copied where they are in force.
+async fn sparse(
+    repo: &Repository,
+    admin: &Path,
+    cancel: &CancellationToken,
+) -> Result<Option<Sparse>, WorktreeError> {
+    let patterns = match fsx::read_bounded(&admin.join("info/sparse-checkout"), 64 << 20) {
+        Ok(patterns) => patterns,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mut set = [false; 2];
+    for (name, value) in ["core.sparseCheckout", "core.sparseCheckoutCone"].into_iter().zip(&mut set)
+    {
+        let call = repo.git.at(admin, &repo.common_dir);
+        let call = call.args(["config", "--type=bool", "--get", name]).answers(&[1]);
+        *value = call.line(cancel).await? == "true";
+    }
+    let [in_force, cone] = set;
+    Ok(in_force.then_some(Sparse { patterns, cone }))
+}
+
+async fn undo(repo: &Repository, planned: &Planned<'_>) -> Result<(), WorktreeError> {
+    fsx::remove_tree(&planned.path)?;
+    if let Some(admin) = admin_of(repo, &planned.path)? {
         fsx::remove_tree(&admin)?;
     }
-    if let Some((branch, start)) = created {
+    if planned.created_branch {
         // Deleted only where it still is what was made; it may not have come so far. The run may
         // have been cancelled, and this must happen all the same.
         let _ = repo
             .command()
-            .args(["update-ref", "--no-deref", "-d", &branch.full(), start.as_str()])
+            .args(["update-ref", "--no-deref", "-d", &planned.branch.full()])
+            .arg(planned.start.as_str())
             .run(&CancellationToken::new())
             .await;
     }

@@ -58,6 +58,23 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
 
     /// Ends every process and frees what the sandbox held. Idempotent. Bounded: 10 s.
     async fn close(&self) -> Result<(), SandboxError>;
+
+    /// Stops every program inside until [`Sandbox::thaw`]; nothing of the agent runs when this
+    /// returns. A provider that cannot says so.
+    async fn freeze(&self) -> Result<(), SandboxError> {
+        Err(SandboxError::Unsupported {
+            what: "this sandbox cannot stop its programs for a while".to_owned(),
+            hint: "close it instead".to_owned(),
+        })
+    }
+
+    /// Lets what [`Sandbox::freeze`] stopped go on.
+    async fn thaw(&self) -> Result<(), SandboxError> {
+        Err(SandboxError::Unsupported {
+            what: "this sandbox cannot stop its programs for a while".to_owned(),
+            hint: "close it instead".to_owned(),
+        })
+    }
 }
 
 /// A program that runs in a sandbox. Dropping it does not end the program; [`Execution::kill`],

@@ -148,6 +148,10 @@ async fn make(
     .await
 }
 
+fn rules<'a>(options: &'a RunOptions, plan: &'a Plan) -> UserRules<'a> {
+    UserRules { config: Some(&plan.config), caller_home: options.caller_home.as_deref() }
+}
+
 /// Before `head` on a dirty tree, the user's state is recorded (invariant 9).
 async fn record_before(
     options: &RunOptions,
@@ -159,10 +163,7 @@ async fn record_before(
         return Ok(());
     }
     let (repo, id) = (&plan.repository, plan.record.id);
-    let rules = UserRules {
-        config: Some(&plan.config),
-        caller_home: options.caller_home.as_deref(),
-    };
+    let rules = rules(options, plan);
     let limits = BeforeLimits::default();
     let recorded = before::record(repo, id, rules, limits, scratch, &options.cancel);
     let Some(recorded) = recorded.await? else {
@@ -201,9 +202,10 @@ async fn make_worktree(
                 owned.record.worktree = Some(path);
                 owned.save()?;
             }
+            let rules = rules(options, plan);
             let base = (!plan.branch_exists).then_some(&plan.record.base);
             let branch = branch.clone();
-            if let Err(error) = worktree::add(repo, &branch, base, cancel).await {
+            if let Err(error) = worktree::add(repo, &branch, base, rules, cancel).await {
                 owned.record.worktree = None;
                 owned.save()?;
                 return Err(error.into());

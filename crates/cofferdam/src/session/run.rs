@@ -18,6 +18,8 @@ use crate::sandbox::registry::Owned;
 
 /// The provider's `close` is bounded by itself; this bounds a provider that is not.
 const CLOSE_LIMIT: Duration = Duration::from_secs(20);
+/// How long a cancelled step of preparing may take to clean up after itself.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs an agent in a sandbox until it signals completion or the iterations are used up, and brings
 /// verified commits home.
@@ -75,11 +77,7 @@ async fn live(
     let mut work = Work::default();
     let mut ready: Option<Ready> = None;
     let worked = async {
-        let prepared = prepare::prepare(options, plan, &mut owned, events, &mut ready);
-        tokio::select! {
-            prepared = prepared => prepared?,
-            () = options.cancel.cancelled() => return Err(RunErrorKind::Cancelled),
-        }
+        prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await?;
         let Some(ready) = &ready else { return Ok(()) };
         let environment = &plan.environment;
         iterate::iterate(
@@ -92,7 +90,9 @@ async fn live(
         )
         .await
     }
-    .await;
+    .await
+    // Whatever a cancelled step calls its end.
+    .map_err(|error| if options.cancel.is_cancelled() { RunErrorKind::Cancelled } else { error });
 
     events.emit(&Event::Step { step: "collect" });
     let isolated = match &ready {
@@ -123,6 +123,26 @@ async fn live(
         let _ = tokio::time::timeout(CLOSE_LIMIT, ready.sandbox().close()).await;
     }
     finish(options, plan, owned, events, began, work, worked, collected).await
+}
+
+/// Prepares. The steps see a cancel themselves and take back what they half made; one that does not
+/// within [`CANCEL_GRACE`] is dropped where it is.
+async fn prepare_or_cancel(
+    options: &RunOptions,
+    plan: &Plan,
+    owned: &mut Owned,
+    events: &Emitter,
+    ready: &mut Option<Ready>,
+) -> Result<(), RunErrorKind> {
+    let prepared = prepare::prepare(options, plan, owned, events, ready);
+    tokio::pin!(prepared);
+    tokio::select! {
+        done = &mut prepared => done,
+        () = options.cancel.cancelled() => {
+            let done = tokio::time::timeout(CANCEL_GRACE, &mut prepared).await;
+            done.unwrap_or(Err(RunErrorKind::Cancelled))
+        }
+    }
 }
 
 #[expect(

@@ -12,7 +12,7 @@ use cofferdam::home::Home;
 use tokio_util::sync::CancellationToken;
 
 /// Every git of this machine, as absolute paths.
-pub fn gits() -> Vec<PathBuf> {
+pub(crate) fn gits() -> Vec<PathBuf> {
     let mut found = Vec::<PathBuf>::new();
     for path in ["/usr/local/bin/git", "/usr/bin/git"] {
         if let Ok(real) = Path::new(path).canonicalize() {
@@ -25,23 +25,23 @@ pub fn gits() -> Vec<PathBuf> {
     found
 }
 
-pub fn never() -> CancellationToken {
+pub(crate) fn never() -> CancellationToken {
     CancellationToken::new()
 }
 
 /// A temporary directory with a repository at `repo`, a HOME and a Cofferdam home.
-pub struct World {
-    pub dir: tempfile::TempDir,
-    pub git: PathBuf,
-    pub top: PathBuf,
+pub(crate) struct World {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) git: PathBuf,
+    pub(crate) top: PathBuf,
 }
 
 impl World {
-    pub fn new(git: &Path) -> Self {
+    pub(crate) fn new(git: &Path) -> Self {
         Self::at(git, OsStr::new("repo"), &[])
     }
 
-    pub fn at(git: &Path, name: &OsStr, init: &[&str]) -> Self {
+    pub(crate) fn at(git: &Path, name: &OsStr, init: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap();
         let top = real.join(name);
@@ -54,19 +54,19 @@ impl World {
         world
     }
 
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.dir.path().canonicalize().unwrap()
     }
 
-    pub fn home(&self) -> Home {
+    pub(crate) fn home(&self) -> Home {
         Home::new(self.path().join("cofferdam"))
     }
 
-    pub fn user_home(&self) -> PathBuf {
+    pub(crate) fn user_home(&self) -> PathBuf {
         self.path().join("home")
     }
 
-    pub fn command(&self, directory: &Path) -> Command {
+    pub(crate) fn command(&self, directory: &Path) -> Command {
         let mut command = Command::new(&self.git);
         command
             .env_clear()
@@ -79,40 +79,40 @@ impl World {
     }
 
     /// Runs git as the user would, in `directory`.
-    pub fn run_in(&self, directory: &Path, arguments: &[&str]) -> String {
+    pub(crate) fn run_in(&self, directory: &Path, arguments: &[&str]) -> String {
         let done = self.command(directory).args(arguments).output().unwrap();
         let stderr = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "git {arguments:?}: {stderr}");
         String::from_utf8_lossy(&done.stdout).trim_end().to_owned()
     }
 
-    pub fn run(&self, arguments: &[&str]) -> String {
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
         self.run_in(&self.top, arguments)
     }
 
-    pub fn write(&self, name: impl AsRef<Path>, text: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: impl AsRef<Path>, text: impl AsRef<[u8]>) {
         let path = self.top.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
     /// Writes a file and commits everything.
-    pub fn commit(&self, name: &str, text: &str) -> Oid {
+    pub(crate) fn commit(&self, name: &str, text: &str) -> Oid {
         self.write(name, text);
         self.run(&["add", "-A"]);
         self.run(&["commit", "-q", "-m", name]);
         self.oid("HEAD")
     }
 
-    pub fn oid(&self, revision: &str) -> Oid {
+    pub(crate) fn oid(&self, revision: &str) -> Oid {
         self.run(&["rev-parse", revision]).parse().unwrap()
     }
 
-    pub async fn repo(&self) -> Repository {
+    pub(crate) async fn repo(&self) -> Repository {
         Repository::discover(&Git::new(&self.git), &self.top, None, &never()).await.unwrap()
     }
 
-    pub async fn export(&self, tip: &Oid) -> Export {
+    pub(crate) async fn export(&self, tip: &Oid) -> Export {
         let repo = self.repo().await;
         let vault = Vault::open(&self.home(), &repo).unwrap();
         vault.export(&repo, tip, &never()).await.unwrap()
@@ -120,12 +120,12 @@ impl World {
 
     /// A private clone of `tip` whose alternate is reachable on the host too, so that plain git can
     /// look at it.
-    pub async fn clone_of(&self, tip: &Oid, index: Option<&[u8]>) -> PrivateClone {
+    pub(crate) async fn clone_of(&self, tip: &Oid, index: Option<&[u8]>) -> PrivateClone {
         let export = self.export(tip).await;
         self.clone_from(&export, index, &UserConfig::default()).await
     }
 
-    pub async fn clone_from(
+    pub(crate) async fn clone_from(
         &self,
         export: &Export,
         index: Option<&[u8]>,
@@ -149,12 +149,12 @@ impl World {
     }
 
     /// Every ref of the repository with its value.
-    pub fn refs(&self) -> String {
+    pub(crate) fn refs(&self) -> String {
         self.run(&["for-each-ref"])
     }
 }
 
-pub fn has(world: &World, clone: &PrivateClone, oid: &str) -> bool {
+pub(crate) fn has(world: &World, clone: &PrivateClone, oid: &str) -> bool {
     let done = world.command(&clone.git_dir).args(["cat-file", "-e", oid]).output().unwrap();
     done.status.success()
 }

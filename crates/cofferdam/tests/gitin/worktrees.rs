@@ -19,8 +19,8 @@ async fn from_adding_to_removing() {
         let base = world.commit("a", "one");
         let repo = world.repo().await;
         let config = std::fs::read(repo.common_dir.join("config")).unwrap();
-        let one = worktree::add(&repo, &branch("a/b"), Some(&base), &never()).await.unwrap();
-        let two = worktree::add(&repo, &branch("a-b"), Some(&base), &never()).await.unwrap();
+        let one = worktree::add(&repo, &branch("a/b"), Some(&base), UserRules::default(), &never()).await.unwrap();
+        let two = worktree::add(&repo, &branch("a-b"), Some(&base), UserRules::default(), &never()).await.unwrap();
         assert_ne!(one.path, two.path);
         assert!(one.created_branch);
         assert_eq!(std::fs::read(one.path.join("a")).unwrap(), b"one");
@@ -51,14 +51,14 @@ async fn from_adding_to_removing() {
         assert_eq!(world.run_in(&one.path, &["status", "--porcelain"]), "");
         assert!(!world.path().join("scratch").exists());
 
-        let again = worktree::add(&repo, &branch("a/b"), None, &never()).await.unwrap_err();
+        let again = worktree::add(&repo, &branch("a/b"), None, UserRules::default(), &never()).await.unwrap_err();
         assert!(matches!(&again, WorktreeError::Preserved { at, .. } if *at == one.path), "{again}");
         let found = worktree::Worktree::find(&repo, &one.path, branch("a/b"), tip).unwrap();
         worktree::remove(&repo, &found).unwrap();
         worktree::remove(&repo, &one).unwrap();
         assert!(!one.path.exists());
         assert!(!world.run(&["worktree", "list"]).contains("a-b-"));
-        let reused = worktree::add(&repo, &branch("a/b"), None, &never()).await.unwrap();
+        let reused = worktree::add(&repo, &branch("a/b"), None, UserRules::default(), &never()).await.unwrap();
         assert!(!reused.created_branch);
         assert!(reused.path.join("new").exists());
         worktree::remove(&repo, &reused).unwrap();
@@ -79,7 +79,7 @@ async fn what_is_refused() {
         let repo = world.repo().await;
         let refs = world.refs();
         let check = async |name: &str| {
-            worktree::add(&repo, &branch(name), Some(&base), &never()).await.unwrap_err()
+            worktree::add(&repo, &branch(name), Some(&base), UserRules::default(), &never()).await.unwrap_err()
         };
         let error = check("main").await;
         assert!(matches!(&error, WorktreeError::CheckedOut { at, .. } if *at == world.top), "{error}");
@@ -89,7 +89,7 @@ async fn what_is_refused() {
             let error = check(name).await;
             assert!(matches!(&error, WorktreeError::NameConflict { other, .. } if other == with), "{error}");
         }
-        let error = worktree::add(&repo, &branch("none"), None, &never()).await.unwrap_err();
+        let error = worktree::add(&repo, &branch("none"), None, UserRules::default(), &never()).await.unwrap_err();
         assert!(matches!(error, WorktreeError::NoBranch { .. }), "{error}");
         std::fs::remove_dir_all(repo.config_dir()).unwrap();
         symlink(world.user_home(), repo.config_dir()).unwrap();
@@ -111,12 +111,12 @@ async fn a_worktree_that_vanished_is_forgotten_and_the_users_is_not() {
     world.run(&["worktree", "add", "-q", "-b", "user", user.to_str().unwrap()]);
     std::fs::remove_dir_all(&user).unwrap();
     let repo = world.repo().await;
-    let ours = worktree::add(&repo, &branch("w"), Some(&base), &never()).await.unwrap();
+    let ours = worktree::add(&repo, &branch("w"), Some(&base), UserRules::default(), &never()).await.unwrap();
     std::fs::remove_dir_all(&ours.path).unwrap();
     worktree::prune(&repo).unwrap();
     assert!(!ours.admin.exists());
     assert!(repo.common_dir.join("worktrees/user").exists());
-    worktree::add(&repo, &branch("w"), None, &never()).await.unwrap();
+    worktree::add(&repo, &branch("w"), None, UserRules::default(), &never()).await.unwrap();
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn looking_at_a_hostile_tree_executes_nothing() {
         world.run(&["config", "filter.own.clean", "sh ./run.sh"]);
         world.run(&["config", "filter.own.smudge", "cat"]);
         let repo = world.repo().await;
-        let tree = worktree::add(&repo, &branch("w"), Some(&base), &never()).await.unwrap();
+        let tree = worktree::add(&repo, &branch("w"), Some(&base), UserRules::default(), &never()).await.unwrap();
         std::fs::write(tree.path.join("data.txt"), "DATA").unwrap();
         let scratch = world.path().join("scratch");
         let changes =

@@ -4,7 +4,6 @@
 
 pub mod format;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs;
@@ -16,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::format::{Entry, FormatError, GITLINK, Index, Stat, parse, write};
 use super::command::GitError;
+use super::scratch::{CheckOutError, Scratch, UserRules};
 use super::{ObjectFormat, Oid, Repository};
 use crate::fsx::{self, FileError};
 
@@ -283,19 +283,38 @@ impl Finish {
     }
 }
 
-/// The index of a tree that was written by `checkout-index`: nothing but owners change.
-pub(super) fn adopt(
-    bytes: &[u8],
-    format: ObjectFormat,
+/// Writes the tree of `tip` into the empty directory `target`, out of objects alone, and makes the
+/// index that goes with it: the work of a *copy* sandbox. No filter runs. `scratch`: a private
+/// directory that is made and removed.
+pub async fn write_tree(
+    repo: &Repository,
+    tip: &Oid,
+    target: &Path,
     owner: Owner,
-) -> Result<HandedIn, FormatError> {
-    let index = parse(bytes, format)?;
-    let finish = Finish { owner, age: i64::MAX, format };
-    let entries = index.entries.into_iter().map(|entry| Entry {
-        oid: Cow::Owned(entry.oid.into_owned()),
-        ..entry
-    });
-    Ok(finish.write(entries.collect(), index.trees))
+    rules: UserRules<'_>,
+    scratch: &Path,
+    cancel: &CancellationToken,
+) -> Result<HandedIn, IndexError> {
+    fsx::private_dir(scratch)?;
+    let index = scratch.join("index");
+    let git_dir = Scratch::create(scratch.join("git"), repo, tip, rules)?;
+    let done = git_dir.check_out(tip, target, &index, None, cancel).await;
+    let bytes = match done {
+        Ok(()) => fsx::read_bounded(&index, LIMIT),
+        Err(error) => {
+            fsx::remove_tree(scratch)?;
+            return Err(match error {
+                CheckOutError::File(error) => error.into(),
+                CheckOutError::Git(error) => error.into(),
+            });
+        }
+    };
+    fsx::remove_tree(scratch)?;
+    let bytes = bytes?;
+    let index = parse(&bytes, repo.format)?;
+    // Nobody else has seen these files, so none of them can have changed since git looked.
+    let finish = Finish { owner, age: i64::MAX, format: repo.format };
+    Ok(finish.write(index.entries, index.trees))
 }
 
 #[cfg(test)]

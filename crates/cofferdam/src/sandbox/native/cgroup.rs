@@ -38,9 +38,10 @@ impl Group {
     /// The groups that `limits` need; none, and no cost, where they need none.
     pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Self, SandboxError> {
         let mut group = Self::default();
-        for (controller, wanted) in
-            [(Controller::Memory, limits.memory.is_some()), (Controller::Cpu, limits.cpus.is_some())]
-        {
+        for (controller, wanted) in [
+            (Controller::Memory, limits.memory.is_some()),
+            (Controller::Cpu, limits.cpus.is_some()),
+        ] {
             if wanted && let Err(error) = group.limit(controller, id, limits) {
                 group.remove_now();
                 return Err(SandboxError::Unsupported {
@@ -54,12 +55,7 @@ impl Group {
     }
 
     fn limit(&mut self, controller: Controller, id: SandboxId, limits: &Limits) -> io::Result<()> {
-        let parent = parent(controller)?;
-        let directory = parent.path.join(id.to_string());
-        match fs::create_dir(&directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
+        let (parent, directory) = child(controller, id)?;
         if !self.directories.contains(&directory) {
             self.directories.push(directory.clone());
         }
@@ -93,7 +89,9 @@ impl Group {
 
     /// Moves a process into the groups; what it forks later is in them too.
     pub(super) fn add(&self, pid: u32) -> io::Result<()> {
-        self.directories.iter().try_for_each(|d| set(&d.join("cgroup.procs"), &pid.to_string()))
+        self.directories
+            .iter()
+            .try_for_each(|d| set(&d.join("cgroup.procs"), &pid.to_string()))
     }
 
     /// The processes are dead, but the kernel may need a moment to let the groups go.
@@ -108,10 +106,14 @@ impl Group {
     }
 
     fn remove_now(&mut self) {
-        self.directories.retain(|directory| match fs::remove_dir(directory) {
-            Ok(()) => false,
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
-        });
+        self.directories
+            .retain(|directory| match fs::remove_dir(directory) {
+                Ok(()) => {
+                    remove_parent(directory);
+                    false
+                }
+                Err(error) => error.kind() != io::ErrorKind::NotFound,
+            });
     }
 }
 
@@ -121,8 +123,19 @@ impl Drop for Group {
     }
 }
 
+/// The last sandbox takes our own group along.
+fn remove_parent(directory: &Path) {
+    if let Some(parent) = directory.parent() {
+        let _ = fs::remove_dir(parent);
+    }
+}
+
 /// Microseconds of every 100 ms; at least 1 ms, which is the kernel's own minimum.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped before"
+)]
 fn quota(cpus: Option<f64>) -> u64 {
     (cpus.unwrap_or(1.0) * 100_000.0).clamp(1000.0, 1e12) as u64
 }
@@ -131,7 +144,10 @@ fn has_swap() -> bool {
     fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a kernel file: nothing to replace atomically")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a kernel file: nothing to replace atomically"
+)]
 fn set(path: &Path, value: &str) -> io::Result<()> {
     fs::write(path, value)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
@@ -147,6 +163,21 @@ enum Version {
 struct Parent {
     path: PathBuf,
     version: Version,
+}
+
+/// The sandbox's group. Another sandbox that ends may take the parent away in between: again.
+fn child(controller: Controller, id: SandboxId) -> io::Result<(Parent, PathBuf)> {
+    let mut attempts = 0;
+    loop {
+        let parent = parent(controller)?;
+        let directory = parent.path.join(id.to_string());
+        attempts += 1;
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < 10 => {}
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => return Ok((parent, directory)),
+        }
+    }
 }
 
 /// Our own group in the hierarchy of this controller, made where it is missing.
@@ -165,7 +196,10 @@ fn parent(controller: Controller) -> io::Result<Parent> {
 fn prepare(top: &Path, path: &Path, controller: Controller, version: Version) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+            return Err(io::Error::new(
+                error.kind(),
+                format!("{}: {error}", path.display()),
+            ));
         }
         _ => {}
     }
@@ -174,7 +208,10 @@ fn prepare(top: &Path, path: &Path, controller: Controller, version: Version) ->
         for group in [top, path] {
             let file = group.join("cgroup.subtree_control");
             let enabled = fs::read_to_string(&file).unwrap_or_default();
-            if !enabled.split_ascii_whitespace().any(|name| name == controller.name()) {
+            if !enabled
+                .split_ascii_whitespace()
+                .any(|name| name == controller.name())
+            {
                 set(&file, &enable)?;
             }
         }
@@ -219,35 +256,50 @@ fn hierarchies(controller: Controller) -> Vec<(PathBuf, Version)> {
 }
 
 fn offers(point: &Path, controller: Controller) -> bool {
-    fs::read_to_string(point.join("cgroup.controllers"))
-        .is_ok_and(|all| all.split_ascii_whitespace().any(|name| name == controller.name()))
+    fs::read_to_string(point.join("cgroup.controllers")).is_ok_and(|all| {
+        all.split_ascii_whitespace()
+            .any(|name| name == controller.name())
+    })
 }
 
 /// Removes the groups of this sandbox, which is dead: for `gc` after a crash.
 pub fn remove_leftovers(id: SandboxId) {
     for controller in [Controller::Memory, Controller::Cpu] {
         for (top, _) in hierarchies(controller) {
-            let _ = fs::remove_dir(top.join(OURS).join(id.to_string()));
+            let directory = top.join(OURS).join(id.to_string());
+            if fs::remove_dir(&directory).is_ok() {
+                remove_parent(&directory);
+            }
         }
     }
 }
 
 /// Which of these limits cannot be given here.
 pub(super) fn degradations(limits: &Limits) -> Vec<String> {
-    [(Controller::Memory, limits.memory.is_some()), (Controller::Cpu, limits.cpus.is_some())]
-        .into_iter()
-        .filter(|(_, wanted)| *wanted)
-        .filter_map(|(controller, _)| {
-            let error = parent(controller).err()?;
-            Some(format!("no limit of {}: {error}", controller.name()))
-        })
-        .collect()
+    [
+        (Controller::Memory, limits.memory.is_some()),
+        (Controller::Cpu, limits.cpus.is_some()),
+    ]
+    .into_iter()
+    .filter(|(_, wanted)| *wanted)
+    .filter_map(|(controller, _)| {
+        let all = available();
+        let (_, made) = all.into_iter().find(|(name, _)| *name == controller.name())?;
+        let error = made.err()?;
+        Some(format!("no limit of {}: {error}", controller.name()))
+    })
+    .collect()
 }
 
 /// Whether memory and cpu can be limited: for [`super::probe`].
 pub(super) fn available() -> [(&'static str, io::Result<()>); 2] {
-    [Controller::Memory, Controller::Cpu]
-        .map(|controller| (controller.name(), parent(controller).map(drop)))
+    [Controller::Memory, Controller::Cpu].map(|controller| {
+        let made = parent(controller).map(|parent| {
+            // Only tried: gone again unless a sandbox uses it.
+            let _ = fs::remove_dir(parent.path);
+        });
+        (controller.name(), made)
+    })
 }
 
 /// The mount point that everybody uses, for messages.

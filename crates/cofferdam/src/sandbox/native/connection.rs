@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::{Exit, SandboxError};
 
-/// Bounds every question but those about a program's end.
+/// How long a healthy guest may take, on a machine that is busy, to execute a program.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a program was not started.
@@ -54,6 +54,10 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     end: CancellationToken,
+    /// Bounds every question but the one for a program's end.
+    limit: Duration,
+    /// A second descriptor of the socket: the end is heard even if no task runs any more.
+    socket: Option<OwnedFd>,
 }
 
 impl Shared {
@@ -68,6 +72,9 @@ impl Shared {
         state.programs.clear();
         state.questions.clear();
         drop(state);
+        if let Some(socket) = &self.socket {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
         self.end.cancel();
     }
 
@@ -93,8 +100,12 @@ pub(super) async fn greet(stream: &mut UnixStream) -> Result<(), SandboxError> {
             hint: crate::text::printable(&hint),
         }),
         Ok(Some(Reply::Broken { what })) => Err(SandboxError::Start(crate::text::printable(&what))),
-        Ok(Some(_)) => Err(SandboxError::Start("its init did not say that it is ready".to_owned())),
-        Ok(None) => Err(SandboxError::Start("its init ended before it was ready".to_owned())),
+        Ok(Some(_)) => Err(SandboxError::Start(
+            "its init did not say that it is ready".to_owned(),
+        )),
+        Ok(None) => Err(SandboxError::Start(
+            "its init ended before it was ready".to_owned(),
+        )),
         Err(error) => Err(SandboxError::Start(error.to_string())),
     }
 }
@@ -107,8 +118,18 @@ pub(super) async fn send(stream: &UnixStream, frame: &[u8]) -> io::Result<()> {
 impl Connection {
     /// Takes over a stream whose guest is ready.
     pub(super) fn new(stream: UnixStream) -> Self {
-        let shared =
-            Arc::new(Shared { state: Mutex::default(), end: CancellationToken::new() });
+        Self::with_limit(stream, ANSWER_LIMIT)
+    }
+
+    fn with_limit(stream: UnixStream, limit: Duration) -> Self {
+        let end = CancellationToken::new();
+        let socket = stream.as_fd().try_clone_to_owned().ok();
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            end,
+            limit,
+            socket,
+        });
         let (outgoing, queue) = mpsc::channel(16);
         let (read, write) = stream.into_split();
         tokio::spawn(write_requests(write, queue, Arc::clone(&shared)));
@@ -135,13 +156,23 @@ impl Connection {
         let (started, wait) = oneshot::channel();
         let (exit, ended) = watch::channel(None);
         let number = self.number(|state, number| {
-            state.programs.insert(number, Slot { started: Some(started), exit });
+            state.programs.insert(
+                number,
+                Slot {
+                    started: Some(started),
+                    exit,
+                },
+            );
         })?;
         let answer = self.ask(&make(number), fds, wait).await;
         if !matches!(answer, Ok(Ok(()))) {
             self.shared.state().programs.remove(&number);
         }
-        Ok(answer?.map(|()| Program { number, ended, connection: self.clone() }))
+        Ok(answer?.map(|()| Program {
+            number,
+            ended,
+            connection: self.clone(),
+        }))
     }
 
     /// Asks for something that is either done or refused with an error number.
@@ -156,7 +187,10 @@ impl Connection {
         let answer = self.ask(&make(number), Vec::new(), wait).await;
         self.shared.state().questions.remove(&number);
         answer?.map_err(|errno| {
-            SandboxError::Gone(format!("it refused: {}", io::Error::from_raw_os_error(errno)))
+            SandboxError::Gone(format!(
+                "it refused: {}",
+                io::Error::from_raw_os_error(errno)
+            ))
         })
     }
 
@@ -189,9 +223,10 @@ impl Connection {
             }
             wait.await.map_err(|_| self.shared.gone())
         };
-        tokio::time::timeout(ANSWER_LIMIT, answered)
+        let limit = self.shared.limit;
+        tokio::time::timeout(limit, answered)
             .await
-            .unwrap_or(Err(SandboxError::TimedOut(ANSWER_LIMIT.as_secs())))
+            .unwrap_or(Err(SandboxError::TimedOut(limit.as_secs())))
     }
 }
 
@@ -214,11 +249,21 @@ impl Program {
 
     pub(super) async fn signal(&self, signal: i32) -> Result<(), SandboxError> {
         let exec = self.number;
-        self.connection.question(|request| Request::Signal { request, exec, signal }).await
+        self.connection
+            .question(|request| Request::Signal {
+                request,
+                exec,
+                signal,
+            })
+            .await
     }
 }
 
-async fn write_requests(write: OwnedWriteHalf, mut queue: mpsc::Receiver<Outgoing>, shared: Arc<Shared>) {
+async fn write_requests(
+    write: OwnedWriteHalf,
+    mut queue: mpsc::Receiver<Outgoing>,
+    shared: Arc<Shared>,
+) {
     let work = async {
         while let Some(message) = queue.recv().await {
             if let Err(error) = send_all(write.as_ref(), &message.frame, &message.fds).await {
@@ -249,7 +294,12 @@ async fn send_all(stream: &UnixStream, frame: &[u8], fds: &[OwnedFd]) -> io::Res
                     control.push(SendAncillaryMessage::ScmRights(&borrowed));
                 }
                 let parts = [IoSlice::new(rest)];
-                Ok(rustix::net::sendmsg(stream, &parts, &mut control, SendFlags::NOSIGNAL)?)
+                Ok(rustix::net::sendmsg(
+                    stream,
+                    &parts,
+                    &mut control,
+                    SendFlags::NOSIGNAL,
+                )?)
             })
             .await?;
         first = false;
@@ -258,9 +308,7 @@ async fn send_all(stream: &UnixStream, frame: &[u8], fds: &[OwnedFd]) -> io::Res
     Ok(())
 }
 
-async fn read_reply(
-    stream: &mut (impl tokio::io::AsyncRead + Unpin),
-) -> io::Result<Option<Reply>> {
+async fn read_reply(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> io::Result<Option<Reply>> {
     let mut head = [0u8; HEAD];
     if stream.read(&mut head[..1]).await? == 0 {
         return Ok(None);
@@ -280,7 +328,7 @@ async fn read_replies(mut read: OwnedReadHalf, shared: Arc<Shared>) {
         loop {
             match read_reply(&mut read).await {
                 Ok(Some(reply)) => {
-                    if let Err(what) = deliver(&shared, reply) {
+                    if let Err(what) = deliver(&shared, &reply) {
                         return format!("its init broke the protocol: {what}");
                     }
                 }
@@ -295,10 +343,16 @@ async fn read_replies(mut read: OwnedReadHalf, shared: Arc<Shared>) {
     }
 }
 
-fn deliver(shared: &Shared, reply: Reply) -> Result<(), &'static str> {
+fn deliver(shared: &Shared, reply: &Reply) -> Result<(), &'static str> {
     let mut state = shared.state();
-    let known = |number: u64| if number < state.next { Ok(()) } else { Err("an unknown number") };
-    match reply {
+    let known = |number: u64| {
+        if number < state.next {
+            Ok(())
+        } else {
+            Err("an unknown number")
+        }
+    };
+    match *reply {
         Reply::Started { exec } => {
             known(exec)?;
             if let Some(slot) = state.programs.get_mut(&exec)
@@ -344,4 +398,125 @@ fn deliver(shared: &Shared, reply: Reply) -> Result<(), &'static str> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Instant;
+    use tokio::io::AsyncWriteExt;
+
+    fn replies() -> impl Strategy<Value = Vec<u8>> {
+        let number = prop_oneof![0..4u64, any::<u64>()];
+        let reply = (number, any::<i32>(), 0..9u8, ".{0,20}").prop_map(|(n, value, kind, text)| {
+            let reply = match kind {
+                0 => Reply::Ready,
+                1 => Reply::Unsupported {
+                    what: text.clone(),
+                    hint: text,
+                },
+                2 => Reply::Broken { what: text },
+                3 => Reply::Started { exec: n },
+                4 => Reply::NotStarted {
+                    exec: n,
+                    errno: value,
+                    step: ExecStep::Program,
+                },
+                5 => Reply::Exited {
+                    exec: n,
+                    exit: GuestExit::Code(value),
+                },
+                6 => Reply::Exited {
+                    exec: n,
+                    exit: GuestExit::Signal(value),
+                },
+                7 => Reply::Done { request: n },
+                _ => Reply::Failed {
+                    request: n,
+                    errno: value,
+                },
+            };
+            protocol::encode(&reply).unwrap()
+        });
+        let noise = proptest::collection::vec(any::<u8>(), 0..40);
+        prop_oneof![8 => reply, 1 => noise]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        /// A hostile stand-in for the guest: whatever it says, every call ends within its bound.
+        #[test]
+        fn nothing_a_guest_says_hangs_the_host(
+            said in proptest::collection::vec(replies(), 0..12),
+            stays in any::<bool>(),
+        ) {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (host, mut guest) = UnixStream::pair().unwrap();
+                let limit = Duration::from_millis(30);
+                let connection = Connection::with_limit(host, limit);
+                let talk = tokio::spawn(async move {
+                    for bytes in said {
+                        let _ = guest.write_all(&bytes).await;
+                        tokio::task::yield_now().await;
+                    }
+                    if stays {
+                        tokio::time::sleep(Duration::from_secs(5)).await;
+                    }
+                });
+                let began = Instant::now();
+                let exec = |exec| Request::Exec {
+                    exec,
+                    arguments: vec![b"true".to_vec()],
+                    environment: Vec::new(),
+                    directory: None,
+                };
+                if let Ok(Ok(mut program)) = connection.exec(exec, Vec::new()).await {
+                    let _ = tokio::time::timeout(limit, program.wait()).await;
+                    let _ = program.signal(9).await;
+                }
+                let _ = connection.question(|request| Request::Ping { request }).await;
+                connection.end("closed");
+                connection.ended().await;
+                assert!(began.elapsed() < Duration::from_secs(2));
+                assert!(connection.question(|request| Request::Ping { request }).await.is_err());
+                assert!(connection.shared.state().programs.is_empty());
+                talk.abort();
+            });
+        }
+    }
+
+    #[tokio::test]
+    async fn an_announced_length_costs_nothing() {
+        let (host, mut guest) = UnixStream::pair().unwrap();
+        let connection = Connection::new(host);
+        guest.write_all(&u32::MAX.to_le_bytes()).await.unwrap();
+        connection.ended().await;
+        let error = connection
+            .question(|request| Request::Ping { request })
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("too long"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_never_reads_does_not_block() {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let connection = Connection::with_limit(host, Duration::from_millis(50));
+        for _ in 0..40 {
+            let big = |exec| Request::Exec {
+                exec,
+                arguments: vec![vec![b'x'; 500_000]],
+                environment: Vec::new(),
+                directory: None,
+            };
+            assert!(connection.exec(big, Vec::new()).await.is_err());
+        }
+        assert!(connection.shared.state().programs.is_empty());
+        drop(guest);
+        connection.ended().await;
+    }
 }

@@ -12,12 +12,11 @@ static PROGRAM: &[u8] = include_bytes!(env!("COFFERDAM_GUEST_FILE"));
 /// A path under which this process (and a child of it before exec) can execute the guest.
 pub(super) fn executable() -> io::Result<String> {
     static FILE: OnceLock<OwnedFd> = OnceLock::new();
-    let file = match FILE.get() {
-        Some(file) => file,
-        None => {
-            let made = sealed_copy()?;
-            FILE.get_or_init(|| made)
-        }
+    let file = if let Some(file) = FILE.get() {
+        file
+    } else {
+        let made = sealed_copy()?;
+        FILE.get_or_init(|| made)
     };
     Ok(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

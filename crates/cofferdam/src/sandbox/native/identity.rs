@@ -29,8 +29,11 @@ pub(super) fn agent(id: SandboxId) -> Result<Agent, SandboxError> {
 fn choose(map: &str, value: u32) -> Option<u32> {
     let ranges = map.lines().filter_map(|line| {
         let mut numbers = line.split_ascii_whitespace().map(str::parse::<u32>);
-        let (inside, _, count) =
-            (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+        let (inside, _, count) = (
+            numbers.next()?.ok()?,
+            numbers.next()?.ok()?,
+            numbers.next()?.ok()?,
+        );
         Some((inside, count))
     });
     let (inside, count) = ranges.max_by_key(|(_, count)| *count)?;

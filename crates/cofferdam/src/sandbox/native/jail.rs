@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
-use super::sandbox::{NativeSandbox, Output};
 use super::NativeOptions;
+use super::sandbox::{NativeSandbox, Output};
 use crate::names::{SandboxId, Slug};
 use crate::sandbox::{
     ExecRequest, Execution, Exit, Limits, Mount, Network, Sandbox, SandboxError, SandboxSpec,
@@ -97,10 +97,17 @@ async fn run_unbounded(
         JailOutput::Capture(limit) => (Output::Pipe, limit),
         JailOutput::Nothing => (Output::Nothing, 0),
     };
-    let exec = ExecRequest { arguments: request.arguments, stdin: true, ..ExecRequest::default() };
+    let exec = ExecRequest {
+        arguments: request.arguments,
+        stdin: true,
+        ..ExecRequest::default()
+    };
     let mut program = sandbox.start(exec, output).await?;
-    let (stdin, stdout, stderr) =
-        (program.take_stdin(), program.take_stdout(), program.take_stderr());
+    let (stdin, stdout, stderr) = (
+        program.take_stdin(),
+        program.take_stdout(),
+        program.take_stderr(),
+    );
     let input = request.stdin;
     let feed = async move {
         if let Some(mut stdin) = stdin {
@@ -122,18 +129,25 @@ async fn run_unbounded(
         let exit = program.wait().await;
         (exit, sandbox.close().await)
     };
-    let ((), stdout, stderr_tail, (exit, closed)) =
-        tokio::join!(feed, keep, tail(stderr), end);
+    let ((), stdout, stderr_tail, (exit, closed)) = tokio::join!(feed, keep, tail(stderr), end);
     closed?;
     if stdout.len() > capture {
-        return Err(SandboxError::Gone(format!("its program printed more than {capture} bytes")));
+        return Err(SandboxError::Gone(format!(
+            "its program printed more than {capture} bytes"
+        )));
     }
-    Ok(JailOutcome { exit: exit?, stdout, stderr_tail })
+    Ok(JailOutcome {
+        exit: exit?,
+        stdout,
+        stderr_tail,
+    })
 }
 
 async fn tail(stream: Option<super::super::BoxRead>) -> Vec<u8> {
     let mut kept = Vec::new();
-    let Some(mut stream) = stream else { return kept };
+    let Some(mut stream) = stream else {
+        return kept;
+    };
     let mut chunk = vec![0u8; 8 << 10];
     while let Ok(got @ 1..) = stream.read(&mut chunk).await {
         kept.extend_from_slice(&chunk[..got]);

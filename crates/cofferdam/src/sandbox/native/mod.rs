@@ -13,7 +13,6 @@ mod probe;
 mod sandbox;
 mod tools;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +35,10 @@ pub struct NativeOptions {
 
 impl Default for NativeOptions {
     fn default() -> Self {
-        Self { ready_limit: Duration::from_secs(10), file_size: None }
+        Self {
+            ready_limit: Duration::from_secs(10),
+            file_size: None,
+        }
     }
 }
 
@@ -72,10 +74,4 @@ impl BindMountProvider for Native {
         let sandbox = sandbox::NativeSandbox::create(spec, &self.options, cancel).await?;
         Ok(Arc::new(sandbox))
     }
-}
-
-/// Sentence fragments name paths escaped.
-fn shown(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    format!("`{}`", path.as_os_str().as_bytes().escape_ascii())
 }

@@ -28,16 +28,36 @@ pub enum Status {
 
 impl Check {
     fn new(name: &'static str, status: Status, detail: impl Into<String>, hint: &str) -> Self {
-        let hint = if status == Status::Ok { String::new() } else { hint.to_owned() };
-        Self { name, status, detail: detail.into(), hint }
+        let hint = if status == Status::Ok {
+            String::new()
+        } else {
+            hint.to_owned()
+        };
+        Self {
+            name,
+            status,
+            detail: detail.into(),
+            hint,
+        }
     }
 }
 
 /// Looks at this machine. Starts nothing.
 pub fn probe() -> Vec<Check> {
-    let mut checks = vec![kernel(), user_namespaces(), apparmor(), seccomp(), proc_mount(), program()];
+    let mut checks = vec![
+        kernel(),
+        user_namespaces(),
+        apparmor(),
+        seccomp(),
+        proc_mount(),
+        program(),
+    ];
     for (name, available) in cgroup::available() {
-        let name = if name == "memory" { "memory limit" } else { "cpu limit" };
+        let name = if name == "memory" {
+            "memory limit"
+        } else {
+            "cpu limit"
+        };
         checks.push(match available {
             Ok(()) => Check::new(name, Status::Ok, "control groups can be made", ""),
             Err(error) => Check::new(
@@ -51,7 +71,11 @@ pub fn probe() -> Vec<Check> {
     }
     checks.push(Check::new(
         "process limit",
-        if kernel_version() >= (5, 14) { Status::Ok } else { Status::Degraded },
+        if kernel_version() >= (5, 14) {
+            Status::Ok
+        } else {
+            Status::Degraded
+        },
         "RLIMIT_NPROC in the sandbox's user namespace",
         "Linux 5.14 or newer counts it for each sandbox alone",
     ));
@@ -59,18 +83,26 @@ pub fn probe() -> Vec<Check> {
 }
 
 fn read(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    fs::read_to_string(path)
+        .ok()
+        .map(|text| text.trim().to_owned())
 }
 
 fn kernel_version() -> (u32, u32) {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 fn kernel() -> Check {
     let (major, minor) = kernel_version();
-    let status = if (major, minor) >= (5, 12) { Status::Ok } else { Status::Missing };
+    let status = if (major, minor) >= (5, 12) {
+        Status::Ok
+    } else {
+        Status::Missing
+    };
     let detail = format!("Linux {major}.{minor}: detached and idmapped mounts, pidfd");
     Check::new("kernel", status, detail, "Linux 5.12 or newer is needed")
 }
@@ -80,13 +112,28 @@ fn user_namespaces() -> Check {
     let root = rustix::process::geteuid().is_root();
     if !root && read("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
         let detail = "kernel.unprivileged_userns_clone is 0";
-        return Check::new(name, Status::Missing, detail, "sysctl kernel.unprivileged_userns_clone=1");
+        return Check::new(
+            name,
+            Status::Missing,
+            detail,
+            "sysctl kernel.unprivileged_userns_clone=1",
+        );
     }
     match read("/proc/sys/user/max_user_namespaces").as_deref() {
-        None => Check::new(name, Status::Missing, "the kernel has none", "use a kernel with CONFIG_USER_NS"),
+        None => Check::new(
+            name,
+            Status::Missing,
+            "the kernel has none",
+            "use a kernel with CONFIG_USER_NS",
+        ),
         Some("0") => {
             let detail = "user.max_user_namespaces is 0";
-            Check::new(name, Status::Missing, detail, "sysctl user.max_user_namespaces=10000")
+            Check::new(
+                name,
+                Status::Missing,
+                detail,
+                "sysctl user.max_user_namespaces=10000",
+            )
         }
         Some(limit) => Check::new(name, Status::Ok, format!("up to {limit}"), ""),
     }
@@ -100,7 +147,12 @@ fn apparmor() -> Check {
                     sysctl kernel.apparmor_restrict_unprivileged_userns=0";
         return Check::new("AppArmor", Status::Missing, detail, hint);
     }
-    Check::new("AppArmor", Status::Ok, "does not restrict user namespaces", "")
+    Check::new(
+        "AppArmor",
+        Status::Ok,
+        "does not restrict user namespaces",
+        "",
+    )
 }
 
 fn seccomp() -> Check {
@@ -108,7 +160,12 @@ fn seccomp() -> Check {
     let needed = ["kill_process", "errno", "allow"];
     let there = needed.iter().all(|a| actions.split(' ').any(|b| a == &b));
     let status = if there { Status::Ok } else { Status::Missing };
-    Check::new("seccomp", status, actions, "use a kernel with CONFIG_SECCOMP_FILTER")
+    Check::new(
+        "seccomp",
+        status,
+        actions,
+        "use a kernel with CONFIG_SECCOMP_FILTER",
+    )
 }
 
 /// A container that masks parts of `/proc` keeps user namespaces from mounting one of their own.

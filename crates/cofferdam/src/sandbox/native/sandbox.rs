@@ -9,7 +9,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cofferdam_guest::protocol::{self, Agent, ExecStep, ProcessLimits, Request, Setup, SetupMount, Source};
+use cofferdam_guest::protocol::{
+    self, Agent, ExecStep, ProcessLimits, Request, Setup, SetupMount, Source,
+};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use tokio::net::UnixStream;
@@ -63,7 +65,7 @@ impl NativeSandbox {
         let mut mounts = offered.mounts;
         mounts.extend(spec.mounts.iter().map(setup_mount));
         let setup = Setup {
-            hostname: spec.hostname.chars().take(64).collect(),
+            hostname: hostname(&spec.hostname),
             agent,
             mounts,
             limits: ProcessLimits {
@@ -80,10 +82,15 @@ impl NativeSandbox {
         let group = Group::create(spec.id, &spec.limits)?;
         let (mut stream, launcher) = spawn()?;
         // From here on the keeper's drop ends what was started.
-        let starting = Starting { launcher: Some(launcher), group: Some(group) };
+        let starting = Starting {
+            launcher: Some(launcher),
+            group: Some(group),
+        };
         let up = async {
             starting.join_group()?;
-            connection::send(&stream, &frame).await.map_err(start_error)?;
+            connection::send(&stream, &frame)
+                .await
+                .map_err(start_error)?;
             connection::greet(&mut stream).await
         };
         let came_up = tokio::select! {
@@ -105,7 +112,12 @@ impl NativeSandbox {
             starting.finish().await;
             gone.send_replace(true);
         });
-        Ok(Self { connection, environment, agent, closed })
+        Ok(Self {
+            connection,
+            environment,
+            agent,
+            closed,
+        })
     }
 
     /// As [`Sandbox::exec`], with a choice for standard output.
@@ -115,20 +127,31 @@ impl NativeSandbox {
         output: Output,
     ) -> Result<NativeExecution, SandboxError> {
         let shown = program_name(&request);
-        let refuse = |reason: String| SandboxError::Program { program: shown.clone(), reason };
+        let refuse = |reason: String| SandboxError::Program {
+            program: shown.clone(),
+            reason,
+        };
         let pipes = Pipes::new(request.stdin, output, self.agent)
             .map_err(|error| refuse(format!("cannot make its pipes: {error}")))?;
         let mut environment = self.environment.clone();
         environment.extend(request.environment);
         let bytes = |word: OsString| word.into_vec();
         let arguments: Vec<_> = request.arguments.into_iter().map(bytes).collect();
-        let environment: Vec<_> =
-            environment.into_iter().map(|(k, v)| (bytes(k), bytes(v))).collect();
+        let environment: Vec<_> = environment
+            .into_iter()
+            .map(|(k, v)| (bytes(k), bytes(v)))
+            .collect();
         let directory = request.directory.map(|path| bytes(path.into_os_string()));
         let shown_directory = directory.clone();
-        let asked = self
-            .connection
-            .exec(|exec| Request::Exec { exec, arguments, environment, directory }, pipes.inside);
+        let asked = self.connection.exec(
+            |exec| Request::Exec {
+                exec,
+                arguments,
+                environment,
+                directory,
+            },
+            pipes.inside,
+        );
         let program = match asked.await {
             Ok(Ok(program)) => program,
             Ok(Err(failure)) => return Err(refuse(reason(failure, shown_directory))),
@@ -136,16 +159,12 @@ impl NativeSandbox {
             Err(error) => return Err(error),
         };
         let (stdin, stdout, stderr) = (pipes.stdin, pipes.stdout, pipes.stderr);
-        Ok(NativeExecution { program, stdin, stdout, stderr })
-    }
-
-    /// Stops every process inside, until [`NativeSandbox::thaw`].
-    pub(super) async fn freeze(&self) -> Result<(), SandboxError> {
-        self.connection.question(|request| Request::Freeze { request }).await
-    }
-
-    pub(super) async fn thaw(&self) -> Result<(), SandboxError> {
-        self.connection.question(|request| Request::Thaw { request }).await
+        Ok(NativeExecution {
+            program,
+            stdin,
+            stdout,
+            stderr,
+        })
     }
 }
 
@@ -165,15 +184,36 @@ impl Sandbox for NativeSandbox {
         self.connection.end("closed");
         let mut closed = self.closed.clone();
         let limit = Duration::from_secs(CLOSE_LIMIT);
-        let result = match tokio::time::timeout(limit, closed.wait_for(|closed| *closed)).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(SandboxError::Gone("its keeper was stopped".to_owned())),
+        match tokio::time::timeout(limit, closed.wait_for(|closed| *closed))
+            .await
+            .map(|r| r.is_ok())
+        {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SandboxError::Gone("its keeper was stopped".to_owned())),
             Err(_) => Err(SandboxError::TimedOut(CLOSE_LIMIT)),
-        };
-        result
+        }
+    }
+
+    async fn freeze(&self) -> Result<(), SandboxError> {
+        self.connection
+            .question(|request| Request::Freeze { request })
+            .await
+    }
+
+    async fn thaw(&self) -> Result<(), SandboxError> {
+        self.connection
+            .question(|request| Request::Thaw { request })
+            .await
     }
 }
 
+/// What is left of it fits sethostname(2) and a line of `/etc/hosts`.
+fn hostname(wanted: &str) -> String {
+    let usable = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    wanted.chars().filter(usable).take(63).collect()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn start_error(error: io::Error) -> SandboxError {
     SandboxError::Start(error.to_string())
 }
@@ -200,13 +240,23 @@ fn spawn() -> Result<(UnixStream, Child), SandboxError> {
     let ours = std::os::unix::net::UnixStream::from(ours);
     ours.set_nonblocking(true).map_err(start_error)?;
     let ours = UnixStream::from_std(ours).map_err(start_error)?;
-    #[expect(clippy::disallowed_methods, reason = "the guest outlives one bounded call: no Invocation")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the guest outlives one bounded call: no Invocation"
+    )]
     let mut command = std::process::Command::new(executable);
-    command.env_clear().current_dir("/").stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .env_clear()
+        .current_dir("/")
+        .stdin(theirs)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     std::os::unix::process::CommandExt::arg0(&mut command, "cofferdam-guest");
     // Keys pressed at the caller's terminal are not for it.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let child = tokio::process::Command::from(command).spawn().map_err(start_error)?;
+    let child = tokio::process::Command::from(command)
+        .spawn()
+        .map_err(start_error)?;
     Ok((ours, child))
 }
 
@@ -230,7 +280,9 @@ impl Starting {
     /// The control socket is closed: the launcher ends when all in the sandbox is dead.
     async fn finish(mut self) {
         if let Some(mut launcher) = self.launcher.take()
-            && tokio::time::timeout(LAUNCHER_LIMIT, launcher.wait()).await.is_err()
+            && tokio::time::timeout(LAUNCHER_LIMIT, launcher.wait())
+                .await
+                .is_err()
         {
             let _ = launcher.start_kill();
             let _ = tokio::time::timeout(LAUNCHER_LIMIT, launcher.wait()).await;
@@ -251,7 +303,10 @@ impl Drop for Starting {
 }
 
 fn program_name(request: &ExecRequest) -> String {
-    let name = request.arguments.first().map_or(&b""[..], |name| name.as_bytes());
+    let name = request
+        .arguments
+        .first()
+        .map_or(&b""[..], |name| name.as_bytes());
     name.escape_ascii().to_string()
 }
 
@@ -262,7 +317,9 @@ fn reason(failure: NotStarted, directory: Option<Vec<u8>>) -> String {
         ExecStep::Program => error.to_string(),
         ExecStep::Directory => {
             let directory = directory.unwrap_or_default();
-            let shown = if directory.is_empty() { "the workdir".to_owned() } else {
+            let shown = if directory.is_empty() {
+                "the workdir".to_owned()
+            } else {
                 format!("`{}`", directory.escape_ascii())
             };
             format!("cannot enter {shown}: {error}")
@@ -287,7 +344,10 @@ impl Pipes {
             let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
             if let Agent::Separate { uid, gid } = agent {
                 // Programs open /dev/stdout anew: the pipe must be the agent's.
-                let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+                let (uid, gid) = (
+                    rustix::fs::Uid::from_raw(uid),
+                    rustix::fs::Gid::from_raw(gid),
+                );
                 rustix::fs::fchown(&read, Some(uid), Some(gid))?;
             }
             Ok((read, write))
@@ -307,12 +367,20 @@ impl Pipes {
             Output::Fd(fd) => (fd, None),
             Output::Nothing => {
                 let null = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
-                (rustix::fs::open("/dev/null", null, rustix::fs::Mode::empty())?, None)
+                (
+                    rustix::fs::open("/dev/null", null, rustix::fs::Mode::empty())?,
+                    None,
+                )
             }
         };
         let (read, stderr_inside) = make()?;
         let stderr = Some(pipe::Receiver::from_owned_fd(read)?);
-        Ok(Self { inside: vec![stdin_inside, stdout_inside, stderr_inside], stdin, stdout, stderr })
+        Ok(Self {
+            inside: vec![stdin_inside, stdout_inside, stderr_inside],
+            stdin,
+            stdout,
+            stderr,
+        })
     }
 }
 

@@ -15,6 +15,8 @@ use crate::sandbox::SandboxSpec;
 struct Tool {
     entry: &'static str,
     parts: &'static [&'static str],
+    /// Directories that the tool wants to be there, and empty.
+    empty: &'static [&'static str],
     variables: &'static [(&'static str, &'static str)],
 }
 
@@ -22,14 +24,45 @@ const TOOLS: &[Tool] = &[
     Tool {
         entry: ".cargo/bin",
         parts: &[".cargo/bin", ".rustup/toolchains", ".rustup/settings.toml"],
+        empty: &[".rustup/update-hashes"],
         variables: &[("RUSTUP_HOME", ".rustup")],
     },
-    Tool { entry: ".rustup/toolchains", parts: &[".rustup/toolchains"], variables: &[] },
-    Tool { entry: ".pyenv", parts: &[".pyenv"], variables: &[("PYENV_ROOT", ".pyenv")] },
-    Tool { entry: ".rbenv", parts: &[".rbenv"], variables: &[("RBENV_ROOT", ".rbenv")] },
-    Tool { entry: ".nvm/versions", parts: &[".nvm/versions"], variables: &[] },
-    Tool { entry: ".volta", parts: &[".volta/bin", ".volta/tools"], variables: &[("VOLTA_HOME", ".volta")] },
-    Tool { entry: ".local/share/fnm", parts: &[".local/share/fnm"], variables: &[] },
+    Tool {
+        entry: ".rustup/toolchains",
+        parts: &[".rustup/toolchains"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
+        entry: ".pyenv",
+        parts: &[".pyenv"],
+        empty: &[],
+        variables: &[("PYENV_ROOT", ".pyenv")],
+    },
+    Tool {
+        entry: ".rbenv",
+        parts: &[".rbenv"],
+        empty: &[],
+        variables: &[("RBENV_ROOT", ".rbenv")],
+    },
+    Tool {
+        entry: ".nvm/versions",
+        parts: &[".nvm/versions"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
+        entry: ".volta",
+        parts: &[".volta/bin", ".volta/tools"],
+        empty: &[],
+        variables: &[("VOLTA_HOME", ".volta")],
+    },
+    Tool {
+        entry: ".local/share/fnm",
+        parts: &[".local/share/fnm"],
+        empty: &[],
+        variables: &[],
+    },
     Tool {
         entry: ".local/bin",
         parts: &[
@@ -39,27 +72,75 @@ const TOOLS: &[Tool] = &[
             ".local/share/uv/python",
             ".local/share/pipx/venvs",
         ],
+        empty: &[],
         variables: &[],
     },
     Tool {
         entry: ".local/share/claude/versions",
         parts: &[".local/share/claude/versions"],
+        empty: &[],
         variables: &[],
     },
     Tool {
         entry: ".local/share/mise",
         parts: &[".local/share/mise"],
+        empty: &[],
         variables: &[("MISE_DATA_DIR", ".local/share/mise")],
     },
-    Tool { entry: ".local/share/pnpm", parts: &[".local/share/pnpm"], variables: &[] },
-    Tool { entry: ".asdf", parts: &[".asdf"], variables: &[("ASDF_DATA_DIR", ".asdf")] },
-    Tool { entry: ".bun/bin", parts: &[".bun/bin", ".bun/install/global"], variables: &[] },
-    Tool { entry: ".deno/bin", parts: &[".deno/bin"], variables: &[] },
-    Tool { entry: ".npm-global", parts: &[".npm-global"], variables: &[] },
-    Tool { entry: ".yarn/bin", parts: &[".yarn/bin"], variables: &[] },
-    Tool { entry: "go/bin", parts: &["go/bin"], variables: &[] },
-    Tool { entry: ".ghcup/bin", parts: &[".ghcup/bin", ".ghcup/ghc"], variables: &[] },
-    Tool { entry: ".sdkman/candidates", parts: &[".sdkman/candidates"], variables: &[] },
+    Tool {
+        entry: ".local/share/pnpm",
+        parts: &[".local/share/pnpm"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
+        entry: ".asdf",
+        parts: &[".asdf"],
+        empty: &[],
+        variables: &[("ASDF_DATA_DIR", ".asdf")],
+    },
+    Tool {
+        entry: ".bun/bin",
+        parts: &[".bun/bin", ".bun/install/global"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
+        entry: ".deno/bin",
+        parts: &[".deno/bin"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
+        entry: ".npm-global",
+        parts: &[".npm-global"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
+        entry: ".yarn/bin",
+        parts: &[".yarn/bin"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
+        entry: "go/bin",
+        parts: &["go/bin"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
+        entry: ".ghcup/bin",
+        parts: &[".ghcup/bin", ".ghcup/ghc"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
+        entry: ".sdkman/candidates",
+        parts: &[".sdkman/candidates"],
+        empty: &[],
+        variables: &[],
+    },
 ];
 
 /// Directories whose programs are inside anyway.
@@ -81,7 +162,9 @@ pub(super) fn offered(search_path: Option<&OsStr>, home: Option<&Path>) -> Offer
     let search = search_path.unwrap_or(OsStr::new(DEFAULT_PATH)).as_bytes();
     for entry in search.split(|&b| b == b':') {
         let path = Path::new(OsStr::from_bytes(entry));
-        let plain = !path.components().any(|c| c == std::path::Component::ParentDir);
+        let plain = !path
+            .components()
+            .any(|c| c == std::path::Component::ParentDir);
         if entries.contains(&entry) || !path.is_absolute() || !plain {
             continue;
         }
@@ -102,17 +185,38 @@ pub(super) fn offered(search_path: Option<&OsStr>, home: Option<&Path>) -> Offer
 }
 
 fn offer(offered: &mut Offered, home: &Path, below: &Path) -> bool {
-    let Some(tool) = TOOLS.iter().find(|tool| below.starts_with(tool.entry)) else { return false };
+    let Some(tool) = TOOLS.iter().find(|tool| below.starts_with(tool.entry)) else {
+        return false;
+    };
     for part in tool.parts {
         let path = home.join(part).into_os_string().into_vec();
         let known = offered.mounts.iter().any(|mount| mount.target == path);
         if !known {
             let source = Source::Path(path.clone());
-            offered.mounts.push(SetupMount { source, target: path, writable: false, optional: true });
+            offered.mounts.push(SetupMount {
+                source,
+                target: path,
+                writable: false,
+                optional: true,
+            });
+        }
+    }
+    for part in tool.empty {
+        let target = home.join(part).into_os_string().into_vec();
+        let mount = SetupMount {
+            source: Source::Nothing,
+            target,
+            writable: false,
+            optional: true,
+        };
+        if !offered.mounts.contains(&mount) {
+            offered.mounts.push(mount);
         }
     }
     for (name, directory) in tool.variables {
-        offered.variables.insert((*name).into(), home.join(directory).into());
+        offered
+            .variables
+            .insert((*name).into(), home.join(directory).into());
     }
     true
 }
@@ -123,7 +227,14 @@ pub(super) fn environment(spec: &SandboxSpec, offered: &Offered) -> BTreeMap<OsS
         ("HOME", "/home/agent"),
         ("USER", "agent"),
         ("LOGNAME", "agent"),
-        ("SHELL", if PathBuf::from("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" }),
+        (
+            "SHELL",
+            if PathBuf::from("/bin/bash").exists() {
+                "/bin/bash"
+            } else {
+                "/bin/sh"
+            },
+        ),
         ("LANG", "C.UTF-8"),
         ("TERM", "xterm-256color"),
     ]
@@ -144,15 +255,22 @@ mod tests {
     fn tools_below_home_by_the_list_and_nothing_else() {
         let path = "/home/u/.cargo/bin:/home/u/bin:/usr/bin:relative:/srv/x:/home/u/.nvm/versions/node/v1/bin:/home/u/.ssh:/usr/bin:/home/u/.cargo/bin/../../.ssh";
         let got = offered(Some(OsStr::new(path)), Some(Path::new("/home/u")));
-        assert_eq!(got.path, "/home/u/.cargo/bin:/usr/bin:/home/u/.nvm/versions/node/v1/bin");
-        let targets: Vec<_> =
-            got.mounts.iter().map(|m| String::from_utf8_lossy(&m.target).into_owned()).collect();
+        assert_eq!(
+            got.path,
+            "/home/u/.cargo/bin:/usr/bin:/home/u/.nvm/versions/node/v1/bin"
+        );
+        let targets: Vec<_> = got
+            .mounts
+            .iter()
+            .map(|m| String::from_utf8_lossy(&m.target).into_owned())
+            .collect();
         assert_eq!(
             targets,
             [
                 "/home/u/.cargo/bin",
                 "/home/u/.rustup/toolchains",
                 "/home/u/.rustup/settings.toml",
+                "/home/u/.rustup/update-hashes",
                 "/home/u/.nvm/versions"
             ]
         );
@@ -163,7 +281,13 @@ mod tests {
     #[test]
     fn without_a_home_or_path_there_are_the_system_programs() {
         assert_eq!(offered(None, None).path, DEFAULT_PATH);
-        assert_eq!(offered(Some(OsStr::new("/root/x")), None).path, DEFAULT_PATH);
-        assert_eq!(offered(Some(OsStr::new("/usr/bin")), Some(Path::new("/"))).path, "/usr/bin");
+        assert_eq!(
+            offered(Some(OsStr::new("/root/x")), None).path,
+            DEFAULT_PATH
+        );
+        assert_eq!(
+            offered(Some(OsStr::new("/usr/bin")), Some(Path::new("/"))).path,
+            "/usr/bin"
+        );
     }
 }

@@ -1,0 +1,59 @@
+//! Locks between processes: flock(2), which ends with its holder, so a killed process leaves none.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::fsx::{Context, FileError};
+
+/// A lock was not taken.
+#[derive(Debug)]
+pub(super) enum LockError {
+    Cancelled,
+    File(FileError),
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Lock {
+    Shared,
+    Exclusive,
+}
+
+pub(super) fn open_lock(path: &Path) -> Result<File, FileError> {
+    use std::os::unix::fs::OpenOptionsExt;
+    fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+        .context("open", path)
+}
+
+/// Waits for a lock that ends with its holder, so a killed process never leaves one.
+pub(super) async fn lock(path: &Path, kind: Lock, cancel: &CancellationToken) -> Result<File, LockError> {
+    let file = open_lock(path).map_err(LockError::File)?;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let tried = match kind {
+            Lock::Shared => file.try_lock_shared(),
+            Lock::Exclusive => file.try_lock(),
+        };
+        match tried {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) => {}
+            Err(fs::TryLockError::Error(error)) => {
+                return Err(LockError::File(FileError::new("lock", path, error)));
+            }
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return Err(LockError::Cancelled),
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,130 @@
+//! The before-ref.
+
+use std::os::unix::ffi::OsStrExt;
+
+use cofferdam::git::UserRules;
+use cofferdam::git::before::{self, Before, BeforeLimits, NotRecorded};
+use cofferdam::git::identity::user_config;
+use cofferdam::names::SandboxId;
+
+use crate::support::{World, gits, never};
+
+async fn record(world: &World, limits: BeforeLimits) -> (Option<Before>, SandboxId) {
+    let repo = world.repo().await;
+    let home = world.user_home();
+    let config = user_config(&repo, Some(&home), &never()).await.unwrap();
+    let rules = UserRules { config: Some(&config), caller_home: Some(&home) };
+    let id = SandboxId::random().unwrap();
+    let scratch = world.path().join("scratch");
+    let changes = before::changes(&repo, rules, scratch.clone(), &never()).await.unwrap();
+    let done = before::record(&repo, id, rules, limits, scratch.clone(), &never()).await.unwrap();
+    assert_eq!(changes.is_empty(), done.is_none());
+    assert!(!scratch.exists());
+    (done, id)
+}
+
+#[tokio::test]
+async fn everything_is_recorded_and_nothing_touched() {
+    for git in gits() {
+        let world = World::new(&git);
+        for name in ["kept", "edited", "staged", "both", "gone", "sub dir/x"] {
+            world.write(name, name);
+        }
+        let head = world.commit(".gitignore", "ignored\n");
+        assert_eq!(record(&world, BeforeLimits::default()).await.0, None);
+        world.write("edited", "EDITED");
+        world.write("staged", "STAGED");
+        world.write("both", "index side");
+        world.run(&["add", "staged", "both"]);
+        world.write("both", "work side");
+        std::fs::remove_file(world.top.join("gone")).unwrap();
+        world.write("new dir/ü\n\"q\"", "new");
+        world.write(std::ffi::OsStr::from_bytes(b"raw\xff"), "raw");
+        world.write("intended", "later");
+        world.run(&["add", "-N", "intended"]);
+        world.write("ignored", "ignored");
+        world.write("globally", "ignored by the user");
+        std::fs::write(world.user_home().join("excl"), "globally\n").unwrap();
+        world.run(&["config", "--global", "core.excludesFile", "~/excl"]);
+        std::fs::create_dir(world.top.join("embedded")).unwrap();
+        world.run_in(&world.top.join("embedded"), &["init", "-q"]);
+        std::fs::write(world.top.join("embedded/f"), "x").unwrap();
+
+        let (status, index) =
+            (world.run(&["status", "--porcelain"]), std::fs::read(world.top.join(".git/index")));
+        let (done, id) = record(&world, BeforeLimits::default()).await;
+        let done = done.unwrap();
+        assert_eq!(world.run(&["status", "--porcelain"]), status);
+        assert_eq!(
+            std::fs::read(world.top.join(".git/index")).unwrap().len(),
+            index.unwrap().len()
+        );
+        assert_eq!(world.oid(&before::reference(id)), done.commit);
+        let commit = done.commit.as_str();
+        assert_eq!(world.oid(&format!("{commit}^1")), head);
+        let show = |name: &str| world.run(&["show", &format!("{commit}{name}")]);
+        assert_eq!(show(":edited"), "EDITED");
+        assert_eq!(show(":both"), "work side");
+        assert_eq!(show("^2:both"), "index side");
+        assert_eq!(show("^2:edited"), "edited");
+        let names = world.run(&["ls-tree", "-r", "-z", "--name-only", commit]);
+        for name in ["kept", "intended", "new dir/ü\n\"q\"", "raw\u{fffd}"] {
+            assert!(names.split('\0').any(|listed| listed == name), "{name}: {names:?}");
+        }
+        for name in ["gone", "ignored", "globally", "embedded"] {
+            assert!(names.split('\0').all(|listed| !listed.starts_with(name)), "{name}");
+        }
+        assert_eq!(done.not_recorded, [("embedded/".into(), NotRecorded::Repository)]);
+        world.run(&["fsck"]);
+    }
+}
+
+#[tokio::test]
+async fn conflicts_pipes_limits_and_submodules() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.commit("a", "base");
+        world.run(&["checkout", "-q", "-b", "side"]);
+        world.commit("a", "side");
+        world.run(&["checkout", "-q", "main"]);
+        // A populated submodule whose configuration must not be obeyed.
+        let sub = world.top.join("sub");
+        world.run(&["init", "-q", "sub"]);
+        world.run_in(&sub, &["-c", "user.name=x", "-c", "user.email=x", "commit", "-q", "--allow-empty", "-m", "s"]);
+        world.run(&["-c", "advice.addEmbeddedRepo=false", "add", "sub"]);
+        world.commit("a", "main");
+        let canary = world.path().join("canary");
+        let monitor = format!("touch '{}'; false", canary.display());
+        world.run_in(&sub, &["config", "core.fsmonitor", &monitor]);
+        std::fs::write(sub.join("file"), "dirty").unwrap();
+        assert!(!world.command(&world.top).args(["merge", "-q", "side"]).status().unwrap().success());
+        let _ = std::fs::remove_file(&canary);
+        world.write("large", vec![b'x'; 5000]);
+        world.write("small", "x");
+        let (done, _) = record(&world, BeforeLimits { file: 4096, total: 1 << 20 }).await;
+        let done = done.unwrap();
+        assert!(!done.staged);
+        assert_eq!(done.not_recorded, [("large".into(), NotRecorded::TooLarge)]);
+        assert!(world.run(&["show", &format!("{}:a", done.commit)]).contains("<<<<<<<"));
+        assert_eq!(world.run(&["show", &format!("{}:small", done.commit)]), "x");
+        assert!(world.run(&["status", "--porcelain"]).contains("UU a") || canary.exists());
+        // The positive control: plain git obeys it. Our own calls did not.
+        let _ = std::fs::remove_file(&canary);
+        record(&world, BeforeLimits::default()).await;
+        assert!(!canary.exists());
+        world.run(&["status"]);
+        assert!(canary.exists());
+    }
+}
+
+#[tokio::test]
+async fn in_a_linked_worktree_detached() {
+    let world = World::new(&gits()[0]);
+    world.commit("a", "one");
+    let linked = world.path().join("linked tree");
+    world.run(&["worktree", "add", "-q", "--detach", linked.to_str().unwrap()]);
+    let world = World { top: linked, ..world };
+    world.write("a", "two");
+    let (done, _) = record(&world, BeforeLimits::default()).await;
+    assert_eq!(world.run(&["show", &format!("{}:a", done.unwrap().commit)]), "two");
+}
