@@ -26,8 +26,8 @@ pub(crate) async fn dispatch(
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
     match command {
-        Command::Run(arguments) => Box::pin(run::run(*arguments, environment)).await,
-        Command::Demo(arguments) => Box::pin(demo::run(&arguments, environment)).await,
+        Command::Run(arguments) => run::run(*arguments, environment).await,
+        Command::Demo(arguments) => demo::run(&arguments, environment).await,
         Command::Completions(arguments) => completions::run(&arguments),
         command => {
             let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;

@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use crate::environment::{TestEnvironment, check, commit_script, finish};
 
+// covers: S2-9
 #[test]
 fn head_is_the_default_and_the_first_line_says_so() {
     let environment = TestEnvironment::with_repository();
@@ -33,6 +34,7 @@ fn a_named_strategy_is_not_called_a_default() {
     );
 }
 
+// covers: S2-10
 #[test]
 fn merge_to_head_lands_and_says_what_and_where() {
     let environment = TestEnvironment::with_repository();
@@ -57,6 +59,7 @@ fn merge_to_head_lands_and_says_what_and_where() {
     environment.expect_clean();
 }
 
+// covers: S2-11
 #[test]
 fn branch_lands_on_its_branch_only() {
     let environment = TestEnvironment::with_repository();
@@ -76,6 +79,7 @@ fn branch_lands_on_its_branch_only() {
     );
 }
 
+// covers: S2-10
 #[test]
 fn copy_mode_works_on_a_copy() {
     let environment = TestEnvironment::with_repository();
@@ -89,6 +93,7 @@ fn copy_mode_works_on_a_copy() {
     );
 }
 
+// covers: S2-16 S2-17
 #[test]
 fn iterations_end_with_the_signal() {
     let environment = TestEnvironment::with_repository();
@@ -112,6 +117,7 @@ fn iterations_end_with_the_signal() {
     assert_eq!(environment.git(&["rev-list", "--count", "main..b"]), "2");
 }
 
+// covers: S2-25 S2-26 S2-27 S2-28
 #[test]
 fn prompts_reach_the_agent() {
     let environment = TestEnvironment::with_repository();
@@ -137,6 +143,7 @@ fn prompts_reach_the_agent() {
     assert!(done.stderr.contains("missing.md"), "{done}");
 }
 
+// covers: S2-19
 #[test]
 fn the_environment_is_what_was_named() {
     let environment = TestEnvironment::with_repository();
@@ -233,6 +240,7 @@ fn copied_files_are_there() {
     assert!(done.stderr.contains("  | the plan"), "{done}");
 }
 
+// covers: S2-20 S2-21
 #[test]
 fn hooks_run_where_they_should_and_fail_the_run() {
     let environment = TestEnvironment::with_repository();
@@ -298,6 +306,7 @@ fn json_is_one_object_for_each_event() {
     assert!(last["error"].as_str().unwrap().contains("exit code 3"));
 }
 
+// covers: S2-37
 #[test]
 fn the_run_log_is_named_and_kept() {
     let environment = TestEnvironment::with_repository();
@@ -395,10 +404,10 @@ fn any_directory_name_will_do() {
         '{cofferdam}' run --branch other --name other -- sh -c "echo y > y; git add y; git commit -qm y" 2>log
         '{cofferdam}' list --json | grep -c '"name":"other"'
         eval "$(sed -n 's/^log: tail -f /cat /p' log)" | grep -c 'sandbox other'
-        git log --format=%s --all --
+        git log --format=%s --all -- | sort
         "#
     );
     let done = environment.shell(&line).expect_code(0);
     assert!(done.stdout.starts_with("2\n"), "{done}");
-    assert!(done.stdout.ends_with("1\n1\ny\nx\nstart\n"), "{done}");
+    assert!(done.stdout.ends_with("1\n1\nstart\nx\ny\n"), "{done}");
 }
