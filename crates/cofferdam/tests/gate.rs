@@ -752,7 +752,7 @@ impl World {
             identity: &identity(),
             message: "Merge the sandbox's work\n",
         };
-        land::merge_to_head(&self.repo, &target, accepted, &self.state(), &self.cancel).await.unwrap()
+        land::merge_to_head(&self.repo, &target, &accepted.into(), &self.state(), &self.cancel).await.unwrap()
     }
 
     fn status(&self) -> String {

@@ -634,7 +634,7 @@ both! {
         eventually("its control groups are gone", || control_groups(spec.id) == 0).await;
         let checks = probe();
         assert!(checks.iter().all(|check| check.status != Status::Missing), "{checks:?}");
-        assert!(Native::default().degradations().is_empty());
+        assert!(Native::default().degradations(&Limits::default()).is_empty());
     }
 }
 

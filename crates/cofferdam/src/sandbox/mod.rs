@@ -100,6 +100,12 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
     /// A short name for messages and `list`: "native", "docker" …
     fn name(&self) -> &str;
 
+    /// What this machine cannot give of `limits` although they are the defaults, as sentence
+    /// fragments. A limit that was asked for and cannot be given fails [`Self::create`].
+    fn degradations(&self, _limits: &Limits) -> Vec<String> {
+        Vec::new()
+    }
+
     async fn create(
         &self,
         spec: &SandboxSpec,
@@ -210,6 +216,14 @@ impl Contained {
             Self::BindMount(kind) => kind.provider.name(),
             Self::PrivateCopy(kind) => kind.provider.name(),
             Self::Isolated(kind) => kind.provider.name(),
+        }
+    }
+
+    pub(crate) fn degradations(&self, limits: &Limits) -> Vec<String> {
+        match self {
+            Self::BindMount(kind) => kind.provider.degradations(limits),
+            Self::PrivateCopy(kind) => kind.provider.degradations(limits),
+            Self::Isolated(_) => Vec::new(),
         }
     }
 

@@ -61,6 +61,9 @@ fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
         max_iterations: options.max_iterations.get(),
         log: events.path().map(std::path::Path::to_owned),
     });
+    for what in options.sandbox.degradations(&options.limits) {
+        events.notice(Notice::Degraded { what });
+    }
     for name in &plan.unused_arguments {
         events.notice(Notice::UnusedArgument { name: name.clone() });
     }

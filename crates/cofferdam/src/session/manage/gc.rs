@@ -12,6 +12,7 @@ use super::ManageError;
 use crate::fsx;
 use crate::git::{Git, Identity, Repository, UserRules, gate, identity, refs};
 use crate::home::Home;
+use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
 use crate::session::collect::{Collector, Source};
 use crate::session::dispose::{self, Disposal};
@@ -165,6 +166,7 @@ pub(super) async fn recover_one(
     cancel: &CancellationToken,
 ) -> Result<Recovered, ManageError> {
     let mut owned = Owned::adopt(home, record)?;
+    native::remove_leftovers(owned.record.id);
     let events = Emitter::silent();
     let fallback = Identity::fallback();
     let config = identity::user_config(repo, caller_home, cancel).await?;
