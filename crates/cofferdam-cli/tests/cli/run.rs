@@ -411,3 +411,71 @@ fn any_directory_name_will_do() {
     assert!(done.stdout.starts_with("2\n"), "{done}");
     assert!(done.stdout.ends_with("1\n1\nstart\nx\ny\n"), "{done}");
 }
+
+#[test]
+fn a_conflict_at_the_end_keeps_the_branch_and_fails() {
+    let environment = TestEnvironment::with_repository();
+    let repository = environment.repository();
+    let mine = format!(
+        "cd '{}' && echo mine > README.md && git commit -qam mine",
+        repository.display()
+    );
+    let done = environment
+        .run(
+            &[
+                "--merge-to-head",
+                "--name",
+                "clash",
+                "--on-host-ready",
+                &mine,
+            ],
+            "echo theirs > README.md; git commit -qam theirs",
+        )
+        .expect_code(1);
+    assert!(
+        done.stdout.contains("kept: 1 commit on cofferdam/clash: "),
+        "{done}"
+    );
+    assert!(
+        done.stdout.contains("next: git merge cofferdam/clash"),
+        "{done}"
+    );
+    assert_eq!(environment.read("README.md"), "mine\n");
+    assert_eq!(
+        environment.git(&["log", "--format=%s", "main"]),
+        "mine\nstart"
+    );
+    assert_eq!(
+        environment.git(&["log", "-1", "--format=%s", "cofferdam/clash"]),
+        "theirs"
+    );
+    assert_eq!(
+        environment.git(&["status", "--porcelain", "--untracked-files=no"]),
+        ""
+    );
+}
+
+#[test]
+fn uncommitted_work_is_kept_and_named() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .run(
+            &["--branch", "feature", "--name", "draft"],
+            "echo idea > idea.txt",
+        )
+        .expect_code(0);
+    let line = done
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("uncommitted work"))
+        .unwrap();
+    let path = line.rsplit(' ').next().unwrap();
+    assert_eq!(
+        std::fs::read_to_string(format!("{path}/idea.txt")).unwrap(),
+        "idea\n"
+    );
+    assert!(
+        done.stdout.contains(&format!("next: git -C {path} status")),
+        "{done}"
+    );
+}
