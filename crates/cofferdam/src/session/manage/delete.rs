@@ -28,6 +28,7 @@ pub struct Deleted {
     /// Where the branch's tip stays for 30 days.
     pub trash: Option<String>,
     /// Files that were left because they are not the sandbox's alone.
+    #[serde(serialize_with = "crate::session::path_json::optional")]
     pub kept_work: Option<PathBuf>,
 }
 

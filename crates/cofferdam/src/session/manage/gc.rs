@@ -30,6 +30,7 @@ pub struct Recovered {
     pub commits: usize,
     pub landing: Landing,
     /// Uncommitted work that was left where it is.
+    #[serde(serialize_with = "crate::session::path_json::optional")]
     pub preserved: Option<PathBuf>,
 }
 
