@@ -1036,9 +1036,15 @@ impl World {
             identity: &identity(),
             message: "Merge the sandbox's work\n",
         };
-        land::merge_to_head(&self.repo, &target, &accepted.into(), &self.state(), &self.cancel)
-            .await
-            .unwrap()
+        land::merge_to_head(
+            &self.repo,
+            &target,
+            &accepted.into(),
+            &self.state(),
+            &self.cancel,
+        )
+        .await
+        .unwrap()
     }
 
     fn status(&self) -> String {
@@ -1683,13 +1689,12 @@ fn busy_user(
             6 => {
                 try_git(git, host, b"", &["status"]);
             }
-            _ if choices.below(4) == 0 => {
-                if try_git(git, host, b"", &["commit", "-qm", "mine"]).0.ok {
+            _ if choices.below(4) == 0
+                && try_git(git, host, b"", &["commit", "-qm", "mine"]).0.ok => {
                     deeds
                         .commits
                         .push(try_git(git, host, b"", &["rev-parse", "HEAD"]).0.out);
                 }
-            }
             _ => {}
         }
     }

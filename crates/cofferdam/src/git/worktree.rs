@@ -476,7 +476,11 @@ pub async fn dirty(
     let seen = worktree.repository(repo)?;
     let scratch = Scratch::create(scratch, &seen, tip, rules)?;
     scratch.copy_index(&worktree.admin.join("index"))?;
-    scratch.command().args(["read-tree", "-i", "-m", tip.as_str()]).run(cancel).await?;
+    scratch
+        .command()
+        .args(["read-tree", "-i", "-m", tip.as_str()])
+        .run(cancel)
+        .await?;
     Ok(status(scratch.command(), Untracked::Directories, cancel).await?)
 }
 

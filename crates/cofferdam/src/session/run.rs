@@ -95,7 +95,13 @@ async fn live(
     }
     .await
     // Whatever a cancelled step calls its end.
-    .map_err(|error| if options.cancel.is_cancelled() { RunErrorKind::Cancelled } else { error });
+    .map_err(|error| {
+        if options.cancel.is_cancelled() {
+            RunErrorKind::Cancelled
+        } else {
+            error
+        }
+    });
 
     events.emit(&Event::Step { step: "collect" });
     let isolated = match &ready {

@@ -58,7 +58,10 @@ pub async fn branch(
             // A killed command may have come so far already.
             if refs::read(repo, &full, cancel).await?.as_ref() == Some(tip) {
                 let branch = branch.as_str().to_owned();
-                return Ok(Landing::Landed { branch, tip: tip.clone() });
+                return Ok(Landing::Landed {
+                    branch,
+                    tip: tip.clone(),
+                });
             }
             let why = format!("branch `{branch}` was changed meanwhile: {detail}");
             Ok(kept(accepted, why))

@@ -45,8 +45,14 @@ pub async fn head(
     if matches!(landed.landing, Landing::Kept { .. })
         && refs::read(repo, &step.reference, cancel).await?.as_ref() == Some(accepted.tip())
     {
-        let branch = start.branch().map_or_else(|| "HEAD".to_owned(), ToString::to_string);
-        return Ok(Landing::Landed { branch, tip: accepted.tip().clone() }.into());
+        let branch = start
+            .branch()
+            .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
+        return Ok(Landing::Landed {
+            branch,
+            tip: accepted.tip().clone(),
+        }
+        .into());
     }
     Ok(landed)
 }

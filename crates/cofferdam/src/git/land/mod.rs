@@ -24,8 +24,8 @@ pub use worktrees::{Worktree, worktrees};
 use super::refs::{self, RefError};
 use super::{GitError, Oid, Repository};
 use crate::fsx::FileError;
-use crate::names::SandboxId;
 use crate::git::gate::Accepted;
+use crate::names::SandboxId;
 use crate::session::Landing;
 
 /// Why a landing could not even be decided. What passed the gate is at the sandbox's tip ref.
@@ -75,7 +75,11 @@ impl Incoming {
 impl From<&Accepted> for Incoming {
     fn from(accepted: &Accepted) -> Self {
         let (base, tip) = (accepted.base().clone(), accepted.tip().clone());
-        Self { id: accepted.id(), base, tip }
+        Self {
+            id: accepted.id(),
+            base,
+            tip,
+        }
     }
 }
 
@@ -87,7 +91,10 @@ fn kept(accepted: &Accepted, why: impl Into<String>) -> Landing {
 }
 
 fn kept_at(incoming: &Incoming, why: impl Into<String>) -> Landing {
-    Landing::Kept { reference: refs::own(incoming.id, refs::Own::Tip), why: why.into() }
+    Landing::Kept {
+        reference: refs::own(incoming.id, refs::Own::Tip),
+        why: why.into(),
+    }
 }
 
 /// Whether `ancestor` is reachable from `descendant`.

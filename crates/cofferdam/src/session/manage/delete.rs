@@ -90,8 +90,8 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     }
     let mut trash = None;
     // A branch that was there before the sandbox is the user's.
-    if let Some(branch) = own_branch.filter(|_| record.branch_is_ours) {
-        if let Some(tip) = repo.resolve(&branch.full(), cancel).await? {
+    if let Some(branch) = own_branch.filter(|_| record.branch_is_ours)
+        && let Some(tip) = repo.resolve(&branch.full(), cancel).await? {
             if options.purge || is_elsewhere(&repo, &tip, branch, cancel).await? {
                 delete_branch(&repo, branch, &tip, cancel).await?;
             } else {
@@ -100,7 +100,6 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
                 trash = Some(kept);
             }
         }
-    }
     let kept = refs::delete_own(&repo, record.id, &record.name, cancel).await?;
     trash = trash.or_else(|| kept.into_iter().next());
     let name = record.name.clone();

@@ -65,11 +65,10 @@ pub async fn gc(
         }
     }
     let mut repositories: BTreeMap<PathBuf, Repository> = BTreeMap::new();
-    if let Some(path) = repository {
-        if let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await {
+    if let Some(path) = repository
+        && let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await {
             repositories.insert(repo.top.as_path().to_owned(), repo);
         }
-    }
     for Entry { record, in_use } in listing.entries {
         let top = record.repository.clone();
         if !repositories.contains_key(&top) {
