@@ -1690,11 +1690,12 @@ fn busy_user(
                 try_git(git, host, b"", &["status"]);
             }
             _ if choices.below(4) == 0
-                && try_git(git, host, b"", &["commit", "-qm", "mine"]).0.ok => {
-                    deeds
-                        .commits
-                        .push(try_git(git, host, b"", &["rev-parse", "HEAD"]).0.out);
-                }
+                && try_git(git, host, b"", &["commit", "-qm", "mine"]).0.ok =>
+            {
+                deeds
+                    .commits
+                    .push(try_git(git, host, b"", &["rev-parse", "HEAD"]).0.out);
+            }
             _ => {}
         }
     }

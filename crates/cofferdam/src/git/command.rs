@@ -185,13 +185,13 @@ impl GitCommand {
     #[must_use]
     pub fn work_tree(mut self, path: &Path) -> Self {
         self.environment("GIT_WORK_TREE", path);
-        self.invocation.directory = path.to_owned();
+        path.clone_into(&mut self.invocation.directory);
         self
     }
 
     #[must_use]
     pub fn directory(mut self, path: &Path) -> Self {
-        self.invocation.directory = path.to_owned();
+        path.clone_into(&mut self.invocation.directory);
         self
     }
 

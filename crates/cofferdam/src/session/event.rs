@@ -128,7 +128,9 @@ pub enum Notice {
 
 /// Where events go: a function that is called in order and must be quick.
 #[derive(Clone, Default)]
-pub struct EventSink(Option<Arc<dyn Fn(&Event) + Send + Sync>>);
+pub struct EventSink(Option<Arc<Sink>>);
+
+type Sink = dyn Fn(&Event) + Send + Sync;
 
 impl EventSink {
     pub fn new(sink: impl Fn(&Event) + Send + Sync + 'static) -> Self {

@@ -66,9 +66,10 @@ pub async fn gc(
     }
     let mut repositories: BTreeMap<PathBuf, Repository> = BTreeMap::new();
     if let Some(path) = repository
-        && let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await {
-            repositories.insert(repo.top.as_path().to_owned(), repo);
-        }
+        && let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await
+    {
+        repositories.insert(repo.top.as_path().to_owned(), repo);
+    }
     for Entry { record, in_use } in listing.entries {
         let top = record.repository.clone();
         if !repositories.contains_key(&top) {
