@@ -154,6 +154,7 @@ impl Owned {
         fsx::private_dir(home.path())?;
         fsx::private_dir(&home.state())?;
         let directory = home.sandbox(record.id);
+        let making = making(home)?;
         fsx::private_dir(&directory)?;
         let lock = open_lock(&directory)?;
         if !take(&lock, &directory)? {
@@ -166,6 +167,7 @@ impl Owned {
         };
         owned.sign()?;
         owned.save()?;
+        drop(making);
         Ok(owned)
     }
 
@@ -296,6 +298,29 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
             name: name.escape_debug().to_string(),
             repository: repository.as_path().to_owned(),
         })
+}
+
+/// Held while a state directory has no record yet, by who makes it and by who removes dead ones.
+fn making(home: &Home) -> Result<File, RegistryError> {
+    let state = home.state();
+    let path = state.join("lock");
+    let lock = open_lock(&state)?;
+    lock.lock().context("lock", &path)?;
+    Ok(lock)
+}
+
+/// Removes state directories whose maker died before it could write a record. Returns them.
+pub fn remove_unfinished(home: &Home) -> Result<Vec<PathBuf>, RegistryError> {
+    if !home.state().is_dir() {
+        return Ok(Vec::new());
+    }
+    let making = making(home)?;
+    let unfinished = list(home, None)?.unfinished;
+    for directory in &unfinished {
+        fsx::remove_tree(directory)?;
+    }
+    drop(making);
+    Ok(unfinished)
 }
 
 /// The process that owns the sandbox now, where it still runs: never a stranger that got its number.

@@ -1,6 +1,6 @@
 //! Clean up after commands that died: commits are collected first, then what is left goes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
-use crate::fsx;
 use crate::git::{Git, Identity, Repository, UserRules, gate, identity, refs};
 use crate::home::Home;
+use crate::names::SandboxId;
 use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
 use crate::session::collect::{Collector, Source};
@@ -58,12 +58,19 @@ pub async fn gc(
     report
         .problems
         .extend(listing.unreadable.iter().map(ToString::to_string));
-    for directory in listing.unfinished {
-        report.removed.push(directory.display().to_string());
-        if !dry_run {
-            fsx::remove_tree(&directory)?;
-        }
-    }
+    let alive: BTreeSet<SandboxId> = listing
+        .entries
+        .iter()
+        .map(|entry| entry.record.id)
+        .collect();
+    let unfinished = if dry_run {
+        listing.unfinished
+    } else {
+        registry::remove_unfinished(home)?
+    };
+    report
+        .removed
+        .extend(unfinished.iter().map(|path| path.display().to_string()));
     let mut repositories: BTreeMap<PathBuf, Repository> = BTreeMap::new();
     if let Some(path) = repository
         && let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await
@@ -118,7 +125,7 @@ pub async fn gc(
         for path in gate::remove_stale(repo)? {
             report.removed.push(path.display().to_string());
         }
-        match refs::expire_trash(repo, Timestamp::now(), cancel).await {
+        match refs::expire(repo, &alive, Timestamp::now(), cancel).await {
             Ok(expired) => report
                 .expired_refs
                 .extend(expired.into_iter().map(|one| one.reference)),
