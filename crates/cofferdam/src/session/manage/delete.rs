@@ -10,7 +10,7 @@ use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
 use crate::names::{BranchName, Slug};
-use crate::sandbox::registry::{Owned, Phase, Strategy};
+use crate::sandbox::registry::{Owned, Strategy};
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
             name: record.name.to_string(),
         });
     }
-    if matches!(record.phase, Phase::Creating | Phase::Active) {
+    if record.phase.is_unfinished() {
         // Its commits come home first; then it is a stopped one, or gone.
         let home = target.caller_home.as_deref();
         gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await?;
