@@ -18,6 +18,7 @@ use crate::git::Oid;
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, SandboxId, Slug};
 use crate::process;
+use crate::session::Landing;
 
 /// The newest record format this version writes. Older ones stay readable.
 pub const VERSION: u32 = 1;
@@ -83,10 +84,29 @@ pub enum Phase {
     Creating,
     /// An agent may have run: there may be commits to collect.
     Active,
-    /// Collected; what is left is what the user should see.
+    /// Its commits are home ([`Record::outcome`] says how); what it needed to live is being removed.
+    Collected,
+    /// What is left is what the user should see.
     Stopped,
     /// A setup command failed; kept for a look.
     FailedSetup,
+}
+
+impl Phase {
+    /// Without an owner such a sandbox is one whose command died: `gc` finishes it.
+    pub fn is_unfinished(self) -> bool {
+        matches!(self, Self::Creating | Self::Active | Self::Collected)
+    }
+}
+
+/// What collecting came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub landing: Landing,
+    /// The commit that the agent's checkout ended at, if it is in the host repository.
+    pub checkout: Option<Oid>,
+    /// A private copy has uncommitted work.
+    pub copy_is_dirty: bool,
 }
 
 /// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.
@@ -120,6 +140,9 @@ pub struct Record {
     /// A branch or file that was kept for the user, in words.
     #[serde(default)]
     pub kept: Option<String>,
+    /// Present from [`Phase::Collected`] on.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
 }
 
 impl Record {
@@ -503,6 +526,7 @@ mod tests {
             made_directories: vec![],
             nested_before: vec![PathText(PathBuf::from("a/.git"))],
             kept: None,
+            outcome: None,
         }
     }
 

@@ -131,6 +131,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         made_directories: Vec::new(),
         nested_before: Vec::new(),
         kept: None,
+        outcome: None,
     };
     Ok(Plan {
         repository,

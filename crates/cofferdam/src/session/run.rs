@@ -197,13 +197,11 @@ async fn finish(
     let disposal = Disposal {
         home: &options.home,
         repo: &plan.repository,
-        landing: &collected.landing,
-        checkout: collected.checkout.as_ref(),
+        outcome: collected.clone().into_outcome(),
         rules: UserRules {
             config: Some(&plan.config),
             caller_home: options.caller_home.as_deref(),
         },
-        copy_is_dirty: collected.copy_is_dirty,
         cancel: &options.abandon,
     };
     match dispose::dispose(owned, &disposal).await {

@@ -101,7 +101,7 @@ pub async fn gc(
             continue;
         }
         match record.phase {
-            Phase::Creating | Phase::Active => {
+            Phase::Creating | Phase::Active | Phase::Collected => {
                 recover(
                     home,
                     repo,
@@ -173,7 +173,7 @@ pub(super) async fn recover_one(
     cancel: &CancellationToken,
 ) -> Result<Recovered, ManageError> {
     let mut owned = Owned::adopt(home, record)?;
-    native::remove_leftovers(owned.record.id);
+    native::remove_leftovers(owned.record.id).await;
     let events = Emitter::silent();
     let fallback = Identity::fallback();
     let config = identity::user_config(repo, caller_home, cancel).await?;
@@ -185,26 +185,33 @@ pub(super) async fn recover_one(
         limit: COLLECT_LIMIT,
         cancel,
     };
-    let collected = collector.collect(&mut owned, Source::State).await?;
+    let (outcome, commits) = match owned.record.outcome.clone() {
+        // Its command died while it cleaned up: what collecting needs may be gone already.
+        Some(outcome) if owned.record.phase == Phase::Collected => (outcome, 0),
+        _ => {
+            let collected = collector.collect(&mut owned, Source::State).await?;
+            let commits = collected.commits.len();
+            (collected.into_outcome(), commits)
+        }
+    };
     let (name, branch) = (owned.record.name.to_string(), owned.record.branch_text());
+    let landing = outcome.landing.clone();
     let disposal = Disposal {
         home,
         repo,
-        landing: &collected.landing,
-        checkout: collected.checkout.as_ref(),
+        outcome,
         rules: UserRules {
             config: Some(&config),
             caller_home,
         },
-        copy_is_dirty: collected.copy_is_dirty,
         cancel,
     };
     let disposed = dispose::dispose(owned, &disposal).await?;
     Ok(Recovered {
         name,
         branch,
-        commits: collected.commits.len(),
-        landing: collected.landing,
+        commits,
+        landing,
         preserved: disposed.preserved,
     })
 }
