@@ -108,7 +108,10 @@ impl Group {
     fn remove_now(&mut self) {
         self.directories
             .retain(|directory| match fs::remove_dir(directory) {
-                Ok(()) => false,
+                Ok(()) => {
+                    remove_parent(directory);
+                    false
+                }
                 Err(error) => error.kind() != io::ErrorKind::NotFound,
             });
     }
@@ -280,7 +283,9 @@ pub(super) fn degradations(limits: &Limits) -> Vec<String> {
     .into_iter()
     .filter(|(_, wanted)| *wanted)
     .filter_map(|(controller, _)| {
-        let error = parent(controller).err()?;
+        let all = available();
+        let (_, made) = all.into_iter().find(|(name, _)| *name == controller.name())?;
+        let error = made.err()?;
         Some(format!("no limit of {}: {error}", controller.name()))
     })
     .collect()

@@ -123,10 +123,12 @@ impl Connection {
 
     fn with_limit(stream: UnixStream, limit: Duration) -> Self {
         let end = CancellationToken::new();
+        let socket = stream.as_fd().try_clone_to_owned().ok();
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             end,
             limit,
+            socket,
         });
         let (outgoing, queue) = mpsc::channel(16);
         let (read, write) = stream.into_split();
