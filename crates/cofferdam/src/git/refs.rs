@@ -67,7 +67,10 @@ pub struct Transaction {
 impl Transaction {
     /// `message` goes into the reflogs.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { input: b"start\0".to_vec(), message: message.into() }
+        Self {
+            input: b"start\0".to_vec(),
+            message: message.into(),
+        }
     }
 
     fn push(mut self, verb: &str, reference: &str, values: &[&str]) -> Self {
@@ -107,7 +110,14 @@ impl Transaction {
         self.input.extend_from_slice(b"prepare\0commit\0");
         // Reflogs need an identity; the user's may be missing, and this is not his deed.
         let done = as_cofferdam(repo.command())
-            .args(["update-ref", "-m", &self.message, "--create-reflog", "-z", "--stdin"])
+            .args([
+                "update-ref",
+                "-m",
+                &self.message,
+                "--create-reflog",
+                "-z",
+                "--stdin",
+            ])
             .input(Input::Bytes(self.input))
             .answers(&[1, 128])
             .run(cancel)
@@ -117,7 +127,13 @@ impl Transaction {
         }
         let text = String::from_utf8_lossy(&done.stderr);
         let detail = crate::text::printable(text.trim_end());
-        let raced = ["cannot lock ref", "is at ", "already exists", "unable to resolve", "Unable to create"];
+        let raced = [
+            "cannot lock ref",
+            "is at ",
+            "already exists",
+            "unable to resolve",
+            "Unable to create",
+        ];
         if raced.iter().any(|words| detail.contains(words)) {
             return Err(RefError::Moved { detail });
         }
@@ -127,7 +143,9 @@ impl Transaction {
 
 /// The committer of our reflog entries.
 fn as_cofferdam(command: super::command::GitCommand) -> super::command::GitCommand {
-    command.env("GIT_COMMITTER_NAME", "cofferdam").env("GIT_COMMITTER_EMAIL", "cofferdam@localhost")
+    command
+        .env("GIT_COMMITTER_NAME", "cofferdam")
+        .env("GIT_COMMITTER_EMAIL", "cofferdam@localhost")
 }
 
 pub(crate) fn as_identity(
@@ -142,7 +160,11 @@ pub(crate) fn as_identity(
 }
 
 pub(crate) fn failed(command: &str, exit: Exit, stderr: String) -> RefError {
-    RefError::Git(GitError::Failed { command: command.into(), exit, stderr })
+    RefError::Git(GitError::Failed {
+        command: command.into(),
+        exit,
+        stderr,
+    })
 }
 
 /// The commit that the full ref name `reference` holds, not following symbolic refs' meaning.
@@ -153,11 +175,20 @@ pub async fn read(
 ) -> Result<Option<Oid>, GitError> {
     let done = repo
         .command()
-        .args(["rev-parse", "--verify", "--quiet", "--end-of-options", reference])
+        .args([
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            reference,
+        ])
         .answers(&[1, 128])
         .run(cancel)
         .await?;
-    Ok(String::from_utf8_lossy(&done.stdout).trim_end().parse().ok())
+    Ok(String::from_utf8_lossy(&done.stdout)
+        .trim_end()
+        .parse()
+        .ok())
 }
 
 /// A ref below `refs/cofferdam/`.
@@ -182,7 +213,10 @@ pub async fn list(
         .lines()
         .filter_map(|line| {
             let (id, reference) = line.split_once(' ')?;
-            Some(Listed { reference: reference.to_owned(), id: id.parse().ok()? })
+            Some(Listed {
+                reference: reference.to_owned(),
+                id: id.parse().ok()?,
+            })
         })
         .collect())
 }
@@ -197,15 +231,20 @@ pub struct Trash {
 }
 
 /// What is in the trash.
-pub async fn trash(
-    repo: &Repository,
-    cancel: &CancellationToken,
-) -> Result<Vec<Trash>, GitError> {
+pub async fn trash(repo: &Repository, cancel: &CancellationToken) -> Result<Vec<Trash>, GitError> {
     let mut found = Vec::new();
     for Listed { reference, id } in list(repo, TRASH, cancel).await? {
         let done = repo
             .command()
-            .args(["log", "-g", "-1", "--date=unix", "--format=%gd", &reference, "--"])
+            .args([
+                "log",
+                "-g",
+                "-1",
+                "--date=unix",
+                "--format=%gd",
+                &reference,
+                "--",
+            ])
             .answers(&[128])
             .run(cancel)
             .await?;
@@ -214,7 +253,11 @@ pub async fn trash(
             .rsplit_once("@{")
             .and_then(|(_, rest)| rest.trim_end().strip_suffix('}')?.parse().ok())
             .and_then(|seconds| Timestamp::from_second(seconds).ok());
-        found.push(Trash { reference, id, since });
+        found.push(Trash {
+            reference,
+            id,
+            since,
+        });
     }
     Ok(found)
 }
@@ -292,7 +335,10 @@ pub async fn delete_branch_to_trash(
     for worktree in super::land::worktrees(repo, cancel).await? {
         if worktree.branch.as_deref() == Some(full.as_str()) {
             let at = crate::text::printable(&worktree.path.to_string_lossy());
-            return Err(RefError::CheckedOut { branch: branch.clone(), at });
+            return Err(RefError::CheckedOut {
+                branch: branch.clone(),
+                at,
+            });
         }
     }
     to_trash(repo, slug, tip, &[(full, tip.clone())], cancel).await
@@ -312,7 +358,13 @@ pub async fn delete_own(
     {
         let holder = repo
             .command()
-            .args(["for-each-ref", "--count=1", "--format=%(refname)", "--contains", tip.as_str()])
+            .args([
+                "for-each-ref",
+                "--count=1",
+                "--format=%(refname)",
+                "--contains",
+                tip.as_str(),
+            ])
             .args(["refs/heads/", "refs/tags/", "refs/remotes/", TRASH])
             .line(cancel)
             .await?;

@@ -8,6 +8,7 @@
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ use crate::fsx::{self, Context, FileError};
 use crate::git::Oid;
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, SandboxId, Slug};
+use crate::process;
 
 /// The newest record format this version writes. Older ones stay readable.
 pub const VERSION: u32 = 1;
@@ -143,7 +145,7 @@ impl Record {
 pub struct Owned {
     pub record: Record,
     directory: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Owned {
@@ -154,13 +156,15 @@ impl Owned {
         let directory = home.sandbox(record.id);
         fsx::private_dir(&directory)?;
         let lock = open_lock(&directory)?;
-        lock.try_lock()
-            .map_err(|_| RegistryError::InUse(record.name.clone()))?;
+        if !take(&lock, &directory)? {
+            return Err(RegistryError::InUse(record.name));
+        }
         let owned = Self {
             record,
             directory,
-            _lock: lock,
+            lock,
         };
+        owned.sign()?;
         owned.save()?;
         Ok(owned)
     }
@@ -169,20 +173,31 @@ impl Owned {
     pub fn adopt(home: &Home, record: Record) -> Result<Self, RegistryError> {
         let directory = home.sandbox(record.id);
         let lock = open_lock(&directory)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(RegistryError::InUse(record.name)),
-            Err(TryLockError::Error(source)) => {
-                return Err(FileError::new("lock", directory.join("lock"), source).into());
-            }
+        if !take(&lock, &directory)? {
+            return Err(RegistryError::InUse(record.name));
         }
         // What was read before the lock was ours may be old.
         let record = read(&directory)?;
-        Ok(Self {
+        let owned = Self {
             record,
             directory,
-            _lock: lock,
-        })
+            lock,
+        };
+        owned.sign()?;
+        Ok(owned)
+    }
+
+    /// Writes into the lock who holds it, for [`owner`].
+    fn sign(&self) -> Result<(), RegistryError> {
+        use std::os::unix::fs::FileExt;
+        let pid = std::process::id();
+        let start = process::start_time_of(pid).unwrap_or_default();
+        let path = self.directory.join("lock");
+        let signed = self.lock.set_len(0).and_then(|()| {
+            self.lock
+                .write_all_at(format!("{pid} {start}\n").as_bytes(), 0)
+        });
+        Ok(signed.context("write", &path)?)
     }
 
     pub fn directory(&self) -> &Path {
@@ -283,6 +298,19 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
         })
 }
 
+/// The process that owns the sandbox now, where it still runs: never a stranger that got its number.
+pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
+    let directory = home.sandbox(id);
+    if !in_use(&directory) {
+        return None;
+    }
+    let text = fsx::read_bounded(&directory.join("lock"), 100).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let (pid, start) = text.trim_end().split_once(' ')?;
+    let (pid, start) = (pid.parse().ok()?, start.parse().ok()?);
+    process::is_alive(pid, start).then_some(pid)
+}
+
 fn read(directory: &Path) -> Result<Record, RegistryError> {
     let path = directory.join(RECORD);
     let bytes = fsx::read_bounded(&path, RECORD_LIMIT)?;
@@ -318,6 +346,20 @@ fn open_lock(directory: &Path) -> Result<File, RegistryError> {
         .open(&path)
         .context("open", &path)?;
     Ok(file)
+}
+
+/// Takes the lock, or says that somebody has it. One who only looks has it for a moment.
+fn take(lock: &File, directory: &Path) -> Result<bool, RegistryError> {
+    for _ in 0..20 {
+        match lock.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
+            Err(TryLockError::Error(source)) => {
+                return Err(FileError::new("lock", directory.join("lock"), source).into());
+            }
+        }
+    }
+    Ok(false)
 }
 
 fn in_use(directory: &Path) -> bool {
@@ -440,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn records_live_and_die_with_their_lock() {
+    fn records_live_and_die_with_theirlock() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::new(dir.path().join("home"));
         let odd = dir.path().join(OsStr::from_bytes(b"sp ace\n\xff\\x41"));

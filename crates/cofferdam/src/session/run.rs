@@ -61,6 +61,9 @@ fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
         max_iterations: options.max_iterations.get(),
         log: events.path().map(std::path::Path::to_owned),
     });
+    for what in options.sandbox.degradations(&options.limits) {
+        events.notice(Notice::Degraded { what });
+    }
     for name in &plan.unused_arguments {
         events.notice(Notice::UnusedArgument { name: name.clone() });
     }
@@ -96,7 +99,13 @@ async fn live(
     }
     .await
     // Whatever a cancelled step calls its end.
-    .map_err(|error| if options.cancel.is_cancelled() { RunErrorKind::Cancelled } else { error });
+    .map_err(|error| {
+        if options.cancel.is_cancelled() {
+            RunErrorKind::Cancelled
+        } else {
+            error
+        }
+    });
 
     events.emit(&Event::Step { step: "collect" });
     let isolated = match &ready {

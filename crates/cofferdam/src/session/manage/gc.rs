@@ -12,6 +12,7 @@ use super::ManageError;
 use crate::fsx;
 use crate::git::{Git, Identity, Repository, UserRules, gate, identity, refs};
 use crate::home::Home;
+use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
 use crate::session::collect::{Collector, Source};
 use crate::session::dispose::{self, Disposal};
@@ -29,6 +30,7 @@ pub struct Recovered {
     pub commits: usize,
     pub landing: Landing,
     /// Uncommitted work that was left where it is.
+    #[serde(serialize_with = "crate::session::path_json::optional")]
     pub preserved: Option<PathBuf>,
 }
 
@@ -63,10 +65,10 @@ pub async fn gc(
         }
     }
     let mut repositories: BTreeMap<PathBuf, Repository> = BTreeMap::new();
-    if let Some(path) = repository {
-        if let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await {
-            repositories.insert(repo.top.as_path().to_owned(), repo);
-        }
+    if let Some(path) = repository
+        && let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await
+    {
+        repositories.insert(repo.top.as_path().to_owned(), repo);
     }
     for Entry { record, in_use } in listing.entries {
         let top = record.repository.clone();
@@ -164,6 +166,7 @@ pub(super) async fn recover_one(
     cancel: &CancellationToken,
 ) -> Result<Recovered, ManageError> {
     let mut owned = Owned::adopt(home, record)?;
+    native::remove_leftovers(owned.record.id);
     let events = Emitter::silent();
     let fallback = Identity::fallback();
     let config = identity::user_config(repo, caller_home, cancel).await?;
