@@ -47,7 +47,9 @@ async fn main() -> Result<()> {
         _ => return Err(USAGE.into()),
     };
     let count: usize = count.parse()?;
-    let room = tempfile::Builder::new().prefix("cofferdam-bench-call.").tempdir()?;
+    let room = tempfile::Builder::new()
+        .prefix("cofferdam-bench-call.")
+        .tempdir()?;
     let home = Home::new(room.path().join("home"));
     match taken {
         Timed::NativeTrue => native_true(count).await,
@@ -95,7 +97,10 @@ async fn native_true(count: usize) -> Result<()> {
         };
         let began = Instant::now();
         let sandbox = native.create(&spec, &cancel).await?;
-        let request = ExecRequest { arguments: vec!["true".into()], ..ExecRequest::default() };
+        let request = ExecRequest {
+            arguments: vec!["true".into()],
+            ..ExecRequest::default()
+        };
         let exit = sandbox.exec(request).await?.wait().await?;
         sandbox.close().await?;
         print(began.elapsed());
@@ -119,7 +124,11 @@ impl Host {
         let config = user_config(&repo, None, cancel).await?;
         let vault = Vault::open(home, &repo)?;
         let export = vault.export(&repo, repo.head.commit(), cancel).await?;
-        Ok(Self { repo, config, export })
+        Ok(Self {
+            repo,
+            config,
+            export,
+        })
     }
 
     /// The private clone in `directory`, with the index of HEAD.
@@ -150,7 +159,9 @@ async fn private_clone(home: &Home, path: &Path, room: &Path, count: usize) -> R
         std::fs::create_dir(&directory)?;
         let began = Instant::now();
         let vault = Vault::open(home, &host.repo)?;
-        host.export = vault.export(&host.repo, host.repo.head.commit(), &cancel).await?;
+        host.export = vault
+            .export(&host.repo, host.repo.head.commit(), &cancel)
+            .await?;
         host.clone_into(&directory, &cancel).await?;
         print(began.elapsed());
         std::fs::remove_dir_all(&directory)?;
@@ -164,7 +175,12 @@ async fn gate(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()>
     let cancel = CancellationToken::new();
     let host = room.join("host");
     git(room, ["init", "-q", "-b", "main"], &host).await?;
-    git(&host, ["fetch", "-q", "--update-head-ok"], &format!("{}", path.display())).await?;
+    git(
+        &host,
+        ["fetch", "-q", "--update-head-ok"],
+        &format!("{}", path.display()),
+    )
+    .await?;
     git(&host, ["update-ref", "refs/heads/main"], "FETCH_HEAD").await?;
     let state = room.join("state");
     std::fs::create_dir(&state)?;
@@ -183,12 +199,16 @@ async fn gate(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()>
     git(&clone, ["fetch", "-q", &from], "work:refs/heads/work").await?;
     cofferdam::fsx::write_with_mode(&clone.join("objects/info/alternates"), &inside, 0o644)?;
     let branch: BranchName = "work".parse()?;
-    let tip = std::fs::read_to_string(clone.join("refs/heads/work"))?.trim_end().parse()?;
+    let tip = std::fs::read_to_string(clone.join("refs/heads/work"))?
+        .trim_end()
+        .parse()?;
 
     let fresh = room.join("fresh");
     for _ in 0..count {
         let to = fresh.display().to_string();
-        let copy = Invocation::new("cp", "/").args(["-a", "--"]).args([&host, Path::new(&to)]);
+        let copy = Invocation::new("cp", "/")
+            .args(["-a", "--"])
+            .args([&host, Path::new(&to)]);
         copy.env("PATH", "/usr/bin:/bin").run(&cancel).await?;
         let repo = Repository::discover(&Git::new("git"), &fresh, None, &cancel).await?;
         let id = SandboxId::random()?;
@@ -224,12 +244,25 @@ fn packing(state: &Path, revisions: String, to: OwnedFd) -> JailRequest {
         target: target.into(),
         access: Access::ReadOnly,
     };
-    let words = ["git", "pack-objects", "--revs", "--thin", "--stdout", "--delta-base-offset", "-q"];
+    let words = [
+        "git",
+        "pack-objects",
+        "--revs",
+        "--thin",
+        "--stdout",
+        "--delta-base-offset",
+        "-q",
+    ];
     let variables = [("GIT_DIR", INSIDE_GIT_DIR), ("GIT_CONFIG_NOSYSTEM", "1")];
     JailRequest {
-        mounts: vec![read_only("git", INSIDE_GIT_DIR), read_only("vault", INSIDE_VAULT)],
+        mounts: vec![
+            read_only("git", INSIDE_GIT_DIR),
+            read_only("vault", INSIDE_VAULT),
+        ],
         arguments: words.map(Into::into).to_vec(),
-        environment: variables.map(|(key, value)| (key.into(), value.into())).into(),
+        environment: variables
+            .map(|(key, value)| (key.into(), value.into()))
+            .into(),
         directory: "/".into(),
         stdin: revisions.into_bytes(),
         stdout: JailOutput::Fd(to),
@@ -246,11 +279,19 @@ async fn git<const N: usize>(
 ) -> Result<()> {
     let cancel = CancellationToken::new();
     let call = Invocation::new("git", directory).args(words).args([last]);
-    let done = call.env("PATH", "/usr/local/bin:/usr/bin:/bin").run(&cancel).await?;
+    let done = call
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .run(&cancel)
+        .await?;
     if done.exit.success() {
         return Ok(());
     }
-    Err(format!("git {}: {}", words[0], String::from_utf8_lossy(&done.stderr)).into())
+    Err(format!(
+        "git {}: {}",
+        words[0],
+        String::from_utf8_lossy(&done.stderr)
+    )
+    .into())
 }
 
 /// From the call of `run` under `head` to `moment`. Every process starts with a cold vault: the
@@ -277,7 +318,11 @@ async fn head(home: &Home, path: &Path, moment: Moment, count: usize) -> Result<
         let began = Instant::now();
         cofferdam::run(options).await?;
         let reached = *reached.lock().map_err(|_| "the sink panicked")?;
-        print(reached.ok_or("the moment did not come")?.duration_since(began));
+        print(
+            reached
+                .ok_or("the moment did not come")?
+                .duration_since(began),
+        );
     }
     Ok(())
 }

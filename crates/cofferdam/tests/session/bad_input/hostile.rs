@@ -104,7 +104,11 @@ fn ten_thousand_commits_come_home() {
     landed(&report);
     assert_eq!(report.commits.len(), 10_000);
     assert_eq!(env.git(&["rev-list", "--count", "main"]), "10001");
-    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(120),
+        "{:?}",
+        began.elapsed()
+    );
     env.assert_no_state();
 }
 
@@ -139,7 +143,11 @@ fn a_hundred_thousand_untracked_files() {
     let report = merge_ok(&env, script);
     landed(&report);
     assert!(report.preserved_worktree.is_some());
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[test]
@@ -154,7 +162,10 @@ fn symlink_loops_and_names_like_options() {
     assert!(env.repo.join("loop").is_symlink() && env.repo.join("-rf").is_file());
     landed(&whole_ok(
         &env,
-        env.script(HEAD, "git mv -- --help help; ln -s /etc/passwd -x; git commit -qm more"),
+        env.script(
+            HEAD,
+            "git mv -- --help help; ln -s /etc/passwd -x; git commit -qm more",
+        ),
         &["refs/heads/main"],
     ));
     env.assert_no_state();
@@ -195,7 +206,11 @@ fn settings_of_the_agents_repository_stay_there() {
         c = canary.display()
     );
     let before = std::fs::read(env.repo.join(".git/config")).unwrap();
-    landed(&whole_ok(&env, env.script(HEAD, &script), &["refs/heads/main"]));
+    landed(&whole_ok(
+        &env,
+        env.script(HEAD, &script),
+        &["refs/heads/main"],
+    ));
     assert!(!canary.exists());
     assert_eq!(std::fs::read(env.repo.join(".git/config")).unwrap(), before);
 }
@@ -203,12 +218,24 @@ fn settings_of_the_agents_repository_stay_there() {
 #[test]
 fn commits_of_every_shape() {
     let shapes: [(&str, usize); 6] = [
-        ("GIT_AUTHOR_NAME='Some One' GIT_COMMITTER_NAME='Other' git commit -qm x --allow-empty --author 'A <a@example.com>'", 1),
+        (
+            "GIT_AUTHOR_NAME='Some One' GIT_COMMITTER_NAME='Other' git commit -qm x --allow-empty --author 'A <a@example.com>'",
+            1,
+        ),
         ("for i in 1 2 3; do git commit -qm x --allow-empty; done", 3),
         ("git commit -qm '' --allow-empty --allow-empty-message", 1),
-        ("b=$(git branch --show-current); git checkout -qb t; git commit -qm t --allow-empty; git checkout -q $b; git commit -qm u --allow-empty; git merge -q -m m t", 3),
-        ("b=$(git branch --show-current); for i in 1 2 3 4; do git checkout -q -b t$i main 2>/dev/null || git checkout -q -b t$i $b; echo $i > f$i; git add f$i; git commit -qm t$i; git checkout -q $b; done; git merge -q -m octopus t1 t2 t3 t4", 5),
-        ("git commit -qm x --allow-empty; git tag v1; git tag -a -m v v2; git notes add -m n; git stash list; git branch other", 1),
+        (
+            "b=$(git branch --show-current); git checkout -qb t; git commit -qm t --allow-empty; git checkout -q $b; git commit -qm u --allow-empty; git merge -q -m m t",
+            3,
+        ),
+        (
+            "b=$(git branch --show-current); for i in 1 2 3 4; do git checkout -q -b t$i main 2>/dev/null || git checkout -q -b t$i $b; echo $i > f$i; git add f$i; git commit -qm t$i; git checkout -q $b; done; git merge -q -m octopus t1 t2 t3 t4",
+            5,
+        ),
+        (
+            "git commit -qm x --allow-empty; git tag v1; git tag -a -m v v2; git notes add -m n; git stash list; git branch other",
+            1,
+        ),
     ];
     for (script, count) in shapes {
         let env = Env::new();
@@ -261,7 +288,11 @@ fn a_corrupted_repository_is_an_error_that_keeps_it() {
         assert!(error.to_string().len() > 20, "{error}");
         assert_eq!(env.subjects("main"), ["first"], "{script}");
         // The sandbox's own directory is still there, and the next run is not hindered.
-        assert_eq!(std::fs::read_dir(env.home.state()).unwrap().count(), 1, "{script}");
+        assert_eq!(
+            std::fs::read_dir(env.home.state()).unwrap().count(),
+            1,
+            "{script}"
+        );
         run_ok(env.script(MERGE, "git commit -qm next --allow-empty"));
     }
 }
