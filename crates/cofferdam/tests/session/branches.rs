@@ -143,6 +143,23 @@ fn uncommitted_work_in_a_worktree_is_kept_and_named() {
 }
 
 #[test]
+fn files_that_were_copied_in_and_not_changed_do_not_keep_a_worktree() {
+    let env = Env::new();
+    env.write("tool/agent.sh", "echo hi\n");
+    env.write("tool/notes", "n\n");
+    let run_with = |script: &str| {
+        let mut options = env.script(BranchStrategy::MergeToHead, script);
+        options.copy = vec!["tool".into()];
+        run_ok(options).preserved_worktree
+    };
+    assert_eq!(run_with("test -e tool/agent.sh"), None);
+    env.assert_no_state();
+    assert!(run_with("echo changed >> tool/notes").is_some());
+    assert!(run_with("echo new > tool/new").is_some());
+    assert!(run_with("ln -sf /etc/passwd tool/notes").is_some());
+}
+
+#[test]
 fn a_conflict_moves_nothing_and_names_the_branch() {
     let env = Env::new();
     let mut options = env.script(
