@@ -187,6 +187,10 @@ pub fn remove_tree(path: &Path) -> Result<(), FileError> {
                 _ => Ok(()),
             }
         }
+        // The standard library holds one descriptor for each level; an agent can make many more.
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+            remove_flat(path).context("remove", path)
+        }
         Err(error) => Err(FileError::new("remove", path, error)),
     }
 }
@@ -199,6 +203,54 @@ pub fn remove_tree_or_file(path: &Path) -> Result<(), FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(FileError::new("look at", path, error)),
     }
+}
+
+/// Removes a tree of any depth: every directory is first moved up to be a child of `path`.
+fn remove_flat(path: &Path) -> Result<(), rustix::io::Errno> {
+    use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open_mode = Mode::from_raw_mode(0o700);
+    let root = rustix::fs::open(path, flags, Mode::empty())?;
+    let mut pending = vec![std::ffi::CString::from(c".")];
+    let mut count = 0u64;
+    while let Some(name) = pending.pop() {
+        let at_root = name.as_c_str() == c".";
+        if !at_root {
+            // Nobody else works here any more, and a directory that was just listed is no symlink.
+            rustix::fs::chmodat(&root, &name, open_mode, AtFlags::empty())?;
+        }
+        let directory = rustix::fs::openat(&root, &name, flags, Mode::empty())?;
+        let entries = Dir::read_from(&directory)?.collect::<Result<Vec<_>, _>>()?;
+        for entry in entries {
+            let below = entry.file_name();
+            if below == c"." || below == c".." {
+                continue;
+            }
+            let found = rustix::fs::statat(&directory, below, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+                rustix::fs::unlinkat(&directory, below, AtFlags::empty())?;
+                continue;
+            }
+            rustix::fs::chmodat(&directory, below, open_mode, AtFlags::empty())?;
+            loop {
+                count += 1;
+                let up = std::ffi::CString::new(format!(".removing-{count}")).unwrap_or_default();
+                let no = rustix::fs::RenameFlags::NOREPLACE;
+                match rustix::fs::renameat_with(&directory, below, &root, &up, no) {
+                    Err(rustix::io::Errno::EXIST) => {}
+                    done => {
+                        done?;
+                        pending.push(up);
+                        break;
+                    }
+                }
+            }
+        }
+        if !at_root {
+            rustix::fs::unlinkat(&root, &name, AtFlags::REMOVEDIR)?;
+        }
+    }
+    rustix::fs::rmdir(path)
 }
 
 fn open_up(path: &Path) {
@@ -262,5 +314,24 @@ mod tests {
         remove_tree(&tree).unwrap();
         assert!(!tree.exists());
         remove_tree(&tree).unwrap();
+    }
+    #[test]
+    fn trees_of_any_depth_go_away() {
+        use rustix::fs::{Mode, OFlags};
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let mut at = rustix::fs::open(&tree, flags, Mode::empty()).unwrap();
+        for _ in 0..3000 {
+            rustix::fs::mkdirat(&at, "d", Mode::from_raw_mode(0o700)).unwrap();
+            rustix::fs::symlinkat("/etc", &at, "link").unwrap();
+            rustix::fs::mkdirat(&at, ".removing-1", Mode::from_raw_mode(0o000)).unwrap();
+            at = rustix::fs::openat(&at, "d", flags, Mode::empty()).unwrap();
+        }
+        drop(at);
+        remove_flat(&tree).unwrap();
+        assert!(!tree.exists());
+        assert!(Path::new("/etc/passwd").exists());
     }
 }

@@ -19,7 +19,7 @@ use std::{env, fs};
 
 use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::native::jail::{self, JailOutput, JailRequest};
-use cofferdam::sandbox::native::{Native, NativeOptions, Status, probe};
+use cofferdam::sandbox::native::{Native, NativeOptions, Status, probe, remove_leftovers};
 use cofferdam::sandbox::{
     Access, BindMountProvider, ExecRequest, Execution, Exit, Limits, Mount, MountSource, Network,
     Sandbox, SandboxError, SandboxSpec,
@@ -540,6 +540,66 @@ both! {
     }
 }
 
+/// The process that the test below kills while it makes sandboxes with limits.
+#[test]
+fn helper_with_limits() {
+    let Some(id) = env::var_os("COFFERDAM_TEST_ID") else {
+        return;
+    };
+    run_async(async move {
+        let id = id.into_string().unwrap().parse().unwrap();
+        let limits = Limits {
+            memory: Some(256 << 20),
+            ..Limits::default()
+        };
+        let sandbox = create(&SandboxSpec {
+            id,
+            limits,
+            ..spec()
+        })
+        .await
+        .unwrap();
+        loop {
+            start(&*sandbox, "sleep 10000").await;
+        }
+    });
+}
+
+/// `kill -9` at any point of a start: all processes die, and `gc` finds the control groups by id.
+#[test]
+fn killing_at_any_point_leaves_only_what_gc_finds() {
+    if !is_root() {
+        return;
+    }
+    run_async(async {
+        let mut seen = 0;
+        for point in 0..20u64 {
+            let id = SandboxId::random().unwrap();
+            let mut caller = Command::new(env::current_exe().unwrap())
+                .args(["--exact", "helper_with_limits"])
+                .env("COFFERDAM_TEST_ID", id.to_string())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(1 + point * point / 2)).await;
+            caller.kill().unwrap();
+            caller.wait().unwrap();
+            let groups = control_groups(id);
+            seen += groups.len();
+            let empty = || {
+                groups.iter().all(|group| {
+                    fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|p| p.is_empty())
+                })
+            };
+            eventually("everything in its control groups is dead", empty).await;
+            remove_leftovers(id);
+            assert_eq!(control_groups(id), Vec::<PathBuf>::new());
+        }
+        assert!(seen > 0, "none of them came as far as its control groups");
+    });
+}
+
 /// Runs one system call by number; its first argument are numbers. Prints the error number or 0.
 fn call(arguments: &str) -> String {
     format!("perl -e '$r = syscall({arguments}); print $r < 0 ? $!+0 : 0'")
@@ -631,28 +691,50 @@ both! {
         } else if let Err(error) = made {
             assert!(matches!(&error, SandboxError::Unsupported { what, .. } if what.contains("memory")), "{error}");
         }
-        eventually("its control groups are gone", || control_groups(spec.id) == 0).await;
+        eventually("its control groups are gone", || control_groups(spec.id).is_empty()).await;
         let checks = probe();
         assert!(checks.iter().all(|check| check.status != Status::Missing), "{checks:?}");
-        assert!(Native::default().degradations().is_empty());
+        assert!(Native::default().degradations(&Limits::default()).is_empty());
     }
 }
 
-fn control_groups(id: SandboxId) -> usize {
-    let mut found = 0;
-    for top in fs::read_dir("/sys/fs/cgroup")
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        found += usize::from(top.path().join("cofferdam").join(id.to_string()).exists());
+/// The control groups of this sandbox, in every hierarchy.
+fn control_groups(id: SandboxId) -> Vec<PathBuf> {
+    let mut tops: Vec<PathBuf> = vec!["/sys/fs/cgroup".into()];
+    tops.extend(
+        fs::read_dir("/sys/fs/cgroup")
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path()),
+    );
+    let group = |top: PathBuf| top.join("cofferdam").join(id.to_string());
+    tops.into_iter()
+        .map(group)
+        .filter(|group| group.exists())
+        .collect()
+}
+
+both! {
+    async fn what_lies_below_a_mount_is_left_out() {
+        let spec = SandboxSpec { mounts: vec![mount("/dev", "/workspace/dev", Access::ReadOnly)], ..spec() };
+        match create(&spec).await {
+            // The file system of /dev cannot map owners: read-only it is mounted as it is.
+            Ok(sandbox) => {
+                assert!(is_root());
+                ok(&*sandbox, "test -e /workspace/dev/null").await;
+                assert_eq!(ok(&*sandbox, "ls -A /workspace/dev/pts").await, "");
+                fails(&*sandbox, ": < /workspace/dev/null").await;
+            }
+            // An ordinary user cannot take it apart from what covers it.
+            Err(SandboxError::Unsupported { what, .. }) => {
+                assert!(!is_root() && what.contains("mounted below"), "{what}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+        let writable = SandboxSpec { mounts: vec![mount("/dev", "/workspace/dev", Access::ReadWrite)], ..spec };
+        let error = create(&writable).await.unwrap_err();
+        assert!(matches!(&error, SandboxError::Unsupported { what, .. } if what.contains("/dev")), "{error}");
     }
-    found
-        + usize::from(
-            Path::new("/sys/fs/cgroup/cofferdam")
-                .join(id.to_string())
-                .exists(),
-        )
 }
 
 both! {

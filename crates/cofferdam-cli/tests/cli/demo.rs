@@ -1,4 +1,9 @@
-use crate::environment::TestEnvironment;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::environment::{TestEnvironment, finish};
+use crate::gc::wait_for;
 
 #[test]
 fn everything_held_and_nothing_is_left() {
@@ -31,4 +36,19 @@ fn it_can_be_kept() {
             "{history}"
         );
     }
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    let environment = TestEnvironment::empty();
+    let mut child = environment
+        .command(&["demo"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for(child.stderr.as_mut().unwrap(), "iteration 1 of 3");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    finish(child).expect_code(130);
+    assert_eq!(environment.temporary().read_dir().unwrap().count(), 0);
 }

@@ -5,6 +5,7 @@
 //! index and files are only read, and nothing that the tree names is executed: submodules are not
 //! entered and no filter runs, so files are recorded byte for byte as they lie on the disk.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -22,7 +23,7 @@ use crate::names::SandboxId;
 use crate::process::Input;
 
 /// Hashing a lot of untracked files takes its time.
-const LIMIT: Duration = Duration::from_secs(1800);
+const LIMIT: Duration = Duration::from_mins(30);
 
 /// Bounds of what is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,10 @@ pub struct BeforeLimits {
 
 impl Default for BeforeLimits {
     fn default() -> Self {
-        Self { file: 512 << 20, total: 4 << 30 }
+        Self {
+            file: 512 << 20,
+            total: 4 << 30,
+        }
     }
 }
 
@@ -95,7 +99,9 @@ pub async fn changes(
 ) -> Result<Changes, BeforeError> {
     let scratch = Scratch::create(scratch, repo, repo.head.commit(), rules)?;
     // Read where it lies: nothing is written without optional locks.
-    let call = scratch.command().env("GIT_INDEX_FILE", repo.git_dir.join("index"));
+    let call = scratch
+        .command()
+        .env("GIT_INDEX_FILE", repo.git_dir.join("index"));
     Ok(status(call, Untracked::Directories, cancel).await?)
 }
 
@@ -128,7 +134,14 @@ pub async fn record(
         .command()
         // One flush at the end instead of one for each object.
         .config("core.fsyncMethod=batch")
-        .args(["update-index", "--add", "--remove", "--replace", "-z", "--stdin"])
+        .args([
+            "update-index",
+            "--add",
+            "--remove",
+            "--replace",
+            "-z",
+            "--stdin",
+        ])
         .input(Input::Bytes(paths))
         .limit(LIMIT)
         .run(cancel)
@@ -143,11 +156,21 @@ pub async fn record(
     let null = Oid::null(repo.format);
     let message = format!("cofferdam {id}: before");
     repo.command()
-        .args(["update-ref", "--no-deref", "--create-reflog", "-m", &message])
+        .args([
+            "update-ref",
+            "--no-deref",
+            "--create-reflog",
+            "-m",
+            &message,
+        ])
         .args([reference(id).as_str(), commit.as_str(), null.as_str()])
         .run(cancel)
         .await?;
-    Ok(Some(Before { commit, staged: staged.is_some(), not_recorded }))
+    Ok(Some(Before {
+        commit,
+        staged: staged.is_some(),
+        not_recorded,
+    }))
 }
 
 /// The paths to record, each followed by NUL, and those that cannot be.
@@ -158,10 +181,22 @@ fn choose(
 ) -> (Vec<u8>, Vec<(PathBuf, NotRecorded)>) {
     let (mut paths, mut not_recorded) = (Vec::new(), Vec::new());
     let mut total = 0u64;
+    // A directory that was replaced by a file or symlink: its files are below something untracked,
+    // git refuses to look there, and adding what took its place removes them.
+    let added: HashSet<&Path> = (changes.0.iter())
+        .filter(|change| change.kind == ChangeKind::Untracked)
+        .map(|change| change.path.as_path())
+        .collect();
+    let replaced = |path: &Path| path.ancestors().skip(1).any(|above| added.contains(above));
     for change in &changes.0 {
+        if replaced(&change.path) {
+            continue;
+        }
         let untracked = match change.kind {
-            ChangeKind::Submodule { .. } => continue,
-            ChangeKind::Tracked { unstaged: false, .. } => continue,
+            ChangeKind::Submodule { .. }
+            | ChangeKind::Tracked {
+                unstaged: false, ..
+            } => continue,
             ChangeKind::Tracked { .. } | ChangeKind::Unmerged => false,
             ChangeKind::Untracked => true,
         };
@@ -197,7 +232,11 @@ fn look(path: &Path, room: Option<u64>) -> Result<u64, NotRecorded> {
                 error.kind(),
                 std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
             );
-            return if gone { Ok(0) } else { Err(NotRecorded::Unreadable) };
+            return if gone {
+                Ok(0)
+            } else {
+                Err(NotRecorded::Unreadable)
+            };
         }
     };
     if found.is_symlink() {
@@ -214,14 +253,23 @@ fn look(path: &Path, room: Option<u64>) -> Result<u64, NotRecorded> {
         return Err(NotRecorded::TooLarge);
     }
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    match fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
+    match fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+    {
         Ok(_) => Ok(found.size()),
         Err(_) => Err(NotRecorded::Unreadable),
     }
 }
 
 async fn tree(scratch: &Scratch, cancel: &CancellationToken) -> Result<Oid, GitError> {
-    oid("write-tree", scratch.command().arg("write-tree").limit(LIMIT), cancel).await
+    oid(
+        "write-tree",
+        scratch.command().arg("write-tree").limit(LIMIT),
+        cancel,
+    )
+    .await
 }
 
 async fn repo_tree(
@@ -229,7 +277,9 @@ async fn repo_tree(
     commit: &Oid,
     cancel: &CancellationToken,
 ) -> Result<Oid, GitError> {
-    let call = repo.command().args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")]);
+    let call = repo
+        .command()
+        .args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")]);
     oid("rev-parse", call, cancel).await
 }
 
@@ -247,7 +297,11 @@ async fn commit(
             .env(&format!("GIT_{role}_NAME"), "cofferdam")
             .env(&format!("GIT_{role}_EMAIL"), "cofferdam@localhost");
     }
-    call = call.args(["commit-tree", "-m", &format!("cofferdam {id}: {what} before it started")]);
+    call = call.args([
+        "commit-tree",
+        "-m",
+        &format!("cofferdam {id}: {what} before it started"),
+    ]);
     for parent in parents {
         call = call.args(["-p", parent.as_str()]);
     }

@@ -10,8 +10,7 @@ use rustix::io::Errno;
 /// Opens `path` below `root`. Blocking devices and pipes do not block the opening.
 pub(super) fn open(root: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let resolve =
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // The kernel answers EAGAIN when it cannot prove that a concurrent rename did not lead outside.
     for _ in 0..100 {
         match rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve) {
@@ -24,21 +23,25 @@ pub(super) fn open(root: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedF
 
 /// Opens the directory `path` below `root`; an empty path is `root` itself.
 pub(super) fn directory(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
     open(root, path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
 /// Opens the directory that everything else is resolved below. Its own path is trusted.
 pub(super) fn root(path: &Path) -> Result<OwnedFd, Errno> {
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 /// Reads at most `limit` bytes of the regular file `path`; `None` where a longer one lies.
-pub(super) fn read(
-    root: impl AsFd,
-    path: &Path,
-    limit: u64,
-) -> Result<Option<Vec<u8>>, Errno> {
+pub(super) fn read(root: impl AsFd, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Errno> {
     use std::io::Read;
     let file = std::fs::File::from(open(root, path, OFlags::RDONLY)?);
     if !file.metadata().is_ok_and(|found| found.is_file()) {

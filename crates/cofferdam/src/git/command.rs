@@ -39,7 +39,10 @@ pub struct Git {
 impl Git {
     /// `program`: an absolute path, or `git` to look it up in `/usr/local/bin:/usr/bin:/bin`.
     pub fn new(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), limit: Duration::from_secs(120) }
+        Self {
+            program: program.into(),
+            limit: Duration::from_secs(120),
+        }
     }
 
     #[must_use]
@@ -120,7 +123,11 @@ impl Git {
             invocation.arguments.push(setting.into());
         }
         invocation.arguments.push("--no-pager".into());
-        GitCommand { invocation, name: String::new(), answers: vec![0] }
+        GitCommand {
+            invocation,
+            name: String::new(),
+            answers: vec![0],
+        }
     }
 }
 
@@ -178,13 +185,13 @@ impl GitCommand {
     #[must_use]
     pub fn work_tree(mut self, path: &Path) -> Self {
         self.environment("GIT_WORK_TREE", path);
-        self.invocation.directory = path.to_owned();
+        path.clone_into(&mut self.invocation.directory);
         self
     }
 
     #[must_use]
     pub fn directory(mut self, path: &Path) -> Self {
-        self.invocation.directory = path.to_owned();
+        path.clone_into(&mut self.invocation.directory);
         self
     }
 
@@ -215,7 +222,11 @@ impl GitCommand {
 
     /// Runs it; any exit code outside of [`Self::answers`] is an error with git's own words.
     pub async fn run(self, cancel: &CancellationToken) -> Result<Finished, GitError> {
-        let Self { invocation, name, answers } = self;
+        let Self {
+            invocation,
+            name,
+            answers,
+        } = self;
         check(name, &answers, invocation.run(cancel).await?)
     }
 
@@ -223,15 +234,25 @@ impl GitCommand {
     pub async fn line(self, cancel: &CancellationToken) -> Result<String, GitError> {
         let name = self.name.clone();
         let done = self.run(cancel).await?;
-        let text = String::from_utf8(done.stdout)
-            .map_err(|_| GitError::Output { command: name, what: "it is not UTF-8".into() })?;
+        let text = String::from_utf8(done.stdout).map_err(|_| GitError::Output {
+            command: name,
+            what: "it is not UTF-8".into(),
+        })?;
         Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
     }
 
     /// Starts it, for pipelines.
     pub fn start(self) -> Result<RunningGit, GitError> {
-        let Self { invocation, name, answers } = self;
-        Ok(RunningGit { name, answers, running: invocation.start()? })
+        let Self {
+            invocation,
+            name,
+            answers,
+        } = self;
+        Ok(RunningGit {
+            name,
+            answers,
+            running: invocation.start()?,
+        })
     }
 }
 
@@ -262,7 +283,11 @@ fn check(command: String, answers: &[i32], done: Finished) -> Result<Finished, G
             let lines: Vec<&str> = text.trim_end().lines().rev().take(8).collect();
             let tail = lines.into_iter().rev().collect::<Vec<_>>().join("\n");
             let stderr = crate::text::printable(&tail);
-            Err(GitError::Failed { command, exit, stderr })
+            Err(GitError::Failed {
+                command,
+                exit,
+                stderr,
+            })
         }
     }
 }

@@ -47,7 +47,10 @@ pub async fn copy_into(
     paths: &[PathBuf],
     cancel: &CancellationToken,
 ) -> Result<Copied, CopyError> {
-    let paths = paths.iter().map(|path| clean(top, path)).collect::<Result<Vec<_>, _>>()?;
+    let paths = paths
+        .iter()
+        .map(|path| clean(top, path))
+        .collect::<Result<Vec<_>, _>>()?;
     let (from, to) = (top.to_owned(), worktree.to_owned());
     let stop = cancel.child_token();
     // Dropping the future stops the thread too.
@@ -67,7 +70,12 @@ pub async fn copy_into(
 }
 
 fn clean(top: &Path, path: &Path) -> Result<PathBuf, CopyError> {
-    let refuse = |why| Err(CopyError::Refused { path: path.to_owned(), why });
+    let refuse = |why| {
+        Err(CopyError::Refused {
+            path: path.to_owned(),
+            why,
+        })
+    };
     let relative = match path.strip_prefix(top) {
         Ok(relative) => relative,
         Err(_) if path.is_absolute() => return refuse("it is not in the repository"),
@@ -109,7 +117,10 @@ impl Copier {
                 Ok(kind) => present.push((path, kind)),
                 Err(Errno::LOOP | Errno::NOTDIR) if self.below_a_symlink(path) => {
                     let why = "a directory above it is a symbolic link";
-                    return Err(CopyError::Refused { path: path.clone(), why });
+                    return Err(CopyError::Refused {
+                        path: path.clone(),
+                        why,
+                    });
                 }
                 Err(Errno::NOENT | Errno::NOTDIR) => copied.missing.push(path.clone()),
                 Err(errno) => return Err(self.error("look at", path, errno)),
@@ -134,14 +145,21 @@ impl Copier {
     }
 
     fn below_a_symlink(&self, path: &Path) -> bool {
-        let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        let mut above = path
+            .ancestors()
+            .skip(1)
+            .filter(|above| !above.as_os_str().is_empty());
         above.any(|above| self.kind(above) == Ok(FileType::Symlink))
     }
 
     /// Makes the directories above `path` where they are missing.
     fn parents(&self, path: &Path) -> Result<(), CopyError> {
         let above: Vec<&Path> = path.ancestors().skip(1).collect();
-        for directory in above.into_iter().rev().filter(|path| !path.as_os_str().is_empty()) {
+        for directory in above
+            .into_iter()
+            .rev()
+            .filter(|path| !path.as_os_str().is_empty())
+        {
             self.make_directory(directory, Mode::from_raw_mode(0o755))?;
         }
         Ok(())
@@ -188,20 +206,22 @@ impl Copier {
                             continue;
                         }
                         let kind = match entry.file_type() {
-                            FileType::Unknown => {
-                                self.kind(&below).map_err(|e| self.error("copy", &below, e))?
-                            }
+                            FileType::Unknown => self
+                                .kind(&below)
+                                .map_err(|e| self.error("copy", &below, e))?,
                             kind => kind,
                         };
                         pending.push((below, kind));
                     }
                 }
                 FileType::RegularFile => {
-                    self.file(&path).map_err(|error| self.error("copy", &path, error))?;
+                    self.file(&path)
+                        .map_err(|error| self.error("copy", &path, error))?;
                     copied.files += 1;
                 }
                 FileType::Symlink => {
-                    self.symlink(&path).map_err(|error| self.error("copy", &path, error))?;
+                    self.symlink(&path)
+                        .map_err(|error| self.error("copy", &path, error))?;
                     copied.files += 1;
                 }
                 _ => copied.skipped.push(path),
@@ -224,7 +244,8 @@ impl Copier {
         }
         let (parent, name) = split(path);
         let parent = beneath::directory(&self.to, parent)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(0o600);
         let target = match rustix::fs::openat(&parent, name, flags, mode) {
             Err(Errno::EXIST) => {
@@ -274,5 +295,8 @@ fn like(target: impl AsFd, found: &rustix::fs::Stat) -> Result<(), Errno> {
 
 /// The directory of a cleaned path, and its last name.
 fn split(path: &Path) -> (&Path, &std::ffi::OsStr) {
-    (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default())
+    (
+        path.parent().unwrap_or(Path::new("")),
+        path.file_name().unwrap_or_default(),
+    )
 }

@@ -24,8 +24,14 @@ pub struct UserConfig {
 }
 
 /// Settings of `core.` that the private clone takes over.
-const COMPARING: [&str; 6] =
-    ["autocrlf", "eol", "filemode", "ignorecase", "symlinks", "precomposeunicode"];
+const COMPARING: [&str; 6] = [
+    "autocrlf",
+    "eol",
+    "filemode",
+    "ignorecase",
+    "symlinks",
+    "precomposeunicode",
+];
 
 /// Looks the user's name and email up, in the repository's and in his global configuration.
 pub async fn identity(
@@ -47,7 +53,10 @@ pub async fn user_config(
         // Reading names and paths is all that happens with the user's global configuration.
         call = call.env("HOME", home).without_env("GIT_CONFIG_GLOBAL");
     }
-    let wanted = format!("^(user\\.(name|email)|core\\.(excludesfile|hookspath|{}))$", COMPARING.join("|"));
+    let wanted = format!(
+        "^(user\\.(name|email)|core\\.(excludesfile|hookspath|{}))$",
+        COMPARING.join("|")
+    );
     let done = call
         .args(["config", "--null", "--show-scope", "--get-regexp"])
         .arg(wanted)
@@ -80,7 +89,9 @@ fn parse(output: &[u8], caller_home: Option<&Path>) -> UserConfig {
                 config.hooks_path = path(value, caller_home);
             }
             _ => {
-                let Some(setting) = key.strip_prefix(b"core.").and_then(text) else { continue };
+                let Some(setting) = key.strip_prefix(b"core.").and_then(text) else {
+                    continue;
+                };
                 let Some(value) = text(value) else { continue };
                 if COMPARING.contains(&setting.as_str()) {
                     config.comparing.retain(|(known, _)| *known != setting);
@@ -89,7 +100,9 @@ fn parse(output: &[u8], caller_home: Option<&Path>) -> UserConfig {
             }
         }
     }
-    config.identity = name.zip(email).map(|(name, email)| Identity { name, email });
+    config.identity = name
+        .zip(email)
+        .map(|(name, email)| Identity { name, email });
     config
 }
 
@@ -112,16 +125,23 @@ mod tests {
 
     #[test]
     fn later_scopes_win_and_ours_are_ignored() {
-        let output = b"global\0user.name\nGlobal\0global\0user.email\ng@x\0local\0user.name\nLocal\0\
+        let output =
+            b"global\0user.name\nGlobal\0global\0user.email\ng@x\0local\0user.name\nLocal\0\
             global\0core.hookspath\n/g\0local\0core.hookspath\n.husky/_\0\
             command\0core.hookspath\n/dev/null\0global\0core.excludesfile\n~/ignore\0\
             local\0core.filemode\nfalse\0global\0core.symlinks\0";
         let config = parse(output, Some(Path::new("/home/u")));
-        let identity = Identity { name: "Local".into(), email: "g@x".into() };
+        let identity = Identity {
+            name: "Local".into(),
+            email: "g@x".into(),
+        };
         assert_eq!(config.identity, Some(identity));
         assert_eq!(config.hooks_path, Some(".husky/_".into()));
         assert_eq!(config.excludes_file, Some("/home/u/ignore".into()));
-        let settings = [("filemode".into(), "false".into()), ("symlinks".into(), "true".into())];
+        let settings = [
+            ("filemode".into(), "false".into()),
+            ("symlinks".into(), "true".into()),
+        ];
         assert_eq!(config.comparing, settings);
         assert_eq!(parse(b"global\0user.name\nx\0", None).identity, None);
     }

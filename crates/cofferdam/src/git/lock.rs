@@ -35,7 +35,11 @@ pub(super) fn open_lock(path: &Path) -> Result<File, FileError> {
 }
 
 /// Waits for a lock that ends with its holder, so a killed process never leaves one.
-pub(super) async fn lock(path: &Path, kind: Lock, cancel: &CancellationToken) -> Result<File, LockError> {
+pub(super) async fn lock(
+    path: &Path,
+    kind: Lock,
+    cancel: &CancellationToken,
+) -> Result<File, LockError> {
     let file = open_lock(path).map_err(LockError::File)?;
     let mut pause = Duration::from_millis(1);
     loop {

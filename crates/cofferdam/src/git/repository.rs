@@ -44,7 +44,10 @@ pub struct Identity {
 impl Identity {
     /// For users who told git no name: commits in a sandbox must not fail for that.
     pub fn fallback() -> Self {
-        Self { name: "Cofferdam agent".to_owned(), email: "agent@cofferdam.invalid".to_owned() }
+        Self {
+            name: "Cofferdam agent".to_owned(),
+            email: "agent@cofferdam.invalid".to_owned(),
+        }
     }
 }
 
@@ -66,7 +69,10 @@ pub struct Repository {
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     #[error("{} does not exist or cannot be entered: {source}", path.display())]
-    Path { path: PathBuf, source: std::io::Error },
+    Path {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{} is not in a git repository", path.display())]
     NotARepository { path: PathBuf },
     #[error("{} is a bare repository: there is no checkout to work in", path.display())]
@@ -94,14 +100,21 @@ impl Repository {
     ) -> Result<Self, RepositoryError> {
         let from = path
             .canonicalize()
-            .map_err(|source| RepositoryError::Path { path: path.to_owned(), source })?;
+            .map_err(|source| RepositoryError::Path {
+                path: path.to_owned(),
+                source,
+            })?;
         let mut call = git.anywhere(&from);
         if let Some(home) = caller_home {
             call = call.env("HOME", home).without_env("GIT_CONFIG_GLOBAL");
         }
         let call = call
             .args(["rev-parse", "--is-bare-repository", "--show-object-format"])
-            .args(["--is-shallow-repository", "--path-format=absolute", "--git-dir"])
+            .args([
+                "--is-shallow-repository",
+                "--path-format=absolute",
+                "--git-dir",
+            ])
             .args(["--git-common-dir", "--show-toplevel", "HEAD^{commit}"])
             .args(["--symbolic-full-name", "HEAD"])
             .answers(&[128]);
@@ -137,7 +150,10 @@ impl Repository {
 
     fn parse(git: &Git, from: &Path, stdout: &[u8]) -> Result<Self, RepositoryError> {
         let odd = |what: &str| {
-            RepositoryError::Git(GitError::Output { command: "rev-parse".into(), what: what.into() })
+            RepositoryError::Git(GitError::Output {
+                command: "rev-parse".into(),
+                what: what.into(),
+            })
         };
         let mut lines: Vec<&[u8]> = stdout.split(|&b| b == b'\n').collect();
         lines.pop();
@@ -145,7 +161,9 @@ impl Repository {
             return Err(odd("too few lines"));
         }
         let symbolic = lines.pop().unwrap_or_default();
-        let commit = text(lines.pop().unwrap_or_default()).parse::<Oid>().map_err(|_| odd("HEAD"))?;
+        let commit = text(lines.pop().unwrap_or_default())
+            .parse::<Oid>()
+            .map_err(|_| odd("HEAD"))?;
         let format = match lines[1] {
             b"sha1" => ObjectFormat::Sha1,
             b"sha256" => ObjectFormat::Sha256,
@@ -154,8 +172,10 @@ impl Repository {
         let shallow = lines[2] == b"true";
         let [git_dir, common_dir, top] =
             three_paths(&lines[3..]).ok_or_else(|| odd("no directories"))?;
-        let top = RepoPath::resolve(&top)
-            .map_err(|source| RepositoryError::Path { path: from.to_owned(), source })?;
+        let top = RepoPath::resolve(&top).map_err(|source| RepositoryError::Path {
+            path: from.to_owned(),
+            source,
+        })?;
         let head = match symbolic {
             b"HEAD" => Head::Detached { commit },
             name => {
@@ -163,11 +183,24 @@ impl Repository {
                     name: text(name),
                     reason: "it is not UTF-8",
                 })?;
-                let name = name.strip_prefix("refs/heads/").ok_or_else(|| odd("HEAD is no branch"))?;
-                Head::Branch { name: name.parse()?, commit }
+                let name = name
+                    .strip_prefix("refs/heads/")
+                    .ok_or_else(|| odd("HEAD is no branch"))?;
+                Head::Branch {
+                    name: name.parse()?,
+                    commit,
+                }
             }
         };
-        Ok(Self { git: git.clone(), top, git_dir, common_dir, format, shallow, head })
+        Ok(Self {
+            git: git.clone(),
+            top,
+            git_dir,
+            common_dir,
+            format,
+            shallow,
+            head,
+        })
     }
 
     /// A hardened call in this repository.
@@ -215,7 +248,11 @@ fn three_paths(lines: &[&[u8]]) -> Option<[PathBuf; 3]> {
     }
     for first in 1..lines.len() {
         for second in first + 1..lines.len() {
-            let paths = [join(&lines[..first]), join(&lines[first..second]), join(&lines[second..])];
+            let paths = [
+                join(&lines[..first]),
+                join(&lines[first..second]),
+                join(&lines[second..]),
+            ];
             if paths.iter().all(|path| path.is_absolute() && path.is_dir()) {
                 return Some(paths);
             }
@@ -230,5 +267,9 @@ fn text(bytes: &[u8]) -> String {
 
 fn failed(command: &str, exit: crate::process::Exit, stderr: &str) -> RepositoryError {
     let stderr = crate::text::printable(stderr.trim_end());
-    RepositoryError::Git(GitError::Failed { command: command.into(), exit, stderr })
+    RepositoryError::Git(GitError::Failed {
+        command: command.into(),
+        exit,
+        stderr,
+    })
 }

@@ -14,7 +14,7 @@ use super::{ObjectFormat, Oid, Repository};
 use crate::fsx::{self, Context, FileError};
 
 /// Checking out a large tree takes its time.
-const CHECKOUT_LIMIT: Duration = Duration::from_secs(1800);
+const CHECKOUT_LIMIT: Duration = Duration::from_mins(30);
 
 /// A tree could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -63,14 +63,22 @@ impl Scratch {
         cancel: &CancellationToken,
     ) -> Result<(), CheckOutError> {
         work_tree.clone_into(&mut self.work_tree);
-        let mut call = self.command().env("GIT_INDEX_FILE", index).limit(CHECKOUT_LIMIT);
+        let mut call = self
+            .command()
+            .env("GIT_INDEX_FILE", index)
+            .limit(CHECKOUT_LIMIT);
         if let Some(sparse) = sparse {
-            fsx::write_private(&self.directory.join("info/sparse-checkout"), &sparse.patterns)?;
+            fsx::write_private(
+                &self.directory.join("info/sparse-checkout"),
+                &sparse.patterns,
+            )?;
             call = call
                 .config("core.sparseCheckout=true")
                 .config(format!("core.sparseCheckoutCone={}", sparse.cone));
         }
-        call.args(["read-tree", "-m", "-u", tip.as_str()]).run(cancel).await?;
+        call.args(["read-tree", "-m", "-u", tip.as_str()])
+            .run(cancel)
+            .await?;
         Ok(())
     }
 
@@ -105,7 +113,7 @@ impl Scratch {
         for (key, value) in rules.config.iter().flat_map(|config| &config.comparing) {
             // All of them are single words; anything else is no value git would take.
             if value.bytes().all(|b| b.is_ascii_alphanumeric()) {
-                config.push_str(&format!("\t{key} = {value}\n"));
+                config.extend(["\t", key, " = ", value, "\n"]);
             }
         }
         if sha256 {

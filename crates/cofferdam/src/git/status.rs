@@ -78,7 +78,13 @@ pub(super) async fn status(
     cancel: &CancellationToken,
 ) -> Result<Changes, GitError> {
     let done = call
-        .args(["status", "--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=all"])
+        .args([
+            "status",
+            "--porcelain=v2",
+            "-z",
+            "--no-renames",
+            "--ignore-submodules=all",
+        ])
         .arg(match untracked {
             Untracked::Directories => "--untracked-files=normal",
             Untracked::Files => "--untracked-files=all",
@@ -105,12 +111,18 @@ fn parse(output: &[u8]) -> Option<Changes> {
                 };
                 (kind, fields.nth(5)?)
             }
-            b'u' => (ChangeKind::Unmerged, line.splitn(11, |&b| b == b' ').nth(10)?),
+            b'u' => (
+                ChangeKind::Unmerged,
+                line.splitn(11, |&b| b == b' ').nth(10)?,
+            ),
             b'?' => (ChangeKind::Untracked, line.get(2..)?),
             b'#' | b'!' => continue,
             _ => return None,
         };
-        changes.push(Change { path: PathBuf::from(OsStr::from_bytes(path)), kind });
+        changes.push(Change {
+            path: PathBuf::from(OsStr::from_bytes(path)),
+            kind,
+        });
     }
     Some(Changes(changes))
 }
@@ -126,15 +138,27 @@ mod tests {
             u UU N... 100644 100644 100644 100644 a b c both\0? new dir/\0";
         let changes = parse(output).unwrap();
         let want = [
-            ("a b\n", ChangeKind::Tracked { staged: true, unstaged: false }),
+            (
+                "a b\n",
+                ChangeKind::Tracked {
+                    staged: true,
+                    unstaged: false,
+                },
+            ),
             ("sub", ChangeKind::Submodule { staged: false }),
             ("both", ChangeKind::Unmerged),
             ("new dir/", ChangeKind::Untracked),
         ];
-        let got: Vec<_> =
-            changes.0.iter().map(|change| (change.path.to_str().unwrap(), change.kind)).collect();
+        let got: Vec<_> = changes
+            .0
+            .iter()
+            .map(|change| (change.path.to_str().unwrap(), change.kind))
+            .collect();
         assert_eq!(got, want);
-        assert_eq!((changes.staged(), changes.unmerged(), changes.untracked()), (1, 1, 1));
+        assert_eq!(
+            (changes.staged(), changes.unmerged(), changes.untracked()),
+            (1, 1, 1)
+        );
         assert_eq!(parse(b"x what\0"), None);
         assert!(parse(b"").unwrap().is_empty());
     }

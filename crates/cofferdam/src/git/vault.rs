@@ -32,7 +32,7 @@ const ENTRIES: usize = 200;
 /// How far back the nearest known ancestor is looked for, in commits.
 const WALKS: [usize; 2] = [2_000, 200_000];
 /// The first export of a large repository reads all of it.
-const EXPORT_LIMIT: Duration = Duration::from_secs(3600);
+const EXPORT_LIMIT: Duration = Duration::from_hours(1);
 const FIRST_LINE: &str = "cofferdam-vault 1";
 
 /// Why a history could not be exported.
@@ -137,9 +137,20 @@ impl Vault {
             return Ok(None);
         }
         let lease = lock(&self.directory.join("lease.lock"), Lock::Shared, cancel).await?;
-        let Some(entry) = self.read_entry(&path) else { return Ok(None) };
-        let packs = entry.packs.iter().map(|name| self.pack_path(name)).collect();
-        Ok(Some(Export { tip: tip.clone(), packs, shallow: entry.shallow, _lease: lease }))
+        let Some(entry) = self.read_entry(&path) else {
+            return Ok(None);
+        };
+        let packs = entry
+            .packs
+            .iter()
+            .map(|name| self.pack_path(name))
+            .collect();
+        Ok(Some(Export {
+            tip: tip.clone(),
+            packs,
+            shallow: entry.shallow,
+            _lease: lease,
+        }))
     }
 
     fn packs(&self) -> PathBuf {
@@ -151,7 +162,9 @@ impl Vault {
     }
 
     fn tip_path(&self, tip: &Oid, boundary: &Boundary) -> PathBuf {
-        self.directory.join("tips").join(format!("{tip}{}", boundary.suffix))
+        self.directory
+            .join("tips")
+            .join(format!("{tip}{}", boundary.suffix))
     }
 
     /// `None` also for an entry that is damaged or whose packs are not what they were: it is
@@ -208,14 +221,18 @@ impl Vault {
         let known = self.known_ancestors(repo, tip, boundary, cancel).await?;
         let nearest = known.first();
         let base = match nearest {
-            Some((_, entry)) if entry.packs.len() >= LONGEST_CHAIN => {
-                known.iter().find(|(_, entry)| entry.packs.len() <= SHORT_CHAIN)
-            }
+            Some((_, entry)) if entry.packs.len() >= LONGEST_CHAIN => known
+                .iter()
+                .find(|(_, entry)| entry.packs.len() <= SHORT_CHAIN),
             other => other,
         };
-        let added = self.pack(repo, tip, base.map(|(oid, _)| oid), cancel).await?;
+        let added = self
+            .pack(repo, tip, base.map(|(oid, _)| oid), cancel)
+            .await?;
         let mut entry = Entry {
-            packs: base.map(|(_, entry)| entry.packs.clone()).unwrap_or_default(),
+            packs: base
+                .map(|(_, entry)| entry.packs.clone())
+                .unwrap_or_default(),
             shallow: boundary.within(repo, tip, cancel).await?,
         };
         for name in added {
@@ -240,7 +257,9 @@ impl Vault {
     ) -> Result<Vec<(Oid, Entry)>, VaultError> {
         let mut tips = HashMap::new();
         for name in names(&self.directory.join("tips"))? {
-            let Some(oid) = name.strip_suffix(boundary.suffix.as_str()) else { continue };
+            let Some(oid) = name.strip_suffix(boundary.suffix.as_str()) else {
+                continue;
+            };
             if let Ok(oid) = oid.parse::<Oid>() {
                 tips.insert(oid.as_str().to_owned(), oid);
             }
@@ -281,11 +300,14 @@ impl Vault {
         base: Option<&Oid>,
         cancel: &CancellationToken,
     ) -> Result<Vec<String>, VaultError> {
-        let objects = self.directory.join("tmp").join(format!("{}", std::process::id()));
+        let objects = self
+            .directory
+            .join("tmp")
+            .join(format!("{}", std::process::id()));
         fsx::private_dir(&objects.join("pack"))?;
         let mut revisions = format!("{tip}\n");
         if let Some(base) = base {
-            revisions.push_str(&format!("^{base}\n"));
+            revisions.extend(["^", base.as_str(), "\n"]);
         }
         // git writes its temporary packs into the object directory, which must not be the user's:
         // his objects are read as an alternate. A delta is never searched for (`--window=0`):
@@ -295,7 +317,13 @@ impl Vault {
             .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&repo.objects()))
             .config("pack.packSizeLimit=0")
             .config("pack.compression=1")
-            .args(["pack-objects", "--revs", "-q", "--delta-base-offset", "--window=0"])
+            .args([
+                "pack-objects",
+                "--revs",
+                "-q",
+                "--delta-base-offset",
+                "--window=0",
+            ])
             .arg(objects.join("pack/pack"))
             .input(Input::Bytes(revisions.into_bytes()))
             .limit(EXPORT_LIMIT)
@@ -331,14 +359,22 @@ impl Vault {
 
     /// Removes entries whose packs all belong to a chain that was replaced.
     fn forget_within(&self, old: &[String], new: &[String]) -> Result<(), VaultError> {
-        let replaced: HashSet<&str> =
-            old.iter().filter(|name| !new.contains(name)).map(String::as_str).collect();
+        let replaced: HashSet<&str> = old
+            .iter()
+            .filter(|name| !new.contains(name))
+            .map(String::as_str)
+            .collect();
         let tips = self.directory.join("tips");
         for name in names(&tips)? {
             let path = tips.join(&name);
-            let Some(entry) = self.read_entry(&path) else { continue };
+            let Some(entry) = self.read_entry(&path) else {
+                continue;
+            };
             let superseded = entry.packs.iter().all(|pack| old.contains(pack))
-                && entry.packs.iter().any(|pack| replaced.contains(pack.as_str()));
+                && entry
+                    .packs
+                    .iter()
+                    .any(|pack| replaced.contains(pack.as_str()));
             if superseded {
                 fsx::remove_file_if_exists(&path)?;
             }
@@ -405,13 +441,19 @@ impl Boundary {
             Err(error) => return Err(error.into()),
         };
         if bytes.is_empty() {
-            return Ok(Self { commits: HashSet::new(), suffix: String::new() });
+            return Ok(Self {
+                commits: HashSet::new(),
+                suffix: String::new(),
+            });
         }
         let digest = Sha256::digest(&bytes);
-        let hash: String = digest[..4].iter().map(|b| format!("{b:02x}")).collect();
+        let hash = super::index::hex(&digest[..4]);
         let text = String::from_utf8_lossy(&bytes);
         let commits = text.lines().map(str::to_owned).collect();
-        Ok(Self { commits, suffix: format!("-{hash}") })
+        Ok(Self {
+            commits,
+            suffix: format!("-{hash}"),
+        })
     }
 
     /// The part of the boundary that the history of `tip` reaches.
@@ -452,17 +494,22 @@ fn explain(repo: &Repository, tip: &Oid, error: GitError) -> VaultError {
 }
 
 fn is_pack_name(name: &str) -> bool {
-    name.strip_prefix("pack-").is_some_and(|hash| hash.parse::<Oid>().is_ok())
+    name.strip_prefix("pack-")
+        .is_some_and(|hash| hash.parse::<Oid>().is_ok())
 }
 
 /// Names that are text; all of ours are.
 fn names(directory: &Path) -> Result<Vec<String>, FileError> {
     let entries = fs::read_dir(directory).context("list", directory)?;
-    Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    Ok(entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect())
 }
 
 /// As git reads entries of `GIT_ALTERNATE_OBJECT_DIRECTORIES`: a path in C quotes may hold any byte.
 pub(super) fn quoted(path: &Path) -> std::ffi::OsString {
+    use std::fmt::Write;
     let mut out = String::from("\"");
     for &byte in path.as_os_str().as_bytes() {
         match byte {
@@ -471,7 +518,9 @@ pub(super) fn quoted(path: &Path) -> std::ffi::OsString {
                 out.push(char::from(byte));
             }
             0x20..=0x7e => out.push(char::from(byte)),
-            _ => out.push_str(&format!("\\{byte:03o}")),
+            _ => {
+                let _ = write!(out, "\\{byte:03o}");
+            }
         }
     }
     out.push('"');

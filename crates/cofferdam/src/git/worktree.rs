@@ -34,7 +34,7 @@ pub enum WorktreeError {
     InTheWay { path: PathBuf, why: &'static str },
     #[error("{} is not a worktree of ours", path.display())]
     NotOurs { path: PathBuf },
-    #[error("cancelled while waiting for another worktree to be made")]
+    #[error("cancelled while a worktree was to be made")]
     Cancelled,
     #[error(transparent)]
     File(#[from] FileError),
@@ -85,8 +85,16 @@ impl Worktree {
     /// The repository as seen from this worktree.
     pub fn repository(&self, repo: &Repository) -> Result<Repository, FileError> {
         let top = RepoPath::resolve(&self.path).context("find", &self.path)?;
-        let head = super::Head::Branch { name: self.branch.clone(), commit: self.start.clone() };
-        Ok(Repository { top, git_dir: self.admin.clone(), head, ..repo.clone() })
+        let head = super::Head::Branch {
+            name: self.branch.clone(),
+            commit: self.start.clone(),
+        };
+        Ok(Repository {
+            top,
+            git_dir: self.admin.clone(),
+            head,
+            ..repo.clone()
+        })
     }
 
     /// Finds the worktree at `path` again, by the host's own records only.
@@ -96,12 +104,20 @@ impl Worktree {
         branch: BranchName,
         start: Oid,
     ) -> Result<Self, WorktreeError> {
-        let not_ours = || WorktreeError::NotOurs { path: path.to_owned() };
+        let not_ours = || WorktreeError::NotOurs {
+            path: path.to_owned(),
+        };
         if path.parent() != Some(&directory(repo)) {
             return Err(not_ours());
         }
         let admin = admin_of(repo, path)?.ok_or_else(not_ours)?;
-        Ok(Self { path: path.to_owned(), admin, branch, start, created_branch: false })
+        Ok(Self {
+            path: path.to_owned(),
+            admin,
+            branch,
+            start,
+            created_branch: false,
+        })
     }
 }
 
@@ -115,13 +131,16 @@ pub fn directory_name(branch: &BranchName) -> String {
     const LONGEST: usize = 80;
     let text = branch.as_str();
     let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let mut name: String =
-        text.chars().map(|c| if safe(c) { c } else { '-' }).take(LONGEST).collect();
+    let mut name: String = text
+        .chars()
+        .map(|c| if safe(c) { c } else { '-' })
+        .take(LONGEST)
+        .collect();
     // A name that looks hashed gets a hash of its own: no branch can be named like another's.
     if name != text || looks_hashed(text) {
         let digest = Sha256::digest(text.as_bytes());
         name.push('-');
-        name.extend(digest[..4].iter().map(|b| format!("{b:02x}")));
+        name.push_str(&super::index::hex(&digest[..4]));
     }
     name
 }
@@ -188,33 +207,61 @@ pub async fn add(
         });
     }
     if fs::symlink_metadata(&path).is_ok() {
-        return Err(WorktreeError::InTheWay { path, why: "it is no worktree of this branch" });
+        return Err(WorktreeError::InTheWay {
+            path,
+            why: "it is no worktree of this branch",
+        });
     }
     let existing = existing(repo, branch, cancel).await?;
     let start = match (&existing, base) {
         (Some(tip), _) => tip.clone(),
         (None, Some(base)) => base.clone(),
-        (None, None) => return Err(WorktreeError::NoBranch { branch: branch.clone() }),
+        (None, None) => {
+            return Err(WorktreeError::NoBranch {
+                branch: branch.clone(),
+            });
+        }
     };
     let created_branch = existing.is_none();
     if created_branch {
         // Created by compare-and-swap: a branch that the user makes now is never taken for ours.
+        // Not to be cancelled: whether it happened must be known.
+        if cancel.is_cancelled() {
+            return Err(WorktreeError::Cancelled);
+        }
         let (full, null) = (branch.full(), Oid::null(repo.format));
-        let call = repo.command().args(["update-ref", "--no-deref", "-m", "cofferdam: created"]);
-        call.args([&full, start.as_str(), null.as_str()]).run(cancel).await?;
+        let call = repo
+            .command()
+            .args(["update-ref", "--no-deref", "-m", "cofferdam: created"]);
+        call.args([&full, start.as_str(), null.as_str()])
+            .run(&CancellationToken::new())
+            .await?;
     }
-    let planned = Planned { path, branch, start, created_branch };
+    let planned = Planned {
+        path,
+        branch,
+        start,
+        created_branch,
+    };
     let done = match register(repo, &planned, cancel).await {
         Ok(admin) => {
             drop(registering);
-            fill(repo, &planned, &admin, rules, cancel).await.map(|()| admin)
+            fill(repo, &planned, &admin, rules, cancel)
+                .await
+                .map(|()| admin)
         }
         Err(error) => Err(error),
     };
     match done {
         Ok(admin) => {
             let Planned { path, start, .. } = planned;
-            Ok(Worktree { path, admin, branch: branch.clone(), start, created_branch })
+            Ok(Worktree {
+                path,
+                admin,
+                branch: branch.clone(),
+                start,
+                created_branch,
+            })
         }
         Err(error) => {
             // git was killed, or failed half way: what was made is ours to take back.
@@ -237,8 +284,13 @@ async fn register(
     cancel: &CancellationToken,
 ) -> Result<PathBuf, WorktreeError> {
     let path = &planned.path;
-    let call = repo.command().args(["worktree", "add", "--quiet", "--no-checkout", "--"]);
-    call.arg(path).arg(planned.branch.as_str()).run(cancel).await?;
+    let call = repo
+        .command()
+        .args(["worktree", "add", "--quiet", "--no-checkout", "--"]);
+    call.arg(path)
+        .arg(planned.branch.as_str())
+        .run(cancel)
+        .await?;
     admin_of(repo, path)?.ok_or(WorktreeError::NotOurs { path: path.clone() })
 }
 
@@ -251,9 +303,14 @@ async fn fill(
 ) -> Result<(), WorktreeError> {
     let Planned { path, start, .. } = planned;
     let sparse = sparse(repo, admin, cancel).await?;
-    let seen = Repository { git_dir: admin.to_owned(), ..repo.clone() };
+    let seen = Repository {
+        git_dir: admin.to_owned(),
+        ..repo.clone()
+    };
     let scratch = Scratch::create(admin.join("cofferdam"), &seen, start, rules)?;
-    scratch.check_out(start, path, &admin.join("index"), sparse.as_ref(), cancel).await?;
+    scratch
+        .check_out(start, path, &admin.join("index"), sparse.as_ref(), cancel)
+        .await?;
     Ok(())
 }
 
@@ -269,10 +326,14 @@ async fn sparse(
         Err(error) => return Err(error.into()),
     };
     let mut set = [false; 2];
-    for (name, value) in ["core.sparseCheckout", "core.sparseCheckoutCone"].into_iter().zip(&mut set)
+    for (name, value) in ["core.sparseCheckout", "core.sparseCheckoutCone"]
+        .into_iter()
+        .zip(&mut set)
     {
         let call = repo.git.at(admin, &repo.common_dir);
-        let call = call.args(["config", "--type=bool", "--get", name]).answers(&[1]);
+        let call = call
+            .args(["config", "--type=bool", "--get", name])
+            .answers(&[1]);
         *value = call.line(cancel).await? == "true";
     }
     let [in_force, cone] = set;
@@ -306,25 +367,41 @@ async fn existing(
     let full = branch.full();
     let done = repo
         .command()
-        .args(["for-each-ref", "--count=2", "--format=%(objectname) %(refname)", &full])
+        .args([
+            "for-each-ref",
+            "--count=2",
+            "--format=%(objectname) %(refname)",
+            &full,
+        ])
         .run(cancel)
         .await?;
     let text = String::from_utf8_lossy(&done.stdout);
     let mut below = None;
     for line in text.lines() {
-        let Some((oid, name)) = line.split_once(' ') else { continue };
+        let Some((oid, name)) = line.split_once(' ') else {
+            continue;
+        };
         if name == full {
             return Ok(oid.parse().ok());
         }
         below = name.strip_prefix("refs/heads/").map(str::to_owned);
     }
-    let conflict = |other| Err(WorktreeError::NameConflict { branch: branch.clone(), other });
+    let conflict = |other| {
+        Err(WorktreeError::NameConflict {
+            branch: branch.clone(),
+            other,
+        })
+    };
     if let Some(other) = below {
         return conflict(other);
     }
     let mut above = branch.as_str();
     while let Some((parent, _)) = above.rsplit_once('/') {
-        if repo.resolve(&format!("refs/heads/{parent}"), cancel).await?.is_some() {
+        if repo
+            .resolve(&format!("refs/heads/{parent}"), cancel)
+            .await?
+            .is_some()
+        {
             return conflict(parent.to_owned());
         }
         above = parent;
@@ -333,16 +410,19 @@ async fn existing(
 }
 
 /// All working trees of the repository, the main one first.
-pub async fn list(
-    repo: &Repository,
-    cancel: &CancellationToken,
-) -> Result<Vec<Listed>, GitError> {
-    let done =
-        repo.command().args(["worktree", "list", "--porcelain", "-z"]).run(cancel).await?;
+pub async fn list(repo: &Repository, cancel: &CancellationToken) -> Result<Vec<Listed>, GitError> {
+    let done = repo
+        .command()
+        .args(["worktree", "list", "--porcelain", "-z"])
+        .run(cancel)
+        .await?;
     let mut listed = Vec::new();
     for field in done.stdout.split(|&b| b == 0) {
         if let Some(path) = field.strip_prefix(b"worktree ") {
-            listed.push(Listed { path: OsStr::from_bytes(path).into(), branch: None });
+            listed.push(Listed {
+                path: OsStr::from_bytes(path).into(),
+                branch: None,
+            });
         } else if let (Some(name), Some(last)) = (field.strip_prefix(b"branch "), listed.last_mut())
         {
             last.branch = Some(name.to_owned());
@@ -357,7 +437,9 @@ pub fn remove(repo: &Repository, worktree: &Worktree) -> Result<(), WorktreeErro
     let ours = worktree.path.parent() == Some(&directory(repo))
         && admin_of(repo, &worktree.path)?.is_none_or(|admin| admin == worktree.admin);
     if !ours {
-        return Err(WorktreeError::NotOurs { path: worktree.path.clone() });
+        return Err(WorktreeError::NotOurs {
+            path: worktree.path.clone(),
+        });
     }
     fsx::remove_tree(&worktree.path)?;
     if let Some(admin) = admin_of(repo, &worktree.path)? {
@@ -394,7 +476,11 @@ pub async fn dirty(
     let seen = worktree.repository(repo)?;
     let scratch = Scratch::create(scratch, &seen, tip, rules)?;
     scratch.copy_index(&worktree.admin.join("index"))?;
-    scratch.command().args(["read-tree", "-i", "-m", tip.as_str()]).run(cancel).await?;
+    scratch
+        .command()
+        .args(["read-tree", "-i", "-m", tip.as_str()])
+        .run(cancel)
+        .await?;
     Ok(status(scratch.command(), Untracked::Directories, cancel).await?)
 }
 
@@ -415,7 +501,10 @@ pub async fn advance_index(
 }
 
 fn admin_of(repo: &Repository, path: &Path) -> Result<Option<PathBuf>, FileError> {
-    Ok(admin_entries(repo)?.into_iter().find(|(_, at)| at == path).map(|(admin, _)| admin))
+    Ok(admin_entries(repo)?
+        .into_iter()
+        .find(|(_, at)| at == path)
+        .map(|(admin, _)| admin))
 }
 
 /// The admin directories with the working trees that they name.
@@ -429,7 +518,9 @@ fn admin_entries(repo: &Repository) -> Result<Vec<(PathBuf, PathBuf)>, FileError
     let mut found = Vec::new();
     for entry in entries.flatten() {
         let admin = entry.path();
-        let Ok(bytes) = fsx::read_bounded(&admin.join("gitdir"), 1 << 16) else { continue };
+        let Ok(bytes) = fsx::read_bounded(&admin.join("gitdir"), 1 << 16) else {
+            continue;
+        };
         let named = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         // Relative since git 2.48 where the user asked for it.
         let pointer = admin.join(OsStr::from_bytes(named));

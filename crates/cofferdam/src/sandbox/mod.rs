@@ -100,6 +100,12 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
     /// A short name for messages and `list`: "native", "docker" …
     fn name(&self) -> &str;
 
+    /// What this machine cannot give of `limits` although they are the defaults, as sentence
+    /// fragments. A limit that was asked for and cannot be given fails [`Self::create`].
+    fn degradations(&self, _limits: &Limits) -> Vec<String> {
+        Vec::new()
+    }
+
     async fn create(
         &self,
         spec: &SandboxSpec,
@@ -136,14 +142,20 @@ pub enum BranchStrategy {
     /// Work on a temporary branch in a worktree; merge it into the checked-out branch at the end.
     MergeToHead,
     /// Commits land on this branch. A branch that does not exist yet starts at `base`, or at HEAD.
-    Branch { branch: BranchName, base: Option<String> },
+    Branch {
+        branch: BranchName,
+        base: Option<String>,
+    },
 }
 
 /// The strategies of a sandbox that cannot work in the host's directory itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyStrategy {
     MergeToHead,
-    Branch { branch: BranchName, base: Option<String> },
+    Branch {
+        branch: BranchName,
+        base: Option<String>,
+    },
 }
 
 impl From<CopyStrategy> for BranchStrategy {
@@ -164,7 +176,10 @@ pub struct BindMount {
 
 impl BindMount {
     pub fn new(provider: impl BindMountProvider + 'static, strategy: BranchStrategy) -> Self {
-        Self { provider: Arc::new(provider), strategy }
+        Self {
+            provider: Arc::new(provider),
+            strategy,
+        }
     }
 }
 
@@ -177,7 +192,10 @@ pub struct PrivateCopy {
 
 impl PrivateCopy {
     pub fn new(provider: impl BindMountProvider + 'static, strategy: CopyStrategy) -> Self {
-        Self { provider: Arc::new(provider), strategy }
+        Self {
+            provider: Arc::new(provider),
+            strategy,
+        }
     }
 }
 
@@ -191,7 +209,10 @@ pub struct Isolated {
 
 impl Isolated {
     pub fn new(provider: impl IsolatedProvider + 'static, strategy: CopyStrategy) -> Self {
-        Self { provider: Arc::new(provider), strategy }
+        Self {
+            provider: Arc::new(provider),
+            strategy,
+        }
     }
 }
 
@@ -210,6 +231,14 @@ impl Contained {
             Self::BindMount(kind) => kind.provider.name(),
             Self::PrivateCopy(kind) => kind.provider.name(),
             Self::Isolated(kind) => kind.provider.name(),
+        }
+    }
+
+    pub(crate) fn degradations(&self, limits: &Limits) -> Vec<String> {
+        match self {
+            Self::BindMount(kind) => kind.provider.degradations(limits),
+            Self::PrivateCopy(kind) => kind.provider.degradations(limits),
+            Self::Isolated(_) => Vec::new(),
         }
     }
 

@@ -135,14 +135,14 @@ impl Collector<'_> {
         };
         // A landing that a death interrupted is finished first.
         let mut home: BTreeSet<Oid> = BTreeSet::new();
-        if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await? {
-            if let Landing::Landed { tip, .. } = &landed.landing {
-                collected.commits =
-                    commits_between(self.repo, &owned.record.base, tip, self.cancel).await?;
-                home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
-                collected.tip = Some(tip.clone());
-                collected.landing = self.told(landed);
-            }
+        if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await?
+            && let Landing::Landed { tip, .. } = &landed.landing
+        {
+            collected.commits =
+                commits_between(self.repo, &owned.record.base, tip, self.cancel).await?;
+            home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
+            collected.tip = Some(tip.clone());
+            collected.landing = self.told(landed);
         }
         if owned.record.phase != Phase::Active {
             return Ok(collected);

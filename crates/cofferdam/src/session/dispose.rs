@@ -154,10 +154,9 @@ async fn remove_temporary_branch(
     };
     let removable = match (&owned.record.strategy, landing) {
         (Strategy::Head, _) => return false,
-        (Strategy::MergeToHead { .. }, Landing::Landed { .. } | Landing::Nothing) => true,
         // The user's own branch, as it was: nothing of the sandbox's stays.
         (Strategy::Branch, Landing::Nothing) if !owned.record.branch_is_ours => return false,
-        (Strategy::Branch, Landing::Nothing) => true,
+        (Strategy::MergeToHead { .. }, Landing::Landed { .. }) | (_, Landing::Nothing) => true,
         _ => false,
     };
     if !removable || disposed.preserved.is_some() {
@@ -167,11 +166,7 @@ async fn remove_temporary_branch(
         return true;
     };
     let Some(tip) = tip else { return false };
-    let untouched = match (&owned.record.strategy, landing) {
-        (_, Landing::Nothing) => tip == owned.record.base,
-        _ => true,
-    };
-    if !untouched {
+    if matches!(landing, Landing::Nothing) && tip != owned.record.base {
         return true;
     }
     let message = format!("cofferdam {}: done", owned.record.id);

@@ -149,7 +149,10 @@ async fn make(
 }
 
 fn rules<'a>(options: &'a RunOptions, plan: &'a Plan) -> UserRules<'a> {
-    UserRules { config: Some(&plan.config), caller_home: options.caller_home.as_deref() }
+    UserRules {
+        config: Some(&plan.config),
+        caller_home: options.caller_home.as_deref(),
+    }
 }
 
 /// Before `head` on a dirty tree, the user's state is recorded (invariant 9).

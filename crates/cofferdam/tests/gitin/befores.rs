@@ -1,6 +1,7 @@
 //! The before-ref.
 
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 
 use cofferdam::git::UserRules;
 use cofferdam::git::before::{self, Before, BeforeLimits, NotRecorded};
@@ -13,11 +14,18 @@ async fn record(world: &World, limits: BeforeLimits) -> (Option<Before>, Sandbox
     let repo = world.repo().await;
     let home = world.user_home();
     let config = user_config(&repo, Some(&home), &never()).await.unwrap();
-    let rules = UserRules { config: Some(&config), caller_home: Some(&home) };
+    let rules = UserRules {
+        config: Some(&config),
+        caller_home: Some(&home),
+    };
     let id = SandboxId::random().unwrap();
     let scratch = world.path().join("scratch");
-    let changes = before::changes(&repo, rules, scratch.clone(), &never()).await.unwrap();
-    let done = before::record(&repo, id, rules, limits, scratch.clone(), &never()).await.unwrap();
+    let changes = before::changes(&repo, rules, scratch.clone(), &never())
+        .await
+        .unwrap();
+    let done = before::record(&repo, id, rules, limits, scratch.clone(), &never())
+        .await
+        .unwrap();
     assert_eq!(changes.is_empty(), done.is_none());
     assert!(!scratch.exists());
     (done, id)
@@ -50,8 +58,10 @@ async fn everything_is_recorded_and_nothing_touched() {
         world.run_in(&world.top.join("embedded"), &["init", "-q"]);
         std::fs::write(world.top.join("embedded/f"), "x").unwrap();
 
-        let (status, index) =
-            (world.run(&["status", "--porcelain"]), std::fs::read(world.top.join(".git/index")));
+        let (status, index) = (
+            world.run(&["status", "--porcelain"]),
+            std::fs::read(world.top.join(".git/index")),
+        );
         let (done, id) = record(&world, BeforeLimits::default()).await;
         let done = done.unwrap();
         assert_eq!(world.run(&["status", "--porcelain"]), status);
@@ -69,12 +79,21 @@ async fn everything_is_recorded_and_nothing_touched() {
         assert_eq!(show("^2:edited"), "edited");
         let names = world.run(&["ls-tree", "-r", "-z", "--name-only", commit]);
         for name in ["kept", "intended", "new dir/ü\n\"q\"", "raw\u{fffd}"] {
-            assert!(names.split('\0').any(|listed| listed == name), "{name}: {names:?}");
+            assert!(
+                names.split('\0').any(|listed| listed == name),
+                "{name}: {names:?}"
+            );
         }
         for name in ["gone", "ignored", "globally", "embedded"] {
-            assert!(names.split('\0').all(|listed| !listed.starts_with(name)), "{name}");
+            assert!(
+                names.split('\0').all(|listed| !listed.starts_with(name)),
+                "{name}"
+            );
         }
-        assert_eq!(done.not_recorded, [("embedded/".into(), NotRecorded::Repository)]);
+        assert_eq!(
+            done.not_recorded,
+            [("embedded/".into(), NotRecorded::Repository)]
+        );
         world.run(&["fsck"]);
     }
 }
@@ -90,22 +109,53 @@ async fn conflicts_pipes_limits_and_submodules() {
         // A populated submodule whose configuration must not be obeyed.
         let sub = world.top.join("sub");
         world.run(&["init", "-q", "sub"]);
-        world.run_in(&sub, &["-c", "user.name=x", "-c", "user.email=x", "commit", "-q", "--allow-empty", "-m", "s"]);
+        world.run_in(
+            &sub,
+            &[
+                "-c",
+                "user.name=x",
+                "-c",
+                "user.email=x",
+                "commit",
+                "-q",
+                "--allow-empty",
+                "-m",
+                "s",
+            ],
+        );
         world.run(&["-c", "advice.addEmbeddedRepo=false", "add", "sub"]);
         world.commit("a", "main");
         let canary = world.path().join("canary");
         let monitor = format!("touch '{}'; false", canary.display());
         world.run_in(&sub, &["config", "core.fsmonitor", &monitor]);
         std::fs::write(sub.join("file"), "dirty").unwrap();
-        assert!(!world.command(&world.top).args(["merge", "-q", "side"]).status().unwrap().success());
+        assert!(
+            !world
+                .command(&world.top)
+                .args(["merge", "-q", "side"])
+                .status()
+                .unwrap()
+                .success()
+        );
         let _ = std::fs::remove_file(&canary);
         world.write("large", vec![b'x'; 5000]);
         world.write("small", "x");
-        let (done, _) = record(&world, BeforeLimits { file: 4096, total: 1 << 20 }).await;
+        let (done, _) = record(
+            &world,
+            BeforeLimits {
+                file: 4096,
+                total: 1 << 20,
+            },
+        )
+        .await;
         let done = done.unwrap();
         assert!(!done.staged);
         assert_eq!(done.not_recorded, [("large".into(), NotRecorded::TooLarge)]);
-        assert!(world.run(&["show", &format!("{}:a", done.commit)]).contains("<<<<<<<"));
+        assert!(
+            world
+                .run(&["show", &format!("{}:a", done.commit)])
+                .contains("<<<<<<<")
+        );
         assert_eq!(world.run(&["show", &format!("{}:small", done.commit)]), "x");
         assert!(world.run(&["status", "--porcelain"]).contains("UU a") || canary.exists());
         // The positive control: plain git obeys it. Our own calls did not.
@@ -122,9 +172,55 @@ async fn in_a_linked_worktree_detached() {
     let world = World::new(&gits()[0]);
     world.commit("a", "one");
     let linked = world.path().join("linked tree");
-    world.run(&["worktree", "add", "-q", "--detach", linked.to_str().unwrap()]);
-    let world = World { top: linked, ..world };
+    world.run(&[
+        "worktree",
+        "add",
+        "-q",
+        "--detach",
+        linked.to_str().unwrap(),
+    ]);
+    let world = World {
+        top: linked,
+        ..world
+    };
     world.write("a", "two");
     let (done, _) = record(&world, BeforeLimits::default()).await;
-    assert_eq!(world.run(&["show", &format!("{}:a", done.unwrap().commit)]), "two");
+    assert_eq!(
+        world.run(&["show", &format!("{}:a", done.unwrap().commit)]),
+        "two"
+    );
+}
+
+#[tokio::test]
+async fn kinds_that_changed_and_files_that_cannot_be_read() {
+    for git in gits() {
+        let world = World::new(&git);
+        for name in ["dir/x", "dir/y", "link dir/x", "file", "plain"] {
+            world.write(name, name);
+        }
+        world.commit("last", "x");
+        std::fs::remove_dir_all(world.top.join("dir")).unwrap();
+        world.write("dir", "now a file");
+        std::fs::remove_dir_all(world.top.join("link dir")).unwrap();
+        std::os::unix::fs::symlink("dir2", world.top.join("link dir")).unwrap();
+        world.write("dir2/x", "x");
+        std::fs::remove_file(world.top.join("file")).unwrap();
+        world.write("file/inside", "inside");
+        world.write("secret", "no");
+        let locked = std::fs::Permissions::from_mode(0o000);
+        std::fs::set_permissions(world.top.join("secret"), locked).unwrap();
+        let (done, _) = record(&world, BeforeLimits::default()).await;
+        let done = done.unwrap();
+        let names = world.run(&["ls-tree", "-r", "--name-only", done.commit.as_str()]);
+        let mut want = vec!["dir", "dir2/x", "file/inside", "last", "link dir", "plain"];
+        if rustix::process::geteuid().is_root() {
+            want.push("secret");
+        } else {
+            assert_eq!(
+                done.not_recorded,
+                [("secret".into(), NotRecorded::Unreadable)]
+            );
+        }
+        assert_eq!(names.lines().collect::<Vec<_>>(), want);
+    }
 }

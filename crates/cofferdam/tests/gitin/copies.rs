@@ -50,13 +50,19 @@ async fn files_trees_modes_times_and_links() {
     tops.put("from/.env", "new");
     tops.put("to/.env", "old");
     tops.put("from/not-named", "x");
-    let copied = tops.copy(&[".env", "./node modules/", "absent", "a/b/absent"]).await.unwrap();
+    let copied = tops
+        .copy(&[".env", "./node modules/", "absent", "a/b/absent"])
+        .await
+        .unwrap();
     assert_eq!(copied.files, 3);
     assert_eq!(copied.missing, ["absent", "a/b/absent"].map(PathBuf::from));
     assert_eq!(copied.skipped, [Path::new("node modules/pkg/.git")]);
     assert_eq!(std::fs::read(tops.path("to/.env")).unwrap(), b"new");
     let found = std::fs::metadata(tops.path("to/node modules/bin/run")).unwrap();
-    assert_eq!((found.mode() & 0o777, found.mtime()), (0o555, 1_000_000_000));
+    assert_eq!(
+        (found.mode() & 0o777, found.mtime()),
+        (0o555, 1_000_000_000)
+    );
     assert_eq!(
         std::fs::read_link(tops.path("to/node modules/link")).unwrap(),
         Path::new("/etc/passwd")
@@ -73,9 +79,17 @@ async fn nothing_leads_out() {
     tops.put("from/ok", "ok");
     symlink(tops.path("outside"), tops.path("from/door")).unwrap();
     let absolute = tops.path("outside/secret");
-    for bad in ["../outside/secret", "a/../../x", absolute.to_str().unwrap(), "", ".", ".git/config",
-        "sub/.GIT", ".cofferdam/x", "door/secret"]
-    {
+    for bad in [
+        "../outside/secret",
+        "a/../../x",
+        absolute.to_str().unwrap(),
+        "",
+        ".",
+        ".git/config",
+        "sub/.GIT",
+        ".cofferdam/x",
+        "door/secret",
+    ] {
         let error = tops.copy(&["ok", bad]).await.unwrap_err();
         assert!(matches!(error, CopyError::Refused { .. }), "{bad}: {error}");
         assert!(!tops.path("to/ok").exists(), "{bad}");
@@ -88,7 +102,10 @@ async fn nothing_leads_out() {
     // A symlink as a file's name is replaced, not written through.
     symlink(tops.path("outside/secret"), tops.path("to/ok")).unwrap();
     tops.copy(&["ok"]).await.unwrap();
-    assert_eq!(std::fs::read(tops.path("outside/secret")).unwrap(), b"secret");
+    assert_eq!(
+        std::fs::read(tops.path("outside/secret")).unwrap(),
+        b"secret"
+    );
     assert_eq!(std::fs::read(tops.path("to/ok")).unwrap(), b"ok");
     // The positive control: an absolute path below the top.
     let inside = tops.path("from/ok");

@@ -12,8 +12,13 @@ fn age(world: &World) {
     for name in world.run(&["ls-files"]).lines() {
         let path = world.top.join(name);
         if path.symlink_metadata().is_ok_and(|found| found.is_file()) {
-            let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
-            std::fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+            let old = std::time::SystemTime::now() - std::time::Duration::from_hours(1);
+            std::fs::File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_modified(old)
+                .unwrap();
         }
     }
     world.run(&["update-index", "-q", "--refresh"]);
@@ -22,7 +27,9 @@ fn age(world: &World) {
 async fn build(world: &World, tip: &Oid) -> HandedIn {
     let repo = world.repo().await;
     let scratch = world.path().join("scratch");
-    let built = index::build(&repo, tip, Owner::AGENT, &scratch, &never()).await.unwrap();
+    let built = index::build(&repo, tip, Owner::AGENT, &scratch, &never())
+        .await
+        .unwrap();
     assert!(!scratch.exists());
     built
 }
@@ -39,9 +46,16 @@ async fn status(world: &World, tip: &Oid, handed: &HandedIn) -> (String, String)
         world.run_in(&world.top, &all)
     };
     let tree = run(&["write-tree"]);
-    assert_eq!(tree, world.run(&["rev-parse", &format!("{tip}^{{tree}}")]), "index is the tip");
+    assert_eq!(
+        tree,
+        world.run(&["rev-parse", &format!("{tip}^{{tree}}")]),
+        "index is the tip"
+    );
     let stale = run(&["diff-files", "--name-only"]);
-    (run(&["status", "--porcelain", "--ignore-submodules=all"]), stale)
+    (
+        run(&["status", "--porcelain", "--ignore-submodules=all"]),
+        stale,
+    )
 }
 
 #[tokio::test]
@@ -49,7 +63,14 @@ async fn staged_dirty_and_clean_files() {
     for git in gits() {
         for version in ["2", "4"] {
             let world = World::new(&git);
-            for name in ["clean", "dir/deep/clean", "edited", "staged", "removed", "z"] {
+            for name in [
+                "clean",
+                "dir/deep/clean",
+                "edited",
+                "staged",
+                "removed",
+                "z",
+            ] {
                 world.write(name, name);
             }
             world.write(".cofferdam/config.yaml", "x");
@@ -84,9 +105,15 @@ async fn staged_dirty_and_clean_files() {
 async fn an_edit_in_the_second_of_the_index_is_seen() {
     let world = World::new(&gits()[0]);
     let tip = world.commit("a", "one");
-    let stamp = std::fs::metadata(world.top.join("a")).unwrap().modified().unwrap();
+    let stamp = std::fs::metadata(world.top.join("a"))
+        .unwrap()
+        .modified()
+        .unwrap();
     world.write("a", "two");
-    let file = std::fs::File::options().write(true).open(world.top.join("a")).unwrap();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(world.top.join("a"))
+        .unwrap();
     file.set_modified(stamp).unwrap();
     let handed = build(&world, &tip).await;
     std::thread::sleep(std::time::Duration::from_millis(1100));
@@ -120,7 +147,11 @@ async fn split_sparse_and_conflicts() {
         world.commit("a", "side");
         world.run(&["checkout", "-q", "main"]);
         let tip = world.commit("a", "main");
-        let merge = world.command(&world.top).args(["merge", "side"]).output().unwrap();
+        let merge = world
+            .command(&world.top)
+            .args(["merge", "side"])
+            .output()
+            .unwrap();
         assert!(!merge.status.success());
         let (seen, _) = status(&world, &tip, &build(&world, &tip).await).await;
         assert_eq!(seen, " M a", "conflict");
@@ -144,7 +175,11 @@ async fn missing_broken_and_sha256() {
         // Broken for git too: what it reads for us is of its own making.
         let (seen, _) = status(&world, &tip, &build(&world, &tip).await).await;
         assert_eq!(seen, "");
-        world.command(&world.top).args(["read-tree", "HEAD"]).status().unwrap();
+        world
+            .command(&world.top)
+            .args(["read-tree", "HEAD"])
+            .status()
+            .unwrap();
         std::fs::write(&path, b"").unwrap();
     }
 }
@@ -153,7 +188,12 @@ async fn missing_broken_and_sha256() {
 async fn gitlinks_are_named() {
     let world = World::new(&gits()[0]);
     let sub = world.commit("a", "one");
-    world.run(&["update-index", "--add", "--cacheinfo", &format!("160000,{sub},mods/sub")]);
+    world.run(&[
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        &format!("160000,{sub},mods/sub"),
+    ]);
     world.run(&["commit", "-qm", "link"]);
     std::fs::create_dir_all(world.top.join("mods/sub")).unwrap();
     let tip = world.oid("HEAD");
@@ -179,8 +219,7 @@ async fn a_tree_is_written_from_objects() {
         let repo = world.repo().await;
         let rules = UserRules::default();
         let cancel = never();
-        let made =
-            index::write_tree(&repo, &tip, &target, Owner::AGENT, rules, &scratch, &cancel);
+        let made = index::write_tree(&repo, &tip, &target, Owner::AGENT, rules, &scratch, &cancel);
         let handed = made.await.unwrap();
         assert!(!scratch.exists());
         assert_eq!(std::fs::read(target.join("dir/run")).unwrap(), b"#!/bin/sh");
@@ -188,7 +227,12 @@ async fn a_tree_is_written_from_objects() {
         assert!(!target.join(".env").exists() && !target.join("canary").exists());
         let clone = world.clone_of(&tip, Some(&handed.bytes)).await;
         let git_dir = clone.git_dir.to_str().unwrap();
-        let in_copy = ["--git-dir", git_dir, "--work-tree", target.to_str().unwrap()];
+        let in_copy = [
+            "--git-dir",
+            git_dir,
+            "--work-tree",
+            target.to_str().unwrap(),
+        ];
         for last in [&["status", "--porcelain"][..], &["diff-files"]] {
             assert_eq!(world.run_in(&target, &[&in_copy, last].concat()), "");
         }

@@ -15,10 +15,14 @@ use tokio_util::sync::CancellationToken;
 pub(crate) fn gits() -> Vec<PathBuf> {
     let mut found = Vec::<PathBuf>::new();
     for path in ["/usr/local/bin/git", "/usr/bin/git"] {
-        if let Ok(real) = Path::new(path).canonicalize() {
-            if !found.iter().any(|known| known.canonicalize().unwrap() == real) {
-                found.push(path.into());
-            }
+        let Ok(real) = Path::new(path).canonicalize() else {
+            continue;
+        };
+        if !found
+            .iter()
+            .any(|known| known.canonicalize().unwrap() == real)
+        {
+            found.push(path.into());
         }
     }
     assert!(!found.is_empty(), "no git");
@@ -47,8 +51,18 @@ impl World {
         let top = real.join(name);
         std::fs::create_dir_all(&top).unwrap();
         std::fs::create_dir_all(real.join("home")).unwrap();
-        let world = Self { dir, git: git.to_owned(), top };
-        world.run(&["init", "-q", "-b", "main"].iter().chain(init).copied().collect::<Vec<_>>());
+        let world = Self {
+            dir,
+            git: git.to_owned(),
+            top,
+        };
+        world.run(
+            &["init", "-q", "-b", "main"]
+                .iter()
+                .chain(init)
+                .copied()
+                .collect::<Vec<_>>(),
+        );
         world.run(&["config", "user.name", "Ä \"User\""]);
         world.run(&["config", "user.email", "user@example.org"]);
         world
@@ -109,7 +123,9 @@ impl World {
     }
 
     pub(crate) async fn repo(&self) -> Repository {
-        Repository::discover(&Git::new(&self.git), &self.top, None, &never()).await.unwrap()
+        Repository::discover(&Git::new(&self.git), &self.top, None, &never())
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn export(&self, tip: &Oid) -> Export {
@@ -122,7 +138,8 @@ impl World {
     /// look at it.
     pub(crate) async fn clone_of(&self, tip: &Oid, index: Option<&[u8]>) -> PrivateClone {
         let export = self.export(tip).await;
-        self.clone_from(&export, index, &UserConfig::default()).await
+        self.clone_from(&export, index, &UserConfig::default())
+            .await
     }
 
     pub(crate) async fn clone_from(
@@ -131,8 +148,14 @@ impl World {
         index: Option<&[u8]>,
         config: &UserConfig,
     ) -> PrivateClone {
-        let directory = tempfile::Builder::new().tempdir_in(self.path()).unwrap().keep();
-        let identity = Identity { name: "A \"b\" \\c".into(), email: "a@b".into() };
+        let directory = tempfile::Builder::new()
+            .tempdir_in(self.path())
+            .unwrap()
+            .keep();
+        let identity = Identity {
+            name: "A \"b\" \\c".into(),
+            email: "a@b".into(),
+        };
         let clone = PrivateClone::create(&PrivateCloneSpec {
             directory: &directory,
             repo: &self.repo().await,
@@ -155,6 +178,10 @@ impl World {
 }
 
 pub(crate) fn has(world: &World, clone: &PrivateClone, oid: &str) -> bool {
-    let done = world.command(&clone.git_dir).args(["cat-file", "-e", oid]).output().unwrap();
+    let done = world
+        .command(&clone.git_dir)
+        .args(["cat-file", "-e", oid])
+        .output()
+        .unwrap();
     done.status.success()
 }

@@ -82,8 +82,14 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], FormatError> {
-        let end = self.at.checked_add(count).ok_or(FormatError("it is too large"))?;
-        let taken = self.bytes.get(self.at..end).ok_or(FormatError("it is cut off"))?;
+        let end = self
+            .at
+            .checked_add(count)
+            .ok_or(FormatError("it is too large"))?;
+        let taken = self
+            .bytes
+            .get(self.at..end)
+            .ok_or(FormatError("it is cut off"))?;
         self.at = end;
         Ok(taken)
     }
@@ -100,7 +106,10 @@ impl<'a> Cursor<'a> {
 
     fn until_nul(&mut self) -> Result<&'a [u8], FormatError> {
         let rest = &self.bytes[self.at.min(self.bytes.len())..];
-        let end = rest.iter().position(|&b| b == 0).ok_or(FormatError("a path does not end"))?;
+        let end = rest
+            .iter()
+            .position(|&b| b == 0)
+            .ok_or(FormatError("a path does not end"))?;
         self.at += end + 1;
         Ok(&rest[..end])
     }
@@ -118,7 +127,9 @@ impl<'a> Cursor<'a> {
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
-            value = value.checked_add(1).ok_or(FormatError("a number is too large"))?;
+            value = value
+                .checked_add(1)
+                .ok_or(FormatError("a number is too large"))?;
         }
     }
 }
@@ -126,8 +137,14 @@ impl<'a> Cursor<'a> {
 /// Parses an index file. Its checksum is not looked at, as git itself does not.
 pub fn parse(bytes: &[u8], format: ObjectFormat) -> Result<Index<'_>, FormatError> {
     let hash = raw_len(format);
-    let body = bytes.len().checked_sub(hash).ok_or(FormatError("it is cut off"))?;
-    let mut cursor = Cursor { bytes: &bytes[..body], at: 0 };
+    let body = bytes
+        .len()
+        .checked_sub(hash)
+        .ok_or(FormatError("it is cut off"))?;
+    let mut cursor = Cursor {
+        bytes: &bytes[..body],
+        at: 0,
+    };
     if cursor.take(4)? != b"DIRC" {
         return Err(FormatError("it has no signature"));
     }
@@ -146,7 +163,10 @@ pub fn parse(bytes: &[u8], format: ObjectFormat) -> Result<Index<'_>, FormatErro
         let entry = parse_entry(&mut cursor, version, hash, previous)?;
         entries.push(entry);
     }
-    let mut index = Index { entries, ..Index::default() };
+    let mut index = Index {
+        entries,
+        ..Index::default()
+    };
     while cursor.at < body {
         let signature = cursor.take(4)?;
         let size = cursor.u32()? as usize;
@@ -188,7 +208,10 @@ fn parse_entry<'a>(
     };
     let path = if version == 4 {
         let strip = cursor.varint()?;
-        let keep = previous.len().checked_sub(strip).ok_or(FormatError("a path is too short"))?;
+        let keep = previous
+            .len()
+            .checked_sub(strip)
+            .ok_or(FormatError("a path is too short"))?;
         let suffix = cursor.until_nul()?;
         if keep == 0 {
             Cow::Borrowed(suffix)
@@ -222,7 +245,15 @@ fn parse_entry<'a>(
     };
     Ok(Entry {
         path,
-        stat: Stat { ctime, mtime, dev, ino, uid, gid, size },
+        stat: Stat {
+            ctime,
+            mtime,
+            dev,
+            ino,
+            uid,
+            gid,
+            size,
+        },
         mode,
         oid,
         stage: ((flags >> 12) & 3) as u8,
@@ -235,23 +266,41 @@ fn parse_entry<'a>(
 /// Writes an index of version 2, or 3 where an entry needs it. `entries` are in git's order.
 pub fn write(entries: &[Entry<'_>], trees: Option<&[u8]>, format: ObjectFormat) -> Vec<u8> {
     let is_extended = |entry: &Entry<'_>| entry.skip_worktree || entry.intent_to_add;
-    let version: u32 = if entries.iter().any(is_extended) { 3 } else { 2 };
+    let version: u32 = if entries.iter().any(is_extended) {
+        3
+    } else {
+        2
+    };
     let paths: usize = entries.iter().map(|entry| entry.path.len() + 84).sum();
     let mut out = Vec::with_capacity(paths + trees.map_or(0, <[u8]>::len) + 64);
     out.extend_from_slice(b"DIRC");
     out.extend_from_slice(&version.to_be_bytes());
-    out.extend_from_slice(&u32::try_from(entries.len()).unwrap_or(u32::MAX).to_be_bytes());
+    out.extend_from_slice(
+        &u32::try_from(entries.len())
+            .unwrap_or(u32::MAX)
+            .to_be_bytes(),
+    );
     for entry in entries {
         let start = out.len();
         let stat = &entry.stat;
         for word in [
-            stat.ctime[0], stat.ctime[1], stat.mtime[0], stat.mtime[1], stat.dev, stat.ino,
-            entry.mode, stat.uid, stat.gid, stat.size,
+            stat.ctime[0],
+            stat.ctime[1],
+            stat.mtime[0],
+            stat.mtime[1],
+            stat.dev,
+            stat.ino,
+            entry.mode,
+            stat.uid,
+            stat.gid,
+            stat.size,
         ] {
             out.extend_from_slice(&word.to_be_bytes());
         }
         out.extend_from_slice(&entry.oid);
-        let length = u16::try_from(entry.path.len()).unwrap_or(u16::MAX).min(0x0fff);
+        let length = u16::try_from(entry.path.len())
+            .unwrap_or(u16::MAX)
+            .min(0x0fff);
         let flags = length
             | u16::from(entry.stage & 3) << 12
             | if is_extended(entry) { 0x4000 } else { 0 }

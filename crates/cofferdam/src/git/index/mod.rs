@@ -44,7 +44,10 @@ pub struct Owner {
 
 impl Owner {
     /// The user `agent`.
-    pub const AGENT: Self = Self { uid: 1000, gid: 1000 };
+    pub const AGENT: Self = Self {
+        uid: 1000,
+        gid: 1000,
+    };
 }
 
 /// What goes into the sandbox.
@@ -85,11 +88,14 @@ async fn build_in(
         Err(error) => return Err(error.into()),
     };
     let age = fs::symlink_metadata(&host).map_or(0, |found| found.mtime());
-    let finish = Finish { owner, age, format: repo.format };
-    let index = match parse(&bytes, repo.format) {
-        Ok(index) => index,
+    let finish = Finish {
+        owner,
+        age,
+        format: repo.format,
+    };
+    let Ok(index) = parse(&bytes, repo.format) else {
         // What is not understood here is left to git.
-        Err(_) => return from_tree(repo, tip, scratch, &[], finish, cancel).await,
+        return from_tree(repo, tip, scratch, &[], finish, cancel).await;
     };
     let plain = !index.sparse
         && index.shared.is_none()
@@ -110,7 +116,14 @@ async fn build_in(
     let done = repo
         .command()
         .env("GIT_INDEX_FILE", &copy)
-        .args(["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev"])
+        .args([
+            "diff-index",
+            "--cached",
+            "--raw",
+            "-z",
+            "--no-renames",
+            "--no-abbrev",
+        ])
         .args(["--ignore-submodules=none", tip.as_str(), "--"])
         .run(cancel)
         .await?;
@@ -130,7 +143,9 @@ fn raw_changes(output: &[u8]) -> Option<BTreeMap<Vec<u8>, TreeSide>> {
     let mut fields = output.split(|&b| b == 0);
     while let Some(line) = fields.next().filter(|line| !line.is_empty()) {
         let path = fields.next()?;
-        let mut words = std::str::from_utf8(line.strip_prefix(b":")?).ok()?.split(' ');
+        let mut words = std::str::from_utf8(line.strip_prefix(b":")?)
+            .ok()?
+            .split(' ');
         let mode = u32::from_str_radix(words.next()?, 8).ok()?;
         let oid = from_hex(words.nth(1)?)?;
         changes.insert(path.to_owned(), (mode != 0).then_some((mode, oid)));
@@ -139,10 +154,7 @@ fn raw_changes(output: &[u8]) -> Option<BTreeMap<Vec<u8>, TreeSide>> {
 }
 
 /// Puts the tree's side in place of what was staged. Both inputs are in git's order.
-fn replace<'a>(
-    entries: Vec<Entry<'a>>,
-    changes: BTreeMap<Vec<u8>, TreeSide>,
-) -> Vec<Entry<'a>> {
+fn replace(entries: Vec<Entry<'_>>, changes: BTreeMap<Vec<u8>, TreeSide>) -> Vec<Entry<'_>> {
     let mut out = Vec::with_capacity(entries.len() + changes.len());
     let mut changes = changes.into_iter().peekable();
     let from_tree = |path: Vec<u8>, (mode, oid): (u32, Vec<u8>)| Entry {
@@ -218,8 +230,7 @@ async fn from_tree(
             }
         } else {
             let at = outside.partition_point(|directory| *directory <= &*entry.path);
-            entry.skip_worktree =
-                at > 0 && entry.path.starts_with(outside[at - 1]);
+            entry.skip_worktree = at > 0 && entry.path.starts_with(outside[at - 1]);
         }
     }
     let trees = made.trees;
@@ -227,9 +238,10 @@ async fn from_tree(
 }
 
 fn shared_index(repo: &Repository, host: &Index<'_>) -> Vec<u8> {
-    let Some(base) = host.shared else { return Vec::new() };
-    let hex: String = base.iter().map(|b| format!("{b:02x}")).collect();
-    let path = repo.git_dir.join(format!("sharedindex.{hex}"));
+    let Some(base) = host.shared else {
+        return Vec::new();
+    };
+    let path = repo.git_dir.join(format!("sharedindex.{}", hex(base)));
     fsx::read_bounded(&path, LIMIT).unwrap_or_default()
 }
 
@@ -239,17 +251,35 @@ async fn tree_of(
     cancel: &CancellationToken,
 ) -> Result<Vec<u8>, GitError> {
     let tree = format!("{tip}^{{tree}}");
-    let text = repo.command().args(["rev-parse", "--verify", &tree]).line(cancel).await?;
+    let text = repo
+        .command()
+        .args(["rev-parse", "--verify", &tree])
+        .line(cancel)
+        .await?;
     from_hex(&text).ok_or_else(|| GitError::Output {
         command: "rev-parse".into(),
         what: "it is no object id".into(),
     })
 }
 
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
+}
+
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let digit = |b: u8| {
+        char::from(b)
+            .to_digit(16)
+            .and_then(|d| u8::try_from(d).ok())
+    };
     let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
+    pairs
+        .map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?))
+        .collect()
 }
 
 /// The last step: what must not travel is taken out of the entries.
@@ -279,7 +309,10 @@ impl Finish {
                 gitlinks.push(PathBuf::from(OsStr::from_bytes(&entry.path)));
             }
         }
-        HandedIn { bytes: write(&entries, trees, self.format), gitlinks }
+        HandedIn {
+            bytes: write(&entries, trees, self.format),
+            gitlinks,
+        }
     }
 }
 
@@ -313,7 +346,11 @@ pub async fn write_tree(
     let bytes = bytes?;
     let index = parse(&bytes, repo.format)?;
     // Nobody else has seen these files, so none of them can have changed since git looked.
-    let finish = Finish { owner, age: i64::MAX, format: repo.format };
+    let finish = Finish {
+        owner,
+        age: i64::MAX,
+        format: repo.format,
+    };
     Ok(finish.write(index.entries, index.trees))
 }
 
@@ -324,7 +361,10 @@ mod tests {
     fn entry(path: &str, intent_to_add: bool) -> Entry<'_> {
         Entry {
             path: path.as_bytes().into(),
-            stat: Stat { size: 7, ..Stat::default() },
+            stat: Stat {
+                size: 7,
+                ..Stat::default()
+            },
             mode: 0o100_644,
             oid: vec![1; 20].into(),
             stage: 0,
@@ -336,8 +376,12 @@ mod tests {
 
     #[test]
     fn staged_changes_are_taken_back() {
-        let entries =
-            vec![entry("added", false), entry("changed", false), entry("intended", true), entry("same", false)];
+        let entries = vec![
+            entry("added", false),
+            entry("changed", false),
+            entry("intended", true),
+            entry("same", false),
+        ];
         let zero = "0".repeat(40);
         let two = "02".repeat(20);
         let raw = format!(
@@ -347,7 +391,13 @@ mod tests {
         let out = replace(entries, raw_changes(raw.as_bytes()).unwrap());
         let got: Vec<_> = out
             .iter()
-            .map(|entry| (std::str::from_utf8(&entry.path).unwrap(), entry.mode, entry.oid[0]))
+            .map(|entry| {
+                (
+                    std::str::from_utf8(&entry.path).unwrap(),
+                    entry.mode,
+                    entry.oid[0],
+                )
+            })
             .collect();
         let want = [
             ("changed", 0o100_755, 2),

@@ -74,7 +74,14 @@ impl PrivateClone {
         let clone = Self::at(spec.directory);
         link_packs(&clone.vault, &spec.export.packs)?;
         let git = &clone.git_dir;
-        for part in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info", "hooks"] {
+        for part in [
+            "objects/info",
+            "objects/pack",
+            "refs/heads",
+            "refs/tags",
+            "info",
+            "hooks",
+        ] {
             make_dir(&git.join(part))?;
         }
         let alternate = format!("{INSIDE_VAULT}\n");
@@ -124,7 +131,9 @@ fn link_packs(vault: &Path, packs: &[PathBuf]) -> Result<(), FileError> {
     for pack in packs {
         for suffix in ["pack", "rev", "idx"] {
             let from = pack.with_extension(suffix);
-            let Some(name) = from.file_name() else { continue };
+            let Some(name) = from.file_name() else {
+                continue;
+            };
             let to = directory.join(name);
             match fs::hard_link(&from, &to) {
                 Ok(()) => {}
@@ -145,15 +154,15 @@ fn link_packs(vault: &Path, packs: &[PathBuf]) -> Result<(), FileError> {
 }
 
 fn lines(oids: &[Oid]) -> String {
-    oids.iter().map(|oid| format!("{oid}\n")).collect()
+    oids.iter().flat_map(|oid| [oid.as_str(), "\n"]).collect()
 }
 
 fn configuration(spec: &PrivateCloneSpec<'_>) -> String {
     let mut text = String::new();
     let mut section = |name: &str, settings: &[(&str, &str)]| {
-        text.push_str(&format!("[{name}]\n"));
+        text.extend(["[", name, "]\n"]);
         for (key, value) in settings {
-            text.push_str(&format!("\t{key} = {}\n", config_value(value)));
+            text.extend(["\t", key, " = ", &config_value(value), "\n"]);
         }
     };
     let hooks = inside_hooks(spec).map(|path| path.to_string_lossy().into_owned());
@@ -180,7 +189,10 @@ fn configuration(spec: &PrivateCloneSpec<'_>) -> String {
         section("extensions", &[("objectFormat", "sha256")]);
     }
     if let Some(identity) = spec.identity {
-        section("user", &[("name", &identity.name), ("email", &identity.email)]);
+        section(
+            "user",
+            &[("name", &identity.name), ("email", &identity.email)],
+        );
     }
     // A gc would repack the whole history out of the read-only alternate.
     section("gc", &[("auto", "0")]);
@@ -236,15 +248,24 @@ fn copy_hooks(spec: &PrivateCloneSpec<'_>, to: &Path) -> Result<(), FileError> {
         Some(path) => spec.repo.top.as_path().join(path),
         None => spec.repo.common_dir.join("hooks"),
     };
-    let Ok(entries) = fs::read_dir(&from) else { return Ok(()) };
+    let Ok(entries) = fs::read_dir(&from) else {
+        return Ok(());
+    };
     for entry in entries.flatten() {
         let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "sample") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "sample")
+        {
             continue;
         }
         // Links are followed: hooks are often linked to scripts elsewhere.
-        let Ok(path) = path.canonicalize() else { continue };
-        let Ok(found) = fs::metadata(&path) else { continue };
+        let Ok(path) = path.canonicalize() else {
+            continue;
+        };
+        let Ok(found) = fs::metadata(&path) else {
+            continue;
+        };
         if !found.is_file() || found.mode() & 0o111 == 0 || found.len() > HOOK_LIMIT {
             continue;
         }
@@ -272,6 +293,9 @@ mod tests {
 
     #[test]
     fn values_are_quoted_for_git() {
-        assert_eq!(config_value("a \"b\" \\ #;\n"), "\"a \\\"b\\\" \\\\ #;\\n\"");
+        assert_eq!(
+            config_value("a \"b\" \\ #;\n"),
+            "\"a \\\"b\\\" \\\\ #;\\n\""
+        );
     }
 }

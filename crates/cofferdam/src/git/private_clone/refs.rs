@@ -47,7 +47,10 @@ impl PrivateRefs {
 #[derive(Debug, thiserror::Error)]
 pub enum RefsError {
     #[error("{} in the sandbox's git directory cannot be read: {source}", name.display())]
-    Unreadable { name: PathBuf, source: std::io::Error },
+    Unreadable {
+        name: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{} in the sandbox's git directory is larger than it may be", name.display())]
     TooLarge { name: PathBuf },
     #[error("{} in the sandbox's git directory is not what git writes", name.display())]
@@ -64,7 +67,12 @@ pub fn read_refs(git_dir: &Path, format: ObjectFormat) -> Result<PrivateRefs, Re
     if beneath::directory(&root, Path::new("reftable")).is_ok() {
         return Err(RefsError::Tables);
     }
-    let mut reader = Reader { root: root.as_fd(), format, seen: 0, symbolic: Vec::new() };
+    let mut reader = Reader {
+        root: root.as_fd(),
+        format,
+        seen: 0,
+        symbolic: Vec::new(),
+    };
     let mut refs = reader.packed()?;
     reader.loose(&mut refs)?;
     reader.resolve_symbolic(&mut refs);
@@ -95,23 +103,36 @@ impl Reader<'_> {
     }
 
     fn value(&self, name: &Path) -> Result<Value, RefsError> {
-        let malformed = || RefsError::Malformed { name: name.to_owned() };
+        let malformed = || RefsError::Malformed {
+            name: name.to_owned(),
+        };
         let bytes = beneath::read(self.root, name, LOOSE)
             .map_err(|errno| unreadable(name, errno))?
-            .ok_or_else(|| RefsError::TooLarge { name: name.to_owned() })?;
+            .ok_or_else(|| RefsError::TooLarge {
+                name: name.to_owned(),
+            })?;
         let text = bytes.trim_ascii_end();
         if let Some(target) = text.strip_prefix(b"ref:") {
             return Ok(Value::Symbolic(target.trim_ascii().to_owned()));
         }
-        let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
-        self.oid(&text[..end]).map(Value::Direct).ok_or_else(malformed)
+        let end = text
+            .iter()
+            .position(u8::is_ascii_whitespace)
+            .unwrap_or(text.len());
+        self.oid(&text[..end])
+            .map(Value::Direct)
+            .ok_or_else(malformed)
     }
 
     fn packed(&self) -> Result<BTreeMap<Vec<u8>, Oid>, RefsError> {
         let name = Path::new("packed-refs");
         let bytes = match beneath::read(self.root, name, PACKED) {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => return Err(RefsError::TooLarge { name: name.to_owned() }),
+            Ok(None) => {
+                return Err(RefsError::TooLarge {
+                    name: name.to_owned(),
+                });
+            }
             Err(Errno::NOENT) => return Ok(BTreeMap::new()),
             Err(errno) => return Err(unreadable(name, errno)),
         };
@@ -120,7 +141,9 @@ impl Reader<'_> {
             if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"^") {
                 continue;
             }
-            let malformed = || RefsError::Malformed { name: name.to_owned() };
+            let malformed = || RefsError::Malformed {
+                name: name.to_owned(),
+            };
             let space = line.iter().position(|&b| b == b' ').ok_or_else(malformed)?;
             let oid = self.oid(&line[..space]).ok_or_else(malformed)?;
             if refs.len() == REFS {
@@ -189,7 +212,10 @@ impl Reader<'_> {
 }
 
 fn unreadable(name: &Path, errno: Errno) -> RefsError {
-    RefsError::Unreadable { name: name.to_owned(), source: errno.into() }
+    RefsError::Unreadable {
+        name: name.to_owned(),
+        source: errno.into(),
+    }
 }
 
 #[cfg(test)]
@@ -220,7 +246,8 @@ mod tests {
     #[test]
     fn loose_wins_over_packed() {
         let dir = git_dir();
-        let packed = format!("# pack-refs with: peeled\n{B} refs/heads/x/y\n{B} refs/tags/t\n^{A}\n");
+        let packed =
+            format!("# pack-refs with: peeled\n{B} refs/heads/x/y\n{B} refs/tags/t\n^{A}\n");
         put(&dir, "packed-refs", &packed);
         put(&dir, "refs/heads/sym", "ref: refs/tags/t\n");
         let refs = read(&dir).unwrap();
@@ -265,8 +292,8 @@ mod tests {
         assert!(matches!(read(&dir), Err(RefsError::TooLarge { .. })));
         put(&dir, "refs/heads/big", "ref: refs/heads/big");
         assert!(read(&dir).is_ok());
-        let lines: String = (0..=REFS).map(|n| format!("{A} refs/x/{n}\n")).collect();
-        put(&dir, "packed-refs", &lines);
+        let lines: Vec<_> = (0..=REFS).map(|n| format!("{A} refs/x/{n}\n")).collect();
+        put(&dir, "packed-refs", &lines.concat());
         assert!(matches!(read(&dir), Err(RefsError::TooMany)));
     }
 

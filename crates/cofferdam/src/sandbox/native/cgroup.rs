@@ -284,7 +284,9 @@ pub(super) fn degradations(limits: &Limits) -> Vec<String> {
     .filter(|(_, wanted)| *wanted)
     .filter_map(|(controller, _)| {
         let all = available();
-        let (_, made) = all.into_iter().find(|(name, _)| *name == controller.name())?;
+        let (_, made) = all
+            .into_iter()
+            .find(|(name, _)| *name == controller.name())?;
         let error = made.err()?;
         Some(format!("no limit of {}: {error}", controller.name()))
     })

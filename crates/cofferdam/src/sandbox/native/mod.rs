@@ -52,18 +52,16 @@ impl Native {
     pub fn new(options: NativeOptions) -> Self {
         Self { options }
     }
-
-    /// Which default limits this machine cannot give, as sentence fragments. A limit that is asked
-    /// for by another value than its default is refused instead.
-    pub fn degradations(&self) -> Vec<String> {
-        cgroup::degradations(&Limits::default())
-    }
 }
 
 #[async_trait]
 impl BindMountProvider for Native {
     fn name(&self) -> &'static str {
         "native"
+    }
+
+    fn degradations(&self, limits: &Limits) -> Vec<String> {
+        cgroup::degradations(limits)
     }
 
     async fn create(

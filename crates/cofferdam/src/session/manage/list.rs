@@ -57,8 +57,10 @@ pub struct Summary {
     pub ahead: Option<u64>,
     /// Uncommitted changes in its worktree; `None` where it has none.
     pub changes: Option<bool>,
+    #[serde(serialize_with = "crate::session::path_json::lossy")]
     pub workdir: PathBuf,
     pub created: Timestamp,
+    #[serde(serialize_with = "crate::session::path_json::lossy")]
     pub repository: PathBuf,
 }
 
