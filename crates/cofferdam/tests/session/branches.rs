@@ -82,7 +82,7 @@ fn branch_starts_at_the_base_that_was_named() {
     assert_eq!(env.subjects("old"), ["first", "work"]);
 }
 
-// covers: S2-8 S2-12
+// covers: S2-8 S2-12 S4-FR5.1
 #[test]
 fn a_private_copy_works_end_to_end() {
     let env = Env::new();
@@ -94,6 +94,7 @@ fn a_private_copy_works_end_to_end() {
     env.assert_no_state();
 }
 
+// covers: S4-FR5.2
 #[test]
 fn a_copy_with_uncommitted_work_is_kept() {
     let env = Env::new();

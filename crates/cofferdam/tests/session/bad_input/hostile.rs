@@ -188,8 +188,11 @@ fn nested_repositories_are_moved_out_and_never_run() {
         let report = whole_ok(&env, env.script(strategy, &script), &["refs/heads/main"]);
         landed(&report);
         let work = report.preserved_worktree.unwrap_or(env.repo.clone());
-        env.try_git(&work.join("deep"), &["status"]);
-        env.try_git(&work.join("deep/er"), &["status"]);
+        for place in ["deep", "deep/er"].map(|place| work.join(place)) {
+            if place.exists() {
+                env.try_git(&place, &["status"]);
+            }
+        }
         assert!(!canary.exists());
         assert!(env.said().contains("NestedGitMoved"), "{}", env.said());
     }
@@ -213,6 +216,36 @@ fn settings_of_the_agents_repository_stay_there() {
     ));
     assert!(!canary.exists());
     assert_eq!(std::fs::read(env.repo.join(".git/config")).unwrap(), before);
+}
+
+#[test]
+fn drivers_in_the_tree_never_run_on_the_host() {
+    for strategy in [HEAD, MERGE, super::branch("other")] {
+        let env = Env::new();
+        let canary = env.dir.path().join("canary");
+        env.write(".gitattributes", "*.x filter=own merge=own diff=own\n");
+        env.write("tools/own", "#!/bin/sh\nexec cat\n");
+        env.git(&["update-index", "--add", "--chmod=+x", "tools/own"]);
+        env.write("a.x", "a\n");
+        env.write("b.x", "b\n");
+        env.commit_all("drivers");
+        for key in ["filter.own.clean", "filter.own.smudge", "diff.own.textconv"] {
+            env.git(&["config", key, "sh ./tools/own"]);
+        }
+        env.git(&["config", "merge.own.driver", "sh ./tools/own %A %B"]);
+        let script = format!(
+            "printf '#!/bin/sh\\ntouch {c}; cat\\n' > tools/own
+             for f in a.x b.x new.x; do echo more >> $f; done
+             git config filter.own.clean cat; git add -A; git commit -qm x
+             echo uncommitted >> b.x; echo y > y; git add y; git commit -qm y",
+            c = canary.display()
+        );
+        let mut options = env.script(strategy, &script);
+        options.name = Some("one".into());
+        let report = run_ok(options);
+        landed(&report);
+        assert!(!canary.exists(), "{}", report.landing);
+    }
 }
 
 #[test]
