@@ -72,10 +72,11 @@ fn uncommitted_work_is_not_deleted_without_force() {
 #[test]
 fn an_unknown_name_is_said_to_be_unknown() {
     let environment = TestEnvironment::with_repository();
-    let done = environment
-        .cofferdam(&["delete", "nobody"])
-        .expect_code(1);
-    assert!(done.stderr.contains("there is no sandbox `nobody`"), "{done}");
+    let done = environment.cofferdam(&["delete", "nobody"]).expect_code(1);
+    assert!(
+        done.stderr.contains("there is no sandbox `nobody`"),
+        "{done}"
+    );
     assert!(done.stderr.contains("hint: "), "{done}");
 }
 
@@ -84,17 +85,24 @@ fn an_unknown_name_is_said_to_be_unknown() {
 fn one_in_use_is_refused_and_forced() {
     let environment = TestEnvironment::with_repository();
     let script = "git commit -qm one --allow-empty; sleep 1000";
-    let run = ["run", "--branch", "feature", "--name", "busy", "--", "sh", "-c", script];
+    let run = [
+        "run", "--branch", "feature", "--name", "busy", "--", "sh", "-c", script,
+    ];
     let running = environment
         .command(&run)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let log = environment.repository().join(".cofferdam/logs/feature-busy.log");
+    let log = environment
+        .repository()
+        .join(".cofferdam/logs/feature-busy.log");
     let began = Instant::now();
     while !std::fs::read_to_string(&log).is_ok_and(|text| text.contains("iteration 1/1")) {
-        assert!(began.elapsed() < Duration::from_secs(30), "it never started");
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "it never started"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     let done = environment.cofferdam(&["delete", "busy"]).expect_code(1);

@@ -124,7 +124,7 @@ impl Env {
             .map(|entries| entries.flatten().map(|entry| entry.file_name()).collect())
             .unwrap_or_default();
         assert!(
-            left.iter().all(|name| name == "lock"),
+            left.is_empty(),
             "state was left: {left:?}"
         );
     }
