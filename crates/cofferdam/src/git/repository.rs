@@ -100,6 +100,7 @@ impl Repository {
     ) -> Result<Self, RepositoryError> {
         let from = path
             .canonicalize()
+            .and_then(|path| path.read_dir().map(|_| path))
             .map_err(|source| RepositoryError::Path {
                 path: path.to_owned(),
                 source,

@@ -18,6 +18,7 @@ use crate::git::Oid;
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, SandboxId, Slug};
 use crate::process;
+use crate::session::Landing;
 
 /// The newest record format this version writes. Older ones stay readable.
 pub const VERSION: u32 = 1;
@@ -83,10 +84,29 @@ pub enum Phase {
     Creating,
     /// An agent may have run: there may be commits to collect.
     Active,
-    /// Collected; what is left is what the user should see.
+    /// Its commits are home ([`Record::outcome`] says how); what it needed to live is being removed.
+    Collected,
+    /// What is left is what the user should see.
     Stopped,
     /// A setup command failed; kept for a look.
     FailedSetup,
+}
+
+impl Phase {
+    /// Without an owner such a sandbox is one whose command died: `gc` finishes it.
+    pub fn is_unfinished(self) -> bool {
+        matches!(self, Self::Creating | Self::Active | Self::Collected)
+    }
+}
+
+/// What collecting came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub landing: Landing,
+    /// The commit that the agent's checkout ended at, if it is in the host repository.
+    pub checkout: Option<Oid>,
+    /// A private copy has uncommitted work.
+    pub copy_is_dirty: bool,
 }
 
 /// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.
@@ -120,6 +140,9 @@ pub struct Record {
     /// A branch or file that was kept for the user, in words.
     #[serde(default)]
     pub kept: Option<String>,
+    /// Present from [`Phase::Collected`] on.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
 }
 
 impl Record {
@@ -154,6 +177,7 @@ impl Owned {
         fsx::private_dir(home.path())?;
         fsx::private_dir(&home.state())?;
         let directory = home.sandbox(record.id);
+        let making = making(home)?;
         fsx::private_dir(&directory)?;
         let lock = open_lock(&directory)?;
         if !take(&lock, &directory)? {
@@ -166,6 +190,7 @@ impl Owned {
         };
         owned.sign()?;
         owned.save()?;
+        drop(making);
         Ok(owned)
     }
 
@@ -296,6 +321,29 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
             name: name.escape_debug().to_string(),
             repository: repository.as_path().to_owned(),
         })
+}
+
+/// Held while a state directory has no record yet, by who makes it and by who removes dead ones.
+fn making(home: &Home) -> Result<File, RegistryError> {
+    let state = home.state();
+    let path = state.join("lock");
+    let lock = open_lock(&state)?;
+    lock.lock().context("lock", &path)?;
+    Ok(lock)
+}
+
+/// Removes state directories whose maker died before it could write a record. Returns them.
+pub fn remove_unfinished(home: &Home) -> Result<Vec<PathBuf>, RegistryError> {
+    if !home.state().is_dir() {
+        return Ok(Vec::new());
+    }
+    let making = making(home)?;
+    let unfinished = list(home, None)?.unfinished;
+    for directory in &unfinished {
+        fsx::remove_tree(directory)?;
+    }
+    drop(making);
+    Ok(unfinished)
 }
 
 /// The process that owns the sandbox now, where it still runs: never a stranger that got its number.
@@ -478,11 +526,12 @@ mod tests {
             made_directories: vec![],
             nested_before: vec![PathText(PathBuf::from("a/.git"))],
             kept: None,
+            outcome: None,
         }
     }
 
     #[test]
-    fn records_live_and_die_with_theirlock() {
+    fn records_live_and_die_with_their_lock() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::new(dir.path().join("home"));
         let odd = dir.path().join(OsStr::from_bytes(b"sp ace\n\xff\\x41"));

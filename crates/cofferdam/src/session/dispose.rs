@@ -8,9 +8,9 @@ use super::report::Landing;
 use crate::fsx;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::worktree::{self, Worktree, WorktreeError};
-use crate::git::{Oid, Repository, UserRules};
+use crate::git::{Repository, UserRules};
 use crate::home::Home;
-use crate::sandbox::registry::{Mode, Owned, Phase, RegistryError, Strategy};
+use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 
 /// What was left for the user.
 #[derive(Debug, Default)]
@@ -26,12 +26,8 @@ pub(super) struct Disposed {
 pub(super) struct Disposal<'a> {
     pub home: &'a Home,
     pub repo: &'a Repository,
-    pub landing: &'a Landing,
-    /// The commit that the agent's checkout ended at, where it is known.
-    pub checkout: Option<&'a Oid>,
+    pub outcome: Outcome,
     pub rules: UserRules<'a>,
-    /// The private copy has uncommitted work (copy mode).
-    pub copy_is_dirty: bool,
     pub cancel: &'a CancellationToken,
 }
 
@@ -41,12 +37,18 @@ pub(super) async fn dispose(
     disposal: &Disposal<'_>,
 ) -> Result<Disposed, RegistryError> {
     let mut disposed = Disposed::default();
+    let landing = &disposal.outcome.landing;
+    if owned.record.phase != Phase::Creating {
+        // What collecting needs goes now: whoever comes after a death must not collect again.
+        owned.record.outcome = Some(disposal.outcome.clone());
+        owned.set_phase(Phase::Collected)?;
+    }
     remove_made_directories(&owned, disposal.home);
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
     let directory = owned.directory().to_owned();
     let mut gone = vec!["git", "vault", "hooks", "pointer"];
     if owned.record.mode == Mode::Copy {
-        if disposal.copy_is_dirty {
+        if disposal.outcome.copy_is_dirty {
             disposed.preserved = Some(directory.join("work"));
         } else {
             gone.push("work");
@@ -57,21 +59,18 @@ pub(super) async fn dispose(
             disposed.problems.push(error.to_string());
         }
     }
-    if !matches!(
-        disposal.landing,
-        Landing::Kept { .. } | Landing::Refused { .. }
-    ) {
+    if !matches!(landing, Landing::Kept { .. } | Landing::Refused { .. }) {
         remove_tip(&owned, disposal, &mut disposed).await;
     }
     let branch_stays = remove_temporary_branch(&mut owned, disposal, &mut disposed).await;
-    let keeps_work = match disposal.landing {
+    let keeps_work = match landing {
         Landing::Kept { .. } | Landing::Refused { .. } => true,
         Landing::Nothing | Landing::Landed { .. } => branch_stays,
     };
     let moved_out = directory.join("nested").is_dir();
     if keeps_work || moved_out || disposed.preserved.is_some() || !disposed.problems.is_empty() {
-        owned.record.kept = match disposal.landing {
-            Landing::Kept { .. } | Landing::Refused { .. } => Some(disposal.landing.to_string()),
+        owned.record.kept = match landing {
+            Landing::Kept { .. } | Landing::Refused { .. } => Some(landing.to_string()),
             _ => owned.record.kept.clone(),
         };
         owned.set_phase(Phase::Stopped)?;
@@ -108,7 +107,7 @@ async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: 
         }
         let worktree = Worktree::find(repo, &path, branch.clone(), owned.record.base.clone())?;
         if !untouched {
-            let tip = match disposal.checkout {
+            let tip = match &disposal.outcome.checkout {
                 Some(tip) => Some(tip.clone()),
                 None => repo.resolve(&branch.full(), disposal.cancel).await?,
             };
@@ -148,12 +147,8 @@ async fn remove_temporary_branch(
     disposal: &Disposal<'_>,
     disposed: &mut Disposed,
 ) -> bool {
-    let Disposal {
-        repo,
-        landing,
-        cancel,
-        ..
-    } = disposal;
+    let Disposal { repo, cancel, .. } = disposal;
+    let landing = &disposal.outcome.landing;
     let Some(branch) = owned.record.branch.clone() else {
         return false;
     };
@@ -190,7 +185,7 @@ async fn remove_temporary_branch(
 
 /// The gate's own reference goes once a branch of the user's has the commits.
 async fn remove_tip(owned: &Owned, disposal: &Disposal<'_>, disposed: &mut Disposed) {
-    if matches!(disposal.landing, Landing::Nothing) {
+    if matches!(disposal.outcome.landing, Landing::Nothing) {
         return;
     }
     let Disposal { repo, cancel, .. } = disposal;

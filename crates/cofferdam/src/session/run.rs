@@ -67,6 +67,10 @@ fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
     for name in &plan.unused_arguments {
         events.notice(Notice::UnusedArgument { name: name.clone() });
     }
+    if !plan.withheld.is_empty() {
+        let names = plan.withheld.clone();
+        events.notice(Notice::EnvironmentWithheld { names });
+    }
 }
 
 /// Prepare, work, collect, dispose.
@@ -197,13 +201,11 @@ async fn finish(
     let disposal = Disposal {
         home: &options.home,
         repo: &plan.repository,
-        landing: &collected.landing,
-        checkout: collected.checkout.as_ref(),
+        outcome: collected.clone().into_outcome(),
         rules: UserRules {
             config: Some(&plan.config),
             caller_home: options.caller_home.as_deref(),
         },
-        copy_is_dirty: collected.copy_is_dirty,
         cancel: &options.abandon,
     };
     match dispose::dispose(owned, &disposal).await {
