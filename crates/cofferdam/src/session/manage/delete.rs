@@ -56,7 +56,11 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     if matches!(record.phase, Phase::Creating | Phase::Active) {
         // Its commits come home first; then it is a stopped one, or gone.
         let home = target.caller_home.as_deref();
-        gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await?;
+        let recovered = gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await;
+        // An agent may have left a repository that nobody can read: somebody must be able to let go.
+        if let (Err(error), false) = (recovered, options.purge) {
+            return Err(error);
+        }
         match target.find().await {
             Ok((_, entry)) => record = entry.record,
             Err(_) => return Ok(gone(record.name)),
