@@ -186,7 +186,12 @@ pub(crate) fn assert_nothing_alive(environment: &Environment, ids: &BTreeSet<Str
         // The place itself is a mount there; processes are the keeper's matter.
         return;
     }
-    let name = environment.path("").file_name().unwrap().to_string_lossy().into_owned();
+    let name = environment
+        .path("")
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(&name), "{what}: a mount is left");
     // Every mount namespace that is alive is that of a process: none of them shows our files.
