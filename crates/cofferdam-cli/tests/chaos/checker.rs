@@ -107,7 +107,13 @@ impl Work {
     pub(crate) fn assert_kept(&self, environment: &Environment, what: &str) {
         for commit in &self.0 {
             let holders = environment
-                .try_git(&["for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit])
+                .try_git(&[
+                    "for-each-ref",
+                    "--count=1",
+                    "--format=%(refname)",
+                    "--contains",
+                    commit,
+                ])
                 .unwrap_or_default();
             // A reference to something that is no commit holds itself.
             let named = refs(environment).values().any(|id| id == commit);
@@ -149,7 +155,9 @@ pub(crate) fn assert_sound(environment: &Environment, what: &str) {
     let mut left = Vec::new();
     walk(&environment.repo().join(".git"), &mut |path| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let is_lock = path.extension().is_some_and(|extension| extension == "lock");
+        let is_lock = path
+            .extension()
+            .is_some_and(|extension| extension == "lock");
         if is_lock
             || ["MERGE_HEAD", "CHERRY_PICK_HEAD", "AUTO_MERGE"].contains(&name.as_str())
             || name.starts_with("incoming-")
@@ -178,7 +186,12 @@ pub(crate) fn assert_nothing_alive(environment: &Environment, ids: &BTreeSet<Str
         // The place itself is a mount there; processes are the keeper's matter.
         return;
     }
-    let name = environment.path("").file_name().unwrap().to_string_lossy().into_owned();
+    let name = environment
+        .path("")
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(&name), "{what}: a mount is left");
     // Every mount namespace that is alive is that of a process: none of them shows our files.
@@ -195,7 +208,10 @@ pub(crate) fn assert_nothing_alive(environment: &Environment, ids: &BTreeSet<Str
         if found.is_empty() {
             break;
         }
-        assert!(began.elapsed().as_secs() < 2, "{what}: still mounted in {found:?}");
+        assert!(
+            began.elapsed().as_secs() < 2,
+            "{what}: still mounted in {found:?}"
+        );
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     for id in ids {
@@ -233,7 +249,14 @@ pub(crate) fn ids(environment: &Environment) -> BTreeSet<String> {
     let refs = refs(environment);
     let from_refs = refs
         .keys()
-        .filter_map(|name| Some(name.strip_prefix("refs/cofferdam/")?.split('/').next()?.to_owned()))
+        .filter_map(|name| {
+            Some(
+                name.strip_prefix("refs/cofferdam/")?
+                    .split('/')
+                    .next()?
+                    .to_owned(),
+            )
+        })
         .filter(|id| id != "trash");
     from_state.chain(from_refs).collect()
 }
@@ -247,7 +270,10 @@ pub(crate) fn assert_recovers(environment: &Environment, before: &User, work: &W
     for state in environment.states() {
         let id = state.file_name().unwrap().to_string_lossy().into_owned();
         if state.join("record.json").exists() {
-            assert!(listed.iter().any(|one| one["id"] == id.as_str()), "{what}: `list` hides {id}");
+            assert!(
+                listed.iter().any(|one| one["id"] == id.as_str()),
+                "{what}: `list` hides {id}"
+            );
         }
     }
     let said = gc(environment, what);
@@ -281,7 +307,9 @@ pub(crate) fn assert_clean(environment: &Environment, before: &User, what: &str,
     }
     // Where the agent's files are in the checkout, git agrees with them.
     let status = environment.git(&["status", "--porcelain", "--", "agent"]);
-    let landed = environment.try_git(&["cat-file", "-e", "HEAD:agent/3.txt"]).is_ok();
+    let landed = environment
+        .try_git(&["cat-file", "-e", "HEAD:agent/3.txt"])
+        .is_ok();
     if landed {
         assert_eq!(status, "", "{what}: {said}");
     }
@@ -293,7 +321,16 @@ pub(crate) fn assert_clean(environment: &Environment, before: &User, what: &str,
     let worktrees = environment.git(&["worktree", "list", "--porcelain"]);
     let linked = worktrees.matches("worktree ").count() - 1;
     let on_disk = fs::read_dir(environment.repo().join(".cofferdam/worktrees"))
-        .map(|entries| entries.flatten().filter(|entry| entry.path().is_dir()).count())
+        .map(|entries| {
+            entries
+                .flatten()
+                .filter(|entry| entry.path().is_dir())
+                .count()
+        })
         .unwrap_or_default();
-    assert_eq!((linked, on_disk), (preserved, preserved), "{what}: {worktrees}");
+    assert_eq!(
+        (linked, on_disk),
+        (preserved, preserved),
+        "{what}: {worktrees}"
+    );
 }

@@ -11,9 +11,13 @@ fn two_gc_at_once() {
     for round in 0..4 {
         let environment = Environment::new();
         let before = User::of(&environment);
-        for (number, options) in [&["--head"][..], &["--merge-to-head"], &["--branch", "feature"]]
-            .iter()
-            .enumerate()
+        for (number, options) in [
+            &["--head"][..],
+            &["--merge-to-head"],
+            &["--branch", "feature"],
+        ]
+        .iter()
+        .enumerate()
         {
             // Each starts from what is checked out, and none has landed yet.
             let script = AGENT.replace("agent/", &format!("agent/{number}-"));
@@ -27,7 +31,9 @@ fn two_gc_at_once() {
         let (one, two) = (one.finish(), two.finish());
         let what = format!("round {round}: {one:?} {two:?}");
         assert_eq!((one.status, two.status), (0, 0), "{what}");
-        let recovered = format!("{}{}", one.stdout, two.stdout).matches("recovered: ").count();
+        let recovered = format!("{}{}", one.stdout, two.stdout)
+            .matches("recovered: ")
+            .count();
         assert_eq!(recovered, 3, "{what}");
         work.assert_kept(&environment, &what);
         checker::assert_clean(&environment, &before, &what, "");
@@ -37,7 +43,11 @@ fn two_gc_at_once() {
 /// One name, two runs: one of them is refused before it has made anything, with every strategy.
 #[test]
 fn one_name_twice() {
-    for options in [&["--head"][..], &["--merge-to-head"], &["--mode", "copy", "--branch", "feature"]] {
+    for options in [
+        &["--head"][..],
+        &["--merge-to-head"],
+        &["--mode", "copy", "--branch", "feature"],
+    ] {
         for _ in 0..3 {
             let environment = Environment::new();
             let before = User::of(&environment);
@@ -68,15 +78,21 @@ fn a_running_sandbox_is_left_alone() {
         let mut options = options.to_vec();
         options.extend(["--name", "busy"]);
         let wait = "echo now-waiting; while ! [ -e agent/go ]; do sleep 0.02; done; rm agent/go; ";
-        let mut run =
-            environment.start_run(&options, &format!("mkdir agent; {wait}{AGENT}"));
+        let mut run = environment.start_run(&options, &format!("mkdir agent; {wait}{AGENT}"));
         run.wait_until_said("now-waiting");
         for arguments in [&["delete", "busy"][..], &["merge", "busy"]] {
             let done = environment.cofferdam(arguments);
             assert_ne!(done.status, 0, "{arguments:?}");
-            assert!(done.stderr.contains("running"), "{arguments:?}: {}", done.stderr);
+            assert!(
+                done.stderr.contains("running"),
+                "{arguments:?}: {}",
+                done.stderr
+            );
         }
-        assert_eq!(checker::gc(&environment, "beside a run"), "nothing to clean up\n");
+        assert_eq!(
+            checker::gc(&environment, "beside a run"),
+            "nothing to clean up\n"
+        );
         let listed = environment.list();
         assert_eq!((&listed[0]["state"], listed.len()), (&"active".into(), 1));
         let workdir = listed[0]["workdir"].as_str().unwrap();
@@ -93,7 +109,9 @@ fn a_running_sandbox_is_left_alone() {
 fn many_at_once() {
     let environment = Environment::new();
     let before = User::of(&environment);
-    let names: Vec<String> = (0..4).map(|number| format!("cofferdam/many-{number}")).collect();
+    let names: Vec<String> = (0..4)
+        .map(|number| format!("cofferdam/many-{number}"))
+        .collect();
     let runs: Vec<_> = names
         .iter()
         .map(|name| environment.start_run(&["--branch", name], AGENT))
@@ -109,7 +127,12 @@ fn many_at_once() {
     }
     for other in others {
         let end = other.finish();
-        assert_eq!((end.status, end.stdout.as_str()), (0, "nothing to clean up\n"), "{}", end.stderr);
+        assert_eq!(
+            (end.status, end.stdout.as_str()),
+            (0, "nothing to clean up\n"),
+            "{}",
+            end.stderr
+        );
     }
     for name in names {
         let subjects = environment.git(&["log", "--format=%s", &format!("main..{name}")]);

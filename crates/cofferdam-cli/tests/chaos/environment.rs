@@ -38,7 +38,10 @@ impl Environment {
         let template = TEMPLATE.get_or_init(template);
         let place = directory();
         copy(&template.path().join("repo"), &place.path().join("repo"));
-        let this = Self { place, started: std::cell::Cell::new(0) };
+        let this = Self {
+            place,
+            started: std::cell::Cell::new(0),
+        };
         for name in ["home", "tmp", "bin"] {
             fs::create_dir(this.path(name)).unwrap();
         }
@@ -216,7 +219,12 @@ pub(crate) fn directory() -> TempDir {
 }
 
 pub(crate) fn copy(from: &Path, to: &Path) {
-    let done = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
+    let done = Command::new("cp")
+        .arg("-a")
+        .arg(from)
+        .arg(to)
+        .status()
+        .unwrap();
     assert!(done.success());
 }
 

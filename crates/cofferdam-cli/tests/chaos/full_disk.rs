@@ -56,11 +56,17 @@ fn no_room_for_state() {
         return;
     }
     let mut failed = 0;
-    for (number, kib) in [4, 8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 384, 512]
-        .into_iter()
-        .enumerate()
+    for (number, kib) in [
+        4, 8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 384, 512,
+    ]
+    .into_iter()
+    .enumerate()
     {
-        let options = [&["--head"][..], &["--merge-to-head"], &["--mode", "copy", "--merge-to-head"]][number % 3];
+        let options = [
+            &["--head"][..],
+            &["--merge-to-head"],
+            &["--mode", "copy", "--merge-to-head"],
+        ][number % 3];
         let environment = Environment::new();
         let before = User::of(&environment);
         std::fs::create_dir(environment.home()).unwrap();
@@ -80,7 +86,12 @@ fn no_room_for_state() {
         mount_again(&environment.home(), "size=64m");
         checker::assert_recovers(&environment, &before, &work, &what);
         if end.stdout.contains("all-committed") {
-            assert_eq!(checker::subjects(&environment).len(), 3, "{what}: {}", end.stderr);
+            assert_eq!(
+                checker::subjects(&environment).len(),
+                3,
+                "{what}: {}",
+                end.stderr
+            );
         }
     }
     assert!(failed > 3, "only {failed} runs had no room");
@@ -134,7 +145,10 @@ fn an_agent_that_fills_the_disk() {
         assert!(said.contains("it-is-full"), "{what}: {said}");
         let work = Work::of(&environment);
         if !done.status.success() {
-            assert!(said.contains("No space left"), "{what}: it does not say why: {said}");
+            assert!(
+                said.contains("No space left"),
+                "{what}: it does not say why: {said}"
+            );
         }
         mount_again(&place, "size=200m");
         checker::gc(&environment, &what);
@@ -142,7 +156,11 @@ fn an_agent_that_fills_the_disk() {
         checker::assert_sound(&environment, &what);
         assert_eq!(User::of(&environment), before, "{what}");
         assert_eq!(checker::subjects(&environment).len(), 3, "{what}: {said}");
-        assert_eq!(checker::gc(&environment, &what), "nothing to clean up\n", "{what}");
+        assert_eq!(
+            checker::gc(&environment, &what),
+            "nothing to clean up\n",
+            "{what}"
+        );
     }
 }
 

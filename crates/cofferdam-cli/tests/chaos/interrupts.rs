@@ -37,12 +37,20 @@ fn once_brings_the_work_home() {
         let end = run.finish();
         let what = format!("{options:?} {signal:?}");
         assert_eq!(end.status, code, "{what}: {}", end.stderr);
-        assert!(began.elapsed() < Duration::from_secs(15), "{what}: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(15),
+            "{what}: {:?}",
+            began.elapsed()
+        );
         assert_eq!(checker::subjects(&environment).len(), 3, "{what}");
         checker::assert_clean(&environment, &before, &what, &end.stdout);
         checker::assert_nothing_alive(&environment, &ids, &what);
         // Nothing is left for `gc`.
-        assert_eq!(checker::gc(&environment, &what), "nothing to clean up\n", "{what}");
+        assert_eq!(
+            checker::gc(&environment, &what),
+            "nothing to clean up\n",
+            "{what}"
+        );
     }
 }
 
@@ -61,7 +69,11 @@ fn twice_leaves_at_once_and_gc_brings_the_work_home() {
         let end = run.finish();
         let what = format!("{options:?} {pause} ms");
         assert_eq!(end.status, 130, "{what}: {}", end.stderr);
-        assert!(began.elapsed() < Duration::from_secs(5), "{what}: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{what}: {:?}",
+            began.elapsed()
+        );
         let work = Work::of(&environment);
         checker::assert_recovers(&environment, &before, &work, &what);
         assert_eq!(checker::subjects(&environment).len(), 3, "{what}");
@@ -82,7 +94,12 @@ fn at_the_start() {
         let end = run.finish();
         let what = format!("{options:?} after {delay} ms");
         // Before it listens the signal has its plain effect.
-        assert!([130, -2].contains(&end.status), "{what}: {} {}", end.status, end.stderr);
+        assert!(
+            [130, -2].contains(&end.status),
+            "{what}: {} {}",
+            end.status,
+            end.stderr
+        );
         let work = Work::of(&environment);
         checker::assert_recovers(&environment, &before, &work, &what);
     }

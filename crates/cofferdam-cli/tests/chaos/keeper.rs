@@ -81,7 +81,11 @@ fn kill_all_below() -> String {
                 continue;
             };
             let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+            let mut fields = stat
+                .rsplit(')')
+                .next()
+                .unwrap_or_default()
+                .split_whitespace();
             let state = fields.next().unwrap_or_default().to_owned();
             if fields.next().and_then(|ppid| ppid.parse().ok()) == Some(parent) {
                 pending.push(pid);
@@ -126,7 +130,12 @@ impl Kept {
         fs::write(plan, text).unwrap();
         let mut keeper = Command::new(std::env::current_exe().unwrap());
         keeper
-            .args(["--exact", "keeper::keeper", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                "keeper::keeper",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env_clear()
             .env("COFFERDAM_CHAOS_PLAN", plan)
             .current_dir(command.get_current_dir().unwrap())
@@ -138,7 +147,10 @@ impl Kept {
                 keeper.env(key, value);
             }
         }
-        Self { keeper: keeper.spawn().unwrap(), plan: plan.to_owned() }
+        Self {
+            keeper: keeper.spawn().unwrap(),
+            plan: plan.to_owned(),
+        }
     }
 
     /// The command's own process.

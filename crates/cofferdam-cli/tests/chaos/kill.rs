@@ -16,11 +16,22 @@ struct Setup {
     options: &'static [&'static str],
 }
 
-const HEAD: Setup = Setup { name: "head", options: &["--head"] };
-const MERGE: Setup = Setup { name: "merge-to-head", options: &["--merge-to-head", "--name", "one"] };
-const BRANCH: Setup = Setup { name: "branch", options: &["--branch", "feature"] };
-const COPY: Setup =
-    Setup { name: "copy", options: &["--mode", "copy", "--merge-to-head", "--name", "one"] };
+const HEAD: Setup = Setup {
+    name: "head",
+    options: &["--head"],
+};
+const MERGE: Setup = Setup {
+    name: "merge-to-head",
+    options: &["--merge-to-head", "--name", "one"],
+};
+const BRANCH: Setup = Setup {
+    name: "branch",
+    options: &["--branch", "feature"],
+};
+const COPY: Setup = Setup {
+    name: "copy",
+    options: &["--mode", "copy", "--merge-to-head", "--name", "one"],
+};
 
 /// How many git calls the whole run makes.
 fn calls_of(setup: &Setup) -> u32 {
@@ -28,7 +39,11 @@ fn calls_of(setup: &Setup) -> u32 {
     let before = User::of(&environment);
     environment.count_calls();
     let done = environment.start_run(setup.options, AGENT).finish();
-    assert_eq!(done.status, 0, "{}: {}{}", setup.name, done.stdout, done.stderr);
+    assert_eq!(
+        done.status, 0,
+        "{}: {}{}",
+        setup.name, done.stdout, done.stderr
+    );
     let calls = environment.calls();
     environment.killed_at();
     checker::assert_clean(&environment, &before, setup.name, &done.stdout);
@@ -52,7 +67,12 @@ fn at_each<T>(points: impl IntoIterator<Item = T>, mut test: impl FnMut(T) -> Op
             ),
         }
     }
-    assert!(failed.is_empty(), "{} points failed:\n\n{}", failed.len(), failed.join("\n\n"));
+    assert!(
+        failed.is_empty(),
+        "{} points failed:\n\n{}",
+        failed.len(),
+        failed.join("\n\n")
+    );
 }
 
 /// What must hold after the command's death.
@@ -144,7 +164,10 @@ fn while_the_agent_works() {
         let ids = checker::ids(&environment);
         if limited {
             let id = ids.first().unwrap();
-            assert!(!checker::control_groups(id).is_empty(), "nothing limits {id}");
+            assert!(
+                !checker::control_groups(id).is_empty(),
+                "nothing limits {id}"
+            );
         }
         kill_process(run.pid(), Signal::KILL).unwrap();
         let end = run.finish();

@@ -23,8 +23,18 @@ struct Mind {
 impl Mind {
     fn at_start(environment: &Environment) -> Self {
         let mut mind = Self::default();
-        for name in ["staged.txt", "unstaged.txt", "both.txt", "new.txt", "untracked.bin", "notes/n"] {
-            mind.working.insert(name.into(), fs::read(environment.repo().join(name)).unwrap());
+        for name in [
+            "staged.txt",
+            "unstaged.txt",
+            "both.txt",
+            "new.txt",
+            "untracked.bin",
+            "notes/n",
+        ] {
+            mind.working.insert(
+                name.into(),
+                fs::read(environment.repo().join(name)).unwrap(),
+            );
             if let Some(bytes) = show(environment, &format!(":{name}")) {
                 mind.index.insert(name.into(), bytes);
             }
@@ -44,7 +54,10 @@ impl Mind {
 
     fn commit(&mut self, environment: &Environment) {
         let subject = format!("u{}", self.commits.len());
-        patiently(environment, &["commit", "-q", "--allow-empty", "-m", &subject]);
+        patiently(
+            environment,
+            &["commit", "-q", "--allow-empty", "-m", &subject],
+        );
         self.commits.push(subject);
         self.committed = self.index.clone();
     }
@@ -58,25 +71,42 @@ impl Mind {
         }
         for (name, bytes) in &self.index {
             let found = show(environment, &format!(":{name}"));
-            assert_eq!(found.as_ref(), Some(bytes), "{what}: what he staged of {name}");
+            assert_eq!(
+                found.as_ref(),
+                Some(bytes),
+                "{what}: what he staged of {name}"
+            );
         }
         for (name, bytes) in &self.committed {
             let found = show(environment, &format!("main:{name}"));
-            assert_eq!(found.as_ref(), Some(bytes), "{what}: what he committed of {name}");
+            assert_eq!(
+                found.as_ref(),
+                Some(bytes),
+                "{what}: what he committed of {name}"
+            );
         }
         let log = environment.git(&["log", "--format=%s", "main"]);
-        let his: Vec<&str> = log.lines().rev().filter(|line| line.starts_with('u')).collect();
+        let his: Vec<&str> = log
+            .lines()
+            .rev()
+            .filter(|line| line.starts_with('u'))
+            .collect();
         assert_eq!(his, self.commits, "{what}");
         // Nothing is staged but what he staged, nothing of the agent's is undone.
         let staged = environment.git(&["diff", "--cached", "--name-only"]);
         for name in staged.lines() {
-            assert!(self.index.contains_key(name) || name == "deleted.txt", "{what}: {name} is staged");
+            assert!(
+                self.index.contains_key(name) || name == "deleted.txt",
+                "{what}: {name} is staged"
+            );
         }
     }
 }
 
 fn show(environment: &Environment, what: &str) -> Option<Vec<u8>> {
-    let id = environment.try_git(&["rev-parse", "--verify", "-q", what]).ok()?;
+    let id = environment
+        .try_git(&["rev-parse", "--verify", "-q", what])
+        .ok()?;
     // Bytes, not text: the last line feed counts.
     let size = environment.git(&["cat-file", "-s", &id]);
     let text = environment.git(&["cat-file", "-p", &id]);
@@ -106,17 +136,24 @@ fn patiently(environment: &Environment, arguments: &[&str]) {
 #[track_caller]
 fn agent_is_home(environment: &Environment, subjects: usize, stdout: &str, what: &str) -> bool {
     let count = |revision: &str| {
-        let log = environment.try_git(&["log", "--format=%s", revision]).unwrap_or_default();
+        let log = environment
+            .try_git(&["log", "--format=%s", revision])
+            .unwrap_or_default();
         log.lines().filter(|line| line.starts_with('w')).count()
     };
     if count("main") == subjects {
         return true;
     }
     let refs = checker::refs(environment);
-    let tip = refs.keys().find(|name| name.starts_with("refs/cofferdam/") && name.ends_with("/tip"));
+    let tip = refs
+        .keys()
+        .find(|name| name.starts_with("refs/cofferdam/") && name.ends_with("/tip"));
     let tip = tip.unwrap_or_else(|| panic!("{what}: no tip in {refs:#?}\n{stdout}"));
     assert_eq!(count(tip), subjects, "{what}");
-    assert!(stdout.contains(tip.as_str()), "{what}: the tip is not named: {stdout}");
+    assert!(
+        stdout.contains(tip.as_str()),
+        "{what}: the tip is not named: {stdout}"
+    );
     false
 }
 
@@ -143,7 +180,9 @@ fn at_every_git_call() {
         fs::write(environment.path("user.sh"), script).unwrap();
         environment.kill_at(call, Moment::User);
         let end = environment.start_run(&["--head"], AGENT).finish();
-        let Some(at) = environment.killed_at() else { continue };
+        let Some(at) = environment.killed_at() else {
+            continue;
+        };
         let what = format!("the user at git call {at}");
         mind.working.insert("his.txt".into(), b"his\n".to_vec());
         let more = [mind.working["unstaged.txt"].as_slice(), b"more\n"].concat();
@@ -161,7 +200,11 @@ fn at_every_git_call() {
         assert_eq!(end.status == 0, on_branch, "{what}: {}", end.stderr);
         landed += usize::from(on_branch);
         if mind.commits.is_empty() {
-            assert!(on_branch, "{what}: nothing stood in the way\n{}", end.stdout);
+            assert!(
+                on_branch,
+                "{what}: nothing stood in the way\n{}",
+                end.stdout
+            );
         }
     }
     assert!(landed > 5, "only {landed} landed");
@@ -190,7 +233,11 @@ fn at_random_times() {
             let step = random(if commits { 4 } else { 3 });
             match step {
                 0 => mind.edit(&environment, &name, format!("{round} {}\n", steps.len())),
-                1 => mind.edit(&environment, "both.txt", format!("{round} {}\n", steps.len())),
+                1 => mind.edit(
+                    &environment,
+                    "both.txt",
+                    format!("{round} {}\n", steps.len()),
+                ),
                 2 if mind.working.contains_key(&name) => mind.stage(&environment, &name),
                 3 => mind.commit(&environment),
                 _ => {}

@@ -83,6 +83,17 @@ impl EnvFile {
         Ok(Self(variables))
     }
 
+    /// Whether it asks for values of the caller.
+    pub(super) fn has_empty(&self) -> bool {
+        self.0.values().any(String::is_empty)
+    }
+
+    /// Takes out what asks for values of the caller, and gives the names.
+    pub(super) fn without_empty(&mut self) -> Vec<String> {
+        let empty = self.0.extract_if(.., |_, value| value.is_empty());
+        empty.map(|(name, _)| name).collect()
+    }
+
     /// The variables for the sandbox: those that the file lists and those that the agent declares,
     /// nothing else. The file's value wins unless it is empty; what is empty on both sides is left
     /// out.

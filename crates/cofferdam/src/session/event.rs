@@ -116,6 +116,11 @@ pub enum Notice {
     BranchSwitched {
         to: String,
     },
+    /// `.cofferdam/.env` lists these without a value, and it is the repository's own file, not the
+    /// user's: values of the caller's environment go only where the user says so.
+    EnvironmentWithheld {
+        names: Vec<String>,
+    },
     /// `path` was asked for with `copy` but does not exist.
     CopyMissing {
         #[serde(serialize_with = "crate::session::path_json::lossy")]

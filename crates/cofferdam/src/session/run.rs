@@ -70,6 +70,10 @@ fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
     for name in &plan.unused_arguments {
         events.notice(Notice::UnusedArgument { name: name.clone() });
     }
+    if !plan.withheld.is_empty() {
+        let names = plan.withheld.clone();
+        events.notice(Notice::EnvironmentWithheld { names });
+    }
 }
 
 /// Prepare, work, collect, dispose.
