@@ -68,7 +68,7 @@ fn run(
             ]
             .iter()
             .any(|kept| text.starts_with(kept));
-        let compiler = text.starts_with("RUSTC") || text == "RUSTFLAGS" || text == "RUSTDOCFLAGS";
+        let compiler = text.starts_with("RUSTC_") || text == "RUSTFLAGS" || text == "RUSTDOCFLAGS";
         if inherited || compiler || text == "CLIPPY_ARGS" || text == "CLIPPY_CONF_DIR" {
             command.env_remove(&name);
         }

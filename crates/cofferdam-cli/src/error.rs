@@ -128,24 +128,11 @@ fn kept(error: &RunError) -> Vec<String> {
                 printable(why)
             ));
         }
-        (
-            Some(Landing::Refused {
-                pack: Some(pack),
-                why,
-            }),
-            _,
-        ) => {
-            lines.push(format!(
-                "the refused commits in {}: {}",
-                shown(pack),
-                printable(why)
-            ));
-        }
-        (Some(Landing::Refused { pack: None, why }), _) => {
-            lines.push(format!(
-                "nothing of the refused commits: {}",
-                printable(why)
-            ));
+        (Some(Landing::Refused { pack, why }), _) => {
+            let kept = pack
+                .as_deref()
+                .map_or_else(|| "too large to keep".to_owned(), shown);
+            lines.push(format!("the refused commits, {kept}: {}", printable(why)));
         }
     }
     if let Some(path) = &kept.preserved_worktree {

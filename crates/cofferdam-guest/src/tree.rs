@@ -26,6 +26,11 @@ pub(crate) fn mount_error(path: &[u8], error: &io::Error) -> Refusal {
             ),
             hint: "unmount them, or choose a directory without mounts in it".to_owned(),
         },
+        Some(libc::EPERM) => Refusal::Unsupported {
+            what: format!("cannot mount {}: {error}", shown(path)),
+            hint: "root needs CAP_SYS_ADMIN in a container: give it, or run as an ordinary user"
+                .to_owned(),
+        },
         _ => Refusal::Broken(format!("cannot mount {}: {error}", shown(path))),
     }
 }

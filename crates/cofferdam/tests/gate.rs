@@ -37,7 +37,10 @@ struct Run {
 
 fn try_git(git: &Path, dir: &Path, input: &[u8], args: &[&str]) -> (Run, Vec<u8>) {
     use std::io::Write;
-    #[expect(clippy::disallowed_methods, reason = "the tests act as the user and as the sandbox")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the tests act as the user and as the sandbox"
+    )]
     let mut child = std::process::Command::new(git)
         .args(args)
         .current_dir(dir)
@@ -45,8 +48,10 @@ fn try_git(git: &Path, dir: &Path, input: &[u8], args: &[&str]) -> (Run, Vec<u8>
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("HOME", "/nonexistent")
         .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_AUTHOR_NAME", "U").env("GIT_AUTHOR_EMAIL", "u@example.com")
-        .env("GIT_COMMITTER_NAME", "U").env("GIT_COMMITTER_EMAIL", "u@example.com")
+        .env("GIT_AUTHOR_NAME", "U")
+        .env("GIT_AUTHOR_EMAIL", "u@example.com")
+        .env("GIT_COMMITTER_NAME", "U")
+        .env("GIT_COMMITTER_EMAIL", "u@example.com")
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
@@ -54,11 +59,17 @@ fn try_git(git: &Path, dir: &Path, input: &[u8], args: &[&str]) -> (Run, Vec<u8>
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    let feed = std::thread::spawn(move || { let _ = stdin.write_all(&input); });
+    let feed = std::thread::spawn(move || {
+        let _ = stdin.write_all(&input);
+    });
     let done = child.wait_with_output().unwrap();
     feed.join().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-    let run = Run { ok: done.status.success(), out: text(&done.stdout), err: text(&done.stderr) };
+    let run = Run {
+        ok: done.status.success(),
+        out: text(&done.stdout),
+        err: text(&done.stderr),
+    };
     (run, done.stdout)
 }
 
@@ -77,7 +88,7 @@ impl World {
         Self::with(git, |_| {}).await
     }
 
-    async fn with(git: &Path, prepare: impl FnOnce(&dyn Fn(&[&str])) ) -> Self {
+    async fn with(git: &Path, prepare: impl FnOnce(&dyn Fn(&[&str]))) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let host = dir.path().join("host");
         std::fs::create_dir(&host).unwrap();
@@ -103,21 +114,48 @@ impl World {
         run(&["tag", "v1"]);
         run(&["checkout", "-q", "main"]);
         let cancel = CancellationToken::new();
-        let repo = Repository::discover(&Git::new(git), &host, None, &cancel).await.unwrap();
+        let repo = Repository::discover(&Git::new(git), &host, None, &cancel)
+            .await
+            .unwrap();
         let base = repo.head.commit().clone();
         let id = SandboxId::random().unwrap();
-        let mut world =
-            Self { git: git.to_owned(), dir, repo, base, id, refs: String::new(), cancel };
+        let mut world = Self {
+            git: git.to_owned(),
+            dir,
+            repo,
+            base,
+            id,
+            refs: String::new(),
+            cancel,
+        };
         let vault = world.state().join("vault/pack");
         std::fs::create_dir_all(&vault).unwrap();
         std::fs::set_permissions(world.state(), std::fs::Permissions::from_mode(0o700)).unwrap();
         let name = vault.join("pack");
         let input = format!("{}\n", world.base);
-        let (done, _) =
-            try_git(git, &host, input.as_bytes(), &["pack-objects", "-q", "--revs", name.to_str().unwrap()]);
+        let (done, _) = try_git(
+            git,
+            &host,
+            input.as_bytes(),
+            &["pack-objects", "-q", "--revs", name.to_str().unwrap()],
+        );
         assert!(done.ok, "{}", done.err);
         let url = format!("file://{}", host.display());
-        let (done, _) = try_git(git, world.dir.path(), b"", &["clone", "-q", "--single-branch", "-b", "main", "--no-tags", &url, "box"]);
+        let (done, _) = try_git(
+            git,
+            world.dir.path(),
+            b"",
+            &[
+                "clone",
+                "-q",
+                "--single-branch",
+                "-b",
+                "main",
+                "--no-tags",
+                &url,
+                "box",
+            ],
+        );
         assert!(done.ok, "{}", done.err);
         world.refs = world.all_refs();
         world
@@ -174,7 +212,9 @@ impl World {
             all.push(((*mode).to_owned(), name.to_vec(), (*id).to_owned()));
         }
         let tree = self.raw_tree(all);
-        self.agent(&["commit-tree", &tree, "-p", self.base.as_str(), "-m", "raw"]).parse().unwrap()
+        self.agent(&["commit-tree", &tree, "-p", self.base.as_str(), "-m", "raw"])
+            .parse()
+            .unwrap()
     }
 
     fn raw_tree(&self, mut entries: Vec<(String, Vec<u8>, String)>) -> String {
@@ -193,11 +233,16 @@ impl World {
             bytes.extend_from_slice(&name);
             bytes.push(0);
             let hex = id.as_bytes();
-            bytes.extend(hex.chunks(2).map(|pair| {
-                u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()
-            }));
+            bytes.extend(
+                hex.chunks(2).map(|pair| {
+                    u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()
+                }),
+            );
         }
-        self.agent_with(&bytes, &["hash-object", "-t", "tree", "-w", "--stdin", "--literally"])
+        self.agent_with(
+            &bytes,
+            &["hash-object", "-t", "tree", "-w", "--stdin", "--literally"],
+        )
     }
 
     fn blob(&self, content: &[u8]) -> String {
@@ -228,7 +273,9 @@ impl World {
     }
 
     async fn receive(&self, pack: Vec<u8>, tip: &Oid) -> Result<Accepted, GateError> {
-        self.gate().receive(Input::Bytes(pack), tip, &self.cancel).await
+        self.gate()
+            .receive(Input::Bytes(pack), tip, &self.cancel)
+            .await
     }
 
     /// The gate accepts `tip`.
@@ -242,8 +289,13 @@ impl World {
     /// The gate refuses it, keeps the pack, and the repository is what it was.
     async fn refuse(&self, pack: Vec<u8>, tip: &Oid) -> Refusal {
         let before = objects(&self.host());
-        let error = self.receive(pack.clone(), tip).await.expect_err("must be refused");
-        let GateError::Refused { why, pack: kept } = error else { panic!("{error}") };
+        let error = self
+            .receive(pack.clone(), tip)
+            .await
+            .expect_err("must be refused");
+        let GateError::Refused { why, pack: kept } = error else {
+            panic!("{error}")
+        };
         assert_eq!(std::fs::read(kept.unwrap()).unwrap(), pack);
         assert_eq!(objects(&self.host()), before);
         assert_eq!(self.all_refs(), self.refs);
@@ -255,8 +307,13 @@ impl World {
 
     async fn refuse_tree(&self, tip: &Oid, path: &str) {
         let why = self.refuse(self.pack(tip.as_str()), tip).await;
-        let Refusal::Tree(violations) = &why else { panic!("{path}: {why}") };
-        assert!(violations.iter().any(|one| one.path == path), "{path}: {why}");
+        let Refusal::Tree(violations) = &why else {
+            panic!("{path}: {why}")
+        };
+        assert!(
+            violations.iter().any(|one| one.path == path),
+            "{path}: {why}"
+        );
     }
 
     fn all_refs(&self) -> String {
@@ -265,18 +322,30 @@ impl World {
 
     fn nothing_else_changed(&self) {
         let own = format!("refs/cofferdam/{}/", self.id);
-        let others: Vec<String> =
-            self.all_refs().lines().filter(|l| !l.starts_with(&own)).map(str::to_owned).collect();
+        let others: Vec<String> = self
+            .all_refs()
+            .lines()
+            .filter(|l| !l.starts_with(&own))
+            .map(str::to_owned)
+            .collect();
         assert_eq!(others.join("\n"), self.refs);
         self.sound();
     }
 
     fn sound(&self) {
-        let (done, _) = try_git(&self.git, &self.host(), b"", &["fsck", "--full", "--strict", "--no-dangling"]);
+        let (done, _) = try_git(
+            &self.git,
+            &self.host(),
+            b"",
+            &["fsck", "--full", "--strict", "--no-dangling"],
+        );
         assert!(done.ok, "{}", done.err);
         for path in objects(&self.host()) {
             let name = path.to_string_lossy().into_owned();
-            assert!(!name.contains("incoming") && !name.contains("tmp_") && !name.ends_with(".keep"), "{name}");
+            assert!(
+                !name.contains("incoming") && !name.contains("tmp_") && !name.contains(".keep"),
+                "{name}"
+            );
         }
         assert!(!self.host().join(".git/index.lock").exists());
         assert!(!self.state().join("incoming.pack").exists());
@@ -288,7 +357,10 @@ fn put(top: &Path, path: &str, content: &str) {
     let path = top.join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let _ = std::fs::remove_file(&path);
-    #[expect(clippy::disallowed_methods, reason = "the tests act as the user and as the sandbox")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the tests act as the user and as the sandbox"
+    )]
     std::fs::write(path, content).unwrap();
 }
 
@@ -324,10 +396,18 @@ async fn plain_work_comes_home() {
         symlink("../a.txt", w.inside().join("dir/link")).unwrap();
         let tip = w.commit("second");
         let accepted = w.accept(&tip).await;
-        let subjects: Vec<&str> = accepted.commits().iter().map(|c| c.subject.as_str()).collect();
+        let subjects: Vec<&str> = accepted
+            .commits()
+            .iter()
+            .map(|c| c.subject.as_str())
+            .collect();
         assert_eq!(subjects, ["a\tsubject \u{1b}[2J", "second"]);
         assert_eq!(accepted.executes(), ["Makefile"]);
-        let changed: Vec<_> = accepted.changed().iter().map(|p| p.to_str().unwrap()).collect();
+        let changed: Vec<_> = accepted
+            .changed()
+            .iter()
+            .map(|p| p.to_str().unwrap())
+            .collect();
         assert_eq!(changed, ["Makefile", "c.txt", "dir/link", "new/file.rs"]);
         // The same again is no error.
         w.accept(&tip).await;
@@ -360,13 +440,30 @@ async fn hostile_refs_and_replacements_stay_inside() {
         let w = World::new(&git).await;
         put(&w.inside(), "x", "x");
         let tip = w.commit("x");
-        for name in ["refs/heads/evil", "refs/tags/v1", "refs/stash", "refs/heads/secret", "refs/remotes/origin/y"] {
+        for name in [
+            "refs/heads/evil",
+            "refs/tags/v1",
+            "refs/stash",
+            "refs/heads/secret",
+            "refs/remotes/origin/y",
+        ] {
             w.agent(&["update-ref", name, tip.as_str()]);
         }
         w.agent(&["replace", "HEAD~1", "HEAD"]);
         let pack = {
-            let (done, bytes) = try_git(&git, &w.inside(), format!("{tip}\n^{}\n", w.base).as_bytes(),
-                &["--no-replace-objects", "pack-objects", "-q", "--revs", "--stdout", "--thin"]);
+            let (done, bytes) = try_git(
+                &git,
+                &w.inside(),
+                format!("{tip}\n^{}\n", w.base).as_bytes(),
+                &[
+                    "--no-replace-objects",
+                    "pack-objects",
+                    "-q",
+                    "--revs",
+                    "--stdout",
+                    "--thin",
+                ],
+            );
             assert!(done.ok);
             bytes
         };
@@ -379,10 +476,13 @@ async fn hostile_refs_and_replacements_stay_inside() {
 async fn broken_packs() {
     for git in gits() {
         let w = World::new(&git).await;
-        let long: String = (0..2000).map(|n| format!("line {n}\n")).collect();
+        let long = (0..2000)
+            .map(|n| format!("line {n}"))
+            .collect::<Vec<_>>()
+            .join("\n");
         put(&w.inside(), "a.txt", &long);
         w.commit("one");
-        put(&w.inside(), "a.txt", &format!("{long}more\n"));
+        put(&w.inside(), "a.txt", &format!("{long}\nmore\n"));
         let tip = w.commit("two");
         let good = w.pack(tip.as_str());
         let mut flipped = good.clone();
@@ -401,7 +501,9 @@ async fn broken_packs() {
             assert!(matches!(why, Refusal::Pack { .. }), "{name}: {why}");
         }
         // Positive control. What follows a whole pack is ignored.
-        w.receive([good.clone(), good].concat(), &tip).await.unwrap();
+        w.receive([good.clone(), good].concat(), &tip)
+            .await
+            .unwrap();
         w.accept(&tip).await;
     }
 }
@@ -431,7 +533,9 @@ async fn packs_with_holes() {
         w.agent(&["checkout", "-q", &secret]);
         put(&w.inside(), "secret.txt", "the secret\nand more\n");
         let tip = w.commit("on the secret");
-        let why = w.refuse(w.pack_of(&format!("{tip}\n^{secret}\n")), &tip).await;
+        let why = w
+            .refuse(w.pack_of(&format!("{tip}\n^{secret}\n")), &tip)
+            .await;
         assert!(matches!(why, Refusal::Pack { .. }), "{why}");
         w.accept(&two).await;
     }
@@ -445,8 +549,12 @@ async fn objects_that_were_never_exported_cannot_be_named() {
         let commit = w.raw_commit(&[("100644", b"stolen", &secret)]);
         let tree = w.agent(&["rev-parse", &format!("{commit}^{{tree}}")]);
         // A liar's pack: commit and tree without the blob.
-        let (done, pack) = try_git(&git, &w.inside(), format!("{commit}\n{tree}\n").as_bytes(),
-            &["pack-objects", "-q", "--stdout"]);
+        let (done, pack) = try_git(
+            &git,
+            &w.inside(),
+            format!("{commit}\n{tree}\n").as_bytes(),
+            &["pack-objects", "-q", "--stdout"],
+        );
         assert!(done.ok, "{}", done.err);
         let why = w.refuse(pack, &commit).await;
         assert!(matches!(why, Refusal::Pack { .. }), "{why}");
@@ -460,7 +568,10 @@ async fn rewritten_history() {
         w.agent(&["commit", "-q", "--amend", "-m", "other"]);
         let amended: Oid = w.agent(&["rev-parse", "HEAD"]).parse().unwrap();
         let tree = w.agent(&["rev-parse", "HEAD^{tree}"]);
-        let orphan: Oid = w.agent(&["commit-tree", &tree, "-m", "orphan"]).parse().unwrap();
+        let orphan: Oid = w
+            .agent(&["commit-tree", &tree, "-m", "orphan"])
+            .parse()
+            .unwrap();
         for tip in [&amended, &orphan] {
             let why = w.refuse(w.pack(tip.as_str()), tip).await;
             assert!(matches!(why, Refusal::NotDescendant { .. }), "{why}");
@@ -471,7 +582,16 @@ async fn rewritten_history() {
         assert!(matches!(why, Refusal::NotDescendant { .. }), "{why}");
         // A merge of unrelated history descends; that is the sandbox's own affair.
         let merge: Oid = w
-            .agent(&["commit-tree", &tree, "-p", w.base.as_str(), "-p", orphan.as_str(), "-m", "m"])
+            .agent(&[
+                "commit-tree",
+                &tree,
+                "-p",
+                w.base.as_str(),
+                "-p",
+                orphan.as_str(),
+                "-m",
+                "m",
+            ])
             .parse()
             .unwrap();
         assert_eq!(w.accept(&merge).await.commits().len(), 2);
@@ -484,17 +604,36 @@ async fn hostile_names() {
         let w = World::new(&git).await;
         let blob = w.blob(b"x");
         let names: &[&[u8]] = &[
-            b".git", b".GIT", b".Git", b"git~1", b"GIT~1", ".g\u{200c}it".as_bytes(), b".git.", b".git ",
-            b".git::$INDEX_ALLOCATION", b"..", b".", b"a\\b", b"..\\..\\x", "\u{ff0e}git".as_bytes(),
-            b"with/slash", &[b'x'; 300],
+            b".git",
+            b".GIT",
+            b".Git",
+            b"git~1",
+            b"GIT~1",
+            ".g\u{200c}it".as_bytes(),
+            b".git.",
+            b".git ",
+            b".git::$INDEX_ALLOCATION",
+            b"..",
+            b".",
+            b"a\\b",
+            b"..\\..\\x",
+            "\u{ff0e}git".as_bytes(),
+            b"with/slash",
+            &[b'x'; 300],
         ];
         for name in names {
             let tip = w.raw_commit(&[("100644", name, &blob)]);
             let why = w.refuse(w.pack(tip.as_str()), &tip).await;
-            assert!(matches!(why, Refusal::Pack { .. } | Refusal::Tree(_)), "{name:?}: {why}");
+            assert!(
+                matches!(why, Refusal::Pack { .. } | Refusal::Tree(_)),
+                "{name:?}: {why}"
+            );
             let shown = String::from_utf8_lossy(name).into_owned();
             if matches!(&*shown, "a\\b" | ".git." | "..\\..\\x") {
-                assert!(why.to_string().contains(&shown) || matches!(why, Refusal::Pack { .. }), "{why}");
+                assert!(
+                    why.to_string().contains(&shown) || matches!(why, Refusal::Pack { .. }),
+                    "{why}"
+                );
             }
         }
         // As a directory, and deep.
@@ -518,13 +657,36 @@ async fn hostile_names() {
         }
         // Positive control: odd but harmless names; misleading ones are noted.
         let tip = w.raw_commit(&[
-            ("100644", b"-rf", &blob), ("100755", b"a b", &blob), ("100644", b"\xff\xfe", &blob),
-            ("100644", b"esc\x1b[2J\nx", &blob), ("100644", b"A.txt", &blob), ("100644", "größe".as_bytes(), &blob),
+            ("100644", b"-rf", &blob),
+            ("100755", b"a b", &blob),
+            ("100644", b"\xff\xfe", &blob),
+            ("100644", b"esc\x1b[2J\nx", &blob),
+            ("100644", b"A.txt", &blob),
+            ("100644", "größe".as_bytes(), &blob),
         ]);
         let accepted = w.accept(&tip).await;
-        assert!(accepted.notes().iter().any(|note| note.contains("esc\\u{1b}[2J\\nx")), "{:?}", accepted.notes());
-        assert!(accepted.notes().iter().any(|note| note.contains("A.txt") && note.contains("a.txt")), "{:?}", accepted.notes());
-        assert!(accepted.notes().iter().all(|note| !note.contains(|c: char| c.is_control())));
+        assert!(
+            accepted
+                .notes()
+                .iter()
+                .any(|note| note.contains("esc\\u{1b}[2J\\nx")),
+            "{:?}",
+            accepted.notes()
+        );
+        assert!(
+            accepted
+                .notes()
+                .iter()
+                .any(|note| note.contains("A.txt") && note.contains("a.txt")),
+            "{:?}",
+            accepted.notes()
+        );
+        assert!(
+            accepted
+                .notes()
+                .iter()
+                .all(|note| !note.contains(|c: char| c.is_control()))
+        );
     }
 }
 
@@ -535,7 +697,10 @@ async fn a_bad_name_in_between_is_found() {
         let blob = w.blob(b"x");
         let first = w.raw_commit(&[("100644", b"a\\b", &blob)]);
         let tree = w.agent(&["rev-parse", &format!("{}^{{tree}}", w.base)]);
-        let tip: Oid = w.agent(&["commit-tree", &tree, "-p", first.as_str(), "-m", "gone"]).parse().unwrap();
+        let tip: Oid = w
+            .agent(&["commit-tree", &tree, "-p", first.as_str(), "-m", "gone"])
+            .parse()
+            .unwrap();
         w.refuse_tree(&tip, "a\\b").await;
     }
 }
@@ -544,7 +709,15 @@ async fn a_bad_name_in_between_is_found() {
 async fn symlinks() {
     for git in gits() {
         let w = World::new(&git).await;
-        for target in ["/etc/passwd", "../outside", "..", "dir/../../x", ".git/hooks", "dir/../a.txt", ".GIT"] {
+        for target in [
+            "/etc/passwd",
+            "../outside",
+            "..",
+            "dir/../../x",
+            ".git/hooks",
+            "dir/../a.txt",
+            ".GIT",
+        ] {
             let blob = w.blob(target.as_bytes());
             let tip = w.raw_commit(&[("120000", b"link", &blob)]);
             w.refuse_tree(&tip, "link").await;
@@ -562,7 +735,10 @@ async fn symlinks() {
         put(&w.inside(), "l/x", "x");
         w.agent(&["add", "-A"]);
         let tree = w.agent(&["write-tree"]);
-        let tip: Oid = w.agent(&["commit-tree", &tree, "-p", first.as_str(), "-m", "x"]).parse().unwrap();
+        let tip: Oid = w
+            .agent(&["commit-tree", &tree, "-p", first.as_str(), "-m", "x"])
+            .parse()
+            .unwrap();
         w.refuse_tree(&tip, "l").await;
         let blob = w.blob(b"a.txt");
         let tip = w.raw_commit(&[("120000", b"link", &blob)]);
@@ -576,7 +752,10 @@ async fn submodules_and_protected_paths() {
         let w = World::new(&git).await;
         let tip = w.raw_commit(&[("160000", b"sub", w.base.as_str())]);
         w.refuse_tree(&tip, "sub").await;
-        for content in ["[submodule \"x\"]\n\tpath = x\n\turl = https://example.com/x\n", "nothing"] {
+        for content in [
+            "[submodule \"x\"]\n\tpath = x\n\turl = https://example.com/x\n",
+            "nothing",
+        ] {
             let blob = w.blob(content.as_bytes());
             for name in [".gitmodules", ".GitModules"] {
                 let tip = w.raw_commit(&[("100644", name.as_bytes(), &blob)]);
@@ -585,9 +764,19 @@ async fn submodules_and_protected_paths() {
         }
         let bad = w.blob(b"[submodule \"../../hooks\"]\n\tpath = x\n\turl = ext::sh -c touch\n");
         let tip = w.raw_commit(&[("100644", b".gitmodules", &bad)]);
-        assert!(matches!(w.refuse(w.pack(tip.as_str()), &tip).await, Refusal::Pack { .. }));
+        assert!(matches!(
+            w.refuse(w.pack(tip.as_str()), &tip).await,
+            Refusal::Pack { .. }
+        ));
 
-        for path in [".husky/pre-commit", ".husky/new", ".cofferdam/config.yaml", ".Husky/x", ".HUSKY./x", ".husky /y"] {
+        for path in [
+            ".husky/pre-commit",
+            ".husky/new",
+            ".cofferdam/config.yaml",
+            ".Husky/x",
+            ".HUSKY./x",
+            ".husky /y",
+        ] {
             w.agent(&["checkout", "-qf", w.base.as_str()]);
             put(&w.inside(), path, "evil");
             let tip = w.commit("protected");
@@ -618,7 +807,12 @@ async fn what_the_base_has_is_the_users_own() {
     for git in gits() {
         let w = World::with(&git, |run| {
             let id = "1234567890123456789012345678901234567890";
-            run(&["update-index", "--add", "--cacheinfo", &format!("160000,{id},module")]);
+            run(&[
+                "update-index",
+                "--add",
+                "--cacheinfo",
+                &format!("160000,{id},module"),
+            ]);
             run(&["commit", "-qm", "a submodule"]);
         })
         .await;
@@ -631,11 +825,24 @@ async fn what_the_base_has_is_the_users_own() {
         let tip: Oid = w.agent(&["rev-parse", "HEAD"]).parse().unwrap();
         w.accept(&tip).await;
         // But another state of it is refused.
-        w.agent(&["update-index", "--cacheinfo", &format!("160000,{},module", w.base)]);
+        w.agent(&[
+            "update-index",
+            "--cacheinfo",
+            &format!("160000,{},module", w.base),
+        ]);
         w.agent(&["commit", "-qm", "moved"]);
         let moved: Oid = w.agent(&["rev-parse", "HEAD"]).parse().unwrap();
         let error = w.receive(w.pack(moved.as_str()), &moved).await.unwrap_err();
-        assert!(matches!(error, GateError::Refused { why: Refusal::Tree(_), .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                GateError::Refused {
+                    why: Refusal::Tree(_),
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 }
 
@@ -650,24 +857,55 @@ async fn limits() {
         let tip: Oid = w.agent(&["rev-parse", "HEAD"]).parse().unwrap();
         let pack = w.pack(tip.as_str());
         let cases = [
-            Limits { commits: 11, ..Limits::default() },
-            Limits { paths: 11, ..Limits::default() },
-            Limits { changes: 11, ..Limits::default() },
-            Limits { blob_bytes: 999, ..Limits::default() },
-            Limits { pack_bytes: pack.len() as u64 - 1, ..Limits::default() },
+            Limits {
+                commits: 11,
+                ..Limits::default()
+            },
+            Limits {
+                paths: 11,
+                ..Limits::default()
+            },
+            Limits {
+                changes: 11,
+                ..Limits::default()
+            },
+            Limits {
+                blob_bytes: 999,
+                ..Limits::default()
+            },
+            Limits {
+                pack_bytes: pack.len() as u64 - 1,
+                ..Limits::default()
+            },
         ];
         for limits in cases {
-            let gate = Gate { limits: limits.clone(), ..w.gate() };
-            let error = gate.receive(Input::Bytes(pack.clone()), &tip, &w.cancel).await.unwrap_err();
-            assert!(matches!(error, GateError::Refused { .. }), "{limits:?}: {error}");
+            let gate = Gate {
+                limits: limits.clone(),
+                ..w.gate()
+            };
+            let error = gate
+                .receive(Input::Bytes(pack.clone()), &tip, &w.cancel)
+                .await
+                .unwrap_err();
+            assert!(
+                matches!(error, GateError::Refused { .. }),
+                "{limits:?}: {error}"
+            );
             w.nothing_else_changed();
             assert_eq!(w.all_refs(), w.refs);
         }
         let limits = Limits {
-            commits: 12, paths: 12, changes: 12, blob_bytes: 1000, pack_bytes: pack.len() as u64, ..Limits::default()
+            commits: 12,
+            paths: 12,
+            changes: 12,
+            blob_bytes: 1000,
+            pack_bytes: pack.len() as u64,
+            ..Limits::default()
         };
         let gate = Gate { limits, ..w.gate() };
-        gate.receive(Input::Bytes(pack), &tip, &w.cancel).await.unwrap();
+        gate.receive(Input::Bytes(pack), &tip, &w.cancel)
+            .await
+            .unwrap();
         w.nothing_else_changed();
     }
 }
@@ -678,17 +916,44 @@ async fn a_bomb_is_bounded_and_a_silent_sender_too() {
         let w = World::new(&git).await;
         // 300 MB of zeros in a few hundred KB.
         put(&w.inside(), "bomb", "");
-        std::fs::File::options().write(true).open(w.inside().join("bomb")).unwrap().set_len(300 << 20).unwrap();
+        std::fs::File::options()
+            .write(true)
+            .open(w.inside().join("bomb"))
+            .unwrap()
+            .set_len(300 << 20)
+            .unwrap();
         let tip = w.commit("bomb");
         let pack = w.pack(tip.as_str());
-        let gate = Gate { limits: Limits { memory: 100 << 20, blob_bytes: 1 << 20, ..Limits::default() }, ..w.gate() };
-        let error = gate.receive(Input::Bytes(pack), &tip, &w.cancel).await.unwrap_err();
-        assert!(matches!(error, GateError::Refused { .. } | GateError::Git(_)), "{error}");
+        let gate = Gate {
+            limits: Limits {
+                memory: 100 << 20,
+                blob_bytes: 1 << 20,
+                ..Limits::default()
+            },
+            ..w.gate()
+        };
+        let error = gate
+            .receive(Input::Bytes(pack), &tip, &w.cancel)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, GateError::Refused { .. } | GateError::Git(_)),
+            "{error}"
+        );
         w.nothing_else_changed();
 
         let (read_end, write_end) = std::io::pipe().unwrap();
-        let gate = Gate { limits: Limits { time: Duration::from_millis(300), ..Limits::default() }, ..w.gate() };
-        let error = gate.receive(Input::Fd(read_end.into()), &tip, &w.cancel).await.unwrap_err();
+        let gate = Gate {
+            limits: Limits {
+                time: Duration::from_millis(300),
+                ..Limits::default()
+            },
+            ..w.gate()
+        };
+        let error = gate
+            .receive(Input::Fd(read_end.into()), &tip, &w.cancel)
+            .await
+            .unwrap_err();
         assert!(matches!(error, GateError::TimedOut(_)), "{error}");
         drop(write_end);
         let (read_end, write_end) = std::io::pipe().unwrap();
@@ -698,7 +963,11 @@ async fn a_bomb_is_bounded_and_a_silent_sender_too() {
             tokio::time::sleep(Duration::from_millis(100)).await;
             soon.cancel();
         });
-        let error = w.gate().receive(Input::Fd(read_end.into()), &tip, &cancel).await.unwrap_err();
+        let error = w
+            .gate()
+            .receive(Input::Fd(read_end.into()), &tip, &cancel)
+            .await
+            .unwrap_err();
         assert!(matches!(error, GateError::Cancelled), "{error}");
         drop(write_end);
         w.nothing_else_changed();
@@ -712,7 +981,11 @@ async fn ten_thousand_commits() {
     let mut stream = String::new();
     for n in 0..10_000 {
         use std::fmt::Write;
-        let from = if n == 0 { format!("from {}\n", w.base) } else { String::new() };
+        let from = if n == 0 {
+            format!("from {}\n", w.base)
+        } else {
+            String::new()
+        };
         writeln!(stream, "commit refs/heads/many\ncommitter A <a@b> {} +0000\ndata 1\nx\n{from}M 100644 inline f{}\ndata <<E\n{n}\nE\n", 1_700_000_000 + n, n % 100).unwrap();
     }
     w.agent_with(stream.as_bytes(), &["fast-import", "--quiet"]);
@@ -721,7 +994,10 @@ async fn ten_thousand_commits() {
 }
 
 fn identity() -> Identity {
-    Identity { name: "U".into(), email: "u@example.com".into() }
+    Identity {
+        name: "U".into(),
+        email: "u@example.com".into(),
+    }
 }
 
 impl World {
@@ -742,7 +1018,15 @@ impl World {
     }
 
     async fn land_head(&self, accepted: &Accepted) -> land::Landed {
-        land::head(&self.repo, &self.head(), accepted, &self.state(), &self.cancel).await.unwrap()
+        land::head(
+            &self.repo,
+            &self.head(),
+            accepted,
+            &self.state(),
+            &self.cancel,
+        )
+        .await
+        .unwrap()
     }
 
     async fn merge(&self, accepted: &Accepted) -> land::Landed {
@@ -752,7 +1036,15 @@ impl World {
             identity: &identity(),
             message: "Merge the sandbox's work\n",
         };
-        land::merge_to_head(&self.repo, &target, &accepted.into(), &self.state(), &self.cancel).await.unwrap()
+        land::merge_to_head(
+            &self.repo,
+            &target,
+            &accepted.into(),
+            &self.state(),
+            &self.cancel,
+        )
+        .await
+        .unwrap()
     }
 
     fn status(&self) -> String {
@@ -784,7 +1076,9 @@ async fn branch_lands_by_compare_and_swap() {
         let accepted = w.work(&[("x", "x")], false).await;
         let name: BranchName = "feature/a".parse().unwrap();
         let land = async |expected: Option<&Oid>| {
-            land::branch(&w.repo, &name, expected, None, &accepted, &w.cancel).await.unwrap()
+            land::branch(&w.repo, &name, expected, None, &accepted, &w.cancel)
+                .await
+                .unwrap()
         };
         let secret: Oid = w.user(&["rev-parse", "secret"]).parse().unwrap();
         // A branch that exists although none was expected.
@@ -800,7 +1094,16 @@ async fn branch_lands_by_compare_and_swap() {
         w.user(&["worktree", "add", "-q", tree.to_str().unwrap(), "feature/a"]);
         assert!(matches!(land(Some(&w.base)).await, Landing::Kept { .. }));
         // In the sandbox's own worktree it may be.
-        let landing = land::branch(&w.repo, &name, Some(&w.base), Some(&tree), &accepted, &w.cancel).await.unwrap();
+        let landing = land::branch(
+            &w.repo,
+            &name,
+            Some(&w.base),
+            Some(&tree),
+            &accepted,
+            &w.cancel,
+        )
+        .await
+        .unwrap();
         assert!(matches!(landing, Landing::Landed { .. }), "{landing:?}");
         assert_eq!(w.user(&["rev-parse", "feature/a"]), accepted.tip().as_str());
         w.user(&["worktree", "remove", "--force", tree.to_str().unwrap()]);
@@ -811,7 +1114,9 @@ async fn branch_lands_by_compare_and_swap() {
         // A branch that is a symbolic ref to main does not write through.
         w.user(&["symbolic-ref", "refs/heads/sym", "refs/heads/main"]);
         let sym: BranchName = "sym".parse().unwrap();
-        land::branch(&w.repo, &sym, Some(&w.base), None, &accepted, &w.cancel).await.unwrap();
+        land::branch(&w.repo, &sym, Some(&w.base), None, &accepted, &w.cancel)
+            .await
+            .unwrap();
         assert_eq!(w.user(&["rev-parse", "main"]), w.base.as_str());
         w.sound();
     }
@@ -827,7 +1132,15 @@ async fn head_brings_branch_and_index_and_keeps_what_is_staged() {
         w.user(&["rm", "-q", "--cached", "c.txt"]);
         put(&w.host(), "dir/b.txt", "and edited after\n");
         let accepted = w
-            .work(&[("a.txt", "agent\n"), ("new/n.txt", "n\n"), ("dir/b.txt", "agent too\n"), ("gone.txt", "g\n")], false)
+            .work(
+                &[
+                    ("a.txt", "agent\n"),
+                    ("new/n.txt", "n\n"),
+                    ("dir/b.txt", "agent too\n"),
+                    ("gone.txt", "g\n"),
+                ],
+                false,
+            )
             .await;
         for path in ["a.txt", "new/n.txt"] {
             put(&w.host(), path, &read(&w.inside(), path));
@@ -838,7 +1151,10 @@ async fn head_brings_branch_and_index_and_keeps_what_is_staged() {
         assert_eq!(w.user(&["rev-parse", "main"]), accepted.tip().as_str());
         assert_eq!(w.user(&["symbolic-ref", "HEAD"]), "refs/heads/main");
         // `c.txt` staged as deleted is untracked on disk; `dir/b.txt` staged, edited again.
-        assert_eq!(w.status(), "D  c.txt\nMM dir/b.txt\n M gone.txt\nA  staged.txt\n?? c.txt\n");
+        assert_eq!(
+            w.status(),
+            "D  c.txt\nMM dir/b.txt\n M gone.txt\nA  staged.txt\n?? c.txt\n"
+        );
         assert_eq!(w.user(&["show", ":dir/b.txt"]), "staged by the user");
         assert_eq!(read(&w.host(), "dir/b.txt"), "and edited after\n");
         assert_eq!(landed.changed_outside, ["dir/b.txt", "gone.txt"]);
@@ -859,7 +1175,9 @@ async fn head_with_files_that_become_directories() {
         w.user(&["add", "a.txt"]);
         std::fs::remove_file(w.inside().join("a.txt")).unwrap();
         std::fs::remove_file(w.inside().join("c.txt")).unwrap();
-        let accepted = w.work(&[("a.txt/inner", "i\n"), ("c.txt/inner", "i\n")], false).await;
+        let accepted = w
+            .work(&[("a.txt/inner", "i\n"), ("c.txt/inner", "i\n")], false)
+            .await;
         std::fs::remove_file(w.host().join("c.txt")).unwrap();
         put(&w.host(), "c.txt/inner", "i\n");
         assert_landed(&w.land_head(&accepted).await, accepted.tip());
@@ -889,7 +1207,10 @@ async fn head_gives_way_to_the_user() {
         let accepted = w.work(&[("x", "x\n")], true).await;
         w.user(&["checkout", "-qb", "other"]);
         assert_kept(&w.land_head(&accepted).await, "another branch");
-        assert_eq!(w.user(&["rev-parse", "other", "main"]), format!("{0}\n{0}", w.base));
+        assert_eq!(
+            w.user(&["rev-parse", "other", "main"]),
+            format!("{0}\n{0}", w.base)
+        );
         w.sound();
         // He holds the index lock (an editor is open in `commit -a`).
         let w = World::new(&git).await;
@@ -907,7 +1228,9 @@ async fn head_detached_and_in_a_linked_worktree() {
     for git in gits() {
         let mut w = World::new(&git).await;
         w.user(&["checkout", "-q", "--detach"]);
-        w.repo = Repository::discover(&Git::new(&git), &w.host(), None, &w.cancel).await.unwrap();
+        w.repo = Repository::discover(&Git::new(&git), &w.host(), None, &w.cancel)
+            .await
+            .unwrap();
         let accepted = w.work(&[("x", "x\n")], true).await;
         assert_landed(&w.land_head(&accepted).await, accepted.tip());
         assert_eq!(w.user(&["rev-parse", "HEAD"]), accepted.tip().as_str());
@@ -915,8 +1238,18 @@ async fn head_detached_and_in_a_linked_worktree() {
         assert_eq!(w.status(), "");
 
         let tree = w.dir.path().join("a tree");
-        w.user(&["worktree", "add", "-q", "-b", "linked", tree.to_str().unwrap(), w.base.as_str()]);
-        w.repo = Repository::discover(&Git::new(&git), &tree, None, &w.cancel).await.unwrap();
+        w.user(&[
+            "worktree",
+            "add",
+            "-q",
+            "-b",
+            "linked",
+            tree.to_str().unwrap(),
+            w.base.as_str(),
+        ]);
+        w.repo = Repository::discover(&Git::new(&git), &tree, None, &w.cancel)
+            .await
+            .unwrap();
         put(&tree, "x", "x\n");
         assert_landed(&w.land_head(&accepted).await, accepted.tip());
         let (done, _) = try_git(&git, &tree, b"", &["status", "--porcelain", "--branch"]);
@@ -935,7 +1268,9 @@ async fn merge_fast_forwards_and_updates_the_checkout() {
         w.user(&["add", "staged"]);
         put(&w.host(), "untracked", "u\n");
         std::fs::remove_file(w.inside().join("dir/b.txt")).unwrap();
-        let accepted = w.work(&[("a.txt", "agent\n"), ("deep/er/new", "n\n")], false).await;
+        let accepted = w
+            .work(&[("a.txt", "agent\n"), ("deep/er/new", "n\n")], false)
+            .await;
         let landed = w.merge(&accepted).await;
         assert_landed(&landed, accepted.tip());
         assert_eq!(read(&w.host(), "a.txt"), "agent\n");
@@ -955,10 +1290,15 @@ async fn merge_makes_a_commit_or_says_what_conflicts() {
         w.user(&["commit", "-qm", "mine"]);
         let accepted = w.work(&[("a.txt", "agent\n")], false).await;
         let landed = w.merge(&accepted).await;
-        let Landing::Landed { branch, tip } = &landed.landing else { panic!("{landed:?}") };
+        let Landing::Landed { branch, tip } = &landed.landing else {
+            panic!("{landed:?}")
+        };
         assert_eq!(branch, "main");
         assert_eq!(w.user(&["rev-parse", "main^2"]), accepted.tip().as_str());
-        assert_eq!(w.user(&["log", "-1", "--format=%an %ce %s", tip.as_str()]), "U u@example.com Merge the sandbox's work");
+        assert_eq!(
+            w.user(&["log", "-1", "--format=%an %ce %s", tip.as_str()]),
+            "U u@example.com Merge the sandbox's work"
+        );
         assert_eq!(w.status(), "");
         assert_eq!(read(&w.host(), "a.txt"), "agent\n");
         // Again: it is there already.
@@ -973,7 +1313,10 @@ async fn merge_makes_a_commit_or_says_what_conflicts() {
         assert_eq!(w.status(), "");
         assert_eq!(read(&w.host(), "a.txt"), "the user's line\n");
         let own = format!("\nrefs/cofferdam/{}/tip {}", w.id, accepted.tip());
-        assert_eq!(format!("\n{}", w.all_refs()).replace(&own, ""), format!("\n{before}"));
+        assert_eq!(
+            format!("\n{}", w.all_refs()).replace(&own, ""),
+            format!("\n{before}")
+        );
         assert!(!w.host().join(".git/MERGE_HEAD").exists());
         w.sound();
     }
@@ -985,9 +1328,19 @@ async fn merge_never_overwrites_local_work() {
         for case in ["edited", "staged", "untracked", "ignored", "directory"] {
             let w = World::new(&git).await;
             let file = match case {
-                "edited" => { put(&w.host(), "a.txt", "local\n"); "a.txt" }
-                "staged" => { put(&w.host(), "a.txt", "local\n"); w.user(&["add", "a.txt"]); "a.txt" }
-                "untracked" => { put(&w.host(), "new", "local\n"); "new" }
+                "edited" => {
+                    put(&w.host(), "a.txt", "local\n");
+                    "a.txt"
+                }
+                "staged" => {
+                    put(&w.host(), "a.txt", "local\n");
+                    w.user(&["add", "a.txt"]);
+                    "a.txt"
+                }
+                "untracked" => {
+                    put(&w.host(), "new", "local\n");
+                    "new"
+                }
                 "ignored" => {
                     put(&w.host(), ".git/info/exclude", "new\n");
                     put(&w.host(), "new", "local\n");
@@ -1000,7 +1353,9 @@ async fn merge_never_overwrites_local_work() {
                 }
             };
             let before = w.status();
-            let accepted = w.work(&[("a.txt", "agent\n"), ("new", "agent\n")], false).await;
+            let accepted = w
+                .work(&[("a.txt", "agent\n"), ("new", "agent\n")], false)
+                .await;
             let landed = w.merge(&accepted).await;
             assert_kept(&landed, file.split('/').next().unwrap());
             assert_eq!(w.user(&["rev-parse", "main"]), w.base.as_str(), "{case}");
@@ -1051,7 +1406,12 @@ async fn a_landing_that_was_killed_is_finished() {
                 put(&w.host(), "staged", "s\n");
                 w.user(&["add", "staged"]);
                 let in_host = files == "are_there";
-                let accepted = w.work(&[("a.txt", "agent\n"), ("n/new", "n\n"), ("c.txt", "C\n")], in_host).await;
+                let accepted = w
+                    .work(
+                        &[("a.txt", "agent\n"), ("n/new", "n\n"), ("c.txt", "C\n")],
+                        in_host,
+                    )
+                    .await;
                 let bytes = |path: &Path| {
                     let text = path.to_string_lossy();
                     format!("{:?}", text.as_bytes())
@@ -1059,11 +1419,19 @@ async fn a_landing_that_was_killed_is_finished() {
                 let git_dir = w.host().join(".git");
                 let journal = format!(
                     r#"{{"version":1,"id":"{}","files":"{files}","reference":"refs/heads/main","old":"{}","new":"{}","git_dir":{},"top":{}}}"#,
-                    w.id, w.base, accepted.tip(), bytes(&git_dir), bytes(&w.host()),
+                    w.id,
+                    w.base,
+                    accepted.tip(),
+                    bytes(&git_dir),
+                    bytes(&w.host()),
                 );
                 put(&w.state(), "landing.json", &journal);
                 // A process that is dead: ours with another start time.
-                put(&git_dir, "index.lock", &format!("cofferdam {} {} 1\n", w.id, std::process::id()));
+                put(
+                    &git_dir,
+                    "index.lock",
+                    &format!("cofferdam {} {} 1\n", w.id, std::process::id()),
+                );
                 if point >= 1 {
                     w.user(&["update-ref", "refs/heads/main", accepted.tip().as_str()]);
                 }
@@ -1077,13 +1445,21 @@ async fn a_landing_that_was_killed_is_finished() {
                     put(&w.host(), "n/new", "n\n");
                     std::fs::remove_file(w.host().join("c.txt")).unwrap();
                 }
-                let landed = land::finish(&w.repo, &w.state(), &w.cancel).await.unwrap().unwrap();
+                let landed = land::finish(&w.repo, &w.state(), &w.cancel)
+                    .await
+                    .unwrap()
+                    .unwrap();
                 assert_landed(&landed, accepted.tip());
                 assert_eq!(w.status(), "A  staged\n", "{files} {point}");
                 assert_eq!(read(&w.host(), "c.txt"), "C\n", "{files} {point}");
                 assert_eq!(read(&w.host(), "n/new"), "n\n");
                 w.sound();
-                assert!(land::finish(&w.repo, &w.state(), &w.cancel).await.unwrap().is_none());
+                assert!(
+                    land::finish(&w.repo, &w.state(), &w.cancel)
+                        .await
+                        .unwrap()
+                        .is_none()
+                );
             }
         }
     }
@@ -1097,13 +1473,20 @@ async fn what_the_user_wrote_after_a_crash_stays() {
         let bytes = |path: &Path| format!("{:?}", path.to_string_lossy().as_bytes());
         let journal = format!(
             r#"{{"version":1,"id":"{}","files":"update","reference":"refs/heads/main","old":"{}","new":"{}","git_dir":{},"top":{}}}"#,
-            w.id, w.base, accepted.tip(), bytes(&w.host().join(".git")), bytes(&w.host()),
+            w.id,
+            w.base,
+            accepted.tip(),
+            bytes(&w.host().join(".git")),
+            bytes(&w.host()),
         );
         put(&w.state(), "landing.json", &journal);
         w.user(&["update-ref", "refs/heads/main", accepted.tip().as_str()]);
         put(&w.host(), "a.txt", "the user's\n");
         put(&w.host(), "new", "the user's as well\n");
-        let landed = land::finish(&w.repo, &w.state(), &w.cancel).await.unwrap().unwrap();
+        let landed = land::finish(&w.repo, &w.state(), &w.cancel)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(landed.changed_outside, ["a.txt", "new"]);
         assert_eq!(read(&w.host(), "a.txt"), "the user's\n");
         assert_eq!(read(&w.host(), "new"), "the user's as well\n");
@@ -1119,27 +1502,71 @@ async fn trash_keeps_and_expires() {
         let accepted = w.work(&[("x", "x")], false).await;
         let slug = Slug::from_text("my box").unwrap();
         let name: BranchName = "cofferdam/my-box".parse().unwrap();
-        land::branch(&w.repo, &name, None, None, &accepted, &w.cancel).await.unwrap();
+        land::branch(&w.repo, &name, None, None, &accepted, &w.cancel)
+            .await
+            .unwrap();
         let main: BranchName = "main".parse().unwrap();
-        let error = refs::delete_branch_to_trash(&w.repo, &main, &w.base, &slug, &w.cancel).await.unwrap_err();
-        assert!(matches!(error, refs::RefError::CheckedOut { .. }), "{error}");
-        let error = refs::delete_branch_to_trash(&w.repo, &name, &w.base, &slug, &w.cancel).await.unwrap_err();
+        let error = refs::delete_branch_to_trash(&w.repo, &main, &w.base, &slug, &w.cancel)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, refs::RefError::CheckedOut { .. }),
+            "{error}"
+        );
+        let error = refs::delete_branch_to_trash(&w.repo, &name, &w.base, &slug, &w.cancel)
+            .await
+            .unwrap_err();
         assert!(matches!(error, refs::RefError::Moved { .. }), "{error}");
-        let first = refs::delete_branch_to_trash(&w.repo, &name, accepted.tip(), &slug, &w.cancel).await.unwrap();
+        let first = refs::delete_branch_to_trash(&w.repo, &name, accepted.tip(), &slug, &w.cancel)
+            .await
+            .unwrap();
         assert_eq!(first, "refs/cofferdam/trash/my-box");
-        let second = refs::to_trash(&w.repo, &slug, &w.base, &[], &w.cancel).await.unwrap();
+        let second = refs::to_trash(&w.repo, &slug, &w.base, &[], &w.cancel)
+            .await
+            .unwrap();
         assert_eq!(second, "refs/cofferdam/trash/my-box-2");
         // The sandbox's own refs: the tip is in the trash already.
-        assert!(refs::delete_own(&w.repo, w.id, &slug, &w.cancel).await.unwrap().is_empty());
+        assert!(
+            refs::delete_own(&w.repo, w.id, &slug, &w.cancel)
+                .await
+                .unwrap()
+                .is_empty()
+        );
         let now = jiff::Timestamp::now();
         let days = |n: i64| now + jiff::SignedDuration::from_hours(24 * n);
-        assert!(refs::expire_trash(&w.repo, days(29), &w.cancel).await.unwrap().is_empty());
+        assert!(
+            refs::expire(
+                &w.repo,
+                &std::collections::BTreeSet::new(),
+                days(29),
+                &w.cancel
+            )
+            .await
+            .unwrap()
+            .is_empty()
+        );
         assert_eq!(refs::trash(&w.repo, &w.cancel).await.unwrap().len(), 2);
-        assert_eq!(refs::expire_trash(&w.repo, days(31), &w.cancel).await.unwrap().len(), 2);
+        assert_eq!(
+            refs::expire(
+                &w.repo,
+                &std::collections::BTreeSet::new(),
+                days(31),
+                &w.cancel
+            )
+            .await
+            .unwrap()
+            .len(),
+            2
+        );
         w.nothing_else_changed();
         // Without any other holder the tip goes to the trash.
         let accepted = w.work(&[("y", "y")], false).await;
-        assert_eq!(refs::delete_own(&w.repo, w.id, &slug, &w.cancel).await.unwrap(), [first.clone()]);
+        assert_eq!(
+            refs::delete_own(&w.repo, w.id, &slug, &w.cancel)
+                .await
+                .unwrap(),
+            std::slice::from_ref(&first)
+        );
         assert_eq!(w.user(&["rev-parse", &first]), accepted.tip().as_str());
     }
 }
@@ -1154,9 +1581,17 @@ async fn leftovers_of_the_dead_go_and_of_the_living_stay() {
     put(&objects_dir, "incoming-abc/pack/tmp_pack_x", "git's own");
     let me = std::process::id();
     let start = cofferdam::process::start_time_of(me).unwrap();
-    put(&objects_dir, "pack/pack-1.keep", &format!("cofferdam {} {me} 1", w.id));
+    put(
+        &objects_dir,
+        "pack/pack-1.keep",
+        &format!("cofferdam {} {me} 1", w.id),
+    );
     put(&objects_dir, "pack/pack-1.pack", "no index");
-    put(&objects_dir, "pack/pack-2.keep", &format!("cofferdam {} {me} {start}", w.id));
+    put(
+        &objects_dir,
+        "pack/pack-2.keep",
+        &format!("cofferdam {} {me} {start}", w.id),
+    );
     put(&objects_dir, "pack/pack-3.keep", "the user's");
     let alive = objects_dir.join(format!("incoming-cofferdam-{}-alive", w.id));
     std::fs::create_dir(&alive).unwrap();
@@ -1165,8 +1600,12 @@ async fn leftovers_of_the_dead_go_and_of_the_living_stay() {
     let gone = cofferdam::git::gate::remove_stale(&w.repo).unwrap();
     assert_eq!(gone.len(), 2, "{gone:?}");
     for (path, there) in [
-        (dead.as_str(), false), ("incoming-abc", true), ("pack/pack-1.keep", false), ("pack/pack-1.pack", false),
-        ("pack/pack-2.keep", true), ("pack/pack-3.keep", true),
+        (dead.as_str(), false),
+        ("incoming-abc", true),
+        ("pack/pack-1.keep", false),
+        ("pack/pack-1.pack", false),
+        ("pack/pack-2.keep", true),
+        ("pack/pack-3.keep", true),
     ] {
         assert_eq!(objects_dir.join(path).exists(), there, "{path}");
     }
@@ -1185,10 +1624,21 @@ fn nested_git_entries_move_out() {
     symlink(&outside, top.join("link")).unwrap();
     let set = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<BTreeSet<_>>();
     let before = set(&["old/.git"]);
-    let now = set(&["old/.git", "sub/.git", "file/.git", "link/.git", "../outside/.git", "missing/.git"]);
+    let now = set(&[
+        "old/.git",
+        "sub/.git",
+        "file/.git",
+        "link/.git",
+        "../outside/.git",
+        "missing/.git",
+    ]);
     let to = dir.path().join("state/nested");
     let result = land::move_out(&top, &before, &now, &to).unwrap();
-    let moved: Vec<_> = result.moved.iter().map(|(from, _)| from.to_str().unwrap()).collect();
+    let moved: Vec<_> = result
+        .moved
+        .iter()
+        .map(|(from, _)| from.to_str().unwrap())
+        .collect();
     assert_eq!(moved, ["file/.git", "sub/.git"]);
     assert_eq!(result.failed.len(), 2, "{:?}", result.failed);
     assert!(!top.join("sub/.git").exists() && !top.join("file/.git").exists());
@@ -1196,4 +1646,171 @@ fn nested_git_entries_move_out() {
     assert_eq!(read(&outside, ".git/config"), "must stay");
     let kept = &result.moved[1].1;
     assert!(read(kept, "config").contains("fsmonitor"));
+}
+
+/// A small reproducible source of choices.
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// What the user did, as he saw it succeed.
+#[derive(Default)]
+struct Deeds {
+    disk: std::collections::BTreeMap<String, String>,
+    staged: std::collections::BTreeMap<String, String>,
+    commits: Vec<String>,
+}
+
+/// Edits, stages and commits until told to stop.
+fn busy_user(
+    git: &Path,
+    host: &Path,
+    seed: u64,
+    stop: &std::sync::atomic::AtomicBool,
+    deeds: &mut Deeds,
+) {
+    let mut choices = Choices(seed * 7919 + 1);
+    let mut number = 0;
+    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        let file = format!("mine{}", choices.below(4));
+        match choices.below(8) {
+            0..3 => {
+                number += 1;
+                let content = format!("{seed} {number}\n");
+                put(host, &file, &content);
+                deeds.disk.insert(file, content);
+            }
+            3..6 => {
+                let Some(content) = deeds.disk.get(&file).cloned() else {
+                    continue;
+                };
+                let added = try_git(git, host, b"", &["add", &file]).0.ok;
+                if added {
+                    deeds.staged.insert(file, content);
+                }
+            }
+            6 => {
+                try_git(git, host, b"", &["status"]);
+            }
+            _ if choices.below(4) == 0
+                && try_git(git, host, b"", &["commit", "-qm", "mine"]).0.ok =>
+            {
+                deeds
+                    .commits
+                    .push(try_git(git, host, b"", &["rev-parse", "HEAD"]).0.out);
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn land_beside_a_busy_user(git: &Path, seed: u64) -> bool {
+    let w = World::new(git).await;
+    let accepted = w
+        .work(
+            &[("a.txt", "agent\n"), ("agent/new", "n\n"), ("c.txt", "C\n")],
+            true,
+        )
+        .await;
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (git, host, stopped) = (git.to_owned(), w.host(), stop.clone());
+    let user = std::thread::spawn(move || {
+        let mut deeds = Deeds::default();
+        busy_user(&git, &host, seed, &stopped, &mut deeds);
+        deeds
+    });
+    tokio::time::sleep(Duration::from_millis(Choices(seed + 99).below(60))).await;
+    let landed = w.land_head(&accepted).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let deeds = user.join().unwrap();
+    for (file, content) in &deeds.disk {
+        assert_eq!(
+            &read(&w.host(), file),
+            content,
+            "seed {seed}: disk of {file}"
+        );
+    }
+    for (file, content) in &deeds.staged {
+        assert_eq!(
+            w.user(&["show", &format!(":{file}")]),
+            content.trim_end(),
+            "seed {seed}: index of {file}"
+        );
+    }
+    let listed: BTreeSet<String> = w
+        .user(&["ls-files", "mine*"])
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(
+        listed,
+        deeds.staged.keys().cloned().collect(),
+        "seed {seed}"
+    );
+    for commit in &deeds.commits {
+        w.user(&["merge-base", "--is-ancestor", commit, "main"]);
+    }
+    assert_eq!(
+        w.user(&["rev-parse", &accepted.tip_ref()]),
+        accepted.tip().as_str()
+    );
+    let staged = w.user(&["diff", "--cached", "--name-only"]);
+    assert!(
+        staged.lines().all(|path| path.starts_with("mine")),
+        "seed {seed}: staged {staged}"
+    );
+    for (path, content) in [("a.txt", "agent\n"), ("agent/new", "n\n"), ("c.txt", "C\n")] {
+        assert_eq!(read(&w.host(), path), content, "seed {seed}");
+    }
+    let is_landed = matches!(landed.landing, Landing::Landed { .. });
+    if is_landed {
+        w.user(&[
+            "merge-base",
+            "--is-ancestor",
+            accepted.tip().as_str(),
+            "main",
+        ]);
+        for path in ["a.txt", "agent/new", "c.txt"] {
+            let at = |at: &str| w.user(&["rev-parse", &format!("{at}:{path}")]);
+            assert_eq!(
+                at("main"),
+                at(accepted.tip().as_str()),
+                "seed {seed}: {path}"
+            );
+        }
+    } else {
+        let (done, _) = try_git(
+            &w.git,
+            &w.host(),
+            b"",
+            &[
+                "merge-base",
+                "--is-ancestor",
+                accepted.tip().as_str(),
+                "main",
+            ],
+        );
+        assert!(!done.ok, "seed {seed}: said to be kept, but it landed");
+    }
+    w.sound();
+    is_landed
+}
+
+#[tokio::test]
+async fn head_beside_a_user_who_edits_stages_and_commits() {
+    let gits = gits();
+    let mut landed = 0;
+    for seed in 0..24 {
+        let git = &gits[usize::try_from(seed).unwrap() % gits.len()];
+        landed += u32::from(land_beside_a_busy_user(git, seed).await);
+    }
+    assert!(landed > 0, "never landed: the test shows nothing");
 }

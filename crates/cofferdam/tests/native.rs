@@ -4,6 +4,7 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
+    clippy::expect_used,
     reason = "tests start helpers, write files, and stop at the first surprise"
 )]
 
@@ -13,13 +14,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::native::jail::{self, JailOutput, JailRequest};
-use cofferdam::sandbox::native::{Native, NativeOptions, Status, probe};
+use cofferdam::sandbox::native::{Native, NativeOptions, Status, probe, remove_leftovers};
 use cofferdam::sandbox::{
     Access, BindMountProvider, ExecRequest, Execution, Exit, Limits, Mount, MountSource, Network,
     Sandbox, SandboxError, SandboxSpec,
@@ -38,20 +39,23 @@ fn run_async(body: impl Future<Output = ()>) {
         .enable_all()
         .build()
         .unwrap()
-        .block_on(body);
+        .block_on(async {
+            let limit = Duration::from_secs(60);
+            tokio::time::timeout(limit, body)
+                .await
+                .expect("a test ends within a minute");
+        });
 }
 
 /// This program where user 1234 can execute it.
-fn public_copy() -> &'static Path {
-    static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    let dir = COPY.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env::current_exe().unwrap(), dir.path().join("native")).unwrap();
-        dir
-    });
-    PATH.get_or_init(|| dir.path().join("native"))
+fn public_copy() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (program, copy) = (env::current_exe().unwrap(), dir.path().join("native"));
+    if fs::hard_link(&program, &copy).is_err() {
+        fs::copy(&program, &copy).unwrap();
+    }
+    dir
 }
 
 fn as_ordinary_user(program: &Path) -> Command {
@@ -66,7 +70,8 @@ fn as_ordinary_user(program: &Path) -> Command {
 
 fn repeat_as_ordinary_user(test: &str) {
     if is_root() {
-        let mut command = as_ordinary_user(public_copy());
+        let copy = public_copy();
+        let mut command = as_ordinary_user(&copy.path().join("native"));
         let done = command
             .args(["--exact", test, "--nocapture"])
             .output()
@@ -210,8 +215,14 @@ fn marker() -> String {
 }
 
 both! {
+    // covers: S4-G1 S4-G2
     /// Invariant 5, seen from the host.
     async fn no_process_has_the_hosts_root() {
+        if is_root() {
+            // Only this thread's, which is the one that starts the launcher.
+            let groups = [rustix::process::Gid::from_raw(0), rustix::process::Gid::from_raw(27)];
+            rustix::thread::set_thread_groups(&groups).unwrap();
+        }
         let (one, two) = (create(&spec()).await.unwrap(), create(&spec()).await.unwrap());
         let mut seen = Vec::new();
         for sandbox in [&one, &two] {
@@ -257,6 +268,7 @@ both! {
 }
 
 both! {
+    // covers: S3-93 S4-G3 S4-FR4.1 S4-AC4.1 S4-AC4.2
     async fn only_what_is_mounted_is_there() {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir_all(home.path().join(".cargo/bin")).unwrap();
@@ -490,6 +502,16 @@ both! {
     }
 }
 
+/// Ends a helper also where its test fails.
+struct Helper(std::process::Child);
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The process that the test below kills: makes a sandbox in which something sleeps.
 #[test]
 fn helper_that_is_killed() {
@@ -513,19 +535,20 @@ both! {
     async fn killing_any_part_leaves_nothing() {
         for part in 0..3 {
             let marker = marker();
-            let mut caller = Command::new(env::current_exe().unwrap())
+            let caller = Command::new(env::current_exe().unwrap())
                 .args(["--exact", "helper_that_is_killed", "--nocapture"])
                 .env("COFFERDAM_TEST_MARKER", &marker)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
+            let caller = Helper(caller);
             let sleep = format!("sleep {marker}");
             eventually("the sandbox", || processes_with(&sleep).len() >= 3).await;
             let inside = processes_with(&sleep)[0];
             let init: u32 = status_of(inside, "PPid").parse().unwrap();
             let launcher: u32 = status_of(init, "PPid").parse().unwrap();
-            let victim = [caller.id(), launcher, init][part];
+            let victim = [caller.0.id(), launcher, init][part];
             let victim = rustix::process::Pid::from_raw(i32::try_from(victim).unwrap()).unwrap();
             rustix::process::kill_process(victim, rustix::process::Signal::KILL).unwrap();
             eventually("nothing is left", || processes_with(&sleep).is_empty()).await;
@@ -534,10 +557,68 @@ both! {
                 stat.is_empty() || stat.contains(") Z ")
             };
             eventually("init and launcher are gone", || gone(init) && gone(launcher)).await;
-            let _ = caller.kill();
-            caller.wait().unwrap();
         }
     }
+}
+
+/// The process that the test below kills while it makes sandboxes with limits.
+#[test]
+fn helper_with_limits() {
+    let Some(id) = env::var_os("COFFERDAM_TEST_ID") else {
+        return;
+    };
+    run_async(async move {
+        let id = id.into_string().unwrap().parse().unwrap();
+        let limits = Limits {
+            memory: Some(256 << 20),
+            ..Limits::default()
+        };
+        let sandbox = create(&SandboxSpec {
+            id,
+            limits,
+            ..spec()
+        })
+        .await
+        .unwrap();
+        loop {
+            start(&*sandbox, "sleep 10000").await;
+        }
+    });
+}
+
+/// `kill -9` at any point of a start: all processes die, and `gc` finds the control groups by id.
+#[test]
+fn killing_at_any_point_leaves_only_what_gc_finds() {
+    if !is_root() {
+        return;
+    }
+    run_async(async {
+        let mut seen = 0;
+        for point in 0..20u64 {
+            let id = SandboxId::random().unwrap();
+            let mut caller = Command::new(env::current_exe().unwrap())
+                .args(["--exact", "helper_with_limits"])
+                .env("COFFERDAM_TEST_ID", id.to_string())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(1 + point * point / 2)).await;
+            caller.kill().unwrap();
+            caller.wait().unwrap();
+            let groups = control_groups(id);
+            seen += groups.len();
+            let empty = || {
+                groups.iter().all(|group| {
+                    fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|p| p.is_empty())
+                })
+            };
+            eventually("everything in its control groups is dead", empty).await;
+            remove_leftovers(id).await;
+            assert_eq!(control_groups(id), Vec::<PathBuf>::new());
+        }
+        assert!(seen > 0, "none of them came as far as its control groups");
+    });
 }
 
 /// Runs one system call by number; its first argument are numbers. Prints the error number or 0.
@@ -620,7 +701,9 @@ both! {
 
         let limits = Limits { memory: Some(64 << 20), cpus: Some(0.5), ..Limits::default() };
         let spec = SandboxSpec { limits, ..spec() };
+        let lacking = Native::default().degradations(&spec.limits);
         let made = create(&spec).await;
+        assert_eq!(made.is_err(), !lacking.is_empty(), "refused where it cannot be given: {lacking:?}");
         if is_root() {
             let sandbox = made.unwrap();
             let fill = |mib: u32| format!("perl -e '$x = \"x\" x ({mib} << 20); print length $x'");
@@ -631,28 +714,50 @@ both! {
         } else if let Err(error) = made {
             assert!(matches!(&error, SandboxError::Unsupported { what, .. } if what.contains("memory")), "{error}");
         }
-        eventually("its control groups are gone", || control_groups(spec.id) == 0).await;
+        eventually("its control groups are gone", || control_groups(spec.id).is_empty()).await;
         let checks = probe();
         assert!(checks.iter().all(|check| check.status != Status::Missing), "{checks:?}");
         assert!(Native::default().degradations(&Limits::default()).is_empty());
     }
 }
 
-fn control_groups(id: SandboxId) -> usize {
-    let mut found = 0;
-    for top in fs::read_dir("/sys/fs/cgroup")
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        found += usize::from(top.path().join("cofferdam").join(id.to_string()).exists());
+/// The control groups of this sandbox, in every hierarchy.
+fn control_groups(id: SandboxId) -> Vec<PathBuf> {
+    let mut tops: Vec<PathBuf> = vec!["/sys/fs/cgroup".into()];
+    tops.extend(
+        fs::read_dir("/sys/fs/cgroup")
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path()),
+    );
+    let group = |top: PathBuf| top.join("cofferdam").join(id.to_string());
+    tops.into_iter()
+        .map(group)
+        .filter(|group| group.exists())
+        .collect()
+}
+
+both! {
+    async fn what_lies_below_a_mount_is_left_out() {
+        let spec = SandboxSpec { mounts: vec![mount("/dev", "/workspace/dev", Access::ReadOnly)], ..spec() };
+        match create(&spec).await {
+            // The file system of /dev cannot map owners: read-only it is mounted as it is.
+            Ok(sandbox) => {
+                assert!(is_root());
+                ok(&*sandbox, "test -e /workspace/dev/null").await;
+                assert_eq!(ok(&*sandbox, "ls -A /workspace/dev/pts").await, "");
+                fails(&*sandbox, ": < /workspace/dev/null").await;
+            }
+            // An ordinary user cannot take it apart from what covers it.
+            Err(SandboxError::Unsupported { what, .. }) => {
+                assert!(!is_root() && what.contains("mounted below"), "{what}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+        let writable = SandboxSpec { mounts: vec![mount("/dev", "/workspace/dev", Access::ReadWrite)], ..spec };
+        let error = create(&writable).await.unwrap_err();
+        assert!(matches!(&error, SandboxError::Unsupported { what, .. } if what.contains("/dev")), "{error}");
     }
-    found
-        + usize::from(
-            Path::new("/sys/fs/cgroup/cofferdam")
-                .join(id.to_string())
-                .exists(),
-        )
 }
 
 both! {

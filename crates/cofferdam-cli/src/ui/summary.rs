@@ -79,12 +79,15 @@ pub(crate) fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -
             printable(why)
         ),
         Landing::Refused { pack, why } => {
-            let word = paint("refused:", style::ERROR, colour);
-            let kept = match pack {
-                Some(pack) => format!("; the refused commits are kept in {}", shell_word(pack)),
-                None => String::new(),
-            };
-            format!("{word} {}\n  nothing was moved{kept}\n", printable(why))
+            let kept = pack.as_ref().map_or_else(
+                || "were too large to keep".to_owned(),
+                |pack| format!("are kept in {}", shell_word(pack)),
+            );
+            format!(
+                "{} {}\n  nothing was moved; the refused commits {kept}\n",
+                paint("refused:", style::ERROR, colour),
+                printable(why),
+            )
         }
     }
 }

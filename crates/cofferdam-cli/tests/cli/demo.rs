@@ -1,5 +1,11 @@
-use crate::environment::TestEnvironment;
+use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::environment::{TestEnvironment, finish};
+use crate::gc::wait_for;
+
+// covers: S4-NFR2
 #[test]
 fn everything_held_and_nothing_is_left() {
     let environment = TestEnvironment::empty();
@@ -31,4 +37,19 @@ fn it_can_be_kept() {
             "{history}"
         );
     }
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    let environment = TestEnvironment::empty();
+    let mut child = environment
+        .command(&["demo"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for(child.stderr.as_mut().unwrap(), "iteration 1 of 3");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    finish(child).expect_code(130);
+    assert_eq!(environment.temporary().read_dir().unwrap().count(), 0);
 }

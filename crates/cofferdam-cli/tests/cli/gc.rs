@@ -53,7 +53,7 @@ fn a_killed_run_is_shown_and_its_commits_come_home() {
 
 /// Reads lines until one contains `word`.
 #[track_caller]
-fn wait_for(stream: impl std::io::Read, word: &str) {
+pub(crate) fn wait_for(stream: impl std::io::Read, word: &str) {
     use std::io::BufRead;
     let start = Instant::now();
     let mut seen = String::new();

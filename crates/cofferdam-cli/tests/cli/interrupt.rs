@@ -10,6 +10,17 @@ use crate::environment::{TestEnvironment, finish};
 /// Starts a run that commits and then waits for ever, and sends `signal` when it waits.
 #[track_caller]
 fn interrupted(options: &[&str], script: &str, signal: Signal, code: i32) -> TestEnvironment {
+    interrupted_by(options, script, &[signal], code)
+}
+
+/// The same with several signals, one soon after the other.
+#[track_caller]
+fn interrupted_by(
+    options: &[&str],
+    script: &str,
+    signals: &[Signal],
+    code: i32,
+) -> TestEnvironment {
     let environment = TestEnvironment::with_repository();
     let mut arguments = vec!["run"];
     arguments.extend_from_slice(options);
@@ -39,7 +50,11 @@ fn interrupted(options: &[&str], script: &str, signal: Signal, code: i32) -> Tes
     rest.recv_timeout(Duration::from_mins(1))
         .expect("the agent never waited");
     let start = Instant::now();
-    kill_process(Pid::from_child(&child), signal).unwrap();
+    for &signal in signals {
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        // Two at once may arrive as one.
+        std::thread::sleep(Duration::from_millis(200));
+    }
     let done = finish(child);
     let said = reader.join().unwrap();
     assert_eq!(done.status.code(), Some(code), "{said}");
@@ -82,4 +97,28 @@ fn head_too_and_by_other_signals() {
 fn an_agent_that_ignores_signals_is_ended_all_the_same() {
     let script = "trap '' INT TERM HUP; echo waiting-now; while :; do sleep 1; done";
     interrupted(&[], script, Signal::INT, 130).expect_clean();
+}
+
+#[test]
+fn twice_leaves_at_once_and_loses_nothing() {
+    let script = format!("trap '' INT TERM HUP; {COMMITS_AND_WAITS}");
+    let options = ["--branch", "feature", "--name", "twice"];
+    let environment = interrupted_by(&options, &script, &[Signal::INT, Signal::INT], 130);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    assert_eq!(
+        environment.git(&["log", "-1", "--format=%s", "feature"]),
+        "a"
+    );
+}
+
+#[test]
+fn three_times_is_the_end_of_it() {
+    let script = format!("trap '' INT TERM HUP; {COMMITS_AND_WAITS}");
+    let options = ["--branch", "feature", "--name", "thrice"];
+    let environment = interrupted_by(&options, &script, &[Signal::INT; 3], 130);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    assert_eq!(
+        environment.git(&["log", "-1", "--format=%s", "feature"]),
+        "a"
+    );
 }

@@ -20,4 +20,5 @@ mod look;
 mod merge;
 mod reference;
 mod run;
+mod terminal;
 mod usage;

@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use crate::environment::{TestEnvironment, check, commit_script, finish};
 
+// covers: S2-9
 #[test]
 fn head_is_the_default_and_the_first_line_says_so() {
     let environment = TestEnvironment::with_repository();
@@ -33,6 +34,7 @@ fn a_named_strategy_is_not_called_a_default() {
     );
 }
 
+// covers: S2-10
 #[test]
 fn merge_to_head_lands_and_says_what_and_where() {
     let environment = TestEnvironment::with_repository();
@@ -57,6 +59,7 @@ fn merge_to_head_lands_and_says_what_and_where() {
     environment.expect_clean();
 }
 
+// covers: S2-11
 #[test]
 fn branch_lands_on_its_branch_only() {
     let environment = TestEnvironment::with_repository();
@@ -76,6 +79,7 @@ fn branch_lands_on_its_branch_only() {
     );
 }
 
+// covers: S2-10
 #[test]
 fn copy_mode_works_on_a_copy() {
     let environment = TestEnvironment::with_repository();
@@ -89,6 +93,7 @@ fn copy_mode_works_on_a_copy() {
     );
 }
 
+// covers: S2-16 S2-17
 #[test]
 fn iterations_end_with_the_signal() {
     let environment = TestEnvironment::with_repository();
@@ -112,6 +117,7 @@ fn iterations_end_with_the_signal() {
     assert_eq!(environment.git(&["rev-list", "--count", "main..b"]), "2");
 }
 
+// covers: S2-25 S2-26 S2-27 S2-28
 #[test]
 fn prompts_reach_the_agent() {
     let environment = TestEnvironment::with_repository();
@@ -137,6 +143,7 @@ fn prompts_reach_the_agent() {
     assert!(done.stderr.contains("missing.md"), "{done}");
 }
 
+// covers: S2-19
 #[test]
 fn the_environment_is_what_was_named() {
     let environment = TestEnvironment::with_repository();
@@ -233,6 +240,7 @@ fn copied_files_are_there() {
     assert!(done.stderr.contains("  | the plan"), "{done}");
 }
 
+// covers: S2-20 S2-21
 #[test]
 fn hooks_run_where_they_should_and_fail_the_run() {
     let environment = TestEnvironment::with_repository();
@@ -298,6 +306,7 @@ fn json_is_one_object_for_each_event() {
     assert!(last["error"].as_str().unwrap().contains("exit code 3"));
 }
 
+// covers: S2-37
 #[test]
 fn the_run_log_is_named_and_kept() {
     let environment = TestEnvironment::with_repository();
@@ -378,5 +387,95 @@ fn unusable_repositories_are_named_with_a_way_out() {
         &["--merge-to-head"],
         "HEAD is detached",
         "git switch",
+    );
+}
+
+#[test]
+fn any_directory_name_will_do() {
+    let environment = TestEnvironment::with_repository();
+    let cofferdam = env!("CARGO_BIN_EXE_cofferdam");
+    let line = format!(
+        r#"
+        set -eu
+        name=$(printf 'a b\n"q\047\377c'); git clone --quiet . "$name"; cd "$name"
+        git config user.name a; git config user.email a@example.com
+        agent='echo x > x; git add x; git commit -qm x'
+        '{cofferdam}' run --json -- sh -c "$agent" | grep -c '"event":"\(planned\|finished\)"'
+        '{cofferdam}' run --branch other --name other -- sh -c "echo y > y; git add y; git commit -qm y" 2>log
+        '{cofferdam}' list --json | grep -c '"name":"other"'
+        eval "$(sed -n 's/^log: tail -f /cat /p' log)" | grep -c 'sandbox other'
+        git log --format=%s --all -- | sort
+        "#
+    );
+    let done = environment.shell(&line).expect_code(0);
+    assert!(done.stdout.starts_with("2\n"), "{done}");
+    assert!(done.stdout.ends_with("1\n1\nstart\nx\ny\n"), "{done}");
+}
+
+#[test]
+fn a_conflict_at_the_end_keeps_the_branch_and_fails() {
+    let environment = TestEnvironment::with_repository();
+    let repository = environment.repository();
+    let mine = format!(
+        "cd '{}' && echo mine > README.md && git commit -qam mine",
+        repository.display()
+    );
+    let done = environment
+        .run(
+            &[
+                "--merge-to-head",
+                "--name",
+                "clash",
+                "--on-host-ready",
+                &mine,
+            ],
+            "echo theirs > README.md; git commit -qam theirs",
+        )
+        .expect_code(1);
+    assert!(
+        done.stdout.contains("kept: 1 commit on cofferdam/clash: "),
+        "{done}"
+    );
+    assert!(
+        done.stdout.contains("next: git merge cofferdam/clash"),
+        "{done}"
+    );
+    assert_eq!(environment.read("README.md"), "mine\n");
+    assert_eq!(
+        environment.git(&["log", "--format=%s", "main"]),
+        "mine\nstart"
+    );
+    assert_eq!(
+        environment.git(&["log", "-1", "--format=%s", "cofferdam/clash"]),
+        "theirs"
+    );
+    assert_eq!(
+        environment.git(&["status", "--porcelain", "--untracked-files=no"]),
+        ""
+    );
+}
+
+#[test]
+fn uncommitted_work_is_kept_and_named() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .run(
+            &["--branch", "feature", "--name", "draft"],
+            "echo idea > idea.txt",
+        )
+        .expect_code(0);
+    let line = done
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("uncommitted work"))
+        .unwrap();
+    let path = line.rsplit(' ').next().unwrap();
+    assert_eq!(
+        std::fs::read_to_string(format!("{path}/idea.txt")).unwrap(),
+        "idea\n"
+    );
+    assert!(
+        done.stdout.contains(&format!("next: git -C {path} status")),
+        "{done}"
     );
 }

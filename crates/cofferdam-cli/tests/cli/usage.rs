@@ -12,6 +12,7 @@ fn refused(arguments: &[&str], words: &str) {
     assert!(!environment.repository().join(".cofferdam").exists());
 }
 
+// covers: S2-12 S2-25
 #[test]
 fn conflicts() {
     refused(

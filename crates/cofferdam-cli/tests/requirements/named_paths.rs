@@ -38,7 +38,10 @@ fn named(markdown: &str) -> Vec<String> {
                 .all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
             let first = text.split('/').next().unwrap_or_default();
             let is_ours = OURS.contains(&first) && text.contains('/');
-            let is_text = text.rsplit('.').next().is_some_and(|ext| ["md", "toml"].contains(&ext));
+            let is_text = text
+                .rsplit('.')
+                .next()
+                .is_some_and(|ext| ["md", "toml"].contains(&ext));
             if is_path && (is_ours || is_text) {
                 found.push(text.to_owned());
             }

@@ -6,6 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -34,17 +35,30 @@ pub enum GitError {
 pub struct Git {
     program: PathBuf,
     limit: Duration,
+    /// Settings that lie over those of the repository: full name and value.
+    overrides: Arc<[(OsString, &'static str)]>,
 }
 
 impl Git {
     /// `program`: an absolute path, or `git` to look it up in `/usr/local/bin:/usr/bin:/bin`.
     pub fn new(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), limit: Duration::from_secs(120) }
+        Self {
+            program: program.into(),
+            limit: Duration::from_secs(120),
+            overrides: Arc::default(),
+        }
     }
 
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// With these settings over the repository's own; names may hold any character.
+    #[must_use]
+    pub(super) fn with_overrides(mut self, overrides: Vec<(OsString, &'static str)>) -> Self {
+        self.overrides = overrides.into();
         self
     }
 
@@ -88,6 +102,19 @@ impl Git {
         for (key, value) in fixed {
             invocation.environment.insert(key.into(), value.into());
         }
+        for (number, (name, value)) in self.overrides.iter().enumerate() {
+            let mut set = |key: &str, value: &OsStr| {
+                let key = format!("GIT_CONFIG_{key}_{number}");
+                invocation.environment.insert(key.into(), value.to_owned());
+            };
+            set("KEY", name);
+            set("VALUE", OsStr::new(value));
+        }
+        if !self.overrides.is_empty() {
+            let count = self.overrides.len().to_string();
+            let key = "GIT_CONFIG_COUNT".into();
+            invocation.environment.insert(key, count.into());
+        }
         let settings = [
             "core.hooksPath=/dev/null",
             "core.fsmonitor=false",
@@ -120,7 +147,11 @@ impl Git {
             invocation.arguments.push(setting.into());
         }
         invocation.arguments.push("--no-pager".into());
-        GitCommand { invocation, name: String::new(), answers: vec![0] }
+        GitCommand {
+            invocation,
+            name: String::new(),
+            answers: vec![0],
+        }
     }
 }
 
@@ -178,13 +209,13 @@ impl GitCommand {
     #[must_use]
     pub fn work_tree(mut self, path: &Path) -> Self {
         self.environment("GIT_WORK_TREE", path);
-        self.invocation.directory = path.to_owned();
+        path.clone_into(&mut self.invocation.directory);
         self
     }
 
     #[must_use]
     pub fn directory(mut self, path: &Path) -> Self {
-        self.invocation.directory = path.to_owned();
+        path.clone_into(&mut self.invocation.directory);
         self
     }
 
@@ -215,7 +246,11 @@ impl GitCommand {
 
     /// Runs it; any exit code outside of [`Self::answers`] is an error with git's own words.
     pub async fn run(self, cancel: &CancellationToken) -> Result<Finished, GitError> {
-        let Self { invocation, name, answers } = self;
+        let Self {
+            invocation,
+            name,
+            answers,
+        } = self;
         check(name, &answers, invocation.run(cancel).await?)
     }
 
@@ -223,15 +258,25 @@ impl GitCommand {
     pub async fn line(self, cancel: &CancellationToken) -> Result<String, GitError> {
         let name = self.name.clone();
         let done = self.run(cancel).await?;
-        let text = String::from_utf8(done.stdout)
-            .map_err(|_| GitError::Output { command: name, what: "it is not UTF-8".into() })?;
+        let text = String::from_utf8(done.stdout).map_err(|_| GitError::Output {
+            command: name,
+            what: "it is not UTF-8".into(),
+        })?;
         Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
     }
 
     /// Starts it, for pipelines.
     pub fn start(self) -> Result<RunningGit, GitError> {
-        let Self { invocation, name, answers } = self;
-        Ok(RunningGit { name, answers, running: invocation.start()? })
+        let Self {
+            invocation,
+            name,
+            answers,
+        } = self;
+        Ok(RunningGit {
+            name,
+            answers,
+            running: invocation.start()?,
+        })
     }
 }
 
@@ -262,7 +307,11 @@ fn check(command: String, answers: &[i32], done: Finished) -> Result<Finished, G
             let lines: Vec<&str> = text.trim_end().lines().rev().take(8).collect();
             let tail = lines.into_iter().rev().collect::<Vec<_>>().join("\n");
             let stderr = crate::text::printable(&tail);
-            Err(GitError::Failed { command, exit, stderr })
+            Err(GitError::Failed {
+                command,
+                exit,
+                stderr,
+            })
         }
     }
 }

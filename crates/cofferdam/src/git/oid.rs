@@ -67,7 +67,13 @@ impl FromStr for Oid {
         if digits && matches!(text.len(), 40 | 64) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NotAnOid(text.chars().take(80).collect::<String>().escape_debug().to_string()))
+            Err(NotAnOid(
+                text.chars()
+                    .take(80)
+                    .collect::<String>()
+                    .escape_debug()
+                    .to_string(),
+            ))
         }
     }
 }

@@ -5,6 +5,7 @@
 //! a trash ref is the time of its reflog entry: it needs no file of ours, works with every ref
 //! backend, and git keeps such entries for 90 days by default.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -67,7 +68,10 @@ pub struct Transaction {
 impl Transaction {
     /// `message` goes into the reflogs.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { input: b"start\0".to_vec(), message: message.into() }
+        Self {
+            input: b"start\0".to_vec(),
+            message: message.into(),
+        }
     }
 
     fn push(mut self, verb: &str, reference: &str, values: &[&str]) -> Self {
@@ -107,7 +111,14 @@ impl Transaction {
         self.input.extend_from_slice(b"prepare\0commit\0");
         // Reflogs need an identity; the user's may be missing, and this is not his deed.
         let done = as_cofferdam(repo.command())
-            .args(["update-ref", "-m", &self.message, "--create-reflog", "-z", "--stdin"])
+            .args([
+                "update-ref",
+                "-m",
+                &self.message,
+                "--create-reflog",
+                "-z",
+                "--stdin",
+            ])
             .input(Input::Bytes(self.input))
             .answers(&[1, 128])
             .run(cancel)
@@ -117,7 +128,13 @@ impl Transaction {
         }
         let text = String::from_utf8_lossy(&done.stderr);
         let detail = crate::text::printable(text.trim_end());
-        let raced = ["cannot lock ref", "is at ", "already exists", "unable to resolve", "Unable to create"];
+        let raced = [
+            "cannot lock ref",
+            "is at ",
+            "already exists",
+            "unable to resolve",
+            "Unable to create",
+        ];
         if raced.iter().any(|words| detail.contains(words)) {
             return Err(RefError::Moved { detail });
         }
@@ -127,7 +144,9 @@ impl Transaction {
 
 /// The committer of our reflog entries.
 fn as_cofferdam(command: super::command::GitCommand) -> super::command::GitCommand {
-    command.env("GIT_COMMITTER_NAME", "cofferdam").env("GIT_COMMITTER_EMAIL", "cofferdam@localhost")
+    command
+        .env("GIT_COMMITTER_NAME", "cofferdam")
+        .env("GIT_COMMITTER_EMAIL", "cofferdam@localhost")
 }
 
 pub(crate) fn as_identity(
@@ -142,7 +161,11 @@ pub(crate) fn as_identity(
 }
 
 pub(crate) fn failed(command: &str, exit: Exit, stderr: String) -> RefError {
-    RefError::Git(GitError::Failed { command: command.into(), exit, stderr })
+    RefError::Git(GitError::Failed {
+        command: command.into(),
+        exit,
+        stderr,
+    })
 }
 
 /// The commit that the full ref name `reference` holds, not following symbolic refs' meaning.
@@ -153,11 +176,20 @@ pub async fn read(
 ) -> Result<Option<Oid>, GitError> {
     let done = repo
         .command()
-        .args(["rev-parse", "--verify", "--quiet", "--end-of-options", reference])
+        .args([
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            reference,
+        ])
         .answers(&[1, 128])
         .run(cancel)
         .await?;
-    Ok(String::from_utf8_lossy(&done.stdout).trim_end().parse().ok())
+    Ok(String::from_utf8_lossy(&done.stdout)
+        .trim_end()
+        .parse()
+        .ok())
 }
 
 /// A ref below `refs/cofferdam/`.
@@ -182,7 +214,10 @@ pub async fn list(
         .lines()
         .filter_map(|line| {
             let (id, reference) = line.split_once(' ')?;
-            Some(Listed { reference: reference.to_owned(), id: id.parse().ok()? })
+            Some(Listed {
+                reference: reference.to_owned(),
+                id: id.parse().ok()?,
+            })
         })
         .collect())
 }
@@ -197,15 +232,21 @@ pub struct Trash {
 }
 
 /// What is in the trash.
-pub async fn trash(
+pub async fn trash(repo: &Repository, cancel: &CancellationToken) -> Result<Vec<Trash>, GitError> {
+    aged(repo, list(repo, TRASH, cancel).await?, cancel).await
+}
+
+async fn aged(
     repo: &Repository,
+    listed: Vec<Listed>,
     cancel: &CancellationToken,
 ) -> Result<Vec<Trash>, GitError> {
     let mut found = Vec::new();
-    for Listed { reference, id } in list(repo, TRASH, cancel).await? {
+    for Listed { reference, id } in listed {
         let done = repo
             .command()
-            .args(["log", "-g", "-1", "--date=unix", "--format=%gd", &reference, "--"])
+            .args(["log", "-g", "-1", "--date=unix", "--format=%gd"])
+            .args([reference.as_str(), "--"])
             .answers(&[128])
             .run(cancel)
             .await?;
@@ -214,27 +255,45 @@ pub async fn trash(
             .rsplit_once("@{")
             .and_then(|(_, rest)| rest.trim_end().strip_suffix('}')?.parse().ok())
             .and_then(|seconds| Timestamp::from_second(seconds).ok());
-        found.push(Trash { reference, id, since });
+        found.push(Trash {
+            reference,
+            id,
+            since,
+        });
     }
     Ok(found)
 }
 
-/// Deletes trash refs that were put there [`TRASH_DAYS`] or more days before `now`. Returns them.
-pub async fn expire_trash(
+/// Deletes trash refs, and refs of sandboxes that are not among `alive`, which were made
+/// [`TRASH_DAYS`] or more days before `now`. Returns them.
+pub async fn expire(
     repo: &Repository,
+    alive: &BTreeSet<SandboxId>,
     now: Timestamp,
     cancel: &CancellationToken,
 ) -> Result<Vec<Trash>, RefError> {
     let keep = Duration::from_secs(u64::from(TRASH_DAYS) * 24 * 60 * 60);
+    let keep = jiff::SignedDuration::try_from(keep).unwrap_or_default();
+    let mut listed = list(repo, "refs/cofferdam/", cancel).await?;
+    listed.retain(|one| {
+        let name = one.reference.trim_start_matches("refs/cofferdam/");
+        let owner = name
+            .split_once('/')
+            .and_then(|(id, _)| id.parse::<SandboxId>().ok());
+        owner.map_or_else(
+            || one.reference.starts_with(TRASH),
+            |id| !alive.contains(&id),
+        )
+    });
     let mut gone = Vec::new();
-    for item in trash(repo, cancel).await? {
-        let old = item.since.is_some_and(|since| {
-            now.duration_since(since) >= jiff::SignedDuration::try_from(keep).unwrap_or_default()
-        });
-        if !old {
+    for item in aged(repo, listed, cancel).await? {
+        if item
+            .since
+            .is_none_or(|since| now.duration_since(since) < keep)
+        {
             continue;
         }
-        let delete = Transaction::new("cofferdam: trash expired").delete(&item.reference, &item.id);
+        let delete = Transaction::new("cofferdam: expired").delete(&item.reference, &item.id);
         match delete.commit(repo, cancel).await {
             Ok(()) => gone.push(item),
             // Someone took it out or replaced it: then it is not ours to delete.
@@ -292,7 +351,10 @@ pub async fn delete_branch_to_trash(
     for worktree in super::land::worktrees(repo, cancel).await? {
         if worktree.branch.as_deref() == Some(full.as_str()) {
             let at = crate::text::printable(&worktree.path.to_string_lossy());
-            return Err(RefError::CheckedOut { branch: branch.clone(), at });
+            return Err(RefError::CheckedOut {
+                branch: branch.clone(),
+                at,
+            });
         }
     }
     to_trash(repo, slug, tip, &[(full, tip.clone())], cancel).await
@@ -312,7 +374,13 @@ pub async fn delete_own(
     {
         let holder = repo
             .command()
-            .args(["for-each-ref", "--count=1", "--format=%(refname)", "--contains", tip.as_str()])
+            .args([
+                "for-each-ref",
+                "--count=1",
+                "--format=%(refname)",
+                "--contains",
+                tip.as_str(),
+            ])
             .args(["refs/heads/", "refs/tags/", "refs/remotes/", TRASH])
             .line(cancel)
             .await?;

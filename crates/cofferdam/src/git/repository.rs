@@ -44,7 +44,10 @@ pub struct Identity {
 impl Identity {
     /// For users who told git no name: commits in a sandbox must not fail for that.
     pub fn fallback() -> Self {
-        Self { name: "Cofferdam agent".to_owned(), email: "agent@cofferdam.invalid".to_owned() }
+        Self {
+            name: "Cofferdam agent".to_owned(),
+            email: "agent@cofferdam.invalid".to_owned(),
+        }
     }
 }
 
@@ -68,7 +71,10 @@ pub struct Repository {
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     #[error("{} does not exist or cannot be entered: {source}", path.display())]
-    Path { path: PathBuf, source: std::io::Error },
+    Path {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{} is not in a git repository", path.display())]
     NotARepository { path: PathBuf },
     #[error("{} is a bare repository: there is no checkout to work in", path.display())]
@@ -96,15 +102,28 @@ impl Repository {
     ) -> Result<Self, RepositoryError> {
         let from = path
             .canonicalize()
-            .map_err(|source| RepositoryError::Path { path: path.to_owned(), source })?;
+            .and_then(|path| path.read_dir().map(|_| path))
+            .map_err(|source| RepositoryError::Path {
+                path: path.to_owned(),
+                source,
+            })?;
         let mut call = git.anywhere(&from);
         if let Some(home) = caller_home {
             call = call.env("HOME", home).without_env("GIT_CONFIG_GLOBAL");
         }
         let call = call
             .args(["rev-parse", "--is-bare-repository", "--show-object-format"])
-            .args(["--is-shallow-repository", "--path-format=absolute", "--git-dir"])
-            .args(["--git-common-dir", "--show-toplevel", "HEAD^{commit}", "HEAD^{tree}"])
+            .args([
+                "--is-shallow-repository",
+                "--path-format=absolute",
+                "--git-dir",
+            ])
+            .args([
+                "--git-common-dir",
+                "--show-toplevel",
+                "HEAD^{commit}",
+                "HEAD^{tree}",
+            ])
             .args(["--symbolic-full-name", "HEAD"])
             .answers(&[128]);
         let done = call.run(cancel).await?;
@@ -139,7 +158,10 @@ impl Repository {
 
     fn parse(git: &Git, from: &Path, stdout: &[u8]) -> Result<Self, RepositoryError> {
         let odd = |what: &str| {
-            RepositoryError::Git(GitError::Output { command: "rev-parse".into(), what: what.into() })
+            RepositoryError::Git(GitError::Output {
+                command: "rev-parse".into(),
+                what: what.into(),
+            })
         };
         let mut lines: Vec<&[u8]> = stdout.split(|&b| b == b'\n').collect();
         lines.pop();
@@ -147,7 +169,11 @@ impl Repository {
             return Err(odd("too few lines"));
         }
         let symbolic = lines.pop().unwrap_or_default();
-        let mut oid = || text(lines.pop().unwrap_or_default()).parse::<Oid>().map_err(|_| odd("HEAD"));
+        let mut oid = || {
+            text(lines.pop().unwrap_or_default())
+                .parse::<Oid>()
+                .map_err(|_| odd("HEAD"))
+        };
         let tree = oid()?;
         let commit = oid()?;
         let known_tree = (commit.clone(), tree);
@@ -159,8 +185,10 @@ impl Repository {
         let shallow = lines[2] == b"true";
         let [git_dir, common_dir, top] =
             three_paths(&lines[3..]).ok_or_else(|| odd("no directories"))?;
-        let top = RepoPath::resolve(&top)
-            .map_err(|source| RepositoryError::Path { path: from.to_owned(), source })?;
+        let top = RepoPath::resolve(&top).map_err(|source| RepositoryError::Path {
+            path: from.to_owned(),
+            source,
+        })?;
         let head = match symbolic {
             b"HEAD" => Head::Detached { commit },
             name => {
@@ -168,11 +196,25 @@ impl Repository {
                     name: text(name),
                     reason: "it is not UTF-8",
                 })?;
-                let name = name.strip_prefix("refs/heads/").ok_or_else(|| odd("HEAD is no branch"))?;
-                Head::Branch { name: name.parse()?, commit }
+                let name = name
+                    .strip_prefix("refs/heads/")
+                    .ok_or_else(|| odd("HEAD is no branch"))?;
+                Head::Branch {
+                    name: name.parse()?,
+                    commit,
+                }
             }
         };
-        Ok(Self { git: git.clone(), top, git_dir, common_dir, format, shallow, head, known_tree })
+        Ok(Self {
+            git: git.clone(),
+            top,
+            git_dir,
+            common_dir,
+            format,
+            shallow,
+            head,
+            known_tree,
+        })
     }
 
     /// A hardened call in this repository.
@@ -183,6 +225,34 @@ impl Repository {
     /// A hardened call in this repository with its working tree.
     pub fn command_in_tree(&self) -> GitCommand {
         self.command().work_tree(self.top.as_path())
+    }
+
+    /// The same repository, in whose calls no filter and no merge driver of its configuration
+    /// runs: they may be scripts of the tree (`./tools/clean`), and the tree may be an agent's. Files
+    /// with a filter are taken and written as they are; where a driver would merge, there is a
+    /// conflict.
+    pub async fn without_drivers(&self, cancel: &CancellationToken) -> Result<Self, GitError> {
+        let names = "^(filter\\..*\\.(clean|smudge|process|required)|merge\\..*\\.driver)$";
+        let done = self
+            .command()
+            .args(["config", "--null", "--name-only", "--get-regexp", names])
+            .answers(&[1])
+            .run(cancel)
+            .await?;
+        let names = done
+            .stdout
+            .split(|&b| b == 0)
+            .filter(|name| !name.is_empty());
+        let overrides = names.map(|name| {
+            let is_false = name.ends_with(b".required") || name.ends_with(b".driver");
+            let value = if is_false { "false" } else { "" };
+            (OsStr::from_bytes(name).to_owned(), value)
+        });
+        let git = self.git.clone().with_overrides(overrides.collect());
+        Ok(Self {
+            git,
+            ..self.clone()
+        })
     }
 
     /// The repository's object directory.
@@ -201,7 +271,11 @@ impl Repository {
             return Ok(self.known_tree.1.clone());
         }
         let tree = format!("{commit}^{{tree}}");
-        let text = self.command().args(["rev-parse", "--verify", &tree]).line(cancel).await?;
+        let text = self
+            .command()
+            .args(["rev-parse", "--verify", &tree])
+            .line(cancel)
+            .await?;
         text.parse().map_err(|_| GitError::Output {
             command: "rev-parse".into(),
             what: "it is no object id".into(),
@@ -233,7 +307,11 @@ fn three_paths(lines: &[&[u8]]) -> Option<[PathBuf; 3]> {
     }
     for first in 1..lines.len() {
         for second in first + 1..lines.len() {
-            let paths = [join(&lines[..first]), join(&lines[first..second]), join(&lines[second..])];
+            let paths = [
+                join(&lines[..first]),
+                join(&lines[first..second]),
+                join(&lines[second..]),
+            ];
             if paths.iter().all(|path| path.is_absolute() && path.is_dir()) {
                 return Some(paths);
             }
@@ -248,5 +326,9 @@ fn text(bytes: &[u8]) -> String {
 
 fn failed(command: &str, exit: crate::process::Exit, stderr: &str) -> RepositoryError {
     let stderr = crate::text::printable(stderr.trim_end());
-    RepositoryError::Git(GitError::Failed { command: command.into(), exit, stderr })
+    RepositoryError::Git(GitError::Failed {
+        command: command.into(),
+        exit,
+        stderr,
+    })
 }

@@ -142,14 +142,20 @@ pub enum BranchStrategy {
     /// Work on a temporary branch in a worktree; merge it into the checked-out branch at the end.
     MergeToHead,
     /// Commits land on this branch. A branch that does not exist yet starts at `base`, or at HEAD.
-    Branch { branch: BranchName, base: Option<String> },
+    Branch {
+        branch: BranchName,
+        base: Option<String>,
+    },
 }
 
 /// The strategies of a sandbox that cannot work in the host's directory itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyStrategy {
     MergeToHead,
-    Branch { branch: BranchName, base: Option<String> },
+    Branch {
+        branch: BranchName,
+        base: Option<String>,
+    },
 }
 
 impl From<CopyStrategy> for BranchStrategy {
@@ -170,7 +176,10 @@ pub struct BindMount {
 
 impl BindMount {
     pub fn new(provider: impl BindMountProvider + 'static, strategy: BranchStrategy) -> Self {
-        Self { provider: Arc::new(provider), strategy }
+        Self {
+            provider: Arc::new(provider),
+            strategy,
+        }
     }
 }
 
@@ -183,7 +192,10 @@ pub struct PrivateCopy {
 
 impl PrivateCopy {
     pub fn new(provider: impl BindMountProvider + 'static, strategy: CopyStrategy) -> Self {
-        Self { provider: Arc::new(provider), strategy }
+        Self {
+            provider: Arc::new(provider),
+            strategy,
+        }
     }
 }
 
@@ -197,7 +209,10 @@ pub struct Isolated {
 
 impl Isolated {
     pub fn new(provider: impl IsolatedProvider + 'static, strategy: CopyStrategy) -> Self {
-        Self { provider: Arc::new(provider), strategy }
+        Self {
+            provider: Arc::new(provider),
+            strategy,
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,8 @@ use crate::fsx::{self, Context, FileError};
 use crate::git::Oid;
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, SandboxId, Slug};
+use crate::process;
+use crate::session::Landing;
 
 /// The newest record format this version writes. Older ones stay readable.
 pub const VERSION: u32 = 1;
@@ -31,6 +34,10 @@ pub enum RegistryError {
     Record { path: PathBuf, reason: String },
     #[error("sandbox `{0}` is in use by another cofferdam process")]
     InUse(Slug),
+    #[error("sandbox `{0}` was cleaned up by another cofferdam process")]
+    Gone(Slug),
+    #[error("a sandbox `{0}` exists already")]
+    NameTaken(Slug),
     #[error("there is no sandbox `{name}` in {}", repository.display())]
     Unknown { name: String, repository: PathBuf },
 }
@@ -81,10 +88,29 @@ pub enum Phase {
     Creating,
     /// An agent may have run: there may be commits to collect.
     Active,
-    /// Collected; what is left is what the user should see.
+    /// Its commits are home ([`Record::outcome`] says how); what it needed to live is being removed.
+    Collected,
+    /// What is left is what the user should see.
     Stopped,
     /// A setup command failed; kept for a look.
     FailedSetup,
+}
+
+impl Phase {
+    /// Without an owner such a sandbox is one whose command died: `gc` finishes it.
+    pub fn is_unfinished(self) -> bool {
+        matches!(self, Self::Creating | Self::Active | Self::Collected)
+    }
+}
+
+/// What collecting came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub landing: Landing,
+    /// The commit that the agent's checkout ended at, if it is in the host repository.
+    pub checkout: Option<Oid>,
+    /// A private copy has uncommitted work.
+    pub copy_is_dirty: bool,
 }
 
 /// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.
@@ -118,6 +144,9 @@ pub struct Record {
     /// A branch or file that was kept for the user, in words.
     #[serde(default)]
     pub kept: Option<String>,
+    /// Present from [`Phase::Collected`] on.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
 }
 
 impl Record {
@@ -143,7 +172,7 @@ impl Record {
 pub struct Owned {
     pub record: Record,
     directory: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Owned {
@@ -152,37 +181,65 @@ impl Owned {
         fsx::private_dir(home.path())?;
         fsx::private_dir(&home.state())?;
         let directory = home.sandbox(record.id);
+        let making = making(home)?;
+        let taken = list(home, None)?.entries.into_iter().any(|entry| {
+            entry.record.repository == record.repository && entry.record.name == record.name
+        });
+        if taken {
+            return Err(RegistryError::NameTaken(record.name));
+        }
         fsx::private_dir(&directory)?;
-        let lock = open_lock(&directory)?;
-        lock.try_lock()
-            .map_err(|_| RegistryError::InUse(record.name.clone()))?;
+        let lock = open_lock(&directory, true)?;
+        if !take(&lock, &directory)? {
+            return Err(RegistryError::InUse(record.name));
+        }
         let owned = Self {
             record,
             directory,
-            _lock: lock,
+            lock,
         };
+        owned.sign()?;
         owned.save()?;
+        drop(making);
         Ok(owned)
     }
 
     /// Takes over a sandbox whose owner is dead or done.
     pub fn adopt(home: &Home, record: Record) -> Result<Self, RegistryError> {
         let directory = home.sandbox(record.id);
-        let lock = open_lock(&directory)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(RegistryError::InUse(record.name)),
-            Err(TryLockError::Error(source)) => {
-                return Err(FileError::new("lock", directory.join("lock"), source).into());
+        let gone = |error: RegistryError| match error {
+            RegistryError::File(error) if error.is_not_found() => {
+                RegistryError::Gone(record.name.clone())
             }
+            error => error,
+        };
+        // Not made anew: who removes the directory now must find it empty.
+        let lock = open_lock(&directory, false).map_err(gone)?;
+        if !take(&lock, &directory)? {
+            return Err(RegistryError::InUse(record.name));
         }
         // What was read before the lock was ours may be old.
-        let record = read(&directory)?;
-        Ok(Self {
+        let record = read(&directory).map_err(gone)?;
+        let owned = Self {
             record,
             directory,
-            _lock: lock,
-        })
+            lock,
+        };
+        owned.sign()?;
+        Ok(owned)
+    }
+
+    /// Writes into the lock who holds it, for [`owner`].
+    fn sign(&self) -> Result<(), RegistryError> {
+        use std::os::unix::fs::FileExt;
+        let pid = std::process::id();
+        let start = process::start_time_of(pid).unwrap_or_default();
+        let path = self.directory.join("lock");
+        let signed = self.lock.set_len(0).and_then(|()| {
+            self.lock
+                .write_all_at(format!("{pid} {start}\n").as_bytes(), 0)
+        });
+        Ok(signed.context("write", &path)?)
     }
 
     pub fn directory(&self) -> &Path {
@@ -283,6 +340,47 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
         })
 }
 
+/// Held while a state directory has no record yet, by who makes it and by who removes dead ones.
+fn making(home: &Home) -> Result<File, RegistryError> {
+    let path = home.path().join("lock");
+    let lock = open_lock(home.path(), true)?;
+    // It is held for moments; one that is held longer is held by a stopped process.
+    for _ in 0..100 {
+        if take(&lock, home.path())? {
+            return Ok(lock);
+        }
+    }
+    let source = std::io::Error::other("another cofferdam process holds it");
+    Err(FileError::new("lock", path, source).into())
+}
+
+/// Removes state directories whose maker died before it could write a record. Returns them.
+pub fn remove_unfinished(home: &Home) -> Result<Vec<PathBuf>, RegistryError> {
+    if !home.state().is_dir() {
+        return Ok(Vec::new());
+    }
+    let making = making(home)?;
+    let unfinished = list(home, None)?.unfinished;
+    for directory in &unfinished {
+        fsx::remove_tree(directory)?;
+    }
+    drop(making);
+    Ok(unfinished)
+}
+
+/// The process that owns the sandbox now, where it still runs: never a stranger that got its number.
+pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
+    let directory = home.sandbox(id);
+    if !in_use(&directory) {
+        return None;
+    }
+    let text = fsx::read_bounded(&directory.join("lock"), 100).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let (pid, start) = text.trim_end().split_once(' ')?;
+    let (pid, start) = (pid.parse().ok()?, start.parse().ok()?);
+    process::is_alive(pid, start).then_some(pid)
+}
+
 fn read(directory: &Path) -> Result<Record, RegistryError> {
     let path = directory.join(RECORD);
     let bytes = fsx::read_bounded(&path, RECORD_LIMIT)?;
@@ -306,18 +404,32 @@ fn read(directory: &Path) -> Result<Record, RegistryError> {
     Ok(record)
 }
 
-fn open_lock(directory: &Path) -> Result<File, RegistryError> {
+fn open_lock(directory: &Path, make: bool) -> Result<File, RegistryError> {
     let path = directory.join("lock");
     let file = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
-        .create(true)
+        .create(make)
         .truncate(false)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(&path)
         .context("open", &path)?;
     Ok(file)
+}
+
+/// Takes the lock, or says that somebody has it. One who only looks has it for a moment.
+fn take(lock: &File, directory: &Path) -> Result<bool, RegistryError> {
+    for _ in 0..20 {
+        match lock.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
+            Err(TryLockError::Error(source)) => {
+                return Err(FileError::new("lock", directory.join("lock"), source).into());
+            }
+        }
+    }
+    Ok(false)
 }
 
 fn in_use(directory: &Path) -> bool {
@@ -436,11 +548,12 @@ mod tests {
             made_directories: vec![],
             nested_before: vec![PathText(PathBuf::from("a/.git"))],
             kept: None,
+            outcome: None,
         }
     }
 
     #[test]
-    fn records_live_and_die_with_their_lock() {
+    fn records_live_and_die_with_theirlock() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::new(dir.path().join("home"));
         let odd = dir.path().join(OsStr::from_bytes(b"sp ace\n\xff\\x41"));

@@ -66,7 +66,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { processes: Some(4096), memory: None, cpus: None, open_files: Some(65_536) }
+        Self {
+            processes: Some(4096),
+            memory: None,
+            cpus: None,
+            open_files: Some(65_536),
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::home::Home;
 use crate::names::BranchName;
 use crate::process::{Exit, Input};
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
-use crate::sandbox::registry::{Mode, Owned, Phase, RegistryError, Strategy};
+use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 use crate::sandbox::{IsolatedSandbox, Limits, SandboxError};
 
 /// More tips than this are not looked at: the rest stays in the state directory.
@@ -86,7 +86,7 @@ pub(super) struct Collector<'a> {
 }
 
 /// What came home.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Collected {
     pub landing: Landing,
     pub commits: Vec<CommitLine>,
@@ -95,6 +95,16 @@ pub(super) struct Collected {
     pub checkout: Option<Oid>,
     /// A private copy has uncommitted work.
     pub copy_is_dirty: bool,
+}
+
+impl Collected {
+    pub(super) fn into_outcome(self) -> Outcome {
+        Outcome {
+            landing: self.landing,
+            checkout: self.checkout,
+            copy_is_dirty: self.copy_is_dirty,
+        }
+    }
 }
 
 impl Collector<'_> {
@@ -116,23 +126,39 @@ impl Collector<'_> {
         owned: &mut Owned,
         source: &Source<'_>,
     ) -> Result<Collected, CollectError> {
-        let mut collected = Collected {
+        let collected = Collected {
             landing: Landing::Nothing,
             commits: Vec::new(),
             tip: None,
             checkout: None,
             copy_is_dirty: false,
         };
+        // What is compared and written from here on is a sandbox's.
+        let repo = self.repo.without_drivers(self.cancel).await?;
+        let this = Collector {
+            repo: &repo,
+            ..*self
+        };
+        this.bring_home_quietly(owned, source, collected).await
+    }
+
+    /// As [`Self::bring_home`], in a repository whose drivers do not run.
+    async fn bring_home_quietly(
+        &self,
+        owned: &mut Owned,
+        source: &Source<'_>,
+        mut collected: Collected,
+    ) -> Result<Collected, CollectError> {
         // A landing that a death interrupted is finished first.
         let mut home: BTreeSet<Oid> = BTreeSet::new();
-        if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await? {
-            if let Landing::Landed { tip, .. } = &landed.landing {
-                collected.commits =
-                    commits_between(self.repo, &owned.record.base, tip, self.cancel).await?;
-                home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
-                collected.tip = Some(tip.clone());
-                collected.landing = self.told(landed);
-            }
+        if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await?
+            && let Landing::Landed { tip, .. } = &landed.landing
+        {
+            collected.commits =
+                commits_between(self.repo, &owned.record.base, tip, self.cancel).await?;
+            home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
+            collected.tip = Some(tip.clone());
+            collected.landing = self.told(landed);
         }
         if owned.record.phase != Phase::Active {
             return Ok(collected);

@@ -208,6 +208,11 @@ impl std::fmt::Display for Notice {
                 paths.join(", ")
             ),
             Self::BranchSwitched { to } => format!("the agent left its branch for {to}"),
+            Self::EnvironmentWithheld { names } => format!(
+                ".cofferdam/.env is tracked or linked, so it gives no values of the caller's environment; \
+                 not set: {}",
+                names.join(", ")
+            ),
             Self::CopyMissing { path } => format!("{} does not exist: not copied", path.display()),
             Self::Other { text } => text.clone(),
         };

@@ -19,10 +19,10 @@ use rustix::io::Errno;
 use crate::fsx::{Context, FileError};
 
 /// Where the file is, below the repository's top.
-pub const PATH: &str = ".cofferdam/.env";
+pub(super) const PATH: &str = ".cofferdam/.env";
 
 /// The largest file: 1 MiB.
-pub const LIMIT: u64 = 1 << 20;
+pub(super) const LIMIT: u64 = 1 << 20;
 
 /// Why the file was refused.
 #[derive(Debug, thiserror::Error)]
@@ -39,12 +39,12 @@ pub enum EnvFileError {
 
 /// The file's variables. An empty value means: take the caller's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EnvFile(BTreeMap<String, String>);
+pub(super) struct EnvFile(BTreeMap<String, String>);
 
 impl EnvFile {
     /// Reads the file of the repository whose top is `root`. A missing one is empty. A symlink that
     /// leaves the repository is an error.
-    pub fn read(root: &Path) -> Result<Self, EnvFileError> {
+    pub(super) fn read(root: &Path) -> Result<Self, EnvFileError> {
         let path = root.join(PATH);
         let Some(file) = open_beneath(root)? else {
             return Ok(Self::default());
@@ -65,7 +65,7 @@ impl EnvFile {
     }
 
     /// `path` is for errors only. Of several lines for one key the last counts.
-    pub fn parse(text: &str, path: &Path) -> Result<Self, EnvFileError> {
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Self, EnvFileError> {
         let mut variables = BTreeMap::new();
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (index, line) in text.lines().enumerate() {
@@ -83,10 +83,21 @@ impl EnvFile {
         Ok(Self(variables))
     }
 
+    /// Whether it asks for values of the caller.
+    pub(super) fn has_empty(&self) -> bool {
+        self.0.values().any(String::is_empty)
+    }
+
+    /// Takes out what asks for values of the caller, and gives the names.
+    pub(super) fn without_empty(&mut self) -> Vec<String> {
+        let empty = self.0.extract_if(.., |_, value| value.is_empty());
+        empty.map(|(name, _)| name).collect()
+    }
+
     /// The variables for the sandbox: those that the file lists and those that the agent declares,
     /// nothing else. The file's value wins unless it is empty; what is empty on both sides is left
     /// out.
-    pub fn resolve(
+    pub(super) fn resolve(
         &self,
         caller: &BTreeMap<OsString, OsString>,
         declared: &[&str],

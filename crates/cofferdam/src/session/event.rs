@@ -31,6 +31,7 @@ pub enum Event {
         /// The host's branch at the start.
         target_branch: String,
         max_iterations: u32,
+        #[serde(serialize_with = "crate::session::path_json::optional")]
         log: Option<PathBuf>,
     },
     /// A step begins: "worktree", "copies", "sandbox", "hooks", "collect", "land", "dispose" …
@@ -108,14 +109,21 @@ pub enum Notice {
     /// New `.git` entries that the agent left in the tree were moved out of it.
     NestedGitMoved {
         paths: Vec<String>,
+        #[serde(serialize_with = "crate::session::path_json::lossy")]
         to: PathBuf,
     },
     /// The agent left its branch: its commits were found on another one, or on none.
     BranchSwitched {
         to: String,
     },
+    /// `.cofferdam/.env` lists these without a value, and it is the repository's own file, not the
+    /// user's: values of the caller's environment go only where the user says so.
+    EnvironmentWithheld {
+        names: Vec<String>,
+    },
     /// `path` was asked for with `copy` but does not exist.
     CopyMissing {
+        #[serde(serialize_with = "crate::session::path_json::lossy")]
         path: PathBuf,
     },
     Other {
@@ -125,7 +133,9 @@ pub enum Notice {
 
 /// Where events go: a function that is called in order and must be quick.
 #[derive(Clone, Default)]
-pub struct EventSink(Option<Arc<dyn Fn(&Event) + Send + Sync>>);
+pub struct EventSink(Option<Arc<Sink>>);
+
+type Sink = dyn Fn(&Event) + Send + Sync;
 
 impl EventSink {
     pub fn new(sink: impl Fn(&Event) + Send + Sync + 'static) -> Self {

@@ -70,6 +70,7 @@ pub(super) async fn iterate(
             iteration,
             events,
             cancel: &options.cancel,
+            abandon: &options.abandon,
         };
         let (seen, result) = invocation.run().await;
         let completed = seen.completed.is_some();

@@ -17,6 +17,7 @@ mod iterate;
 pub mod manage;
 mod mounts;
 mod options;
+mod path_json;
 mod plan;
 mod prepare;
 mod report;

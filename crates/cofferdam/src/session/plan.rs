@@ -1,12 +1,13 @@
 //! Plan: everything that can be decided and refused before anything is made.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::envfile::EnvFile;
+use super::envfile::{self, EnvFile};
 use super::options::{PromptSource, RunOptions};
 use super::report::RunErrorKind;
 use crate::git::identity::{self, UserConfig};
@@ -55,6 +56,8 @@ pub(super) struct Plan {
     pub unused_arguments: Vec<String>,
     /// Everything the agent finds in its environment beside the provider's own.
     pub environment: BTreeMap<OsString, OsString>,
+    /// Variables that a file of the repository asked for and did not get.
+    pub withheld: Vec<String>,
     /// `/workspace/<repo>` inside.
     pub workdir: PathBuf,
 }
@@ -116,7 +119,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         .as_ref()
         .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
     let (prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
-    let environment = environment(options, &repository)?;
+    let (environment, withheld) = environment(options, &repository).await?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
         version: VERSION,
@@ -135,6 +138,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         made_directories: Vec::new(),
         nested_before: Vec::new(),
         kept: None,
+        outcome: None,
     };
     Ok(Plan {
         repository,
@@ -147,6 +151,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         prompt,
         unused_arguments,
         environment,
+        withheld,
         workdir,
     })
 }
@@ -249,13 +254,47 @@ fn prompt(
     }
 }
 
-/// The agent's declared names and those of `.cofferdam/.env`, then what the caller gave.
-fn environment(
+/// The agent's declared names and those of `.cofferdam/.env`, then what the caller gave. Also the
+/// names that the file wanted from the caller's environment and did not get: a file that came with
+/// the repository gives literal values only, or any repository could name the user's secrets.
+async fn environment(
     options: &RunOptions,
     repository: &Repository,
-) -> Result<BTreeMap<OsString, OsString>, RunErrorKind> {
-    let file = EnvFile::read(repository.top.as_path())?;
-    let mut environment = file.resolve(&options.caller_environment, options.agent.environment());
+) -> Result<(BTreeMap<OsString, OsString>, Vec<String>), RunErrorKind> {
+    let mut file = EnvFile::read(repository.top.as_path())?;
+    let declared = options.agent.environment();
+    let mut withheld = Vec::new();
+    if file.has_empty() && !is_the_users_own(options, repository).await? {
+        withheld = file.without_empty();
+        withheld.retain(|name| !declared.contains(&name.as_str()));
+    }
+    let mut environment = file.resolve(&options.caller_environment, declared);
     environment.extend(options.environment.clone());
-    Ok(environment)
+    withheld.retain(|name| !environment.contains_key(OsStr::new(name)));
+    Ok((environment, withheld))
+}
+
+/// Whether `.cofferdam/.env` is a plain file that git does not track. Behind a symlink, or with its
+/// directory a submodule, the repository may have had a hand in it.
+async fn is_the_users_own(
+    options: &RunOptions,
+    repository: &Repository,
+) -> Result<bool, RunErrorKind> {
+    let path = Path::new(envfile::PATH);
+    let plain = repository.top.as_path().join(path);
+    if !plain.canonicalize().is_ok_and(|real| real == plain) {
+        return Ok(false);
+    }
+    let parent = path.parent().unwrap_or(path);
+    let tracked = repository
+        .command_in_tree()
+        .args(["ls-files", "-z", "--"])
+        .args([parent, path])
+        .run(&options.cancel)
+        .await?;
+    let mut entries = tracked.stdout.split(|&byte| byte == 0);
+    Ok(!entries.any(|entry| {
+        let entry = Path::new(OsStr::from_bytes(entry));
+        entry == parent || entry == path
+    }))
 }

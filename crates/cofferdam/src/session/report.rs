@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::collect::CollectError;
 use super::envfile::EnvFileError;
@@ -45,7 +45,7 @@ pub struct Iteration {
 }
 
 /// Where the agent's commits are now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "landing", rename_all = "snake_case")]
 pub enum Landing {
     /// The agent made no commit.
@@ -56,7 +56,11 @@ pub enum Landing {
     /// the way.
     Kept { reference: String, why: String },
     /// The commits did not pass the gate; the pack is kept in the state directory.
-    Refused { pack: Option<PathBuf>, why: String },
+    Refused {
+        #[serde(serialize_with = "crate::session::path_json::optional")]
+        pack: Option<PathBuf>,
+        why: String,
+    },
 }
 
 /// What a run did.
@@ -77,8 +81,10 @@ pub struct RunReport {
     pub diffstat: String,
     pub usage: Usage,
     pub duration: Duration,
+    #[serde(serialize_with = "crate::session::path_json::optional")]
     pub log: Option<PathBuf>,
     /// A worktree with uncommitted work that was left where it is.
+    #[serde(serialize_with = "crate::session::path_json::optional")]
     pub preserved_worktree: Option<PathBuf>,
 }
 
@@ -91,7 +97,9 @@ pub struct Kept {
     pub landing: Option<Landing>,
     pub commits: Vec<CommitLine>,
     pub iterations: Vec<Iteration>,
+    #[serde(serialize_with = "crate::session::path_json::optional")]
     pub preserved_worktree: Option<PathBuf>,
+    #[serde(serialize_with = "crate::session::path_json::optional")]
     pub log: Option<PathBuf>,
 }
 

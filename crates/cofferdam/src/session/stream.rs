@@ -42,6 +42,8 @@ pub(super) struct Invocation<'a> {
     pub iteration: u32,
     pub events: &'a Emitter,
     pub cancel: &'a CancellationToken,
+    /// Stopping does not wait for the agent any more.
+    pub abandon: &'a CancellationToken,
 }
 
 /// What is known of an invocation, whether it failed or not.
@@ -105,7 +107,7 @@ impl Invocation<'_> {
         let mut streams = Streams::new(execution.as_mut(), parser);
         let ended = self.follow(execution.as_mut(), &mut streams, seen).await;
         if let Err(error) = ended {
-            stop(execution.as_mut()).await;
+            stop(execution.as_mut(), self.abandon).await;
             streams.finish(self, seen);
             return Err(error);
         }
@@ -167,7 +169,7 @@ impl Invocation<'_> {
                         return Ok(());
                     }
                     if completed_at.is_some() {
-                        stop(execution).await;
+                        stop(execution, self.abandon).await;
                         streams.finish(self, seen);
                         return Ok(());
                     }
@@ -343,13 +345,14 @@ async fn read(stream: &mut Option<BoxReadDebug>, chunk: &mut [u8]) -> usize {
     }
 }
 
-/// Asks the agent to end, then ends it.
-async fn stop(execution: &mut dyn Execution) {
+/// Asks the agent to end, then ends it; at once where nobody wants to wait.
+async fn stop(execution: &mut dyn Execution, abandon: &CancellationToken) {
     let _ = execution.kill(SIGTERM).await;
-    if tokio::time::timeout(STOP_GRACE, execution.wait())
-        .await
-        .is_err()
-    {
+    let ended = tokio::select! {
+        () = abandon.cancelled() => false,
+        ended = tokio::time::timeout(STOP_GRACE, execution.wait()) => ended.is_ok(),
+    };
+    if !ended {
         let _ = execution.kill(SIGKILL).await;
         let _ = tokio::time::timeout(STOP_GRACE, execution.wait()).await;
     }

@@ -216,7 +216,10 @@ async fn kinds_that_changed_and_files_that_cannot_be_read() {
         if rustix::process::geteuid().is_root() {
             want.push("secret");
         } else {
-            assert_eq!(done.not_recorded, [("secret".into(), NotRecorded::Unreadable)]);
+            assert_eq!(
+                done.not_recorded,
+                [("secret".into(), NotRecorded::Unreadable)]
+            );
         }
         assert_eq!(names.lines().collect::<Vec<_>>(), want);
     }

@@ -25,11 +25,16 @@ pub(crate) struct Env {
 impl Env {
     /// A repository with one commit on `main`: `README.md` and `src/a.txt`.
     pub(crate) fn new() -> Self {
+        Self::at("repo".as_ref(), &[])
+    }
+
+    /// The same in a directory of this name, made by `git init` with more options.
+    pub(crate) fn at(name: &std::ffi::OsStr, init: &[&str]) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("cofferdam-test-")
             .tempdir()
             .unwrap();
-        let repo = dir.path().join("repo");
+        let repo = dir.path().join(name);
         std::fs::create_dir_all(repo.join("src")).unwrap();
         std::fs::create_dir(dir.path().join("user")).unwrap();
         let home = Home::new(dir.path().join("user/.cofferdam"));
@@ -39,7 +44,7 @@ impl Env {
             home,
             events: Arc::default(),
         };
-        env.git(&["init", "-q", "-b", "main"]);
+        env.git(&[&["init", "-q", "-b", "main"], init].concat());
         env.git(&["config", "user.name", "User"]);
         env.git(&["config", "user.email", "user@example.com"]);
         env.write("README.md", "hello\n");

@@ -4,12 +4,16 @@
 # outcome of the attempt; the host checks its own side afterwards.
 set -u
 
-# tried KEY COMMAND…
+# tried KEY COMMAND…: all that it printed on one line if it worked, else its first line.
 tried() {
     key=$1
     shift
-    if answer=$("$@" 2>&1); then how=worked; else how=failed; fi
-    printf 'tried %s: %s: %s\n' "$key" "$how" "$(printf '%s' "$answer" | tr '\n' ' ' | cut -c 1-400)"
+    if answer=$("$@" 2>&1); then
+        printf 'tried %s: worked: %s\n' "$key" "$(printf '%s' "$answer" | tr '\n' ' ')"
+    else
+        answer=$(printf '%s\n' "$answer" | head -n 1)
+        printf 'tried %s: failed: %s\n' "$key" "${answer#./agent.sh: [0-9]*: }"
+    fi
     sleep 0.1
 }
 

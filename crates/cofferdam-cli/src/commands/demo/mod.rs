@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::run::supervise;
 use crate::environment::Environment;
 use crate::error::{self, CliError};
+use crate::interrupt::Interrupt;
 use crate::ui::live::{Live, Mode};
 use crate::ui::steps::{Narrator, Verbosity, shell_word};
 use crate::ui::style::{self, paint};
@@ -46,8 +47,21 @@ pub(crate) async fn run(
     arguments: &Arguments,
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
-    let cancel = CancellationToken::new();
-    let stage = Stage::set(environment, &cancel).await?;
+    // From the first moment, so that a signal never leaves the directory behind.
+    let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+    let done = show(arguments, environment, &interrupt.cancel).await;
+    match (interrupt.code(), done) {
+        (Some(code), Err(_)) => Err(CliError::Interrupted { code }),
+        (_, done) => done,
+    }
+}
+
+async fn show(
+    arguments: &Arguments,
+    environment: &Environment,
+    cancel: &CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let stage = Stage::set(environment, cancel).await?;
     let user_home = environment
         .user_home
         .clone()
@@ -63,7 +77,7 @@ pub(crate) async fn run(
         printable_line(&shown)
     ));
 
-    let before = Before::look(&stage, &cancel).await?;
+    let before = Before::look(&stage, cancel).await?;
     let mode = if environment.live {
         Mode::Terminal
     } else {
@@ -90,7 +104,7 @@ pub(crate) async fn run(
     );
     let said = std::mem::take(&mut *said.lock().unwrap_or_else(PoisonError::into_inner));
     let verdicts =
-        verdict::verdicts(&stage, &before, &said, &report.landing, &user_home, &cancel).await?;
+        verdict::verdicts(&stage, &before, &said, &report.landing, &user_home, cancel).await?;
     output::data(&render(&verdicts, colour.on_stdout()))?;
     let held = verdicts.iter().all(|verdict| verdict.held);
     output::data(&end(held, &verdicts, environment, colour.on_stdout()))?;
@@ -200,7 +214,7 @@ fn end(held: bool, verdicts: &[Verdict], environment: &Environment, colour: bool
     }
     let command = environment.invocation();
     format!(
-        "\nAll {} held. The work is on main, and nothing else of this machine has changed.\n\
+        "\nAll {} held. The work is on main, and nothing else came out.\n\
          {} in a repository of your own, with an agent of your own:\n  {command} run \
          --merge-to-head --copy my-agent.sh -- ./my-agent.sh\n",
         verdicts.len(),

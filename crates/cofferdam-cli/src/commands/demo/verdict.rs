@@ -113,7 +113,7 @@ pub(super) async fn verdicts(
         tried: "list your home directory",
         agent: agent(&["home"]),
         host: format!(
-            "{seen} of the {} files in {} were to be seen",
+            "{seen} of the {} files in {} were to be seen; tools there are, read-only",
             files.len(),
             user_home.display()
         ),

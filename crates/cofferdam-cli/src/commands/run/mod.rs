@@ -95,7 +95,7 @@ pub(crate) async fn supervise(
         Interrupt::listen(move |stage| announce(&feed, stage)).map_err(CliError::Runtime)?;
     options.cancel = interrupt.cancel.clone();
     options.abandon = interrupt.abandon.clone();
-    let result = cofferdam::run(options).await;
+    let result = Box::pin(cofferdam::run(options)).await;
     live.finish().await;
     Ok((interrupt, result))
 }

@@ -67,12 +67,16 @@ pub(super) async fn index(
     let done = done?;
     if !done.exit.success() {
         let text = String::from_utf8_lossy(&done.stderr);
-        return Err(GateError::refused(Refusal::Pack { reason: reason(&text) }));
+        return Err(GateError::refused(Refusal::Pack {
+            reason: reason(&text),
+        }));
     }
     let text = String::from_utf8_lossy(&done.stdout);
     // Before this line it may name `.gitmodules` blobs that are not in the pack: such an entry is
     // refused by the rules unless it is the base's own.
-    let name = text.lines().find_map(|line| line.strip_prefix("keep\t").or(line.strip_prefix("pack\t")));
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("keep\t").or(line.strip_prefix("pack\t")));
     match name {
         Some(name) if name.parse::<crate::git::Oid>().is_ok() => Ok(name.to_owned()),
         _ => Err(GateError::Git(GitError::Output {
@@ -86,26 +90,54 @@ pub(super) async fn index(
 fn reason(stderr: &str) -> String {
     let said: Vec<&str> = stderr
         .lines()
-        .map(|line| line.trim_start_matches("fatal: ").trim_start_matches("error: ").trim())
+        .map(|line| {
+            line.trim_start_matches("fatal: ")
+                .trim_start_matches("error: ")
+                .trim()
+        })
         .filter(|line| !line.is_empty())
         .collect();
     let known = [
-        ("hasDotgit", "a directory in it has an entry that is `.git` in some form"),
+        (
+            "hasDotgit",
+            "a directory in it has an entry that is `.git` in some form",
+        ),
         ("hasDotdot", "a directory in it has an entry `..`"),
         ("hasDot:", "a directory in it has an entry `.`"),
         ("emptyName", "a directory in it has an entry without a name"),
-        ("fullPathname", "a directory in it has an entry with a `/` in its name"),
-        ("duplicateEntries", "a directory in it has two entries of one name"),
-        ("badFilemode", "a directory in it has an entry with a mode that git does not know"),
+        (
+            "fullPathname",
+            "a directory in it has an entry with a `/` in its name",
+        ),
+        (
+            "duplicateEntries",
+            "a directory in it has two entries of one name",
+        ),
+        (
+            "badFilemode",
+            "a directory in it has an entry with a mode that git does not know",
+        ),
         ("gitmodules", "it has a hostile or broken `.gitmodules`"),
-        ("did not receive expected object", "it refers to an object that the sandbox was never given"),
-        ("unresolved delta", "it is incomplete: a base object is missing"),
+        (
+            "did not receive expected object",
+            "it refers to an object that the sandbox was never given",
+        ),
+        (
+            "unresolved delta",
+            "it is incomplete: a base object is missing",
+        ),
         ("early EOF", "it is cut off"),
         ("exceeds maximum allowed size", "it is larger than allowed"),
     ];
     let text = said.join("; ");
-    let hint = known.iter().find(|(word, _)| text.contains(word)).map(|(_, hint)| *hint);
-    let text: String = crate::text::printable(&text.replace(['\n', '\t'], " ")).chars().take(500).collect();
+    let hint = known
+        .iter()
+        .find(|(word, _)| text.contains(word))
+        .map(|(_, hint)| *hint);
+    let text: String = crate::text::printable(&text.replace(['\n', '\t'], " "))
+        .chars()
+        .take(500)
+        .collect();
     match hint {
         Some(hint) => format!("{hint} ({text})"),
         None if text.is_empty() => "git gave no reason".to_owned(),
@@ -134,7 +166,10 @@ async fn copy(
     let mut chunk = vec![0u8; 64 << 10];
     let mut total = 0u64;
     loop {
-        let got = source.read(&mut chunk).await.map_err(failed("read the pack for"))?;
+        let got = source
+            .read(&mut chunk)
+            .await
+            .map_err(failed("read the pack for"))?;
         if got == 0 {
             return Ok(());
         }

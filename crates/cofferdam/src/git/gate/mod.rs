@@ -55,7 +55,7 @@ impl Default for Limits {
             changes: 4_000_000,
             blob_bytes: 1 << 30,
             memory: 4 << 30,
-            time: Duration::from_secs(600),
+            time: Duration::from_mins(10),
         }
     }
 }
@@ -70,7 +70,9 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { protected: vec![".husky".into(), ".cofferdam".into()] }
+        Self {
+            protected: vec![".husky".into(), ".cofferdam".into()],
+        }
     }
 }
 
@@ -160,17 +162,26 @@ pub enum Refusal {
     TooMuch { what: &'static str, limit: u64 },
     #[error("the pack does not contain the commit {tip} that the sandbox claims to end in")]
     TipMissing { tip: Oid },
-    #[error("commit {tip} does not descend from {base}, where the sandbox started: its history was rewritten")]
+    #[error(
+        "commit {tip} does not descend from {base}, where the sandbox started: its history was rewritten"
+    )]
     NotDescendant { tip: Oid, base: Oid },
     #[error("{}", list_violations(.0))]
     Tree(Vec<Violation>),
 }
 
 fn list_violations(violations: &[Violation]) -> String {
-    let shown: Vec<String> =
-        violations.iter().take(5).map(|one| format!("`{}`: {}", one.path, one.what)).collect();
+    let shown: Vec<String> = violations
+        .iter()
+        .take(5)
+        .map(|one| format!("`{}`: {}", one.path, one.what))
+        .collect();
     let more = violations.len().saturating_sub(shown.len());
-    let tail = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let tail = if more > 0 {
+        format!("; and {more} more")
+    } else {
+        String::new()
+    };
     format!("{}{tail}", shown.join("; "))
 }
 
@@ -218,7 +229,13 @@ impl Gate {
         let received = self.check_and_let_in(pack, tip, &spool, cancel).await;
         match received {
             Err(GateError::Refused { why, .. }) => {
-                let oversized = matches!(why, Refusal::TooMuch { what: intake::PACK_BYTES, .. });
+                let oversized = matches!(
+                    why,
+                    Refusal::TooMuch {
+                        what: intake::PACK_BYTES,
+                        ..
+                    }
+                );
                 let pack = if oversized {
                     fsx::remove_file_if_exists(&spool)?;
                     None
@@ -300,8 +317,11 @@ impl Gate {
             return Err(GateError::refused(Refusal::NotDescendant { tip, base }));
         }
         let verdict = policy::judge(self, quarantine, &history.changes, tip, cancel).await?;
-        let changed =
-            history.changes.into_keys().map(|path| OsString::from_vec(path).into()).collect();
+        let changed = history
+            .changes
+            .into_keys()
+            .map(|path| OsString::from_vec(path).into())
+            .collect();
         Ok(Accepted {
             id: self.id,
             base: self.base.clone(),

@@ -20,7 +20,10 @@ pub(super) fn fold(component: &[u8]) -> String {
 
 /// [`fold`] for a whole path.
 pub(super) fn fold_path(path: &[u8]) -> String {
-    path.split(|&b| b == b'/').map(fold).collect::<Vec<_>>().join("/")
+    path.split(|&b| b == b'/')
+        .map(fold)
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 fn ignored_by_hfs(c: char) -> bool {
@@ -61,35 +64,101 @@ pub(super) fn misleading(path: &[u8]) -> bool {
 /// Whether the folded path is one of `protected` (folded) or below it.
 pub(super) fn is_protected(folded: &str, protected: &[String]) -> bool {
     protected.iter().any(|one| {
-        folded.strip_prefix(one.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        folded
+            .strip_prefix(one.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     })
 }
 
 /// `.gitmodules` in the top directory, in any form git or a file system takes for it.
 pub(super) fn is_gitmodules(folded: &str) -> bool {
-    matches!(folded, ".gitmodules" | "gitmod~1" | "gitmod~2" | "gitmod~3" | "gitmod~4" | "gi7eba~1")
+    matches!(
+        folded,
+        ".gitmodules" | "gitmod~1" | "gitmod~2" | "gitmod~3" | "gitmod~4" | "gi7eba~1"
+    )
 }
 
 /// File names that run, or make something run, on the machine of whoever opens or builds the tree.
 const EXECUTING_NAMES: &[&str] = &[
-    ".bazelrc", ".cargo-husky", ".envrc", ".gitattributes", ".gitlab-ci.yml", ".gitmodules",
-    ".lfsconfig", ".mcp.json", ".mise.toml", ".npmrc", ".pnpmfile.cjs", ".pre-commit-config.yaml",
-    ".travis.yml", ".yarnrc", ".yarnrc.yml", "agents.md", "build.gradle", "build.gradle.kts",
-    "build.rs", "claude.md", "cmakelists.txt", "compose.yaml", "compose.yml", "conftest.py",
-    "containerfile", "docker-compose.yaml", "docker-compose.yml", "dockerfile", "gnumakefile",
-    "gradlew", "gradlew.bat", "jenkinsfile", "justfile", "lefthook.yml", "makefile", "mise.toml",
-    "mvnw", "mvnw.cmd", "noxfile.py", "package.json", "pyproject.toml", "rakefile", "rust-toolchain",
-    "rust-toolchain.toml", "setup.py", "sitecustomize.py", "tasks.py", "taskfile.yml", "tox.ini",
-    "usercustomize.py", "vagrantfile",
+    ".bazelrc",
+    ".cargo-husky",
+    ".envrc",
+    ".gitattributes",
+    ".gitlab-ci.yml",
+    ".gitmodules",
+    ".lfsconfig",
+    ".mcp.json",
+    ".mise.toml",
+    ".npmrc",
+    ".pnpmfile.cjs",
+    ".pre-commit-config.yaml",
+    ".travis.yml",
+    ".yarnrc",
+    ".yarnrc.yml",
+    "agents.md",
+    "build.gradle",
+    "build.gradle.kts",
+    "build.rs",
+    "claude.md",
+    "cmakelists.txt",
+    "compose.yaml",
+    "compose.yml",
+    "conftest.py",
+    "containerfile",
+    "docker-compose.yaml",
+    "docker-compose.yml",
+    "dockerfile",
+    "gnumakefile",
+    "gradlew",
+    "gradlew.bat",
+    "jenkinsfile",
+    "justfile",
+    "lefthook.yml",
+    "makefile",
+    "mise.toml",
+    "mvnw",
+    "mvnw.cmd",
+    "noxfile.py",
+    "package.json",
+    "pyproject.toml",
+    "rakefile",
+    "rust-toolchain",
+    "rust-toolchain.toml",
+    "setup.py",
+    "sitecustomize.py",
+    "tasks.py",
+    "taskfile.yml",
+    "tox.ini",
+    "usercustomize.py",
+    "vagrantfile",
 ];
 
 /// Directories whose whole content counts so.
 const EXECUTING_DIRECTORIES: &[&str] = &[
-    ".cargo", ".circleci", ".claude", ".codex", ".cofferdam", ".cursor", ".devcontainer", ".fleet",
-    ".githooks", ".gitlab", ".husky", ".idea", ".vscode", ".zed",
+    ".cargo",
+    ".circleci",
+    ".claude",
+    ".codex",
+    ".cofferdam",
+    ".cursor",
+    ".devcontainer",
+    ".fleet",
+    ".githooks",
+    ".gitlab",
+    ".husky",
+    ".idea",
+    ".vscode",
+    ".zed",
 ];
 
-const EXECUTING_ENDINGS: &[&str] = &[".code-workspace", ".csproj", ".mk", ".pth", ".sln", ".vcxproj"];
+const EXECUTING_ENDINGS: &[&str] = &[
+    ".code-workspace",
+    ".csproj",
+    ".mk",
+    ".pth",
+    ".sln",
+    ".vcxproj",
+];
 
 /// Whether a change of this path (folded) can make something run on the user's machine.
 pub(super) fn executes(folded: &str) -> bool {
@@ -106,7 +175,9 @@ pub(super) fn executes(folded: &str) -> bool {
         if last {
             return EXECUTING_NAMES.contains(&component)
                 || component.starts_with("dockerfile.")
-                || EXECUTING_ENDINGS.iter().any(|ending| component.ends_with(ending));
+                || EXECUTING_ENDINGS
+                    .iter()
+                    .any(|ending| component.ends_with(ending));
         }
         before = component;
     }
@@ -128,7 +199,7 @@ pub(super) fn bad_symlink(path: &[u8], target: &[u8]) -> Option<&'static str> {
     if target.starts_with(b"/") {
         return Some("its target is absolute");
     }
-    let depth = path.iter().filter(|&&b| b == b'/').count();
+    let depth = path.split(|&b| b == b'/').count() - 1;
     let (mut climbed, mut descended) = (0usize, false);
     for component in target.split(|&b| b == b'/') {
         match component {
@@ -152,16 +223,49 @@ mod tests {
     #[test]
     fn forms_of_dot_git() {
         for bad in [
-            ".git", ".GIT", ".Git", "git~1", "GIT~1", ".git.", ".git ", ".git...", ".git::$INDEX_ALLOCATION",
-            ".g\u{200c}it", ".gi\u{200d}t", "\u{feff}.git", ".git:x", "\u{ff0e}git",
+            ".git",
+            ".GIT",
+            ".Git",
+            "git~1",
+            "GIT~1",
+            ".git.",
+            ".git ",
+            ".git...",
+            ".git::$INDEX_ALLOCATION",
+            ".g\u{200c}it",
+            ".gi\u{200d}t",
+            "\u{feff}.git",
+            ".git:x",
+            "\u{ff0e}git",
         ] {
             assert!(forbidden(bad.as_bytes()).is_some(), "{bad:?}");
-            assert!(forbidden(format!("a/{bad}/b").as_bytes()).is_some(), "{bad:?}");
+            assert!(
+                forbidden(format!("a/{bad}/b").as_bytes()).is_some(),
+                "{bad:?}"
+            );
         }
-        for fine in [".gitignore", ".github/x", "git", "a.git", ".gitattributes", "größe", "git~10x"] {
+        for fine in [
+            ".gitignore",
+            ".github/x",
+            "git",
+            "a.git",
+            ".gitattributes",
+            "größe",
+            "git~10x",
+        ] {
             assert_eq!(forbidden(fine.as_bytes()), None, "{fine:?}");
         }
-        for bad in ["a\\b", "", "a//b", "/a", "a/", "..", "a/../b", "./a", &"x".repeat(256)] {
+        for bad in [
+            "a\\b",
+            "",
+            "a//b",
+            "/a",
+            "a/",
+            "..",
+            "a/../b",
+            "./a",
+            &"x".repeat(256),
+        ] {
             assert!(forbidden(bad.as_bytes()).is_some(), "{bad:?}");
         }
         assert_eq!(forbidden(b"\xff\xfe"), None);
@@ -169,25 +273,58 @@ mod tests {
 
     #[test]
     fn protected_in_any_form() {
-        let protected = vec![fold_path(b".husky"), fold_path("\u{e9}t\u{e9}/x".as_bytes())];
-        for bad in [".husky", ".husky/pre-commit", ".Husky/x", ".HUSKY", ".husky./x", ".husky /x"] {
-            assert!(is_protected(&fold_path(bad.as_bytes()), &protected), "{bad:?}");
+        let protected = vec![
+            fold_path(b".husky"),
+            fold_path("\u{e9}t\u{e9}/x".as_bytes()),
+        ];
+        for bad in [
+            ".husky",
+            ".husky/pre-commit",
+            ".Husky/x",
+            ".HUSKY",
+            ".husky./x",
+            ".husky /x",
+        ] {
+            assert!(
+                is_protected(&fold_path(bad.as_bytes()), &protected),
+                "{bad:?}"
+            );
         }
-        assert!(is_protected(&fold_path("e\u{301}te\u{301}/X/y".as_bytes()), &protected));
+        assert!(is_protected(
+            &fold_path("e\u{301}te\u{301}/X/y".as_bytes()),
+            &protected
+        ));
         for fine in [".huskyrc", "a/.husky/x", "husky"] {
-            assert!(!is_protected(&fold_path(fine.as_bytes()), &protected), "{fine:?}");
+            assert!(
+                !is_protected(&fold_path(fine.as_bytes()), &protected),
+                "{fine:?}"
+            );
         }
     }
 
     #[test]
     fn what_executes() {
         for yes in [
-            "Makefile", "sub/MAKEFILE", ".vscode/tasks.json", ".envrc", "a/build.rs", ".VSCode/x",
-            ".github/workflows/ci.yml", ".cargo/config.toml", "x.code-workspace", "Dockerfile.dev",
+            "Makefile",
+            "sub/MAKEFILE",
+            ".vscode/tasks.json",
+            ".envrc",
+            "a/build.rs",
+            ".VSCode/x",
+            ".github/workflows/ci.yml",
+            ".cargo/config.toml",
+            "x.code-workspace",
+            "Dockerfile.dev",
         ] {
             assert!(executes(&fold_path(yes.as_bytes())), "{yes:?}");
         }
-        for no in ["src/main.rs", ".github/CODEOWNERS", "makefile.rs", ".vscode", "README.md"] {
+        for no in [
+            "src/main.rs",
+            ".github/CODEOWNERS",
+            "makefile.rs",
+            ".vscode",
+            "README.md",
+        ] {
             assert!(!executes(&fold_path(no.as_bytes())), "{no:?}");
         }
     }

@@ -62,8 +62,12 @@ pub(super) async fn judge(
     tip: &Oid,
     cancel: &CancellationToken,
 ) -> Result<Verdict, GateError> {
-    let protected: Vec<String> =
-        gate.rules.protected.iter().map(|path| fold_path(path.as_bytes())).collect();
+    let protected: Vec<String> = gate
+        .rules
+        .protected
+        .iter()
+        .map(|path| fold_path(path.as_bytes()))
+        .collect();
     let mut verdict = Verdict::default();
     let mut suspects = Vec::new();
     let mut blobs: BTreeSet<&Oid> = BTreeSet::new();
@@ -75,7 +79,10 @@ pub(super) async fn judge(
             verdict.executes.push(shown(path));
         }
         if names::misleading(path) {
-            verdict.notes.push(format!("`{}` has a name with invisible or control characters", shown(path)));
+            verdict.notes.push(format!(
+                "`{}` has a name with invisible or control characters",
+                shown(path)
+            ));
         }
         for entry in states.iter().flatten() {
             match entry.mode {
@@ -125,7 +132,12 @@ async fn refuse<'a>(
                 && *size > gate.limits.blob_bytes
             {
                 let what = format!("it is larger than {} bytes", gate.limits.blob_bytes);
-                suspects.push(Suspect { path, entry: Some(entry), what, by_name: false });
+                suspects.push(Suspect {
+                    path,
+                    entry: Some(entry),
+                    what,
+                    by_name: false,
+                });
             }
         }
     }
@@ -147,7 +159,12 @@ fn look_at_name<'a>(
     if let Some(what) = names::forbidden(path)
         && let Some(entry) = states.iter().flatten().next()
     {
-        suspects.push(Suspect { path, entry: Some(entry), what: what.into(), by_name: true });
+        suspects.push(Suspect {
+            path,
+            entry: Some(entry),
+            what: what.into(),
+            by_name: true,
+        });
     }
     let what = if names::is_gitmodules(folded) {
         "changes of `.gitmodules` do not leave a sandbox"
@@ -157,7 +174,12 @@ fn look_at_name<'a>(
         return;
     };
     for state in states {
-        suspects.push(Suspect { path, entry: state.as_ref(), what: what.into(), by_name: false });
+        suspects.push(Suspect {
+            path,
+            entry: state.as_ref(),
+            what: what.into(),
+            by_name: false,
+        });
     }
 }
 
@@ -171,11 +193,19 @@ async fn look_at_links<'a>(
 ) -> Result<(), GateError> {
     let mut wanted: BTreeSet<&Oid> = BTreeSet::new();
     for (path, entry) in links {
-        if sizes.get(&entry.id).is_some_and(|(_, size)| *size <= TARGET) {
+        if sizes
+            .get(&entry.id)
+            .is_some_and(|(_, size)| *size <= TARGET)
+        {
             wanted.insert(&entry.id);
         } else {
             let what = format!("a symlink's target is longer than {TARGET} bytes");
-            suspects.push(Suspect { path, entry: Some(entry), what, by_name: false });
+            suspects.push(Suspect {
+                path,
+                entry: Some(entry),
+                what,
+                by_name: false,
+            });
         }
     }
     if wanted.is_empty() {
@@ -190,10 +220,17 @@ async fn look_at_links<'a>(
         .await?;
     let targets = parse_batch(&done.stdout).ok_or_else(|| odd("objects of another form"))?;
     for (path, entry) in links {
-        let Some(target) = targets.get(&entry.id) else { continue };
+        let Some(target) = targets.get(&entry.id) else {
+            continue;
+        };
         if let Some(why) = names::bad_symlink(path, target) {
             let what = format!("it is a symlink to `{}`: {why}", shown(target));
-            suspects.push(Suspect { path, entry: Some(entry), what, by_name: false });
+            suspects.push(Suspect {
+                path,
+                entry: Some(entry),
+                what,
+                by_name: false,
+            });
         }
     }
     Ok(())
@@ -228,12 +265,19 @@ async fn confirm(
         let base = base_entries(gate, quarantine, some.iter().map(|one| one.path), cancel).await?;
         for one in some {
             let own = base.get(one.path);
-            let cleared = if one.by_name { own.is_some() } else { own == one.entry };
+            let cleared = if one.by_name {
+                own.is_some()
+            } else {
+                own == one.entry
+            };
             let repeated = violations.last().is_some_and(|last: &Violation| {
                 last.what == one.what && last.path == shown(one.path)
             });
             if !cleared && !repeated {
-                violations.push(Violation { path: shown(one.path), what: one.what.clone() });
+                violations.push(Violation {
+                    path: shown(one.path),
+                    what: one.what.clone(),
+                });
             }
         }
         if violations.len() >= MOST {
@@ -251,7 +295,9 @@ async fn base_entries(
 ) -> Result<HashMap<Vec<u8>, Entry>, GateError> {
     use std::os::unix::ffi::OsStrExt;
     // An empty path or one that ends in `/` would mean something else to `ls-tree`.
-    let paths: BTreeSet<&[u8]> = paths.filter(|path| !path.is_empty() && !path.ends_with(b"/")).collect();
+    let paths: BTreeSet<&[u8]> = paths
+        .filter(|path| !path.is_empty() && !path.ends_with(b"/"))
+        .collect();
     if paths.is_empty() {
         return Ok(HashMap::new());
     }
@@ -262,13 +308,26 @@ async fn base_entries(
         .run(cancel)
         .await?;
     let mut found = HashMap::new();
-    for record in done.stdout.split(|&b| b == 0).filter(|record| !record.is_empty()) {
-        let tab = record.iter().position(|&b| b == b'\t').ok_or_else(|| odd("a line without a tab"))?;
+    for record in done
+        .stdout
+        .split(|&b| b == 0)
+        .filter(|record| !record.is_empty())
+    {
+        let tab = record
+            .iter()
+            .position(|&b| b == b'\t')
+            .ok_or_else(|| odd("a line without a tab"))?;
         let mut words = record[..tab].split(|&b| b == b' ');
-        let text = |bytes: Option<&[u8]>| bytes.and_then(|b| std::str::from_utf8(b).ok()).map(str::to_owned);
+        let text = |bytes: Option<&[u8]>| {
+            bytes
+                .and_then(|b| std::str::from_utf8(b).ok())
+                .map(str::to_owned)
+        };
         let mode = text(words.next()).and_then(|mode| u32::from_str_radix(&mode, 8).ok());
         let id = text(words.nth(1)).and_then(|id| id.parse().ok());
-        let (Some(mode), Some(id)) = (mode, id) else { return Err(odd("a line of another form")) };
+        let (Some(mode), Some(id)) = (mode, id) else {
+            return Err(odd("a line of another form"));
+        };
         found.insert(record[tab + 1..].to_vec(), Entry { mode, id });
     }
     Ok(found)
@@ -287,7 +346,11 @@ async fn objects<'a>(
     }
     let done = quarantine
         .command(&gate.repo)
-        .args(["cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer"])
+        .args([
+            "cat-file",
+            "--batch-check=%(objectname) %(objecttype) %(objectsize)",
+            "--buffer",
+        ])
         .input(Input::Bytes(input))
         .limit(gate.limits.time)
         .output(crate::process::Sink::Capture(1 << 30))
@@ -306,7 +369,8 @@ async fn objects<'a>(
 }
 
 fn lines<'a>(ids: impl Iterator<Item = &'a Oid>) -> Vec<u8> {
-    ids.flat_map(|id| [id.as_str().as_bytes(), b"\n"].concat()).collect()
+    ids.flat_map(|id| [id.as_str().as_bytes(), b"\n"].concat())
+        .collect()
 }
 
 /// Notes names that a case-insensitive or normalising file system cannot tell apart: among the
@@ -319,22 +383,37 @@ async fn collisions(
     verdict: &mut Verdict,
     cancel: &CancellationToken,
 ) -> Result<(), GateError> {
-    let alive = changes.iter().filter(|(_, states)| states.iter().any(Option::is_some));
+    let alive = changes
+        .iter()
+        .filter(|(_, states)| states.iter().any(Option::is_some));
     let new: Vec<&[u8]> = alive.map(|(path, _)| path.as_slice()).collect();
     if new.is_empty() {
         return Ok(());
     }
     let done = quarantine
         .command(&gate.repo)
-        .args(["ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", tip.as_str()])
+        .args([
+            "ls-tree",
+            "-r",
+            "-t",
+            "-z",
+            "--name-only",
+            "--full-tree",
+            tip.as_str(),
+        ])
         .output(crate::process::Sink::Capture(1 << 30))
         .limit(gate.limits.time)
         .run(cancel)
         .await?;
     // Most names are ASCII in lower case and fold to themselves: only the others can collide with
     // something, and only they are looked up.
-    let all: Vec<&[u8]> = done.stdout.split(|&b| b == 0).filter(|path| !path.is_empty()).collect();
-    let changed: std::collections::HashSet<&[u8]> = new.iter().flat_map(|path| prefixes(path)).collect();
+    let all: Vec<&[u8]> = done
+        .stdout
+        .split(|&b| b == 0)
+        .filter(|path| !path.is_empty())
+        .collect();
+    let changed: std::collections::HashSet<&[u8]> =
+        new.iter().flat_map(|path| prefixes(path)).collect();
     let mut by_fold: HashMap<String, &[u8]> = HashMap::new();
     for path in all.iter().filter(|path| !folds_to_itself(path)) {
         let folded = fold_path(path);
@@ -346,7 +425,9 @@ async fn collisions(
     }
     if !by_fold.is_empty() {
         for path in all.iter().filter(|path| folds_to_itself(path)) {
-            let Ok(text) = std::str::from_utf8(path) else { continue };
+            let Ok(text) = std::str::from_utf8(path) else {
+                continue;
+            };
             if let Some(other) = by_fold.get(text)
                 && (changed.contains(other) || changed.contains(*path))
             {
@@ -358,13 +439,22 @@ async fn collisions(
 }
 
 fn collide(one: &[u8], other: &[u8]) -> String {
-    format!("`{}` and `{}` are one name on some file systems", shown(one), shown(other))
+    format!(
+        "`{}` and `{}` are one name on some file systems",
+        shown(one),
+        shown(other)
+    )
 }
 
 /// The path and the directories above it.
 fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let ends = path.iter().enumerate().filter(|&(_, &b)| b == b'/').map(|(at, _)| at);
-    ends.chain(std::iter::once(path.len())).map(|end| &path[..end])
+    let ends = path
+        .iter()
+        .enumerate()
+        .filter(|&(_, &b)| b == b'/')
+        .map(|(at, _)| at);
+    ends.chain(std::iter::once(path.len()))
+        .map(|end| &path[..end])
 }
 
 fn folds_to_itself(path: &[u8]) -> bool {
@@ -375,10 +465,15 @@ fn folds_to_itself(path: &[u8]) -> bool {
 }
 
 fn shown(path: &[u8]) -> String {
-    let text = String::from_utf8_lossy(path).replace('\n', "\\n").replace('\t', "\\t");
+    let text = String::from_utf8_lossy(path)
+        .replace('\n', "\\n")
+        .replace('\t', "\\t");
     printable(&text).chars().take(300).collect()
 }
 
 fn odd(what: &str) -> GateError {
-    GateError::Git(GitError::Output { command: "ls-tree".into(), what: what.into() })
+    GateError::Git(GitError::Output {
+        command: "ls-tree".into(),
+        what: what.into(),
+    })
 }

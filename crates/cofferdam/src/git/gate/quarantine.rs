@@ -44,7 +44,11 @@ impl Quarantine {
             // Between the creation and the lock a `gc` may have taken it for a dead one.
             if let Some(lock) = lock(&path) {
                 fs::create_dir(path.join("pack")).context("create", &path)?;
-                return Ok(Self { path, alternate: alternate.to_owned(), _lock: lock });
+                return Ok(Self {
+                    path,
+                    alternate: alternate.to_owned(),
+                    _lock: lock,
+                });
             }
         }
         let source = std::io::Error::other("every name was taken");
@@ -66,7 +70,11 @@ impl Quarantine {
     /// Moves the pack `name` (hexadecimal digits) into the repository. The index comes last: it
     /// makes the pack visible. The `.keep` file, which goes first, holds off a concurrent repack
     /// until a ref reaches the commits; returns its path if it was made by us.
-    pub(super) fn migrate(&self, repo: &Repository, name: &str) -> Result<Option<PathBuf>, FileError> {
+    pub(super) fn migrate(
+        &self,
+        repo: &Repository,
+        name: &str,
+    ) -> Result<Option<PathBuf>, FileError> {
         let target = repo.objects().join("pack");
         fs::create_dir_all(&target).context("create", &target)?;
         let file = |kind: &str| format!("pack-{name}.{kind}");
@@ -134,13 +142,17 @@ pub fn remove_stale(repo: &Repository) -> Result<Vec<PathBuf>, FileError> {
         }
     }
     let packs = objects.join("pack");
-    let Ok(entries) = fs::read_dir(&packs) else { return Ok(gone) };
+    let Ok(entries) = fs::read_dir(&packs) else {
+        return Ok(gone);
+    };
     for entry in entries.flatten() {
         let path = entry.path();
         if path.extension().is_none_or(|kind| kind != "keep") {
             continue;
         }
-        let Ok(text) = fsx::read_bounded(&path, 200) else { continue };
+        let Ok(text) = fsx::read_bounded(&path, 200) else {
+            continue;
+        };
         if keeper(&text).is_some_and(|(pid, start)| !crate::process::is_alive(pid, start)) {
             // Killed while it moved the files in: without its index the pack is only litter.
             if !path.with_extension("idx").exists() {
@@ -157,7 +169,10 @@ pub fn remove_stale(repo: &Repository) -> Result<Vec<PathBuf>, FileError> {
 /// The text of our `.keep` files; without line feed, because it travels as an option.
 pub(super) fn keep_text(id: SandboxId) -> String {
     let pid = std::process::id();
-    format!("cofferdam {id} {pid} {}", crate::process::start_time_of(pid).unwrap_or(0))
+    format!(
+        "cofferdam {id} {pid} {}",
+        crate::process::start_time_of(pid).unwrap_or(0)
+    )
 }
 
 fn keeper(text: &[u8]) -> Option<(u32, u64)> {

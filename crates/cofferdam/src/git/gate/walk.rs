@@ -53,10 +53,34 @@ pub(super) async fn walk(
         // Every one of these options undoes a setting that would hide something: the repository's
         // configuration decides nothing here.
         .config("log.showRoot=true")
-        .args(["log", "--raw", "-z", "--diff-merges=separate", "-r", "--root", "--no-renames"])
-        .args(["--ignore-submodules=none", "--no-ext-diff", "--no-textconv", "--no-show-signature"])
-        .args(["--no-notes", "--no-mailmap", "--no-decorate", "--no-color", "--encoding=UTF-8"])
-        .args(["--no-abbrev", "--no-relative", "-O/dev/null", "--format=%H %P%n%s"])
+        .args([
+            "log",
+            "--raw",
+            "-z",
+            "--diff-merges=separate",
+            "-r",
+            "--root",
+            "--no-renames",
+        ])
+        .args([
+            "--ignore-submodules=none",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-show-signature",
+        ])
+        .args([
+            "--no-notes",
+            "--no-mailmap",
+            "--no-decorate",
+            "--no-color",
+            "--encoding=UTF-8",
+        ])
+        .args([
+            "--no-abbrev",
+            "--no-relative",
+            "-O/dev/null",
+            "--format=%H %P%n%s",
+        ])
         .args([tip.as_str(), &format!("^{}", gate.base), "--"])
         .output(Sink::Fd(write_end))
         .limit(gate.limits.time)
@@ -77,7 +101,12 @@ pub(super) async fn walk(
     let done = done?;
     if !done.exit.success() {
         let stderr = crate::text::printable(&String::from_utf8_lossy(&done.stderr));
-        return Err(GitError::Failed { command: "log".into(), exit: done.exit, stderr }.into());
+        return Err(GitError::Failed {
+            command: "log".into(),
+            exit: done.exit,
+            stderr,
+        }
+        .into());
     }
     history.commits.reverse();
     Ok(history)
@@ -169,9 +198,17 @@ impl<'a> Parser<'a> {
     }
 
     fn header(&mut self, token: &[u8]) -> Result<(), GateError> {
-        let end = token.iter().position(|&b| b == b'\n').unwrap_or(token.len());
-        let mut ids = token[..end].split(|&b| b == b' ').filter(|part| !part.is_empty());
-        let id = ids.next().and_then(oid).ok_or_else(|| odd("a commit without an id"))?;
+        let end = token
+            .iter()
+            .position(|&b| b == b'\n')
+            .unwrap_or(token.len());
+        let mut ids = token[..end]
+            .split(|&b| b == b' ')
+            .filter(|part| !part.is_empty());
+        let id = ids
+            .next()
+            .and_then(oid)
+            .ok_or_else(|| odd("a commit without an id"))?;
         for parent in ids {
             let parent = oid(parent).ok_or_else(|| odd("a parent that is no id"))?;
             self.history.descends |= parent == *self.base;
@@ -185,7 +222,10 @@ impl<'a> Parser<'a> {
             return Err(GateError::refused(Refusal::TooMuch { what, limit }));
         }
         let subject = token.get(end + 1..).unwrap_or_default();
-        let subject: String = String::from_utf8_lossy(subject).chars().take(SUBJECT).collect();
+        let subject: String = String::from_utf8_lossy(subject)
+            .chars()
+            .take(SUBJECT)
+            .collect();
         self.history.commits.push(CommitLine { id, subject });
         Ok(())
     }
@@ -219,9 +259,15 @@ impl<'a> Parser<'a> {
 /// `:<old mode> <new mode> <old id> <new id> <letter>` to the new side.
 fn parse_raw(token: &[u8]) -> Result<Option<Entry>, GateError> {
     let fields: Vec<&[u8]> = token.split(|&b| b == b' ').collect();
-    let [_, mode, _, id, _letter] = fields[..] else { return Err(odd("a change of another form")) };
-    let mode = std::str::from_utf8(mode).ok().and_then(|text| u32::from_str_radix(text, 8).ok());
-    let (Some(mode), Some(id)) = (mode, oid(id)) else { return Err(odd("a change of another form")) };
+    let [_, mode, _, id, _letter] = fields[..] else {
+        return Err(odd("a change of another form"));
+    };
+    let mode = std::str::from_utf8(mode)
+        .ok()
+        .and_then(|text| u32::from_str_radix(text, 8).ok());
+    let (Some(mode), Some(id)) = (mode, oid(id)) else {
+        return Err(odd("a change of another form"));
+    };
     Ok((mode != 0).then_some(Entry { mode, id }))
 }
 
@@ -230,5 +276,8 @@ fn oid(bytes: &[u8]) -> Option<Oid> {
 }
 
 fn odd(what: &str) -> GateError {
-    GateError::Git(GitError::Output { command: "log".into(), what: what.into() })
+    GateError::Git(GitError::Output {
+        command: "log".into(),
+        what: what.into(),
+    })
 }

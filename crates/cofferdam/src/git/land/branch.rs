@@ -27,7 +27,10 @@ pub async fn branch(
         let is_own = own.is_some() && worktree.path.canonicalize().ok() == own;
         if worktree.branch.as_deref() == Some(full.as_str()) && !is_own {
             let at = crate::text::printable(&worktree.path.to_string_lossy());
-            return Ok(kept(accepted, format!("branch `{branch}` is checked out at {at}")));
+            return Ok(kept(
+                accepted,
+                format!("branch `{branch}` is checked out at {at}"),
+            ));
         }
     }
     let tip = accepted.tip();
@@ -35,7 +38,11 @@ pub async fn branch(
         && old != accepted.base()
         && !is_ancestor(repo, old, tip, cancel).await?
     {
-        let why = format!("branch `{branch}` is at {}, which {} does not contain", old.short(), tip.short());
+        let why = format!(
+            "branch `{branch}` is at {}, which {} does not contain",
+            old.short(),
+            tip.short()
+        );
         return Ok(kept(accepted, why));
     }
     let moved = Transaction::new(format!("cofferdam {}", accepted.id()))
@@ -43,13 +50,21 @@ pub async fn branch(
         .commit(repo, cancel)
         .await;
     match moved {
-        Ok(()) => Ok(Landing::Landed { branch: branch.as_str().to_owned(), tip: tip.clone() }),
+        Ok(()) => Ok(Landing::Landed {
+            branch: branch.as_str().to_owned(),
+            tip: tip.clone(),
+        }),
         Err(RefError::Moved { detail }) => {
             // A killed command may have come so far already.
             if refs::read(repo, &full, cancel).await?.as_ref() == Some(tip) {
-                return Ok(Landing::Landed { branch: branch.as_str().to_owned(), tip: tip.clone() });
+                let branch = branch.as_str().to_owned();
+                return Ok(Landing::Landed {
+                    branch,
+                    tip: tip.clone(),
+                });
             }
-            Ok(kept(accepted, format!("branch `{branch}` was changed meanwhile: {detail}")))
+            let why = format!("branch `{branch}` was changed meanwhile: {detail}");
+            Ok(kept(accepted, why))
         }
         Err(error) => Err(error.into()),
     }

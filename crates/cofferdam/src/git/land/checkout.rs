@@ -5,23 +5,23 @@
 //! the ref, files, index by rename, lock and journal away. After the swap the old index would make
 //! the user's next `commit -a` revert the new commits, which is why the lock is held across both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Timestamps;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::LandError;
+use super::index::{Changes, State, copy_index, remove_temporary};
 use super::lock::IndexLock;
+use super::settle::{index_state, running_in, wait_for};
 use crate::fsx::{self, Context, FileError};
 use crate::git::command::GitCommand;
 use crate::git::refs::{self, Own, RefError, Transaction};
 use crate::git::{GitError, Oid, Repository};
 use crate::names::SandboxId;
-use crate::process::Input;
 use crate::session::Landing;
 use crate::text::printable;
 
@@ -37,7 +37,10 @@ pub struct Landed {
 
 impl From<Landing> for Landed {
     fn from(landing: Landing) -> Self {
-        Self { landing, changed_outside: Vec::new() }
+        Self {
+            landing,
+            changed_outside: Vec::new(),
+        }
     }
 }
 
@@ -69,7 +72,9 @@ pub(super) struct Move {
 /// How a move ended without an error.
 #[derive(Debug)]
 pub(super) enum Moved {
-    Done { changed_outside: Vec<String> },
+    Done {
+        changed_outside: Vec<String>,
+    },
     /// Nothing of the user's was changed.
     InTheWay(String),
 }
@@ -85,19 +90,30 @@ impl Move {
     ) -> Self {
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
         let (old, new) = (old.clone(), new.clone());
-        Self { version: 1, id, files, reference, old, new, git_dir: bytes(git_dir), top: bytes(top) }
+        Self {
+            version: 1,
+            id,
+            files,
+            reference,
+            old,
+            new,
+            git_dir: bytes(git_dir),
+            top: bytes(top),
+        }
     }
 
-    fn git_dir(&self) -> PathBuf {
+    pub(super) fn git_dir(&self) -> PathBuf {
         PathBuf::from(OsString::from_vec(self.git_dir.clone()))
     }
 
-    fn top(&self) -> PathBuf {
+    pub(super) fn top(&self) -> PathBuf {
         PathBuf::from(OsString::from_vec(self.top.clone()))
     }
 
-    fn command(&self, repo: &Repository) -> GitCommand {
-        repo.git.at(&self.git_dir(), &repo.common_dir).work_tree(&self.top())
+    pub(super) fn command(&self, repo: &Repository) -> GitCommand {
+        repo.git
+            .at(&self.git_dir(), &repo.common_dir)
+            .work_tree(&self.top())
     }
 
     /// Journals and does it.
@@ -133,20 +149,48 @@ impl Move {
         };
         let index = git_dir.join(format!("cofferdam-{}.index", self.id));
         let result = self.under_lock(repo, &index, cancel).await;
-        for leftover in [index.clone(), with_suffix(&index, ".lock")] {
-            fsx::remove_file_if_exists(&leftover)?;
-        }
+        remove_temporary(&index)?;
+        let installed = index_state(&git_dir);
+        let others = match &result {
+            Ok(Moved::Done { .. }) => running_in(&self.top()),
+            _ => Vec::new(),
+        };
         drop(lock);
+        if !others.is_empty() {
+            wait_for(&others).await;
+            if index_state(&git_dir) != installed {
+                self.bring_up_again(repo, &index).await?;
+            }
+        }
         if result.is_ok() || !self.has_swapped(repo).await? {
             fsx::remove_file_if_exists(journal)?;
         }
         let moved = result?;
         match moved {
-            Moved::Done { .. } => {
-                Ok(Moved::Done { changed_outside: self.changed_outside(repo).await? })
-            }
+            Moved::Done { .. } => Ok(Moved::Done {
+                changed_outside: self.changed_outside(repo).await?,
+            }),
             in_the_way @ Moved::InTheWay(_) => Ok(in_the_way),
         }
+    }
+
+    /// Undoes that a `git commit` which had read the old index wrote it back (see `settle`). Where
+    /// nothing is to be undone, nothing changes.
+    async fn bring_up_again(&self, repo: &Repository, index: &Path) -> Result<(), LandError> {
+        let none = CancellationToken::new();
+        let Some(_lock) = IndexLock::take(&self.git_dir(), self.id, &none).await? else {
+            return Ok(());
+        };
+        // Whoever committed on top of the new commit did so with an index that had it.
+        if !self.has_swapped(repo).await? {
+            return Ok(());
+        }
+        let to = self.git_dir().join("index");
+        copy_index(&to, index)?;
+        self.bring_up_index(repo, index, &self.changes(repo).await?)
+            .await?;
+        std::fs::rename(index, &to).context("replace", &to)?;
+        Ok(remove_temporary(index)?)
     }
 
     async fn has_swapped(&self, repo: &Repository) -> Result<bool, GitError> {
@@ -176,12 +220,18 @@ impl Move {
     ) -> Result<Moved, LandError> {
         let (name, commit) = self.head(repo).await?;
         if name != self.reference {
-            return Ok(Moved::InTheWay("another branch was checked out meanwhile".into()));
+            return Ok(Moved::InTheWay(
+                "another branch was checked out meanwhile".into(),
+            ));
         }
         let swapped = match commit {
             Some(commit) if commit == self.old => false,
             Some(commit) if commit == self.new => true,
-            _ => return Ok(Moved::InTheWay("the branch has new commits of its own".into())),
+            _ => {
+                return Ok(Moved::InTheWay(
+                    "the branch has new commits of its own".into(),
+                ));
+            }
         };
         copy_index(&self.git_dir().join("index"), index)?;
         let changes = self.changes(repo).await?;
@@ -201,10 +251,15 @@ impl Move {
             }
             let swap = Transaction::new(format!("cofferdam {}", self.id));
             let swap = swap.update(&self.reference, &self.new, Some(&self.old));
-            match swap.commit(&self.in_worktree(repo), &CancellationToken::new()).await {
+            match swap
+                .commit(&self.in_worktree(repo), &CancellationToken::new())
+                .await
+            {
                 Ok(()) => {}
                 Err(RefError::Moved { detail }) => {
-                    return Ok(Moved::InTheWay(format!("the branch was changed meanwhile: {detail}")));
+                    return Ok(Moved::InTheWay(format!(
+                        "the branch was changed meanwhile: {detail}"
+                    )));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -215,146 +270,23 @@ impl Move {
         {
             let back = Transaction::new(format!("cofferdam {}: taken back", self.id));
             let back = back.update(&self.reference, &self.old, Some(&self.new));
-            back.commit(&self.in_worktree(repo), &CancellationToken::new()).await?;
+            back.commit(&self.in_worktree(repo), &CancellationToken::new())
+                .await?;
             return Ok(Moved::InTheWay(error));
         }
         let to = self.git_dir().join("index");
         std::fs::rename(index, &to).context("replace", &to)?;
-        Ok(Moved::Done { changed_outside: Vec::new() })
+        Ok(Moved::Done {
+            changed_outside: Vec::new(),
+        })
     }
 
     /// HEAD belongs to the working tree, so its ref calls open that tree's git directory.
     fn in_worktree(&self, repo: &Repository) -> Repository {
-        Repository { git_dir: self.git_dir(), ..repo.clone() }
-    }
-
-    /// What the new commit has where it differs from the old one (`None`: nothing).
-    async fn changes(
-        &self,
-        repo: &Repository,
-    ) -> Result<BTreeMap<Vec<u8>, Option<(String, String)>>, GitError> {
-        let done = self
-            .command(repo)
-            .args(["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev"])
-            .args(["--ignore-submodules=none", self.old.as_str(), self.new.as_str()])
-            .output(crate::process::Sink::Capture(1 << 30))
-            .run(&CancellationToken::new())
-            .await?;
-        parse_raw(&done.stdout)
-    }
-
-    /// Paths whose index entry is not the old commit's: what the user staged. The flag says whether
-    /// there is an entry (`false`: he staged the deletion).
-    async fn staged(
-        &self,
-        repo: &Repository,
-        index: &Path,
-    ) -> Result<BTreeMap<Vec<u8>, bool>, GitError> {
-        let done = self
-            .command(repo)
-            .env("GIT_INDEX_FILE", index)
-            .args(["diff-index", "--cached", "-z", "--raw", "--no-renames", "--no-abbrev"])
-            .args(["--ita-invisible-in-index", "--ignore-submodules=none", self.old.as_str()])
-            .output(crate::process::Sink::Capture(1 << 30))
-            .run(&CancellationToken::new())
-            .await?;
-        let raw = parse_raw(&done.stdout)?;
-        Ok(raw.into_iter().map(|(path, entry)| (path, entry.is_some())).collect())
-    }
-
-    /// Three-way by path: entries equal to the old commit's become the new one's, what the user
-    /// staged stays on top. Doing it twice changes nothing.
-    async fn bring_up_index(
-        &self,
-        repo: &Repository,
-        index: &Path,
-        changes: &BTreeMap<Vec<u8>, Option<(String, String)>>,
-    ) -> Result<(), LandError> {
-        let staged = self.staged(repo, index).await?;
-        // An entry of the user's at `a` leaves no room for `a/b`, and the other way round.
-        let taken: BTreeSet<&[u8]> =
-            staged.iter().filter(|(_, present)| **present).map(|(path, _)| path.as_slice()).collect();
-        let wanted: Vec<(&Vec<u8>, &Option<(String, String)>)> = changes
-            .iter()
-            .filter(|(path, entry)| {
-                !staged.contains_key(*path) && (entry.is_none() || !collides(path, &taken))
-            })
-            .collect();
-        self.set_entries(repo, index, &wanted).await
-    }
-
-    async fn set_entries(
-        &self,
-        repo: &Repository,
-        index: &Path,
-        entries: &[(&Vec<u8>, &Option<(String, String)>)],
-    ) -> Result<(), LandError> {
-        if entries.is_empty() {
-            return Ok(());
+        Repository {
+            git_dir: self.git_dir(),
+            ..repo.clone()
         }
-        let sparse = self.skipped(repo, index, entries).await?;
-        let null = Oid::null(repo.format);
-        let mut input = Vec::new();
-        let line = |input: &mut Vec<u8>, mode: &str, id: &str, path: &[u8]| {
-            input.extend_from_slice(format!("{mode} {id}\t").as_bytes());
-            input.extend_from_slice(path);
-            input.push(0);
-        };
-        // Removals first: a file may become a directory.
-        for (path, _) in entries.iter().filter(|(_, entry)| entry.is_none()) {
-            line(&mut input, "0", null.as_str(), path);
-        }
-        for (path, entry) in entries {
-            if let Some((mode, id)) = entry {
-                line(&mut input, mode, id, path);
-            }
-        }
-        self.command(repo)
-            .env("GIT_INDEX_FILE", index)
-            .args(["update-index", "-z", "--index-info"])
-            .input(Input::Bytes(input))
-            .run(&CancellationToken::new())
-            .await?;
-        if !sparse.is_empty() {
-            self.command(repo)
-                .env("GIT_INDEX_FILE", index)
-                .args(["update-index", "-z", "--skip-worktree", "--stdin"])
-                .input(Input::Bytes(sparse.join(&0)))
-                .run(&CancellationToken::new())
-                .await?;
-        }
-        Ok(())
-    }
-
-    /// Of the entries: those a sparse checkout leaves out of the working tree.
-    async fn skipped(
-        &self,
-        repo: &Repository,
-        index: &Path,
-        entries: &[(&Vec<u8>, &Option<(String, String)>)],
-    ) -> Result<Vec<Vec<u8>>, GitError> {
-        if !self.git_dir().join("info/sparse-checkout").exists() {
-            return Ok(Vec::new());
-        }
-        let done = self
-            .command(repo)
-            .env("GIT_INDEX_FILE", index)
-            .args(["ls-files", "-t", "-z", "--cached"])
-            .output(crate::process::Sink::Capture(1 << 30))
-            .run(&CancellationToken::new())
-            .await?;
-        let skipped: BTreeSet<&[u8]> =
-            done.stdout.split(|&b| b == 0).filter_map(|line| line.strip_prefix(b"S ")).collect();
-        let top = self.top();
-        Ok(entries
-            .iter()
-            .filter(|(path, entry)| {
-                entry.is_some()
-                    && skipped.contains(path.as_slice())
-                    && std::fs::symlink_metadata(top.join(OsStr::from_bytes(path))).is_err()
-            })
-            .map(|(path, _)| (*path).clone())
-            .collect())
     }
 
     /// What stands in the way of bringing the files to the new commit, if anything does.
@@ -362,7 +294,7 @@ impl Move {
         &self,
         repo: &Repository,
         index: &Path,
-        changes: &BTreeMap<Vec<u8>, Option<(String, String)>>,
+        changes: &Changes,
         cancel: &CancellationToken,
     ) -> Result<Option<String>, LandError> {
         self.refresh(repo, index).await?;
@@ -373,7 +305,11 @@ impl Move {
         let tracked = self.tracked(repo, index, cancel).await?;
         let top = self.top();
         let mut found = Vec::new();
-        for path in changes.iter().filter(|(_, entry)| entry.is_some()).map(|(path, _)| path) {
+        for path in changes
+            .iter()
+            .filter(|(_, entry)| entry.is_some())
+            .map(|(path, _)| path)
+        {
             let file = top.join(OsStr::from_bytes(path));
             let blocked = !tracked.contains(path.as_slice())
                 && std::fs::symlink_metadata(&file).is_ok_and(|found| {
@@ -386,43 +322,14 @@ impl Move {
         if found.is_empty() {
             return Ok(None);
         }
-        Ok(Some(format!("files that git does not track would be overwritten: {}", some(&found))))
-    }
-
-    async fn tracked(
-        &self,
-        repo: &Repository,
-        index: &Path,
-        cancel: &CancellationToken,
-    ) -> Result<BTreeSet<Vec<u8>>, GitError> {
-        let done = self
-            .command(repo)
-            .env("GIT_INDEX_FILE", index)
-            .args(["ls-files", "-z", "--cached"])
-            .output(crate::process::Sink::Capture(1 << 30))
-            .run(cancel)
-            .await?;
-        Ok(done.stdout.split(|&b| b == 0).map(<[u8]>::to_vec).collect())
-    }
-
-    async fn refresh(&self, repo: &Repository, index: &Path) -> Result<(), GitError> {
-        self.command(repo)
-            .env("GIT_INDEX_FILE", index)
-            .args(["update-index", "-q", "--refresh"])
-            .output(crate::process::Sink::Capture(256 << 20))
-            .answers(&[1])
-            .run(&CancellationToken::new())
-            .await?;
-        Ok(())
+        Ok(Some(format!(
+            "files that git does not track would be overwritten: {}",
+            some(&found)
+        )))
     }
 
     /// `read-tree -m -u`, which refuses before it writes anything. The error names the files.
-    async fn update_files(
-        &self,
-        repo: &Repository,
-        index: &Path,
-        dry: bool,
-    ) -> Result<(), String> {
+    async fn update_files(&self, repo: &Repository, index: &Path, dry: bool) -> Result<(), String> {
         let mut call = self.command(repo).env("GIT_INDEX_FILE", index);
         call = call.args(["read-tree", "-m", "-u"]);
         if dry {
@@ -440,7 +347,12 @@ impl Move {
         let text = String::from_utf8_lossy(&done.stderr);
         let said: Vec<String> = text
             .lines()
-            .map(|line| printable(line.trim_start_matches("error: ").trim_start_matches("fatal: ")))
+            .map(|line| {
+                printable(
+                    line.trim_start_matches("error: ")
+                        .trim_start_matches("fatal: "),
+                )
+            })
             .collect();
         Err(format!("local changes are in the way: {}", some(&said)))
     }
@@ -451,14 +363,14 @@ impl Move {
         &self,
         repo: &Repository,
         index: &Path,
-        changes: &BTreeMap<Vec<u8>, Option<(String, String)>>,
+        changes: &Changes,
     ) -> Result<(), LandError> {
         self.refresh(repo, index).await?;
         let modified = self.modified(repo, Some(index), &[]).await?;
         let tracked = self.tracked(repo, index, &CancellationToken::new()).await?;
         let staged = self.staged(repo, index).await?;
         let top = self.top();
-        let done: Vec<(&Vec<u8>, &Option<(String, String)>)> = changes
+        let done: Vec<(&Vec<u8>, &State)> = changes
             .iter()
             .filter(|(path, _)| {
                 let there = std::fs::symlink_metadata(top.join(OsStr::from_bytes(path)))
@@ -470,29 +382,6 @@ impl Move {
         self.set_entries(repo, index, &done).await?;
         self.refresh(repo, index).await?;
         Ok(())
-    }
-
-    /// Of `paths` (all, if empty): those whose content is not the index entry's.
-    async fn modified(
-        &self,
-        repo: &Repository,
-        index: Option<&Path>,
-        paths: &[&[u8]],
-    ) -> Result<BTreeSet<Vec<u8>>, GitError> {
-        let mut call = self.command(repo);
-        if let Some(index) = index {
-            call = call.env("GIT_INDEX_FILE", index);
-        }
-        let done = call
-            .config("diff.autoRefreshIndex=true")
-            .args(["diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"])
-            .args(["--ignore-submodules=all", "--no-relative", "--"])
-            .args(paths.iter().map(|path| OsStr::from_bytes(path)))
-            .output(crate::process::Sink::Capture(1 << 30))
-            .run(&CancellationToken::new())
-            .await?;
-        let paths = done.stdout.split(|&b| b == 0).filter(|path| !path.is_empty());
-        Ok(paths.map(<[u8]>::to_vec).collect())
     }
 
     async fn changed_outside(&self, repo: &Repository) -> Result<Vec<String>, LandError> {
@@ -537,9 +426,18 @@ impl Move {
     pub(super) fn landed(&self, moved: Moved) -> Landed {
         match moved {
             Moved::Done { changed_outside } => {
-                let branch = self.reference.strip_prefix("refs/heads/").unwrap_or(&self.reference);
-                let landing = Landing::Landed { branch: branch.to_owned(), tip: self.new.clone() };
-                Landed { landing, changed_outside }
+                let branch = self
+                    .reference
+                    .strip_prefix("refs/heads/")
+                    .unwrap_or(&self.reference);
+                let landing = Landing::Landed {
+                    branch: branch.to_owned(),
+                    tip: self.new.clone(),
+                };
+                Landed {
+                    landing,
+                    changed_outside,
+                }
             }
             Moved::InTheWay(why) => {
                 let reference = refs::own(self.id, Own::Tip);
@@ -549,54 +447,11 @@ impl Move {
     }
 }
 
-/// Copies an index with its time: git tells by it which entries it must compare by content.
-fn copy_index(from: &Path, to: &Path) -> Result<(), FileError> {
-    fsx::remove_file_if_exists(to)?;
-    fsx::remove_file_if_exists(&with_suffix(to, ".lock"))?;
-    let source = match std::fs::File::open(from) {
-        Ok(source) => source,
-        // No index: everything counts as not staged, as git itself sees it.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(FileError::new("open", from, error)),
-    };
-    let found = rustix::fs::fstat(&source).context("look at", from)?;
-    let mut reader = &source;
-    let mut target = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(to)
-        .context("create", to)?;
-    std::io::copy(&mut reader, &mut target).context("copy the index to", to)?;
-    let mode = rustix::fs::Mode::from_raw_mode(found.st_mode);
-    rustix::fs::fchmod(&target, mode).context("set the mode of", to)?;
-    let time = rustix::fs::Timespec {
-        tv_sec: found.st_mtime,
-        tv_nsec: i64::try_from(found.st_mtime_nsec).unwrap_or(0),
-    };
-    let times = Timestamps { last_access: time, last_modification: time };
-    rustix::fs::futimens(&target, &times).context("set the time of", to)
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-/// Whether `path` is below one of `taken`, or one of `taken` is below it.
-fn collides(path: &[u8], taken: &BTreeSet<&[u8]>) -> bool {
-    let above = path
-        .iter()
-        .enumerate()
-        .filter(|&(_, &b)| b == b'/')
-        .any(|(at, _)| taken.contains(&path[..at]));
-    let directory = [path, b"/"].concat();
-    above || taken.range(directory.as_slice()..).next().is_some_and(|next| next.starts_with(&directory))
-}
-
 /// Whether everything in the directory `on_disk` (`path` below the top) is tracked.
 fn only_tracked_below(on_disk: &Path, path: &[u8], tracked: &BTreeSet<Vec<u8>>) -> bool {
-    let Ok(entries) = std::fs::read_dir(on_disk) else { return false };
+    let Ok(entries) = std::fs::read_dir(on_disk) else {
+        return false;
+    };
     entries.flatten().all(|entry| {
         let name = entry.file_name();
         let below = [path, b"/", name.as_bytes()].concat();
@@ -614,21 +469,4 @@ pub(super) fn some(items: &[String]) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
-}
-
-/// `:<mode> <mode> <id> <id> <letter>\0<path>\0` … to path → new mode and id.
-fn parse_raw(bytes: &[u8]) -> Result<BTreeMap<Vec<u8>, Option<(String, String)>>, GitError> {
-    let odd = || GitError::Output { command: "diff".into(), what: "a change of another form".into() };
-    let mut found = BTreeMap::new();
-    let mut tokens = bytes.split(|&b| b == 0);
-    while let Some(token) = tokens.next().filter(|token| !token.is_empty()) {
-        let text = std::str::from_utf8(token).map_err(|_| odd())?;
-        let fields: Vec<&str> = text.split(' ').collect();
-        let [_, mode, _, id, _] = fields[..] else { return Err(odd()) };
-        let path = tokens.next().ok_or_else(odd)?.to_vec();
-        let entry = (mode != "000000").then(|| (mode.to_owned(), id.to_owned()));
-        // An unmerged path comes twice; either way it is the user's.
-        found.insert(path, entry);
-    }
-    Ok(found)
 }

@@ -22,9 +22,15 @@ pub async fn head(
     cancel: &CancellationToken,
 ) -> Result<Landed, LandError> {
     if start.commit() != accepted.base() {
-        return Ok(kept(accepted, "the sandbox did not start from what was checked out").into());
+        return Ok(kept(
+            accepted,
+            "the sandbox did not start from what was checked out",
+        )
+        .into());
     }
-    let reference = start.branch().map_or_else(|| "HEAD".to_owned(), crate::names::BranchName::full);
+    let reference = start
+        .branch()
+        .map_or_else(|| "HEAD".to_owned(), crate::names::BranchName::full);
     let step = Move::new(
         accepted.id(),
         Files::AreThere,
@@ -39,8 +45,14 @@ pub async fn head(
     if matches!(landed.landing, Landing::Kept { .. })
         && refs::read(repo, &step.reference, cancel).await?.as_ref() == Some(accepted.tip())
     {
-        let branch = start.branch().map_or_else(|| "HEAD".to_owned(), ToString::to_string);
-        return Ok(Landing::Landed { branch, tip: accepted.tip().clone() }.into());
+        let branch = start
+            .branch()
+            .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
+        return Ok(Landing::Landed {
+            branch,
+            tip: accepted.tip().clone(),
+        }
+        .into());
     }
     Ok(landed)
 }

@@ -40,7 +40,10 @@ impl IndexLock {
         for _ in 0..TRIES {
             match std::fs::hard_link(&own, &path) {
                 Ok(()) => {
-                    taken = Ok(Some(Self { path: path.clone(), mark: mark.clone() }));
+                    taken = Ok(Some(Self {
+                        path: path.clone(),
+                        mark: mark.clone(),
+                    }));
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -51,7 +54,10 @@ impl IndexLock {
                 }
                 Err(error) if no_links(&error) => match create(&path, &mark) {
                     Ok(()) => {
-                        taken = Ok(Some(Self { path: path.clone(), mark: mark.clone() }));
+                        taken = Ok(Some(Self {
+                            path: path.clone(),
+                            mark: mark.clone(),
+                        }));
                         break;
                     }
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -85,24 +91,40 @@ impl Drop for IndexLock {
 }
 
 fn no_links(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP | libc::EMLINK | libc::ENOSYS))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EPERM | libc::EOPNOTSUPP | libc::EMLINK | libc::ENOSYS)
+    )
 }
 
 fn create(path: &Path, mark: &[u8]) -> io::Result<()> {
     use std::io::Write;
-    std::fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(mark)
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)?
+        .write_all(mark)
 }
 
 /// Whether a lock is ours (of sandbox `id` if given) and its process is dead.
 fn left_behind(path: &Path, id: Option<SandboxId>) -> bool {
-    let Ok(text) = fsx::read_bounded(path, 200) else { return false };
-    let Ok(text) = std::str::from_utf8(&text) else { return false };
+    let Ok(text) = fsx::read_bounded(path, 200) else {
+        return false;
+    };
+    let Ok(text) = std::str::from_utf8(&text) else {
+        return false;
+    };
     let mut words = text.split_ascii_whitespace();
     if words.next() != Some("cofferdam") {
         return false;
     }
     let owner = words.next().and_then(|word| word.parse::<SandboxId>().ok());
-    let process = words.next().and_then(|w| w.parse().ok()).zip(words.next().and_then(|w| w.parse().ok()));
-    let (Some(owner), Some((pid, start))) = (owner, process) else { return false };
+    let process = words
+        .next()
+        .and_then(|w| w.parse().ok())
+        .zip(words.next().and_then(|w| w.parse().ok()));
+    let (Some(owner), Some((pid, start))) = (owner, process) else {
+        return false;
+    };
     id.is_none_or(|id| id == owner) && !crate::process::is_alive(pid, start)
 }

@@ -41,9 +41,11 @@ pub async fn merge_to_head(
 ) -> Result<Landed, LandError> {
     let stay = |why: String| -> Landed {
         match (target.source, kept_at(incoming, why)) {
-            (Some(branch), Landing::Kept { why, .. }) => {
-                Landing::Kept { reference: branch.as_str().to_owned(), why }.into()
+            (Some(branch), Landing::Kept { why, .. }) => Landing::Kept {
+                reference: branch.as_str().to_owned(),
+                why,
             }
+            .into(),
             (_, landing) => landing.into(),
         }
     };
@@ -63,21 +65,41 @@ pub async fn merge_to_head(
                 None => return Ok(stay("HEAD has no commit any more".into())),
             },
         };
-        let shown = reference.strip_prefix("refs/heads/").unwrap_or(&reference).to_owned();
+        let shown = reference
+            .strip_prefix("refs/heads/")
+            .unwrap_or(&reference)
+            .to_owned();
         let result = match combine(repo, &current, incoming, target, cancel).await? {
             Combined::Already => {
-                return Ok(Landing::Landed { branch: shown, tip: current }.into());
+                return Ok(Landing::Landed {
+                    branch: shown,
+                    tip: current,
+                }
+                .into());
             }
             Combined::Conflict(files) => {
-                return Ok(stay(format!("it conflicts with `{shown}` in {}", some(&files))));
+                return Ok(stay(format!(
+                    "it conflicts with `{shown}` in {}",
+                    some(&files)
+                )));
             }
             Combined::Commit(result) => result,
         };
         let Some(tree) = checkout_of(repo, &reference, cancel).await? else {
-            let swap = Transaction::new(format!("cofferdam {}: merge {}", incoming.id(), tip.short()))
-                .update(&reference, &result, Some(&current));
+            let swap = Transaction::new(format!(
+                "cofferdam {}: merge {}",
+                incoming.id(),
+                tip.short()
+            ))
+            .update(&reference, &result, Some(&current));
             match swap.commit(repo, cancel).await {
-                Ok(()) => return Ok(Landing::Landed { branch: shown, tip: result }.into()),
+                Ok(()) => {
+                    return Ok(Landing::Landed {
+                        branch: shown,
+                        tip: result,
+                    }
+                    .into());
+                }
                 Err(RefError::Moved { detail }) => last = detail,
                 Err(error) => return Err(error.into()),
             }
@@ -85,10 +107,18 @@ pub async fn merge_to_head(
         };
         let Some(git_dir) = &tree.git_dir else {
             let at = printable(&tree.path.to_string_lossy());
-            return Ok(stay(format!("`{shown}` is checked out at {at}, which cannot be opened")));
+            return Ok(stay(format!(
+                "`{shown}` is checked out at {at}, which cannot be opened"
+            )));
         };
-        let step =
-            Move::new(incoming.id(), Files::Update, reference.clone(), (&current, &result), git_dir, &tree.path);
+        let step = Move::new(
+            incoming.id(),
+            Files::Update,
+            reference.clone(),
+            (&current, &result),
+            git_dir,
+            &tree.path,
+        );
         let moved = step.run(repo, state, cancel).await?;
         match moved {
             Moved::Done { .. } => return Ok(step.landed(moved)),
@@ -122,7 +152,11 @@ async fn combine(
 ) -> Result<Combined, LandError> {
     let tip = incoming.tip();
     if current == incoming.base() {
-        return Ok(if tip == current { Combined::Already } else { Combined::Commit(tip.clone()) });
+        return Ok(if tip == current {
+            Combined::Already
+        } else {
+            Combined::Commit(tip.clone())
+        });
     }
     if is_ancestor(repo, tip, current, cancel).await? {
         return Ok(Combined::Already);
@@ -132,7 +166,13 @@ async fn combine(
     }
     let done = repo
         .command()
-        .args(["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"])
+        .args([
+            "merge-tree",
+            "--write-tree",
+            "-z",
+            "--name-only",
+            "--no-messages",
+        ])
         .args([current.as_str(), tip.as_str()])
         .answers(&[1])
         .run(cancel)
@@ -140,8 +180,10 @@ async fn combine(
     let mut parts = done.stdout.split(|&b| b == 0).map(String::from_utf8_lossy);
     let tree = parts.next().unwrap_or_default().into_owned();
     if !done.exit.success() {
-        let mut files: Vec<String> =
-            parts.filter(|part| !part.is_empty()).map(|part| printable(&part)).collect();
+        let mut files: Vec<String> = parts
+            .filter(|part| !part.is_empty())
+            .map(|part| printable(&part))
+            .collect();
         files.dedup();
         return Ok(Combined::Conflict(files));
     }
@@ -150,7 +192,16 @@ async fn combine(
         what: "no tree".into(),
     })?;
     let commit = as_identity(repo.command(), target.identity)
-        .args(["commit-tree", tree.as_str(), "-p", current.as_str(), "-p", tip.as_str(), "-F", "-"])
+        .args([
+            "commit-tree",
+            tree.as_str(),
+            "-p",
+            current.as_str(),
+            "-p",
+            tip.as_str(),
+            "-F",
+            "-",
+        ])
         .input(Input::Bytes(target.message.as_bytes().to_vec()))
         .line(cancel)
         .await?;
@@ -175,5 +226,7 @@ async fn checkout_of(
         }));
     }
     let all = worktrees(repo, cancel).await?;
-    Ok(all.into_iter().find(|tree| tree.branch.as_deref() == Some(reference)))
+    Ok(all
+        .into_iter()
+        .find(|tree| tree.branch.as_deref() == Some(reference)))
 }

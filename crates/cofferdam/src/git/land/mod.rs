@@ -7,9 +7,11 @@
 mod branch;
 mod checkout;
 mod head;
+mod index;
 mod lock;
 mod merge;
 mod nested;
+mod settle;
 mod worktrees;
 
 pub use branch::branch;
@@ -22,8 +24,8 @@ pub use worktrees::{Worktree, worktrees};
 use super::refs::{self, RefError};
 use super::{GitError, Oid, Repository};
 use crate::fsx::FileError;
-use crate::names::SandboxId;
 use crate::git::gate::Accepted;
+use crate::names::SandboxId;
 use crate::session::Landing;
 
 /// Why a landing could not even be decided. What passed the gate is at the sandbox's tip ref.
@@ -36,7 +38,10 @@ pub enum LandError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("the journal {} cannot be understood: {why}", path.display())]
-    Journal { path: std::path::PathBuf, why: String },
+    Journal {
+        path: std::path::PathBuf,
+        why: String,
+    },
 }
 
 /// Commits in the repository that the gate has let in: just now, or when a sandbox's branch was
@@ -70,16 +75,26 @@ impl Incoming {
 impl From<&Accepted> for Incoming {
     fn from(accepted: &Accepted) -> Self {
         let (base, tip) = (accepted.base().clone(), accepted.tip().clone());
-        Self { id: accepted.id(), base, tip }
+        Self {
+            id: accepted.id(),
+            base,
+            tip,
+        }
     }
 }
 
 fn kept(accepted: &Accepted, why: impl Into<String>) -> Landing {
-    Landing::Kept { reference: accepted.tip_ref(), why: why.into() }
+    Landing::Kept {
+        reference: accepted.tip_ref(),
+        why: why.into(),
+    }
 }
 
 fn kept_at(incoming: &Incoming, why: impl Into<String>) -> Landing {
-    Landing::Kept { reference: refs::own(incoming.id, refs::Own::Tip), why: why.into() }
+    Landing::Kept {
+        reference: refs::own(incoming.id, refs::Own::Tip),
+        why: why.into(),
+    }
 }
 
 /// Whether `ancestor` is reachable from `descendant`.
@@ -91,7 +106,12 @@ async fn is_ancestor(
 ) -> Result<bool, GitError> {
     let done = repo
         .command()
-        .args(["merge-base", "--is-ancestor", ancestor.as_str(), descendant.as_str()])
+        .args([
+            "merge-base",
+            "--is-ancestor",
+            ancestor.as_str(),
+            descendant.as_str(),
+        ])
         .answers(&[1])
         .run(cancel)
         .await?;

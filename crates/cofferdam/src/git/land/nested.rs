@@ -50,7 +50,9 @@ pub fn move_out(
             Ok(()) => result.moved.push((path.clone(), to.join(&name))),
             Err(Errno::NOENT) => {}
             Err(errno) => {
-                result.failed.push(FileError::new("move out", top.join(path), errno.into()));
+                result
+                    .failed
+                    .push(FileError::new("move out", top.join(path), errno.into()));
             }
         }
     }
@@ -62,16 +64,30 @@ fn target_name(path: &Path, number: usize) -> OsString {
     let flat: String = path
         .to_string_lossy()
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "._-".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
         .take(120)
         .collect();
     OsString::from(format!("{number:04}-{flat}"))
 }
 
-fn move_one(top: &OwnedFd, path: &Path, to: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<()> {
+fn move_one(
+    top: &OwnedFd,
+    path: &Path,
+    to: BorrowedFd<'_>,
+    name: &OsStr,
+) -> rustix::io::Result<()> {
     let file_name = path.file_name().ok_or(Errno::INVAL)?;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let parent = match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+    let parent = match path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
         Some(parent) => rustix::fs::openat2(
             top,
             parent,

@@ -25,7 +25,11 @@ pub async fn worktrees(
     repo: &Repository,
     cancel: &CancellationToken,
 ) -> Result<Vec<Worktree>, GitError> {
-    let done = repo.command().args(["worktree", "list", "--porcelain", "-z"]).run(cancel).await?;
+    let done = repo
+        .command()
+        .args(["worktree", "list", "--porcelain", "-z"])
+        .run(cancel)
+        .await?;
     let admin = admin_directories(&repo.common_dir);
     let mut found: Vec<Worktree> = Vec::new();
     for line in done.stdout.split(|&b| b == 0) {
@@ -34,12 +38,23 @@ pub async fn worktrees(
             let git_dir = if found.is_empty() {
                 Some(repo.common_dir.clone())
             } else {
-                admin.iter().find(|(tree, _)| *tree == path).map(|(_, dir)| dir.clone())
+                admin
+                    .iter()
+                    .find(|(tree, _)| *tree == path)
+                    .map(|(_, dir)| dir.clone())
             };
             // Only git's own view of a main working tree elsewhere (core.worktree) is a guess.
             let own = git_dir.as_ref() == Some(&repo.git_dir);
-            let path = if own { repo.top.as_path().to_owned() } else { path };
-            found.push(Worktree { path, git_dir, branch: None });
+            let path = if own {
+                repo.top.as_path().to_owned()
+            } else {
+                path
+            };
+            found.push(Worktree {
+                path,
+                git_dir,
+                branch: None,
+            });
         } else if let Some(name) = line.strip_prefix(b"branch ")
             && let Some(last) = found.last_mut()
         {
@@ -56,10 +71,14 @@ pub async fn worktrees(
 
 /// `<worktree path> → <common dir>/worktrees/<name>`.
 fn admin_directories(common_dir: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let Ok(entries) = std::fs::read_dir(common_dir.join("worktrees")) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(common_dir.join("worktrees")) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     for entry in entries.flatten() {
-        let Ok(text) = fsx::read_bounded(&entry.path().join("gitdir"), 16 << 10) else { continue };
+        let Ok(text) = fsx::read_bounded(&entry.path().join("gitdir"), 16 << 10) else {
+            continue;
+        };
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
         let pointer = entry.path().join(std::ffi::OsStr::from_bytes(text));
         if let Some(tree) = pointer.parent() {

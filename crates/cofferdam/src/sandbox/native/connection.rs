@@ -168,6 +168,10 @@ impl Connection {
         if !matches!(answer, Ok(Ok(()))) {
             self.shared.state().programs.remove(&number);
         }
+        if matches!(answer, Err(SandboxError::TimedOut(_))) {
+            // It may still start, and then nobody would own it.
+            self.forget(number);
+        }
         Ok(answer?.map(|()| Program {
             number,
             ended,
@@ -192,6 +196,24 @@ impl Connection {
                 io::Error::from_raw_os_error(errno)
             ))
         })
+    }
+
+    /// Kills a program without waiting for an answer.
+    fn forget(&self, exec: u64) {
+        let Ok(request) = self.number(|_, _| {}) else {
+            return;
+        };
+        let request = Request::Signal {
+            request,
+            exec,
+            signal: libc::SIGKILL,
+        };
+        if let Ok(frame) = protocol::encode(&request) {
+            let _ = self.outgoing.try_send(Outgoing {
+                frame,
+                fds: Vec::new(),
+            });
+        }
     }
 
     fn number(&self, register: impl FnOnce(&mut State, u64)) -> Result<u64, SandboxError> {

@@ -82,6 +82,18 @@ const TOOLS: &[Tool] = &[
         variables: &[],
     },
     Tool {
+        entry: ".claude/local",
+        parts: &[".claude/local"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
+        entry: ".linuxbrew",
+        parts: &[".linuxbrew"],
+        empty: &[],
+        variables: &[],
+    },
+    Tool {
         entry: ".local/share/mise",
         parts: &[".local/share/mise"],
         empty: &[],
@@ -145,6 +157,8 @@ const TOOLS: &[Tool] = &[
 
 /// Directories whose programs are inside anyway.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix"];
+/// Homebrew's own home, which is nobody's.
+const LINUXBREW: &str = "/home/linuxbrew";
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What the caller's `PATH` brings into a sandbox.
@@ -168,7 +182,10 @@ pub(super) fn offered(search_path: Option<&OsStr>, home: Option<&Path>) -> Offer
         if entries.contains(&entry) || !path.is_absolute() || !plain {
             continue;
         }
-        let below = home.and_then(|home| Some((home, path.strip_prefix(home).ok()?)));
+        let below = [home, Some(Path::new(LINUXBREW))]
+            .into_iter()
+            .flatten()
+            .find_map(|home| Some((home, path.strip_prefix(home).ok()?)));
         let known = match below {
             Some((home, below)) => offer(&mut offered, home, below),
             None => SYSTEM.iter().any(|system| path.starts_with(system)),

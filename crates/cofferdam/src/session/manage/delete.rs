@@ -2,6 +2,7 @@
 //! `refs/cofferdam/trash/<name>` for 30 days.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -10,12 +11,16 @@ use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
 use crate::names::{BranchName, Slug};
-use crate::sandbox::registry::{Owned, Phase, Strategy};
+use crate::sandbox::registry::{self, Owned, Record, RegistryError, Strategy};
 use tokio_util::sync::CancellationToken;
+
+/// How long a run may take to stop, collect and dispose.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Also with uncommitted work in the worktree.
+    /// Also while a run uses it (the run is told to stop and its commits come home first), and with
+    /// uncommitted work in its worktree.
     pub force: bool,
     /// Keep nothing: no trash reference either.
     pub purge: bool,
@@ -28,6 +33,7 @@ pub struct Deleted {
     /// Where the branch's tip stays for 30 days.
     pub trash: Option<String>,
     /// Files that were left because they are not the sandbox's alone.
+    #[serde(serialize_with = "crate::session::path_json::optional")]
     pub kept_work: Option<PathBuf>,
 }
 
@@ -37,23 +43,29 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     let cancel = &target.cancel;
     let mut record = entry.record;
     if entry.in_use {
-        return Err(ManageError::Running {
-            name: record.name.to_string(),
-        });
-    }
-    if matches!(record.phase, Phase::Creating | Phase::Active) {
-        // Its commits come home first; then it is a stopped one, or gone.
-        let home = target.caller_home.as_deref();
-        gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await?;
+        if !options.force {
+            let name = record.name.to_string();
+            return Err(ManageError::Running { name });
+        }
+        stop_owner(target, &record).await?;
         match target.find().await {
             Ok((_, entry)) => record = entry.record,
-            Err(_) => {
-                return Ok(Deleted {
-                    name: record.name,
-                    trash: None,
-                    kept_work: None,
-                });
-            }
+            Err(_) => return Ok(gone(record.name)),
+        }
+    }
+    if record.phase.is_unfinished() {
+        // Its commits come home first; then it is a stopped one, or gone.
+        let home = target.caller_home.as_deref();
+        match gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await {
+            Ok(_) | Err(ManageError::Registry(RegistryError::Gone(_))) => {}
+            // An agent may have left a repository that nobody can read: somebody must be able to
+            // let go of it.
+            Err(_) if options.purge => {}
+            Err(error) => return Err(error),
+        }
+        match target.find().await {
+            Ok((_, entry)) => record = entry.record,
+            Err(_) => return Ok(gone(record.name)),
         }
     }
     let owned = Owned::adopt(&target.home, record)?;
@@ -89,15 +101,15 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     }
     let mut trash = None;
     // A branch that was there before the sandbox is the user's.
-    if let Some(branch) = own_branch.filter(|_| record.branch_is_ours) {
-        if let Some(tip) = repo.resolve(&branch.full(), cancel).await? {
-            if options.purge || is_elsewhere(&repo, &tip, branch, cancel).await? {
-                delete_branch(&repo, branch, &tip, cancel).await?;
-            } else {
-                let kept =
-                    refs::delete_branch_to_trash(&repo, branch, &tip, &record.name, cancel).await?;
-                trash = Some(kept);
-            }
+    if let Some(branch) = own_branch.filter(|_| record.branch_is_ours)
+        && let Some(tip) = repo.resolve(&branch.full(), cancel).await?
+    {
+        if options.purge || is_elsewhere(&repo, &tip, branch, cancel).await? {
+            delete_branch(&repo, branch, &tip, cancel).await?;
+        } else {
+            let kept =
+                refs::delete_branch_to_trash(&repo, branch, &tip, &record.name, cancel).await?;
+            trash = Some(kept);
         }
     }
     let kept = refs::delete_own(&repo, record.id, &record.name, cancel).await?;
@@ -109,6 +121,35 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         trash,
         kept_work: None,
     })
+}
+
+fn gone(name: Slug) -> Deleted {
+    Deleted {
+        name,
+        trash: None,
+        kept_work: None,
+    }
+}
+
+/// Tells the process that owns the sandbox to stop, and waits until it has let go.
+async fn stop_owner(target: &Target, record: &Record) -> Result<(), ManageError> {
+    let running = || ManageError::Running {
+        name: record.name.to_string(),
+    };
+    let pid = registry::owner(&target.home, record.id)
+        .and_then(|pid| i32::try_from(pid).ok())
+        .and_then(rustix::process::Pid::from_raw)
+        .ok_or_else(running)?;
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).map_err(|_| running())?;
+    let waiting = async {
+        while registry::owner(&target.home, record.id).is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = target.cancel.cancelled() => Err(running()),
+        done = tokio::time::timeout(STOP_LIMIT, waiting) => done.map_err(|_| running()),
+    }
 }
 
 /// Whether another branch, tag or remote branch contains the commit.

@@ -1,0 +1,101 @@
+//! What a person sees: the live view on a terminal, and the same words without one.
+
+use crate::environment::{Done, TestEnvironment, finish};
+
+const HOSTILE: &str =
+    r"printf 'red \033[31mRED \302\2332J\n'; echo a > a; git add a; git commit -qm a";
+
+/// Runs the command on a pseudo-terminal of its own; both streams come back as standard output.
+#[track_caller]
+fn on_a_terminal(environment: &TestEnvironment, options: &str, variables: &str) -> Done {
+    let cofferdam = env!("CARGO_BIN_EXE_cofferdam");
+    environment.write("agent.sh", HOSTILE);
+    environment.shell(&format!(
+        "script --quiet --return --command \"{variables} '{cofferdam}' run {options} -- sh ./agent.sh\" \
+         /dev/null"
+    ))
+}
+
+// covers: S2-38
+#[test]
+fn a_terminal_gets_spinner_styles_and_summary() {
+    let environment = TestEnvironment::with_repository();
+    let done = on_a_terminal(&environment, "", "").expect_code(0);
+    assert!(
+        done.stdout.chars().any(|c| "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏".contains(c)),
+        "{done}"
+    );
+    assert!(
+        done.stdout.contains("\u{1b}[1mno strategy given, so head"),
+        "{done}"
+    );
+    assert!(done.stdout.contains("iteration 1 of 1"), "{done}");
+    assert!(
+        done.stdout.contains("landed:\u{1b}[0m 1 commit on main"),
+        "{done}"
+    );
+    // The agent's own control bytes are words on this terminal, not commands.
+    assert!(
+        done.stdout.contains("red \\u{1b}[31mRED \\u{9b}2J"),
+        "{done}"
+    );
+    assert!(!done.stdout.contains("\u{1b}[31mRED"), "{done}");
+    assert!(!done.stdout.contains('\u{9b}'), "{done}");
+}
+
+#[test]
+fn a_terminal_without_colour_is_readable() {
+    let environment = TestEnvironment::with_repository();
+    let done = on_a_terminal(&environment, "", "NO_COLOR=1").expect_code(0);
+    assert!(done.stdout.contains("landed: 1 commit on main"), "{done}");
+    assert!(!done.stdout.contains("\u{1b}[1m"), "{done}");
+}
+
+#[test]
+fn a_dumb_terminal_gets_lines() {
+    let environment = TestEnvironment::with_repository();
+    let done = on_a_terminal(&environment, "", "TERM=dumb").expect_code(0);
+    assert!(!done.stdout.contains('\u{1b}'), "{done}");
+    assert!(done.stdout.contains("landed: 1 commit on main"), "{done}");
+}
+
+#[test]
+fn json_has_no_view_on_a_terminal_either() {
+    let environment = TestEnvironment::with_repository();
+    let done = on_a_terminal(&environment, "--json", "").expect_code(0);
+    assert!(!done.stdout.contains(['\u{1b}', '\u{9b}']), "{done}");
+    assert!(
+        done.stdout.lines().all(|line| line.starts_with('{')),
+        "{done}"
+    );
+}
+
+#[test]
+fn nobody_listening_does_not_stop_a_run() {
+    let environment = TestEnvironment::with_repository();
+    let mut child = environment
+        .command(&["run", "--json", "--", "sh", "-c", HOSTILE])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Both readers go away before the first word.
+    drop(child.stdout.take());
+    drop(child.stderr.take());
+    finish(child).expect_code(0);
+    assert_eq!(environment.git(&["log", "-1", "--format=%s"]), "a");
+}
+
+#[test]
+fn a_flood_is_shown_bounded_and_ends() {
+    let environment = TestEnvironment::with_repository();
+    let script = "head -c 30000000 /dev/zero | tr '\\0' x; echo; yes line | head -n 100000";
+    let done = environment.run(&["--no-log"], script).expect_code(0);
+    let longest = done
+        .stderr
+        .lines()
+        .map(|line| line.chars().count())
+        .max()
+        .unwrap();
+    assert!(longest < 3000, "{longest}");
+}

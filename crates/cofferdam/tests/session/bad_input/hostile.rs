@@ -1,0 +1,376 @@
+//! Agents that do what no agent should, to their worktree and to their repository.
+
+use std::time::{Duration, Instant};
+
+use cofferdam::sandbox::BranchStrategy;
+use cofferdam::session::Landing;
+use cofferdam::session::manage::{self, DeleteOptions, Target};
+use cofferdam::{RunError, RunReport};
+
+use super::{HEAD, whole, whole_ok};
+use crate::support::{Env, run_ok};
+
+const MERGE: BranchStrategy = BranchStrategy::MergeToHead;
+
+fn landed(report: &RunReport) {
+    let landing = &report.landing;
+    assert!(matches!(landing, Landing::Landed { .. }), "{landing}");
+}
+
+/// Runs the script under merge-to-head.
+fn merge(env: &Env, script: &str) -> Result<RunReport, RunError> {
+    whole(env, env.script(MERGE, script), &["refs/heads/main"])
+}
+
+fn merge_ok(env: &Env, script: &str) -> RunReport {
+    whole_ok(env, env.script(MERGE, script), &["refs/heads/main"])
+}
+
+/// The commits that a user can still reach by a reference.
+fn reachable(env: &Env) -> String {
+    env.git(&["log", "--all", "--format=%s"])
+}
+
+#[test]
+fn an_agent_that_deletes_its_files() {
+    let delete = "git commit -qm work --allow-empty; rm -rf ./* ./.[!.]* 2>/dev/null; true";
+    let env = Env::new();
+    env.write("untracked", "u\n");
+    env.write("src/a.txt", "edited\n");
+    // What is below `.git` of a `head` checkout goes too: it is the sandbox's own.
+    let error = whole(&env, env.script(HEAD, delete), &[]).unwrap_err();
+    // `head` means that the agent works on the user's files; what was in no commit is recorded.
+    let before = format!("refs/cofferdam/{}/before", error.kept.id.unwrap());
+    assert_eq!(env.git(&["show", &format!("{before}:untracked")]), "u");
+    assert_eq!(env.git(&["show", &format!("{before}:src/a.txt")]), "edited");
+    assert!(env.repo.join(".git/HEAD").exists());
+
+    let env = Env::new();
+    let report = merge_ok(&env, delete);
+    landed(&report);
+    assert!(report.preserved_worktree.is_some());
+    assert_eq!(env.read("README.md"), "hello\n");
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn an_agent_that_deletes_its_git_directory() {
+    for strategy in [HEAD, MERGE] {
+        let env = Env::new();
+        let script = "git commit -qm work --allow-empty; find $(git rev-parse --git-dir) -delete 2>/dev/null; true";
+        let error = whole(&env, env.script(strategy, script), &["refs/heads/main"]);
+        let error = error.unwrap_err();
+        assert!(
+            error.to_string().contains("in the sandbox's git directory"),
+            "{error}"
+        );
+        assert_eq!(env.subjects("main"), ["first"]);
+        assert_eq!(env.git(&["status", "--porcelain"]), "");
+    }
+}
+
+#[test]
+fn rewritten_history_never_lands_and_is_kept() {
+    let rewrites = [
+        "git commit -q --amend -m rewritten",
+        "git checkout -q --orphan other; git commit -qm rewritten",
+        "git update-ref refs/heads/$(git branch --show-current) $(git commit-tree -m rewritten HEAD^{tree})",
+    ];
+    for script in rewrites {
+        for strategy in [HEAD, MERGE] {
+            let env = Env::new();
+            let report = whole_ok(&env, env.script(strategy, script), &[]);
+            match &report.landing {
+                Landing::Kept { .. } => assert!(reachable(&env).contains("rewritten")),
+                Landing::Refused { pack, .. } => assert!(pack.as_ref().unwrap().exists()),
+                other => panic!("{script}: {other}"),
+            }
+            assert_eq!(env.subjects("main"), ["first"]);
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_commits_come_home() {
+    let env = Env::new();
+    let script = r#"
+        b=$(git symbolic-ref HEAD); i=0
+        { while [ $i -lt 10000 ]; do
+            printf 'commit %s\ncommitter A <a@b> %s +0000\ndata 2\nc\n\n' "$b" $((1700000000 + i))
+            [ $i -eq 0 ] && printf 'from %s\n' "$(git rev-parse HEAD)"
+            printf 'M 644 inline n\ndata %s\n%s\n' ${#i} $i
+            i=$((i + 1))
+        done; } | git fast-import --quiet && git reset -q --hard"#;
+    let began = Instant::now();
+    let report = merge_ok(&env, script);
+    landed(&report);
+    assert_eq!(report.commits.len(), 10_000);
+    assert_eq!(env.git(&["rev-list", "--count", "main"]), "10001");
+    assert!(
+        began.elapsed() < Duration::from_secs(120),
+        "{:?}",
+        began.elapsed()
+    );
+    env.assert_no_state();
+}
+
+#[test]
+fn everything_without_permissions() {
+    let env = Env::new();
+    let script = "mkdir -p d/e; echo x > d/e/f; git add .; git commit -qm x; chmod -R 000 d; chmod 000 . 2>/dev/null; true";
+    let report = merge_ok(&env, script);
+    landed(&report);
+    assert_eq!(env.git(&["show", "main:d/e/f"]), "x");
+    // In no commit, and nobody may look at it: it stays.
+    let script =
+        "mkdir locked; echo x > locked/work; git commit -qm y --allow-empty; chmod 000 locked";
+    let report = merge_ok(&env, script);
+    landed(&report);
+    let kept = report.preserved_worktree.expect("there is work in it");
+    assert!(kept.join("locked").exists());
+}
+
+#[test]
+fn very_deep_directories() {
+    let env = Env::new();
+    let deep = |last: &str| {
+        format!(
+            "git commit -qm work --allow-empty; perl -e 'for (1..2000) {{ mkdir \"dddd\"; chdir \"dddd\" }} {last}'"
+        )
+    };
+    for last in ["", "open(F, \">\", \"bottom\"); print F \"x\""] {
+        let report = merge_ok(&env, &deep(last));
+        landed(&report);
+        // Git does not see what is at the bottom; it stays where it is.
+        let kept = report.preserved_worktree.expect("there may be work in it");
+        assert!(kept.join("dddd").exists());
+        cofferdam::fsx::remove_tree(&kept).unwrap();
+        assert!(!kept.exists());
+    }
+}
+
+#[test]
+fn a_hundred_thousand_untracked_files() {
+    let env = Env::new();
+    let script = "git commit -qm work --allow-empty; mkdir many; cd many; seq 100000 | xargs touch";
+    let began = Instant::now();
+    let report = merge_ok(&env, script);
+    landed(&report);
+    assert!(report.preserved_worktree.is_some());
+    assert!(
+        began.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[test]
+fn symlink_loops_and_names_like_options() {
+    let env = Env::new();
+    let script = "
+        ln -s . loop; ln -s b a; ln -s a b; mkdir d; ln -s ../d d/self
+        for name in -rf --help -- --upload-pack=x; do echo x > ./$name; done
+        git add -A; git commit -qm odd";
+    landed(&merge_ok(&env, script));
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+    assert!(env.repo.join("loop").is_symlink() && env.repo.join("-rf").is_file());
+    landed(&whole_ok(
+        &env,
+        env.script(
+            HEAD,
+            "git mv -- --help help; ln -s /etc/passwd -x; git commit -qm more",
+        ),
+        &["refs/heads/main"],
+    ));
+    env.assert_no_state();
+}
+
+#[test]
+fn nested_repositories_are_moved_out_and_never_run() {
+    for strategy in [HEAD, MERGE] {
+        let env = Env::new();
+        let canary = env.dir.path().join("canary");
+        let script = format!(
+            "git init -q deep/er; printf '[core]\\n\\tfsmonitor = touch {c}\\n\\tsshCommand = touch {c}\\n' >> deep/er/.git/config
+             printf '#!/bin/sh\\ntouch {c}\\n' > deep/er/.git/hooks/post-checkout; chmod +x deep/er/.git/hooks/*
+             echo 'gitdir: er/.git' > deep/.git
+             mkdir .GIT; echo x > .GIT/config
+             printf '#!/bin/sh\\ntouch {c}\\n' > $(git rev-parse --git-dir)/hooks/post-commit && exit 5
+             echo x > x; git add x; git commit -qm x",
+            c = canary.display()
+        );
+        let report = whole_ok(&env, env.script(strategy, &script), &["refs/heads/main"]);
+        landed(&report);
+        let work = report.preserved_worktree.unwrap_or(env.repo.clone());
+        for place in ["deep", "deep/er"].map(|place| work.join(place)) {
+            if place.exists() {
+                env.try_git(&place, &["status"]);
+            }
+        }
+        assert!(!canary.exists());
+        assert!(env.said().contains("NestedGitMoved"), "{}", env.said());
+    }
+}
+
+#[test]
+fn settings_of_the_agents_repository_stay_there() {
+    let env = Env::new();
+    let canary = env.dir.path().join("canary");
+    let script = format!(
+        "for key in core.fsmonitor core.sshCommand core.pager gpg.program diff.external core.editor uploadpack.packObjectsHook; do git config $key 'touch {c}' ; done
+         git config core.hooksPath /tmp; git config include.path /tmp/x; git config alias.status '!touch {c}'
+         echo x > x; git add x; git commit -qm x",
+        c = canary.display()
+    );
+    let before = std::fs::read(env.repo.join(".git/config")).unwrap();
+    landed(&whole_ok(
+        &env,
+        env.script(HEAD, &script),
+        &["refs/heads/main"],
+    ));
+    assert!(!canary.exists());
+    assert_eq!(std::fs::read(env.repo.join(".git/config")).unwrap(), before);
+}
+
+#[test]
+fn drivers_in_the_tree_never_run_on_the_host() {
+    for strategy in [HEAD, MERGE, super::branch("other")] {
+        let env = Env::new();
+        let canary = env.dir.path().join("canary");
+        env.write(".gitattributes", "*.x filter=own merge=own diff=own\n");
+        env.write("tools/own", "#!/bin/sh\nexec cat\n");
+        env.git(&["update-index", "--add", "--chmod=+x", "tools/own"]);
+        env.write("a.x", "a\n");
+        env.write("b.x", "b\n");
+        env.commit_all("drivers");
+        for key in ["filter.own.clean", "filter.own.smudge", "diff.own.textconv"] {
+            env.git(&["config", key, "sh ./tools/own"]);
+        }
+        env.git(&["config", "merge.own.driver", "sh ./tools/own %A %B"]);
+        let script = format!(
+            "printf '#!/bin/sh\\ntouch {c}; cat\\n' > tools/own
+             for f in a.x b.x new.x; do echo more >> $f; done
+             git config filter.own.clean cat; git add -A; git commit -qm x
+             echo uncommitted >> b.x; echo y > y; git add y; git commit -qm y",
+            c = canary.display()
+        );
+        let mut options = env.script(strategy, &script);
+        options.name = Some("one".into());
+        let report = run_ok(options);
+        landed(&report);
+        assert!(!canary.exists(), "{}", report.landing);
+    }
+}
+
+#[test]
+fn commits_of_every_shape() {
+    let shapes: [(&str, usize); 6] = [
+        (
+            "GIT_AUTHOR_NAME='Some One' GIT_COMMITTER_NAME='Other' git commit -qm x --allow-empty --author 'A <a@example.com>'",
+            1,
+        ),
+        ("for i in 1 2 3; do git commit -qm x --allow-empty; done", 3),
+        ("git commit -qm '' --allow-empty --allow-empty-message", 1),
+        (
+            "b=$(git branch --show-current); git checkout -qb t; git commit -qm t --allow-empty; git checkout -q $b; git commit -qm u --allow-empty; git merge -q -m m t",
+            3,
+        ),
+        (
+            "b=$(git branch --show-current); for i in 1 2 3 4; do git checkout -q -b t$i main 2>/dev/null || git checkout -q -b t$i $b; echo $i > f$i; git add f$i; git commit -qm t$i; git checkout -q $b; done; git merge -q -m octopus t1 t2 t3 t4",
+            5,
+        ),
+        (
+            "git commit -qm x --allow-empty; git tag v1; git tag -a -m v v2; git notes add -m n; git stash list; git branch other",
+            1,
+        ),
+    ];
+    for (script, count) in shapes {
+        let env = Env::new();
+        let report = merge_ok(&env, script);
+        landed(&report);
+        assert_eq!(report.commits.len(), count, "{script}");
+        let heads = env.git(&["for-each-ref", "--format=%(refname)"]);
+        assert_eq!(heads, "refs/heads/main", "{script}");
+        env.assert_no_state();
+    }
+}
+
+#[test]
+fn work_beside_the_branch_is_found() {
+    let scripts = [
+        "git checkout -q -b other; git commit -qm found --allow-empty",
+        "git checkout -q --detach; git commit -qm found --allow-empty",
+        "b=$(git branch --show-current); git commit -qm found --allow-empty; git checkout -q --detach; git branch -D $b",
+        "git commit -qm found --allow-empty; git pack-refs --all --prune; git gc -q --prune=now; git reflog expire --expire=now --all",
+        "git worktree add -q /tmp/w -b w; cd /tmp/w; git commit -qm found --allow-empty",
+    ];
+    for script in scripts {
+        let env = Env::new();
+        let report = merge_ok(&env, script);
+        landed(&report);
+        assert_eq!(env.subjects("main").last().unwrap(), "found", "{script}");
+    }
+}
+
+#[test]
+fn a_corrupted_repository_is_an_error_that_keeps_it() {
+    let scripts = [
+        "git commit -qm work --allow-empty; echo garbage > $(git rev-parse --git-dir)/HEAD",
+        "git commit -qm work --allow-empty; cd $(git rev-parse --git-dir)/objects; find . -type f -exec chmod u+w {} + -exec sh -c 'for f; do echo x > $f; done' _ {} +",
+        "git commit -qm work --allow-empty; cd $(git rev-parse --git-dir)/objects; rm -rf ??",
+        "git commit -qm work --allow-empty; d=$(git rev-parse --git-dir); rm $d/HEAD; ln -s /etc/passwd $d/HEAD",
+        "git commit -qm work --allow-empty; d=$(git rev-parse --git-dir); rm $d/HEAD; mkfifo $d/HEAD",
+        "git commit -qm work --allow-empty; d=$(git rev-parse --git-dir); rm $d/HEAD; truncate -s 4G $d/HEAD",
+        "git commit -qm work --allow-empty; d=$(git rev-parse --git-dir); rm -rf $d/refs; ln -s . $d/refs",
+        "d=$(git rev-parse --git-dir); echo 1111111111111111111111111111111111111111 > $d/$(git symbolic-ref HEAD)",
+    ];
+    for script in scripts {
+        let env = Env::new();
+        let began = Instant::now();
+        let result = merge(&env, script);
+        assert!(began.elapsed() < Duration::from_secs(20), "{script}");
+        let Err(error) = result else {
+            panic!("{script}: {}", result.unwrap().landing)
+        };
+        assert!(error.to_string().len() > 20, "{error}");
+        assert_eq!(env.subjects("main"), ["first"], "{script}");
+        // The sandbox's own directory is still there, the next run is not hindered, and the user can
+        // let go of it.
+        assert_eq!(
+            std::fs::read_dir(env.home.state()).unwrap().count(),
+            1,
+            "{script}"
+        );
+        let target = Target {
+            home: env.home.clone(),
+            git: cofferdam::git::Git::new("git"),
+            repository: env.repo.clone(),
+            caller_home: None,
+            name: error.kept.name.as_ref().unwrap().to_string(),
+            cancel: tokio_util::sync::CancellationToken::new(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let delete = |force, purge| {
+            runtime.block_on(manage::delete(&target, DeleteOptions { force, purge }))
+        };
+        delete(true, false).unwrap_err();
+        delete(true, true).unwrap();
+        env.assert_no_state();
+        run_ok(env.script(MERGE, "git commit -qm next --allow-empty"));
+    }
+}
+
+#[test]
+fn a_full_disk_inside_is_the_agents_problem() {
+    let env = Env::new();
+    // /run of the sandbox is a small one, and as bounded as /tmp.
+    let script = "
+        for d in /tmp /home/agent /var/tmp /dev/shm /; do test $(df --output=size -B1 $d | tail -1) -lt $(($(grep MemTotal /proc/meminfo | tr -dc 0-9) * 512)) || exit 4; done
+        head -c 1G /dev/zero > /dev/zero.full 2>/dev/null && exit 5
+        head -c 1G /dev/zero > /full 2>/dev/null && exit 6
+        git commit -qm work --allow-empty";
+    landed(&merge_ok(&env, script));
+}
