@@ -214,6 +214,34 @@ impl Repository {
         self.command().work_tree(self.top.as_path())
     }
 
+    /// The same repository, in whose calls no filter and no merge driver of its configuration
+    /// runs: they may be scripts of the tree (`./tools/clean`), and the tree may be an agent's. Files
+    /// with a filter are taken and written as they are; where a driver would merge, there is a
+    /// conflict.
+    pub async fn without_drivers(&self, cancel: &CancellationToken) -> Result<Self, GitError> {
+        let names = "^(filter\\..*\\.(clean|smudge|process|required)|merge\\..*\\.driver)$";
+        let done = self
+            .command()
+            .args(["config", "--null", "--name-only", "--get-regexp", names])
+            .answers(&[1])
+            .run(cancel)
+            .await?;
+        let names = done
+            .stdout
+            .split(|&b| b == 0)
+            .filter(|name| !name.is_empty());
+        let overrides = names.map(|name| {
+            let is_false = name.ends_with(b".required") || name.ends_with(b".driver");
+            let value = if is_false { "false" } else { "" };
+            (OsStr::from_bytes(name).to_owned(), value)
+        });
+        let git = self.git.clone().with_overrides(overrides.collect());
+        Ok(Self {
+            git,
+            ..self.clone()
+        })
+    }
+
     /// The repository's object directory.
     pub fn objects(&self) -> PathBuf {
         self.common_dir.join("objects")

@@ -126,13 +126,29 @@ impl Collector<'_> {
         owned: &mut Owned,
         source: &Source<'_>,
     ) -> Result<Collected, CollectError> {
-        let mut collected = Collected {
+        let collected = Collected {
             landing: Landing::Nothing,
             commits: Vec::new(),
             tip: None,
             checkout: None,
             copy_is_dirty: false,
         };
+        // What is compared and written from here on is a sandbox's.
+        let repo = self.repo.without_drivers(self.cancel).await?;
+        let this = Collector {
+            repo: &repo,
+            ..*self
+        };
+        this.bring_home_quietly(owned, source, collected).await
+    }
+
+    /// As [`Self::bring_home`], in a repository whose drivers do not run.
+    async fn bring_home_quietly(
+        &self,
+        owned: &mut Owned,
+        source: &Source<'_>,
+        mut collected: Collected,
+    ) -> Result<Collected, CollectError> {
         // A landing that a death interrupted is finished first.
         let mut home: BTreeSet<Oid> = BTreeSet::new();
         if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await?

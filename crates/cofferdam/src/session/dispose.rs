@@ -1,12 +1,13 @@
 //! Dispose: remove what a sandbox needed to live, keep what its user should still see.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
 use super::report::Landing;
 use crate::fsx;
 use crate::git::refs::{self, Own, Transaction};
+use crate::git::status::ChangeKind;
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules};
 use crate::home::Home;
@@ -122,7 +123,17 @@ async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: 
                 disposal.cancel,
             )
             .await?;
-            if !changes.is_empty() {
+            let top = repo.top.as_path();
+            let lost = changes.0.iter().any(|change| {
+                let copied = change.kind == ChangeKind::Untracked
+                    && is_same(
+                        &path.join(&change.path),
+                        &top.join(&change.path),
+                        &mut Budget::default(),
+                    );
+                !copied
+            });
+            if lost {
                 return Ok(Some(path.clone()));
             }
         }
@@ -200,4 +211,53 @@ async fn remove_tip(owned: &Owned, disposal: &Disposal<'_>, disposed: &mut Dispo
     if let Err(error) = result.await {
         disposed.problems.push(error.to_string());
     }
+}
+
+/// How much [`is_same`] may read before it says no.
+#[derive(Debug)]
+struct Budget {
+    entries: u32,
+    bytes: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            entries: 20_000,
+            bytes: 256 << 20,
+        }
+    }
+}
+
+/// Whether all that is at `here`, which an agent may have made, is also in the user's directory: then
+/// removing it loses nothing. So files that were copied in do not make every worktree one to keep.
+fn is_same(here: &Path, there: &Path, budget: &mut Budget) -> bool {
+    let (Ok(found), Ok(other)) = (here.symlink_metadata(), there.symlink_metadata()) else {
+        return false;
+    };
+    if budget.entries == 0 || found.len() > budget.bytes {
+        return false;
+    }
+    budget.entries -= 1;
+    if found.is_dir() && other.is_dir() {
+        let Ok(entries) = std::fs::read_dir(here) else {
+            return false;
+        };
+        return entries.into_iter().all(|entry| {
+            entry.is_ok_and(|entry| is_same(&entry.path(), &there.join(entry.file_name()), budget))
+        });
+    }
+    if found.is_symlink() && other.is_symlink() {
+        let (link, other) = (std::fs::read_link(here), std::fs::read_link(there));
+        return link.is_ok_and(|link| other.is_ok_and(|other| link == other));
+    }
+    if !found.is_file() || !other.is_file() || found.len() != other.len() {
+        return false;
+    }
+    budget.bytes -= found.len();
+    let (mine, other) = (
+        fsx::read_bounded(here, found.len()),
+        fsx::read_bounded(there, found.len()),
+    );
+    mine.is_ok_and(|mine| other.is_ok_and(|other| mine == other))
 }

@@ -82,7 +82,7 @@ fn branch_starts_at_the_base_that_was_named() {
     assert_eq!(env.subjects("old"), ["first", "work"]);
 }
 
-// covers: S2-8 S2-12
+// covers: S2-8 S2-12 S4-FR5.1
 #[test]
 fn a_private_copy_works_end_to_end() {
     let env = Env::new();
@@ -94,6 +94,7 @@ fn a_private_copy_works_end_to_end() {
     env.assert_no_state();
 }
 
+// covers: S4-FR5.2
 #[test]
 fn a_copy_with_uncommitted_work_is_kept() {
     let env = Env::new();
@@ -140,6 +141,23 @@ fn uncommitted_work_in_a_worktree_is_kept_and_named() {
     assert_eq!(env.subjects("draft"), ["first", "work"]);
     let done = env.try_git(&kept, &["status", "--porcelain"]);
     assert_eq!(String::from_utf8_lossy(&done.stdout), "?? draft.txt\n");
+}
+
+#[test]
+fn files_that_were_copied_in_and_not_changed_do_not_keep_a_worktree() {
+    let env = Env::new();
+    env.write("tool/agent.sh", "echo hi\n");
+    env.write("tool/notes", "n\n");
+    let run_with = |script: &str| {
+        let mut options = env.script(BranchStrategy::MergeToHead, script);
+        options.copy = vec!["tool".into()];
+        run_ok(options).preserved_worktree
+    };
+    assert_eq!(run_with("test -e tool/agent.sh"), None);
+    env.assert_no_state();
+    assert!(run_with("echo changed >> tool/notes").is_some());
+    assert!(run_with("echo new > tool/new").is_some());
+    assert!(run_with("ln -sf /etc/passwd tool/notes").is_some());
 }
 
 #[test]
