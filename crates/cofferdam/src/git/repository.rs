@@ -226,7 +226,10 @@ impl Repository {
             .answers(&[1])
             .run(cancel)
             .await?;
-        let names = done.stdout.split(|&b| b == 0).filter(|name| !name.is_empty());
+        let names = done
+            .stdout
+            .split(|&b| b == 0)
+            .filter(|name| !name.is_empty());
         let overrides = names.map(|name| {
             let is_false = name.ends_with(b".required") || name.ends_with(b".driver");
             let value = if is_false { "false" } else { "" };

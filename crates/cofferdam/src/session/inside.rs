@@ -11,6 +11,8 @@ use crate::process::Exit;
 use crate::sandbox::{BoxRead, ExecRequest, Sandbox, SandboxError};
 
 const SIGKILL: i32 = 9;
+/// A provider that does not answer must not hold the run up.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a command in the sandbox gave.
 #[derive(Debug)]
@@ -99,7 +101,7 @@ impl Inside<'_> {
             }
             Ok(captured) => Ok(captured),
             Err(error) => {
-                let _ = execution.kill(SIGKILL).await;
+                let _ = tokio::time::timeout(KILL_LIMIT, execution.kill(SIGKILL)).await;
                 Err(error)
             }
         }

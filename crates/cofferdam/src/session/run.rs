@@ -135,8 +135,8 @@ async fn live(
         None => Source::State,
     };
     let collected = collector.collect(&mut owned, source).await;
-    if let Some(ready) = &ready {
-        let _ = tokio::time::timeout(CLOSE_LIMIT, ready.sandbox().close()).await;
+    if let Some(sandbox) = &isolated {
+        let _ = tokio::time::timeout(CLOSE_LIMIT, sandbox.close()).await;
     }
     finish(options, plan, owned, events, began, work, worked, collected).await
 }

@@ -347,13 +347,14 @@ async fn read(stream: &mut Option<BoxReadDebug>, chunk: &mut [u8]) -> usize {
 
 /// Asks the agent to end, then ends it; at once where nobody wants to wait.
 async fn stop(execution: &mut dyn Execution, abandon: &CancellationToken) {
-    let _ = execution.kill(SIGTERM).await;
+    // A provider that does not answer must not hold the run up.
+    let _ = tokio::time::timeout(STOP_GRACE, execution.kill(SIGTERM)).await;
     let ended = tokio::select! {
         () = abandon.cancelled() => false,
         ended = tokio::time::timeout(STOP_GRACE, execution.wait()) => ended.is_ok(),
     };
     if !ended {
-        let _ = execution.kill(SIGKILL).await;
+        let _ = tokio::time::timeout(STOP_GRACE, execution.kill(SIGKILL)).await;
         let _ = tokio::time::timeout(STOP_GRACE, execution.wait()).await;
     }
 }
