@@ -701,7 +701,9 @@ both! {
 
         let limits = Limits { memory: Some(64 << 20), cpus: Some(0.5), ..Limits::default() };
         let spec = SandboxSpec { limits, ..spec() };
+        let lacking = Native::default().degradations(&spec.limits);
         let made = create(&spec).await;
+        assert_eq!(made.is_err(), !lacking.is_empty(), "refused where it cannot be given: {lacking:?}");
         if is_root() {
             let sandbox = made.unwrap();
             let fill = |mib: u32| format!("perl -e '$x = \"x\" x ({mib} << 20); print length $x'");

@@ -342,12 +342,11 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
 
 /// Held while a state directory has no record yet, by who makes it and by who removes dead ones.
 fn making(home: &Home) -> Result<File, RegistryError> {
-    let state = home.state();
-    let path = state.join("lock");
-    let lock = open_lock(&state, true)?;
+    let path = home.path().join("lock");
+    let lock = open_lock(home.path(), true)?;
     // It is held for moments; one that is held longer is held by a stopped process.
     for _ in 0..100 {
-        if take(&lock, &state)? {
+        if take(&lock, home.path())? {
             return Ok(lock);
         }
     }

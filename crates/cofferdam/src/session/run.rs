@@ -45,7 +45,7 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         error => nothing(error.into()),
     })?;
     announce(&options, &plan, &events);
-    let result = live(&options, &plan, owned, &events, began).await;
+    let result = Box::pin(live(&options, &plan, owned, &events, began)).await;
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
     }

@@ -347,3 +347,52 @@ fn the_secrets_of_other_branches_are_not_in_the_sandbox() {
     );
     run_ok(env.script(BranchStrategy::Head, &script));
 }
+
+/// Invariants 1 and 4: what the host's git opens cannot be written from inside, and neither can the
+/// hooks that the sandbox was given.
+#[test]
+fn the_hosts_git_directory_is_out_of_reach() {
+    for strategy in [BranchStrategy::Head, branch("work")] {
+        let env = Env::new();
+        let dot_git = env.repo.join(".git");
+        let config = std::fs::read(dot_git.join("config")).unwrap();
+        let report = run_ok(env.script(
+            strategy.clone(),
+            "git config alias.x '!id' && touch \"$(git rev-parse --git-dir)/planted\" || exit 1
+             touch \"$(git rev-parse --git-dir)/hooks/planted\" 2>/dev/null && exit 2
+             touch .husky/planted 2>/dev/null && exit 3
+             if test -f .git; then
+                 test \"$(cat .git)\" = 'gitdir: /.cofferdam/git' || exit 4
+                 (echo 'gitdir: /tmp' > .git) 2>/dev/null && exit 5
+                 rm -f .git 2>/dev/null && exit 6
+             fi
+             mv .git moved 2>/dev/null && exit 7
+             echo draft > draft.txt; git commit -qm work --allow-empty",
+        ));
+        assert_eq!(std::fs::read(dot_git.join("config")).unwrap(), config);
+        assert!(!dot_git.join("planted").exists());
+        assert!(!dot_git.join("hooks/planted").exists());
+        if let Some(worktree) = report.preserved_worktree {
+            let pointer = std::fs::read_to_string(worktree.join(".git")).unwrap();
+            let admin = dot_git.canonicalize().unwrap().join("worktrees");
+            assert!(
+                pointer.starts_with(&format!("gitdir: {}", admin.display())),
+                "{pointer}"
+            );
+            let admin = pointer.trim_end().strip_prefix("gitdir: ").unwrap();
+            assert!(!std::path::Path::new(admin).join("planted").exists());
+        } else {
+            assert_eq!(strategy, BranchStrategy::Head);
+        }
+    }
+}
+
+#[test]
+fn git_directories_that_an_agent_leaves_are_moved_out() {
+    let env = Env::new();
+    let script = "git init -q deep/down && git -C deep/down config core.fsmonitor 'touch /tmp/x'";
+    run_ok(env.script(BranchStrategy::Head, script));
+    assert!(env.repo.join("deep/down").is_dir());
+    assert!(!env.repo.join("deep/down/.git").exists());
+    assert!(env.said().contains("NestedGitMoved"), "{}", env.said());
+}

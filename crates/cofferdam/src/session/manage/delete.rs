@@ -60,8 +60,9 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
             // Another command may have been faster: what is true now is read below.
             Ok(_)
             | Err(ManageError::Registry(RegistryError::Gone(_) | RegistryError::InUse(_))) => {}
-            // A git directory that nobody can read holds nothing that can come home.
-            Err(ManageError::Collect(_)) if options.force && options.purge => {}
+            // An agent may have left a repository that nobody can read: somebody must be able to
+            // let go of it.
+            Err(ManageError::Collect(_)) if options.purge => {}
             Err(ManageError::Collect(source)) => {
                 let name = record.name.to_string();
                 return Err(ManageError::Uncollectable { name, source });

@@ -56,7 +56,7 @@ pub enum ManageError {
     #[error("sandbox `{name}` was interrupted and its commits are not collected yet")]
     Interrupted { name: String },
     #[error(
-        "the commits of sandbox `{name}` cannot be brought home: {source}; `--force --purge` deletes it without them"
+        "the commits of sandbox `{name}` cannot be brought home: {source}; `--purge` deletes it without them"
     )]
     Uncollectable { name: String, source: CollectError },
     #[error("branch `{branch}` of sandbox `{name}` does not exist any more")]
