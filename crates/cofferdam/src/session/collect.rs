@@ -229,7 +229,9 @@ impl Collector<'_> {
                 collected.checkout = Some(tip.clone());
             }
             // The sandbox's own branch comes first, unless where the agent ended contains it.
-            let is_own = !landed && name != UNCOMMITTED && tips.own.as_ref().is_none_or(|own| home.contains(own));
+            let is_own = !landed
+                && name != UNCOMMITTED
+                && tips.own.as_ref().is_none_or(|own| home.contains(own));
             if !is_own {
                 let reference = self.keep_extra(owned, number, &tip).await?;
                 let text = format!("commits beside the branch ({name}) are kept at {reference}");
