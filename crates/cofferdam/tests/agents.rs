@@ -294,7 +294,7 @@ fn commands() {
 fn every_agent_is_one_file_and_one_line() {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/agent");
     let registry = std::fs::read_to_string(here.join("mod.rs")).unwrap();
-    for kind in agent::AGENTS {
+    for kind in cofferdam::agent::AGENTS {
         let module = kind.name.replace('-', "_");
         assert!(here.join(format!("{module}.rs")).is_file(), "{module}");
         // Its module line, its re-export and its place in the list: nobody else knows it.
