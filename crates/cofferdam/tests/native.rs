@@ -226,7 +226,7 @@ both! {
         let mut seen = Vec::new();
         for sandbox in [&one, &two] {
             let marker = marker();
-            let run = start(&**sandbox, &format!("sleep {marker}; :")).await;
+            let mut run = start(&**sandbox, &format!("sleep {marker}; :")).await;
             eventually("both processes", || processes_with(&marker).len() == 2).await;
             let shell = processes_with(&marker)[0];
             let init: u32 = status_of(shell, "PPid").parse().unwrap();
@@ -491,7 +491,7 @@ both! {
     async fn killing_reaches_what_left_the_group() {
         let sandbox = create(&spec()).await.unwrap();
         let marker = marker();
-        let run = start(&*sandbox, &format!("setsid sleep {marker} & sleep {marker}; :")).await;
+        let mut run = start(&*sandbox, &format!("setsid sleep {marker} & sleep {marker}; :")).await;
         eventually("both", || processes_with(&format!("sleep {marker}")).len() >= 2).await;
         run.kill(9).await.unwrap();
         eventually("all dead", || processes_with(&marker).is_empty()).await;
