@@ -17,7 +17,7 @@ use crate::git::UserRules;
 use crate::sandbox::registry::{Owned, RegistryError};
 
 /// The provider's `close` is bounded by itself; this bounds a provider that is not.
-const CLOSE_LIMIT: Duration = Duration::from_secs(20);
+const CLOSE_LIMIT: Duration = Duration::from_secs(12);
 /// How long a cancelled step of preparing may take to clean up after itself.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
@@ -45,7 +45,7 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         error => nothing(error.into()),
     })?;
     announce(&options, &plan, &events);
-    let result = live(&options, &plan, owned, &events, began).await;
+    let result = Box::pin(live(&options, &plan, owned, &events, began)).await;
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
     }
@@ -135,8 +135,8 @@ async fn live(
         None => Source::State,
     };
     let collected = collector.collect(&mut owned, source).await;
-    if let Some(ready) = &ready {
-        let _ = tokio::time::timeout(CLOSE_LIMIT, ready.sandbox().close()).await;
+    if let Some(sandbox) = &isolated {
+        let _ = tokio::time::timeout(CLOSE_LIMIT, sandbox.close()).await;
     }
     finish(options, plan, owned, events, began, work, worked, collected).await
 }

@@ -263,6 +263,24 @@ fn the_environment_is_what_was_listed() {
     run_ok(options);
 }
 
+/// Invariant 4: a repository cannot ask for the caller's variables by itself.
+#[test]
+fn a_tracked_env_file_takes_nothing_from_the_caller() {
+    let env = Env::new();
+    env.write(".cofferdam/.env", "LITERAL=from file\nSECRET=\n");
+    env.git(&["add", "-f", ".cofferdam/.env"]);
+    env.git(&["commit", "-qm", "env"]);
+    let mut options = env.script(
+        HEAD,
+        "test \"$LITERAL\" = 'from file' && test -z \"$SECRET\"",
+    );
+    options
+        .caller_environment
+        .insert("SECRET".into(), "s".into());
+    run_ok(options);
+    assert!(env.said().contains("EnvironmentWithheld"), "{}", env.said());
+}
+
 // covers: S2-37 S2-39
 #[test]
 fn the_run_log_has_the_story_without_control_bytes_and_a_broken_sink_is_harmless() {

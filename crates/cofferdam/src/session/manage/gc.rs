@@ -193,7 +193,7 @@ pub(super) async fn recover_one(
         // Its command died while it cleaned up: what collecting needs may be gone already.
         Some(outcome) if owned.record.phase == Phase::Collected => (outcome, 0),
         _ => {
-            let collected = collector.collect(&mut owned, Source::State).await?;
+            let collected = Box::pin(collector.collect(&mut owned, Source::State)).await?;
             let commits = collected.commits.len();
             (collected.into_outcome(), commits)
         }
