@@ -63,7 +63,7 @@ fn an_ordinary_user_can_do_the_same() {
             "providers::an_isolated_provider_from_outside",
         ] {
             assert_passed(&inner(name, |command| {
-                command.uid(1234).gid(1234).groups(&[]);
+                command.uid(1234).gid(1234);
             }));
         }
     }
@@ -110,7 +110,7 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     if is_root() {
         let name = "bad_input::users::a_state_directory_that_cannot_be_used_is_named";
         assert_passed(&inner(name, |command| {
-            command.uid(1234).gid(1234).groups(&[]);
+            command.uid(1234).gid(1234);
         }));
         return;
     }
@@ -119,6 +119,7 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     let error = whole(&env, env.script(HEAD, "true"), &[]).unwrap_err().to_string();
     assert!(error.contains("user/.cofferdam") && error.contains("denied"), "{error}");
     chmod(&env.dir.path().join("user"), 0o700);
+    env.assert_no_state();
     // A repository that may be read only.
     chmod(&env.repo.join(".git"), 0o500);
     let error = run(env.script(BranchStrategy::MergeToHead, "true")).unwrap_err().to_string();
@@ -134,7 +135,6 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     };
     let error = run(options).unwrap_err().to_string();
     assert!(error.contains("secret.md") && error.contains("denied"), "{error}");
-    env.assert_no_state();
 }
 
 #[test]
