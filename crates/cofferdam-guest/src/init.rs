@@ -259,20 +259,47 @@ fn to_all(signal: i32) -> io::Result<()> {
     }
 }
 
+/// How often it is looked whether everything has stopped, a millisecond apart.
+const LOOKS: usize = 3000;
+
 /// Stops everything; again until it stays so, because a process may wake another.
 fn freeze() -> io::Result<()> {
-    for _ in 0..200 {
+    for _ in 0..LOOKS {
         to_all(libc::SIGSTOP)?;
-        let running = processes()?;
-        if running
-            .iter()
-            .all(|p| matches!(p.state, b'T' | b't' | b'Z' | b'X'))
-        {
+        let all = processes()?;
+        if all.iter().all(|process| has_stopped(process, &all)) {
             return Ok(());
         }
         sys::poll(&[], 1)?;
     }
     Err(io::Error::from_raw_os_error(libc::ETIMEDOUT))
+}
+
+/// Every thread has stopped, or waits in vfork(2) for a child that has: such a thread cannot be
+/// interrupted, and runs no instruction before its child does.
+fn has_stopped(process: &Process, all: &[Process]) -> bool {
+    let stopped = |state: u8| matches!(state, b'T' | b't' | b'Z' | b'X');
+    if matches!(process.state, b'Z' | b'X') {
+        return true;
+    }
+    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", process.pid)) else {
+        return true;
+    };
+    threads.flatten().all(|thread| {
+        let Ok(stat) = fs::read(thread.path().join("stat")) else {
+            return true;
+        };
+        let Some(thread) = parse_stat(process.pid, &stat) else {
+            return false;
+        };
+        let waits_for_child = || {
+            thread.state == b'D'
+                && all
+                    .iter()
+                    .any(|child| child.parent == process.pid && stopped(child.state))
+        };
+        stopped(thread.state) || waits_for_child()
+    })
 }
 
 #[derive(Debug)]

@@ -151,7 +151,9 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
             io::Error::other("it is not a regular file"),
         ));
     }
-    let mut bytes = Vec::new();
+    // As much as it says it has: it grows from there if it says too little.
+    let expected = found.len().min(limit).saturating_add(1).min(64 << 20);
+    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
     file.take(limit + 1)
         .read_to_end(&mut bytes)
         .context("read", path)?;

@@ -1535,17 +1535,27 @@ async fn trash_keeps_and_expires() {
         let now = jiff::Timestamp::now();
         let days = |n: i64| now + jiff::SignedDuration::from_hours(24 * n);
         assert!(
-            refs::expire_trash(&w.repo, days(29), &w.cancel)
-                .await
-                .unwrap()
-                .is_empty()
+            refs::expire(
+                &w.repo,
+                &std::collections::BTreeSet::new(),
+                days(29),
+                &w.cancel
+            )
+            .await
+            .unwrap()
+            .is_empty()
         );
         assert_eq!(refs::trash(&w.repo, &w.cancel).await.unwrap().len(), 2);
         assert_eq!(
-            refs::expire_trash(&w.repo, days(31), &w.cancel)
-                .await
-                .unwrap()
-                .len(),
+            refs::expire(
+                &w.repo,
+                &std::collections::BTreeSet::new(),
+                days(31),
+                &w.cancel
+            )
+            .await
+            .unwrap()
+            .len(),
             2
         );
         w.nothing_else_changed();

@@ -4,6 +4,7 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
+    clippy::expect_used,
     reason = "tests start helpers, write files, and stop at the first surprise"
 )]
 
@@ -13,7 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
@@ -38,20 +39,23 @@ fn run_async(body: impl Future<Output = ()>) {
         .enable_all()
         .build()
         .unwrap()
-        .block_on(body);
+        .block_on(async {
+            let limit = Duration::from_secs(60);
+            tokio::time::timeout(limit, body)
+                .await
+                .expect("a test ends within a minute");
+        });
 }
 
 /// This program where user 1234 can execute it.
-fn public_copy() -> &'static Path {
-    static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    let dir = COPY.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env::current_exe().unwrap(), dir.path().join("native")).unwrap();
-        dir
-    });
-    PATH.get_or_init(|| dir.path().join("native"))
+fn public_copy() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (program, copy) = (env::current_exe().unwrap(), dir.path().join("native"));
+    if fs::hard_link(&program, &copy).is_err() {
+        fs::copy(&program, &copy).unwrap();
+    }
+    dir
 }
 
 fn as_ordinary_user(program: &Path) -> Command {
@@ -66,7 +70,8 @@ fn as_ordinary_user(program: &Path) -> Command {
 
 fn repeat_as_ordinary_user(test: &str) {
     if is_root() {
-        let mut command = as_ordinary_user(public_copy());
+        let copy = public_copy();
+        let mut command = as_ordinary_user(&copy.path().join("native"));
         let done = command
             .args(["--exact", test, "--nocapture"])
             .output()
@@ -210,8 +215,14 @@ fn marker() -> String {
 }
 
 both! {
+    // covers: S4-G1 S4-G2
     /// Invariant 5, seen from the host.
     async fn no_process_has_the_hosts_root() {
+        if is_root() {
+            // Only this thread's, which is the one that starts the launcher.
+            let groups = [rustix::process::Gid::from_raw(0), rustix::process::Gid::from_raw(27)];
+            rustix::thread::set_thread_groups(&groups).unwrap();
+        }
         let (one, two) = (create(&spec()).await.unwrap(), create(&spec()).await.unwrap());
         let mut seen = Vec::new();
         for sandbox in [&one, &two] {
@@ -257,6 +268,7 @@ both! {
 }
 
 both! {
+    // covers: S3-93 S4-G3 S4-FR4.1 S4-AC4.1 S4-AC4.2
     async fn only_what_is_mounted_is_there() {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir_all(home.path().join(".cargo/bin")).unwrap();
@@ -490,6 +502,16 @@ both! {
     }
 }
 
+/// Ends a helper also where its test fails.
+struct Helper(std::process::Child);
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The process that the test below kills: makes a sandbox in which something sleeps.
 #[test]
 fn helper_that_is_killed() {
@@ -513,19 +535,20 @@ both! {
     async fn killing_any_part_leaves_nothing() {
         for part in 0..3 {
             let marker = marker();
-            let mut caller = Command::new(env::current_exe().unwrap())
+            let caller = Command::new(env::current_exe().unwrap())
                 .args(["--exact", "helper_that_is_killed", "--nocapture"])
                 .env("COFFERDAM_TEST_MARKER", &marker)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
+            let caller = Helper(caller);
             let sleep = format!("sleep {marker}");
             eventually("the sandbox", || processes_with(&sleep).len() >= 3).await;
             let inside = processes_with(&sleep)[0];
             let init: u32 = status_of(inside, "PPid").parse().unwrap();
             let launcher: u32 = status_of(init, "PPid").parse().unwrap();
-            let victim = [caller.id(), launcher, init][part];
+            let victim = [caller.0.id(), launcher, init][part];
             let victim = rustix::process::Pid::from_raw(i32::try_from(victim).unwrap()).unwrap();
             rustix::process::kill_process(victim, rustix::process::Signal::KILL).unwrap();
             eventually("nothing is left", || processes_with(&sleep).is_empty()).await;
@@ -534,8 +557,6 @@ both! {
                 stat.is_empty() || stat.contains(") Z ")
             };
             eventually("init and launcher are gone", || gone(init) && gone(launcher)).await;
-            let _ = caller.kill();
-            caller.wait().unwrap();
         }
     }
 }
@@ -593,7 +614,7 @@ fn killing_at_any_point_leaves_only_what_gc_finds() {
                 })
             };
             eventually("everything in its control groups is dead", empty).await;
-            remove_leftovers(id);
+            remove_leftovers(id).await;
             assert_eq!(control_groups(id), Vec::<PathBuf>::new());
         }
         assert!(seen > 0, "none of them came as far as its control groups");
@@ -680,7 +701,9 @@ both! {
 
         let limits = Limits { memory: Some(64 << 20), cpus: Some(0.5), ..Limits::default() };
         let spec = SandboxSpec { limits, ..spec() };
+        let lacking = Native::default().degradations(&spec.limits);
         let made = create(&spec).await;
+        assert_eq!(made.is_err(), !lacking.is_empty(), "refused where it cannot be given: {lacking:?}");
         if is_root() {
             let sandbox = made.unwrap();
             let fill = |mib: u32| format!("perl -e '$x = \"x\" x ({mib} << 20); print length $x'");

@@ -5,6 +5,7 @@
 //! a trash ref is the time of its reflog entry: it needs no file of ours, works with every ref
 //! backend, and git keeps such entries for 90 days by default.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -232,19 +233,20 @@ pub struct Trash {
 
 /// What is in the trash.
 pub async fn trash(repo: &Repository, cancel: &CancellationToken) -> Result<Vec<Trash>, GitError> {
+    aged(repo, list(repo, TRASH, cancel).await?, cancel).await
+}
+
+async fn aged(
+    repo: &Repository,
+    listed: Vec<Listed>,
+    cancel: &CancellationToken,
+) -> Result<Vec<Trash>, GitError> {
     let mut found = Vec::new();
-    for Listed { reference, id } in list(repo, TRASH, cancel).await? {
+    for Listed { reference, id } in listed {
         let done = repo
             .command()
-            .args([
-                "log",
-                "-g",
-                "-1",
-                "--date=unix",
-                "--format=%gd",
-                &reference,
-                "--",
-            ])
+            .args(["log", "-g", "-1", "--date=unix", "--format=%gd"])
+            .args([reference.as_str(), "--"])
             .answers(&[128])
             .run(cancel)
             .await?;
@@ -262,22 +264,36 @@ pub async fn trash(repo: &Repository, cancel: &CancellationToken) -> Result<Vec<
     Ok(found)
 }
 
-/// Deletes trash refs that were put there [`TRASH_DAYS`] or more days before `now`. Returns them.
-pub async fn expire_trash(
+/// Deletes trash refs, and refs of sandboxes that are not among `alive`, which were made
+/// [`TRASH_DAYS`] or more days before `now`. Returns them.
+pub async fn expire(
     repo: &Repository,
+    alive: &BTreeSet<SandboxId>,
     now: Timestamp,
     cancel: &CancellationToken,
 ) -> Result<Vec<Trash>, RefError> {
     let keep = Duration::from_secs(u64::from(TRASH_DAYS) * 24 * 60 * 60);
+    let keep = jiff::SignedDuration::try_from(keep).unwrap_or_default();
+    let mut listed = list(repo, "refs/cofferdam/", cancel).await?;
+    listed.retain(|one| {
+        let name = one.reference.trim_start_matches("refs/cofferdam/");
+        let owner = name
+            .split_once('/')
+            .and_then(|(id, _)| id.parse::<SandboxId>().ok());
+        owner.map_or_else(
+            || one.reference.starts_with(TRASH),
+            |id| !alive.contains(&id),
+        )
+    });
     let mut gone = Vec::new();
-    for item in trash(repo, cancel).await? {
-        let old = item.since.is_some_and(|since| {
-            now.duration_since(since) >= jiff::SignedDuration::try_from(keep).unwrap_or_default()
-        });
-        if !old {
+    for item in aged(repo, listed, cancel).await? {
+        if item
+            .since
+            .is_none_or(|since| now.duration_since(since) < keep)
+        {
             continue;
         }
-        let delete = Transaction::new("cofferdam: trash expired").delete(&item.reference, &item.id);
+        let delete = Transaction::new("cofferdam: expired").delete(&item.reference, &item.id);
         match delete.commit(repo, cancel).await {
             Ok(()) => gone.push(item),
             // Someone took it out or replaced it: then it is not ours to delete.

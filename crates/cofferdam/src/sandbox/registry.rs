@@ -18,6 +18,7 @@ use crate::git::Oid;
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, SandboxId, Slug};
 use crate::process;
+use crate::session::Landing;
 
 /// The newest record format this version writes. Older ones stay readable.
 pub const VERSION: u32 = 1;
@@ -33,6 +34,10 @@ pub enum RegistryError {
     Record { path: PathBuf, reason: String },
     #[error("sandbox `{0}` is in use by another cofferdam process")]
     InUse(Slug),
+    #[error("sandbox `{0}` was cleaned up by another cofferdam process")]
+    Gone(Slug),
+    #[error("a sandbox `{0}` exists already")]
+    NameTaken(Slug),
     #[error("there is no sandbox `{name}` in {}", repository.display())]
     Unknown { name: String, repository: PathBuf },
 }
@@ -83,10 +88,29 @@ pub enum Phase {
     Creating,
     /// An agent may have run: there may be commits to collect.
     Active,
-    /// Collected; what is left is what the user should see.
+    /// Its commits are home ([`Record::outcome`] says how); what it needed to live is being removed.
+    Collected,
+    /// What is left is what the user should see.
     Stopped,
     /// A setup command failed; kept for a look.
     FailedSetup,
+}
+
+impl Phase {
+    /// Without an owner such a sandbox is one whose command died: `gc` finishes it.
+    pub fn is_unfinished(self) -> bool {
+        matches!(self, Self::Creating | Self::Active | Self::Collected)
+    }
+}
+
+/// What collecting came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub landing: Landing,
+    /// The commit that the agent's checkout ended at, if it is in the host repository.
+    pub checkout: Option<Oid>,
+    /// A private copy has uncommitted work.
+    pub copy_is_dirty: bool,
 }
 
 /// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.
@@ -120,6 +144,9 @@ pub struct Record {
     /// A branch or file that was kept for the user, in words.
     #[serde(default)]
     pub kept: Option<String>,
+    /// Present from [`Phase::Collected`] on.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
 }
 
 impl Record {
@@ -154,8 +181,15 @@ impl Owned {
         fsx::private_dir(home.path())?;
         fsx::private_dir(&home.state())?;
         let directory = home.sandbox(record.id);
+        let making = making(home)?;
+        let taken = list(home, None)?.entries.into_iter().any(|entry| {
+            entry.record.repository == record.repository && entry.record.name == record.name
+        });
+        if taken {
+            return Err(RegistryError::NameTaken(record.name));
+        }
         fsx::private_dir(&directory)?;
-        let lock = open_lock(&directory)?;
+        let lock = open_lock(&directory, true)?;
         if !take(&lock, &directory)? {
             return Err(RegistryError::InUse(record.name));
         }
@@ -166,18 +200,26 @@ impl Owned {
         };
         owned.sign()?;
         owned.save()?;
+        drop(making);
         Ok(owned)
     }
 
     /// Takes over a sandbox whose owner is dead or done.
     pub fn adopt(home: &Home, record: Record) -> Result<Self, RegistryError> {
         let directory = home.sandbox(record.id);
-        let lock = open_lock(&directory)?;
+        let gone = |error: RegistryError| match error {
+            RegistryError::File(error) if error.is_not_found() => {
+                RegistryError::Gone(record.name.clone())
+            }
+            error => error,
+        };
+        // Not made anew: who removes the directory now must find it empty.
+        let lock = open_lock(&directory, false).map_err(gone)?;
         if !take(&lock, &directory)? {
             return Err(RegistryError::InUse(record.name));
         }
         // What was read before the lock was ours may be old.
-        let record = read(&directory)?;
+        let record = read(&directory).map_err(gone)?;
         let owned = Self {
             record,
             directory,
@@ -298,6 +340,34 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
         })
 }
 
+/// Held while a state directory has no record yet, by who makes it and by who removes dead ones.
+fn making(home: &Home) -> Result<File, RegistryError> {
+    let path = home.path().join("lock");
+    let lock = open_lock(home.path(), true)?;
+    // It is held for moments; one that is held longer is held by a stopped process.
+    for _ in 0..100 {
+        if take(&lock, home.path())? {
+            return Ok(lock);
+        }
+    }
+    let source = std::io::Error::other("another cofferdam process holds it");
+    Err(FileError::new("lock", path, source).into())
+}
+
+/// Removes state directories whose maker died before it could write a record. Returns them.
+pub fn remove_unfinished(home: &Home) -> Result<Vec<PathBuf>, RegistryError> {
+    if !home.state().is_dir() {
+        return Ok(Vec::new());
+    }
+    let making = making(home)?;
+    let unfinished = list(home, None)?.unfinished;
+    for directory in &unfinished {
+        fsx::remove_tree(directory)?;
+    }
+    drop(making);
+    Ok(unfinished)
+}
+
 /// The process that owns the sandbox now, where it still runs: never a stranger that got its number.
 pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
     let directory = home.sandbox(id);
@@ -334,12 +404,12 @@ fn read(directory: &Path) -> Result<Record, RegistryError> {
     Ok(record)
 }
 
-fn open_lock(directory: &Path) -> Result<File, RegistryError> {
+fn open_lock(directory: &Path, make: bool) -> Result<File, RegistryError> {
     let path = directory.join("lock");
     let file = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
-        .create(true)
+        .create(make)
         .truncate(false)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
@@ -478,6 +548,7 @@ mod tests {
             made_directories: vec![],
             nested_before: vec![PathText(PathBuf::from("a/.git"))],
             kept: None,
+            outcome: None,
         }
     }
 

@@ -26,7 +26,7 @@ use crate::home::Home;
 use crate::names::BranchName;
 use crate::process::{Exit, Input};
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
-use crate::sandbox::registry::{Mode, Owned, Phase, RegistryError, Strategy};
+use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 use crate::sandbox::{IsolatedSandbox, Limits, SandboxError};
 
 /// More tips than this are not looked at: the rest stays in the state directory.
@@ -89,7 +89,7 @@ pub(super) struct Collector<'a> {
 }
 
 /// What came home.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Collected {
     pub landing: Landing,
     pub commits: Vec<CommitLine>,
@@ -98,6 +98,16 @@ pub(super) struct Collected {
     pub checkout: Option<Oid>,
     /// A private copy has uncommitted work.
     pub copy_is_dirty: bool,
+}
+
+impl Collected {
+    pub(super) fn into_outcome(self) -> Outcome {
+        Outcome {
+            landing: self.landing,
+            checkout: self.checkout,
+            copy_is_dirty: self.copy_is_dirty,
+        }
+    }
 }
 
 impl Collector<'_> {

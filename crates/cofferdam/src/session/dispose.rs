@@ -1,16 +1,17 @@
 //! Dispose: remove what a sandbox needed to live, keep what its user should still see.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
 use super::report::Landing;
 use crate::fsx;
 use crate::git::refs::{self, Own, Transaction};
+use crate::git::status::ChangeKind;
 use crate::git::worktree::{self, Worktree, WorktreeError};
-use crate::git::{Oid, Repository, UserRules};
+use crate::git::{Repository, UserRules};
 use crate::home::Home;
-use crate::sandbox::registry::{Mode, Owned, Phase, RegistryError, Strategy};
+use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 
 /// What was left for the user.
 #[derive(Debug, Default)]
@@ -26,12 +27,8 @@ pub(super) struct Disposed {
 pub(super) struct Disposal<'a> {
     pub home: &'a Home,
     pub repo: &'a Repository,
-    pub landing: &'a Landing,
-    /// The commit that the agent's checkout ended at, where it is known.
-    pub checkout: Option<&'a Oid>,
+    pub outcome: Outcome,
     pub rules: UserRules<'a>,
-    /// The private copy has uncommitted work (copy mode).
-    pub copy_is_dirty: bool,
     pub cancel: &'a CancellationToken,
 }
 
@@ -41,12 +38,18 @@ pub(super) async fn dispose(
     disposal: &Disposal<'_>,
 ) -> Result<Disposed, RegistryError> {
     let mut disposed = Disposed::default();
+    let landing = &disposal.outcome.landing;
+    if owned.record.phase != Phase::Creating {
+        // What collecting needs goes now: whoever comes after a death must not collect again.
+        owned.record.outcome = Some(disposal.outcome.clone());
+        owned.set_phase(Phase::Collected)?;
+    }
     remove_made_directories(&owned, disposal.home);
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
     let directory = owned.directory().to_owned();
     let mut gone = vec!["git", "vault", "hooks", "pointer"];
     if owned.record.mode == Mode::Copy {
-        if disposal.copy_is_dirty {
+        if disposal.outcome.copy_is_dirty {
             disposed.preserved = Some(directory.join("work"));
         } else {
             gone.push("work");
@@ -57,21 +60,18 @@ pub(super) async fn dispose(
             disposed.problems.push(error.to_string());
         }
     }
-    if !matches!(
-        disposal.landing,
-        Landing::Kept { .. } | Landing::Refused { .. }
-    ) {
+    if !matches!(landing, Landing::Kept { .. } | Landing::Refused { .. }) {
         remove_tip(&owned, disposal, &mut disposed).await;
     }
     let branch_stays = remove_temporary_branch(&mut owned, disposal, &mut disposed).await;
-    let keeps_work = match disposal.landing {
+    let keeps_work = match landing {
         Landing::Kept { .. } | Landing::Refused { .. } => true,
         Landing::Nothing | Landing::Landed { .. } => branch_stays,
     };
     let moved_out = directory.join("nested").is_dir();
     if keeps_work || moved_out || disposed.preserved.is_some() || !disposed.problems.is_empty() {
-        owned.record.kept = match disposal.landing {
-            Landing::Kept { .. } | Landing::Refused { .. } => Some(disposal.landing.to_string()),
+        owned.record.kept = match landing {
+            Landing::Kept { .. } | Landing::Refused { .. } => Some(landing.to_string()),
             _ => owned.record.kept.clone(),
         };
         owned.set_phase(Phase::Stopped)?;
@@ -108,7 +108,7 @@ async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: 
         }
         let worktree = Worktree::find(repo, &path, branch.clone(), owned.record.base.clone())?;
         if !untouched {
-            let tip = match disposal.checkout {
+            let tip = match &disposal.outcome.checkout {
                 Some(tip) => Some(tip.clone()),
                 None => repo.resolve(&branch.full(), disposal.cancel).await?,
             };
@@ -123,7 +123,17 @@ async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: 
                 disposal.cancel,
             )
             .await?;
-            if !changes.is_empty() {
+            let top = repo.top.as_path();
+            let lost = changes.0.iter().any(|change| {
+                let copied = change.kind == ChangeKind::Untracked
+                    && is_same(
+                        &path.join(&change.path),
+                        &top.join(&change.path),
+                        &mut Budget::default(),
+                    );
+                !copied
+            });
+            if lost {
                 return Ok(Some(path.clone()));
             }
         }
@@ -148,12 +158,8 @@ async fn remove_temporary_branch(
     disposal: &Disposal<'_>,
     disposed: &mut Disposed,
 ) -> bool {
-    let Disposal {
-        repo,
-        landing,
-        cancel,
-        ..
-    } = disposal;
+    let Disposal { repo, cancel, .. } = disposal;
+    let landing = &disposal.outcome.landing;
     let Some(branch) = owned.record.branch.clone() else {
         return false;
     };
@@ -191,7 +197,8 @@ async fn remove_temporary_branch(
 /// The gate's own reference goes once a branch of the user's has the commits.
 async fn remove_tip(owned: &Owned, disposal: &Disposal<'_>, disposed: &mut Disposed) {
     // Nothing came through the gate, but for what an isolated sandbox had in no commit.
-    if matches!(disposal.landing, Landing::Nothing) && owned.record.mode == Mode::Bind {
+    let nothing = matches!(disposal.outcome.landing, Landing::Nothing);
+    if nothing && owned.record.mode == Mode::Bind {
         return;
     }
     let Disposal { repo, cancel, .. } = disposal;
@@ -206,4 +213,53 @@ async fn remove_tip(owned: &Owned, disposal: &Disposal<'_>, disposed: &mut Dispo
     if let Err(error) = result.await {
         disposed.problems.push(error.to_string());
     }
+}
+
+/// How much [`is_same`] may read before it says no.
+#[derive(Debug)]
+struct Budget {
+    entries: u32,
+    bytes: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            entries: 20_000,
+            bytes: 256 << 20,
+        }
+    }
+}
+
+/// Whether all that is at `here`, which an agent may have made, is also in the user's directory: then
+/// removing it loses nothing. So files that were copied in do not make every worktree one to keep.
+fn is_same(here: &Path, there: &Path, budget: &mut Budget) -> bool {
+    let (Ok(found), Ok(other)) = (here.symlink_metadata(), there.symlink_metadata()) else {
+        return false;
+    };
+    if budget.entries == 0 || found.len() > budget.bytes {
+        return false;
+    }
+    budget.entries -= 1;
+    if found.is_dir() && other.is_dir() {
+        let Ok(entries) = std::fs::read_dir(here) else {
+            return false;
+        };
+        return entries.into_iter().all(|entry| {
+            entry.is_ok_and(|entry| is_same(&entry.path(), &there.join(entry.file_name()), budget))
+        });
+    }
+    if found.is_symlink() && other.is_symlink() {
+        let (link, other) = (std::fs::read_link(here), std::fs::read_link(there));
+        return link.is_ok_and(|link| other.is_ok_and(|other| link == other));
+    }
+    if !found.is_file() || !other.is_file() || found.len() != other.len() {
+        return false;
+    }
+    budget.bytes -= found.len();
+    let (mine, other) = (
+        fsx::read_bounded(here, found.len()),
+        fsx::read_bounded(there, found.len()),
+    );
+    mine.is_ok_and(|mine| other.is_ok_and(|other| mine == other))
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::collect::CollectError;
 use super::envfile::EnvFileError;
@@ -45,7 +45,7 @@ pub struct Iteration {
 }
 
 /// Where the agent's commits are now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "landing", rename_all = "snake_case")]
 pub enum Landing {
     /// The agent made no commit.

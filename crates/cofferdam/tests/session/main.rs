@@ -1,6 +1,11 @@
 //! Whole runs through the library, with real git and the native sandbox.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests start programs, write files, and fail by panicking"
+)]
 
 mod agents;
 mod bad_input;

@@ -108,6 +108,23 @@ pub(super) async fn judge(
             }
         }
     }
+    // Two looks at the objects that do not need each other's answers.
+    tokio::try_join!(
+        refuse(gate, quarantine, changes, (blobs, links), suspects, cancel),
+        collisions(gate, quarantine, changes, tip, &mut verdict, cancel)
+    )?;
+    Ok(verdict)
+}
+
+/// An error where a suspicion is confirmed, among them those that only the objects can raise.
+async fn refuse<'a>(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    changes: &'a Changes,
+    (blobs, links): (BTreeSet<&'a Oid>, Vec<(&'a [u8], &'a Entry)>),
+    mut suspects: Vec<Suspect<'a>>,
+    cancel: &CancellationToken,
+) -> Result<(), GateError> {
     let sizes = objects(gate, quarantine, blobs.into_iter(), cancel).await?;
     for (path, states) in changes {
         for entry in states.iter().flatten() {
@@ -129,8 +146,7 @@ pub(super) async fn judge(
     if !violations.is_empty() {
         return Err(GateError::refused(Refusal::Tree(violations)));
     }
-    collisions(gate, quarantine, changes, tip, &mut verdict, cancel).await?;
-    Ok(verdict)
+    Ok(())
 }
 
 fn look_at_name<'a>(

@@ -262,16 +262,16 @@ fn offers(point: &Path, controller: Controller) -> bool {
     })
 }
 
-/// Removes the groups of this sandbox, which is dead: for `gc` after a crash.
-pub fn remove_leftovers(id: SandboxId) {
-    for controller in [Controller::Memory, Controller::Cpu] {
-        for (top, _) in hierarchies(controller) {
-            let directory = top.join(OURS).join(id.to_string());
-            if fs::remove_dir(&directory).is_ok() {
-                remove_parent(&directory);
-            }
-        }
-    }
+/// Removes the groups of this sandbox, whose owner is dead: for `gc` after a crash. Its processes may
+/// need a moment to follow.
+pub async fn remove_leftovers(id: SandboxId) {
+    let directories = [Controller::Memory, Controller::Cpu]
+        .into_iter()
+        .flat_map(hierarchies)
+        .map(|(top, _)| top.join(OURS).join(id.to_string()))
+        .filter(|directory| directory.is_dir())
+        .collect();
+    Group { directories }.remove().await;
 }
 
 /// Which of these limits cannot be given here.

@@ -11,7 +11,7 @@ use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
 use crate::names::{BranchName, Slug};
-use crate::sandbox::registry::{self, Owned, Phase, Record, Strategy};
+use crate::sandbox::registry::{self, Owned, Record, RegistryError, Strategy};
 use tokio_util::sync::CancellationToken;
 
 /// How long a run may take to stop, collect and dispose.
@@ -53,13 +53,15 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
             Err(_) => return Ok(gone(record.name)),
         }
     }
-    if matches!(record.phase, Phase::Creating | Phase::Active) {
+    if record.phase.is_unfinished() {
         // Its commits come home first; then it is a stopped one, or gone.
         let home = target.caller_home.as_deref();
-        let recovered = gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await;
-        // An agent may have left a repository that nobody can read: somebody must be able to let go.
-        if let (Err(error), false) = (recovered, options.purge) {
-            return Err(error);
+        match gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await {
+            Ok(_) | Err(ManageError::Registry(RegistryError::Gone(_))) => {}
+            // An agent may have left a repository that nobody can read: somebody must be able to
+            // let go of it.
+            Err(_) if options.purge => {}
+            Err(error) => return Err(error),
         }
         match target.find().await {
             Ok((_, entry)) => record = entry.record,

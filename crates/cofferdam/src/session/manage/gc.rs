@@ -1,6 +1,6 @@
 //! Clean up after commands that died: commits are collected first, then what is left goes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
-use crate::fsx;
 use crate::git::{Git, Identity, Repository, UserRules, gate, identity, refs};
 use crate::home::Home;
+use crate::names::SandboxId;
 use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
 use crate::session::collect::{Collector, Source};
@@ -58,12 +58,19 @@ pub async fn gc(
     report
         .problems
         .extend(listing.unreadable.iter().map(ToString::to_string));
-    for directory in listing.unfinished {
-        report.removed.push(directory.display().to_string());
-        if !dry_run {
-            fsx::remove_tree(&directory)?;
-        }
-    }
+    let alive: BTreeSet<SandboxId> = listing
+        .entries
+        .iter()
+        .map(|entry| entry.record.id)
+        .collect();
+    let unfinished = if dry_run {
+        listing.unfinished
+    } else {
+        registry::remove_unfinished(home)?
+    };
+    report
+        .removed
+        .extend(unfinished.iter().map(|path| path.display().to_string()));
     let mut repositories: BTreeMap<PathBuf, Repository> = BTreeMap::new();
     if let Some(path) = repository
         && let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await
@@ -94,7 +101,7 @@ pub async fn gc(
             continue;
         }
         match record.phase {
-            Phase::Creating | Phase::Active => {
+            Phase::Creating | Phase::Active | Phase::Collected => {
                 recover(
                     home,
                     repo,
@@ -118,7 +125,7 @@ pub async fn gc(
         for path in gate::remove_stale(repo)? {
             report.removed.push(path.display().to_string());
         }
-        match refs::expire_trash(repo, Timestamp::now(), cancel).await {
+        match refs::expire(repo, &alive, Timestamp::now(), cancel).await {
             Ok(expired) => report
                 .expired_refs
                 .extend(expired.into_iter().map(|one| one.reference)),
@@ -152,7 +159,7 @@ async fn recover(
     match recover_one(home, repo, record, caller_home, cancel).await {
         Ok(recovered) => report.recovered.push(recovered),
         // Another command is at it: fine.
-        Err(ManageError::Registry(RegistryError::InUse(_))) => {}
+        Err(ManageError::Registry(RegistryError::InUse(_) | RegistryError::Gone(_))) => {}
         Err(error) => report.problems.push(format!("sandbox `{name}`: {error}")),
     }
 }
@@ -166,7 +173,11 @@ pub(super) async fn recover_one(
     cancel: &CancellationToken,
 ) -> Result<Recovered, ManageError> {
     let mut owned = Owned::adopt(home, record)?;
-    native::remove_leftovers(owned.record.id);
+    if !owned.record.phase.is_unfinished() {
+        // Another command has done it since the record was read.
+        return Err(RegistryError::InUse(owned.record.name.clone()).into());
+    }
+    native::remove_leftovers(owned.record.id).await;
     let events = Emitter::silent();
     let fallback = Identity::fallback();
     let config = identity::user_config(repo, caller_home, cancel).await?;
@@ -178,26 +189,33 @@ pub(super) async fn recover_one(
         limit: COLLECT_LIMIT,
         cancel,
     };
-    let collected = collector.collect(&mut owned, Source::State).await?;
+    let (outcome, commits) = match owned.record.outcome.clone() {
+        // Its command died while it cleaned up: what collecting needs may be gone already.
+        Some(outcome) if owned.record.phase == Phase::Collected => (outcome, 0),
+        _ => {
+            let collected = Box::pin(collector.collect(&mut owned, Source::State)).await?;
+            let commits = collected.commits.len();
+            (collected.into_outcome(), commits)
+        }
+    };
     let (name, branch) = (owned.record.name.to_string(), owned.record.branch_text());
+    let landing = outcome.landing.clone();
     let disposal = Disposal {
         home,
         repo,
-        landing: &collected.landing,
-        checkout: collected.checkout.as_ref(),
+        outcome,
         rules: UserRules {
             config: Some(&config),
             caller_home,
         },
-        copy_is_dirty: collected.copy_is_dirty,
         cancel,
     };
     let disposed = dispose::dispose(owned, &disposal).await?;
     Ok(Recovered {
         name,
         branch,
-        commits: collected.commits.len(),
-        landing: collected.landing,
+        commits,
+        landing,
         preserved: disposed.preserved,
     })
 }
@@ -224,9 +242,15 @@ async fn forget_if_empty(
     if has_files || repo.resolve(&reference, cancel).await?.is_some() {
         return Ok(());
     }
-    report.removed.push(format!("sandbox {}", record.name));
+    let removed = format!("sandbox {}", record.name);
     if !dry_run {
-        Owned::adopt(home, record)?.forget()?;
+        match Owned::adopt(home, record) {
+            Ok(owned) => owned.forget()?,
+            // Another command is at it.
+            Err(RegistryError::InUse(_) | RegistryError::Gone(_)) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
     }
+    report.removed.push(removed);
     Ok(())
 }

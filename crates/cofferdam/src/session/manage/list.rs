@@ -98,7 +98,7 @@ async fn summary(
     cancel: &CancellationToken,
 ) -> Result<Summary, ManageError> {
     let Entry { record, in_use } = entry;
-    let interrupted = !in_use && matches!(record.phase, Phase::Creating | Phase::Active);
+    let interrupted = !in_use && record.phase.is_unfinished();
     let ahead = match (repo, &record.branch, record.strategy.as_str()) {
         (Some(repo), Some(branch), "branch" | "merge-to-head") => {
             let range = format!("{}..{}", record.base, branch.full());
@@ -115,7 +115,7 @@ async fn summary(
     let has_branch = record.strategy.as_str() == "head" || ahead.is_some();
     let state = match record.phase {
         Phase::Creating if in_use => State::Creating,
-        Phase::Active if in_use => State::Active,
+        Phase::Active | Phase::Collected if in_use => State::Active,
         Phase::FailedSetup => State::FailedSetup,
         Phase::Stopped if !has_branch && record.kept.is_none() => State::Missing,
         _ => State::Stopped,

@@ -3,7 +3,7 @@
 use super::{ManageError, Target};
 use crate::git::land::{self, Incoming};
 use crate::git::{Head, Identity, identity};
-use crate::sandbox::registry::{Owned, Phase, Strategy};
+use crate::sandbox::registry::{Owned, Strategy};
 use crate::session::collect::{CollectError, merge_message};
 use crate::session::report::Landing;
 
@@ -16,7 +16,7 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
     if entry.in_use {
         return Err(ManageError::Running { name });
     }
-    if matches!(entry.record.phase, Phase::Creating | Phase::Active) {
+    if entry.record.phase.is_unfinished() {
         return Err(ManageError::Interrupted { name });
     }
     let owned = Owned::adopt(&target.home, entry.record)?;

@@ -60,7 +60,10 @@ fn an_agent_that_deletes_its_git_directory() {
         let script = "git commit -qm work --allow-empty; find $(git rev-parse --git-dir) -delete 2>/dev/null; true";
         let error = whole(&env, env.script(strategy, script), &["refs/heads/main"]);
         let error = error.unwrap_err();
-        assert!(error.to_string().contains("in the sandbox's git directory"), "{error}");
+        assert!(
+            error.to_string().contains("in the sandbox's git directory"),
+            "{error}"
+        );
         assert_eq!(env.subjects("main"), ["first"]);
         assert_eq!(env.git(&["status", "--porcelain"]), "");
     }
@@ -103,7 +106,11 @@ fn ten_thousand_commits_come_home() {
     landed(&report);
     assert_eq!(report.commits.len(), 10_000);
     assert_eq!(env.git(&["rev-list", "--count", "main"]), "10001");
-    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(120),
+        "{:?}",
+        began.elapsed()
+    );
     env.assert_no_state();
 }
 
@@ -115,7 +122,8 @@ fn everything_without_permissions() {
     landed(&report);
     assert_eq!(env.git(&["show", "main:d/e/f"]), "x");
     // In no commit, and nobody may look at it: it stays.
-    let script = "mkdir locked; echo x > locked/work; git commit -qm y --allow-empty; chmod 000 locked";
+    let script =
+        "mkdir locked; echo x > locked/work; git commit -qm y --allow-empty; chmod 000 locked";
     let report = merge_ok(&env, script);
     landed(&report);
     let kept = report.preserved_worktree.expect("there is work in it");
@@ -126,7 +134,9 @@ fn everything_without_permissions() {
 fn very_deep_directories() {
     let env = Env::new();
     let deep = |last: &str| {
-        format!("git commit -qm work --allow-empty; perl -e 'for (1..2000) {{ mkdir \"dddd\"; chdir \"dddd\" }} {last}'")
+        format!(
+            "git commit -qm work --allow-empty; perl -e 'for (1..2000) {{ mkdir \"dddd\"; chdir \"dddd\" }} {last}'"
+        )
     };
     for last in ["", "open(F, \">\", \"bottom\"); print F \"x\""] {
         let report = merge_ok(&env, &deep(last));
@@ -147,7 +157,11 @@ fn a_hundred_thousand_untracked_files() {
     let report = merge_ok(&env, script);
     landed(&report);
     assert!(report.preserved_worktree.is_some());
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[test]
@@ -162,7 +176,10 @@ fn symlink_loops_and_names_like_options() {
     assert!(env.repo.join("loop").is_symlink() && env.repo.join("-rf").is_file());
     landed(&whole_ok(
         &env,
-        env.script(HEAD, "git mv -- --help help; ln -s /etc/passwd -x; git commit -qm more"),
+        env.script(
+            HEAD,
+            "git mv -- --help help; ln -s /etc/passwd -x; git commit -qm more",
+        ),
         &["refs/heads/main"],
     ));
     env.assert_no_state();
@@ -206,7 +223,11 @@ fn settings_of_the_agents_repository_stay_there() {
         c = canary.display()
     );
     let before = std::fs::read(env.repo.join(".git/config")).unwrap();
-    landed(&whole_ok(&env, env.script(HEAD, &script), &["refs/heads/main"]));
+    landed(&whole_ok(
+        &env,
+        env.script(HEAD, &script),
+        &["refs/heads/main"],
+    ));
     assert!(!canary.exists());
     assert_eq!(std::fs::read(env.repo.join(".git/config")).unwrap(), before);
 }
@@ -244,12 +265,24 @@ fn drivers_in_the_tree_never_run_on_the_host() {
 #[test]
 fn commits_of_every_shape() {
     let shapes: [(&str, usize); 6] = [
-        ("GIT_AUTHOR_NAME='Some One' GIT_COMMITTER_NAME='Other' git commit -qm x --allow-empty --author 'A <a@example.com>'", 1),
+        (
+            "GIT_AUTHOR_NAME='Some One' GIT_COMMITTER_NAME='Other' git commit -qm x --allow-empty --author 'A <a@example.com>'",
+            1,
+        ),
         ("for i in 1 2 3; do git commit -qm x --allow-empty; done", 3),
         ("git commit -qm '' --allow-empty --allow-empty-message", 1),
-        ("b=$(git branch --show-current); git checkout -qb t; git commit -qm t --allow-empty; git checkout -q $b; git commit -qm u --allow-empty; git merge -q -m m t", 3),
-        ("b=$(git branch --show-current); for i in 1 2 3 4; do git checkout -q -b t$i main 2>/dev/null || git checkout -q -b t$i $b; echo $i > f$i; git add f$i; git commit -qm t$i; git checkout -q $b; done; git merge -q -m octopus t1 t2 t3 t4", 5),
-        ("git commit -qm x --allow-empty; git tag v1; git tag -a -m v v2; git notes add -m n; git stash list; git branch other", 1),
+        (
+            "b=$(git branch --show-current); git checkout -qb t; git commit -qm t --allow-empty; git checkout -q $b; git commit -qm u --allow-empty; git merge -q -m m t",
+            3,
+        ),
+        (
+            "b=$(git branch --show-current); for i in 1 2 3 4; do git checkout -q -b t$i main 2>/dev/null || git checkout -q -b t$i $b; echo $i > f$i; git add f$i; git commit -qm t$i; git checkout -q $b; done; git merge -q -m octopus t1 t2 t3 t4",
+            5,
+        ),
+        (
+            "git commit -qm x --allow-empty; git tag v1; git tag -a -m v v2; git notes add -m n; git stash list; git branch other",
+            1,
+        ),
     ];
     for (script, count) in shapes {
         let env = Env::new();
@@ -303,7 +336,11 @@ fn a_corrupted_repository_is_an_error_that_keeps_it() {
         assert_eq!(env.subjects("main"), ["first"], "{script}");
         // The sandbox's own directory is still there, the next run is not hindered, and the user can
         // let go of it.
-        assert_eq!(std::fs::read_dir(env.home.state()).unwrap().count(), 1, "{script}");
+        assert_eq!(
+            std::fs::read_dir(env.home.state()).unwrap().count(),
+            1,
+            "{script}"
+        );
         let target = Target {
             home: env.home.clone(),
             git: cofferdam::git::Git::new("git"),
@@ -312,8 +349,13 @@ fn a_corrupted_repository_is_an_error_that_keeps_it() {
             name: error.kept.name.as_ref().unwrap().to_string(),
             cancel: tokio_util::sync::CancellationToken::new(),
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let delete = |force, purge| runtime.block_on(manage::delete(&target, DeleteOptions { force, purge }));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let delete = |force, purge| {
+            runtime.block_on(manage::delete(&target, DeleteOptions { force, purge }))
+        };
         delete(true, false).unwrap_err();
         delete(true, true).unwrap();
         env.assert_no_state();

@@ -42,7 +42,10 @@ fn a_path_with_a_symlink_in_it_is_the_same_repository() {
     let real = std::mem::replace(&mut env.repo, link.join("repo"));
     exercise(&env);
     env.repo = real.join("src");
-    let options = env.script(HEAD, "test -e README.md && git commit -qm sub --allow-empty");
+    let options = env.script(
+        HEAD,
+        "test -e README.md && git commit -qm sub --allow-empty",
+    );
     run(options).unwrap();
     env.repo = real;
     assert_eq!(env.git(&["log", "-1", "--format=%s"]), "sub");
@@ -63,7 +66,11 @@ fn files_of_any_name_are_changed_added_and_brought_home() {
         cd ..; git add -A; git commit -qm names";
     for (strategy, lines) in [(HEAD, 2), (BranchStrategy::MergeToHead, 3)] {
         let report = whole_ok(&env, env.script(strategy, script), &["refs/heads/main"]);
-        assert!(matches!(report.landing, Landing::Landed { .. }), "{}", report.landing);
+        assert!(
+            matches!(report.landing, Landing::Landed { .. }),
+            "{}",
+            report.landing
+        );
         assert!(!report.diffstat.contains('\u{1b}'));
         for name in NAMES {
             let path = env.repo.join("src").join(OsStr::from_bytes(name));
@@ -87,7 +94,10 @@ fn copies_of_any_name() {
         std::fs::write(env.repo.join(&path), "x").unwrap();
         wanted.push(path.into());
     }
-    let count = format!("test $(ls -A ignored | tr -cd '\\n' | wc -c) -ge {}", NAMES.len());
+    let count = format!(
+        "test $(ls -A ignored | tr -cd '\\n' | wc -c) -ge {}",
+        NAMES.len()
+    );
     let mut options = env.script(BranchStrategy::MergeToHead, &count);
     options.copy = wanted;
     whole_ok(&env, options, &[]);
@@ -134,8 +144,20 @@ fn names_that_cannot_be() {
         run(options).unwrap_err();
         env.assert_no_state();
     }
-    for name in ["", "-x", "a..b", "a b", "refs/heads/", "a.lock", "@{1}", "HEAD"] {
-        assert!(name.parse::<cofferdam::names::BranchName>().is_err(), "{name}");
+    for name in [
+        "",
+        "-x",
+        "a..b",
+        "a b",
+        "refs/heads/",
+        "a.lock",
+        "@{1}",
+        "HEAD",
+    ] {
+        assert!(
+            name.parse::<cofferdam::names::BranchName>().is_err(),
+            "{name}"
+        );
     }
     let mut options = env.script(HEAD, "true");
     options.completion_signals = vec![String::new()];

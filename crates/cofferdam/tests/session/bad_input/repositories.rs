@@ -11,7 +11,7 @@ use crate::support::{Env, run};
 /// A run at `path` is refused with these words, and nothing was made.
 fn refused(env: &Env, path: &Path, strategy: BranchStrategy, words: &[&str]) {
     let mut options = env.script(strategy, "git commit -qm never --allow-empty");
-    options.repository = path.to_owned();
+    path.clone_into(&mut options.repository);
     let text = run(options).unwrap_err().to_string();
     for word in words {
         assert!(text.contains(word), "{text}");
@@ -25,7 +25,12 @@ fn what_is_no_checkout_is_refused_by_name() {
     let plain = env.dir.path().join("plain");
     std::fs::create_dir(&plain).unwrap();
     refused(&env, &plain, HEAD, &["plain", "not in a git repository"]);
-    refused(&env, &env.dir.path().join("none"), HEAD, &["none", "does not exist"]);
+    refused(
+        &env,
+        &env.dir.path().join("none"),
+        HEAD,
+        &["none", "does not exist"],
+    );
     refused(&env, &env.repo.join("README.md"), HEAD, &["README.md"]);
     refused(&env, &env.repo.join(".git"), HEAD, &[".git"]);
     let bare = env.dir.path().join("bare.git");
@@ -53,8 +58,16 @@ fn a_broken_repository_is_refused_in_words() {
 fn a_detached_head_moves_itself_only() {
     let env = Env::new();
     env.git(&["checkout", "-q", "--detach"]);
-    let report = whole_ok(&env, env.script(HEAD, "echo x > x; git add x; git commit -qm x"), &[]);
-    assert!(matches!(report.landing, Landing::Landed { .. }), "{}", report.landing);
+    let report = whole_ok(
+        &env,
+        env.script(HEAD, "echo x > x; git add x; git commit -qm x"),
+        &[],
+    );
+    assert!(
+        matches!(report.landing, Landing::Landed { .. }),
+        "{}",
+        report.landing
+    );
     assert_eq!(env.git(&["log", "-1", "--format=%s"]), "x");
     assert_eq!(env.git(&["status", "--porcelain"]), "");
     assert_eq!(env.subjects("main"), ["first"]);
@@ -78,13 +91,20 @@ fn a_dirty_tree_keeps_every_byte_and_the_staged_set() {
     assert_eq!(env.git(&["show", ":src/a.txt"]), "staged");
     assert_eq!(env.read("src/a.txt"), "unstaged\n");
     assert_eq!(env.git(&["show", "main:src/a.txt"]), "one\ntwo\nthree");
-    let options = env.script(BranchStrategy::MergeToHead, agent.replace("agent.txt", "b").as_str());
+    let options = env.script(
+        BranchStrategy::MergeToHead,
+        agent.replace("agent.txt", "b").as_str(),
+    );
     whole_ok(&env, options, &["refs/heads/main"]);
     assert_eq!(env.git(&["status", "--porcelain"]), before);
     // What would overwrite the user's edits stays on its branch.
     let overlap = "echo other > src/a.txt; git commit -qam overlap";
     let report = run(env.script(BranchStrategy::MergeToHead, overlap)).unwrap();
-    assert!(matches!(report.landing, Landing::Kept { .. }), "{}", report.landing);
+    assert!(
+        matches!(report.landing, Landing::Kept { .. }),
+        "{}",
+        report.landing
+    );
     assert_eq!(env.git(&["status", "--porcelain"]), before);
     assert_eq!(env.read("src/a.txt"), "unstaged\n");
 }
@@ -93,9 +113,26 @@ fn a_dirty_tree_keeps_every_byte_and_the_staged_set() {
 fn a_branch_that_is_checked_out_elsewhere_is_refused() {
     let env = Env::new();
     let other = env.dir.path().join("other");
-    env.git(&["worktree", "add", "-q", "-b", "feature", other.to_str().unwrap()]);
-    refused(&env, &env.repo, branch("feature"), &["feature", "checked out", "other"]);
-    refused(&env, &env.repo, branch("main"), &["main", "checked out", "repo"]);
+    env.git(&[
+        "worktree",
+        "add",
+        "-q",
+        "-b",
+        "feature",
+        other.to_str().unwrap(),
+    ]);
+    refused(
+        &env,
+        &env.repo,
+        branch("feature"),
+        &["feature", "checked out", "other"],
+    );
+    refused(
+        &env,
+        &env.repo,
+        branch("main"),
+        &["main", "checked out", "repo"],
+    );
     let copy = cofferdam::sandbox::CopyStrategy::Branch {
         branch: "feature".parse().unwrap(),
         base: None,
@@ -110,7 +147,13 @@ fn with_submodule() -> Env {
     let env = Env::new();
     let library = env.dir.path().join("library");
     env.git(&["clone", "-q", ".", library.to_str().unwrap()]);
-    let add = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add"];
+    let add = [
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+    ];
     env.git(&[&add[..], &[library.to_str().unwrap(), "sub"]].concat());
     env.commit_all("submodule");
     env
@@ -120,7 +163,10 @@ fn with_submodule() -> Env {
 fn repositories_with_submodules_work() {
     let env = with_submodule();
     exercise(&env);
-    assert_eq!(env.git(&["submodule", "status"]).split(' ').next(), Some(""));
+    assert_eq!(
+        env.git(&["submodule", "status"]).split(' ').next(),
+        Some("")
+    );
 }
 
 #[test]
@@ -144,7 +190,11 @@ fn a_submodule_cannot_be_written() {
         git update-index --cacheinfo 160000,$(git rev-parse HEAD),sub
         git commit -qm 'moved the submodule'";
     let report = whole_ok(&env, env.script(BranchStrategy::MergeToHead, agent), &[]);
-    assert!(!matches!(report.landing, Landing::Landed { .. }), "{}", report.landing);
+    assert!(
+        !matches!(report.landing, Landing::Landed { .. }),
+        "{}",
+        report.landing
+    );
     assert_eq!(env.git(&["ls-tree", "main", "sub"]), before);
 }
 
@@ -152,11 +202,16 @@ fn a_submodule_cannot_be_written() {
 fn lfs_pointers_stay_pointers_without_the_program() {
     let env = Env::new();
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
-    env.write(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n");
+    env.write(
+        ".gitattributes",
+        "*.bin filter=lfs diff=lfs merge=lfs -text\n",
+    );
     env.write("big.bin", pointer);
     // An old file: git trusts the index and does not read it again.
     let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1 << 30);
-    let file = std::fs::File::options().write(true).open(env.repo.join("big.bin"));
+    let file = std::fs::File::options()
+        .write(true)
+        .open(env.repo.join("big.bin"));
     file.unwrap().set_modified(old).unwrap();
     env.commit_all("lfs");
     for (key, value) in [
@@ -169,12 +224,18 @@ fn lfs_pointers_stay_pointers_without_the_program() {
     }
     // The user's own git cannot look at that file either, so nothing here may touch it.
     let seen = |name: &str| {
-        format!("grep -q 'oid sha256' big.bin || exit 7; echo {name} >> w; git add w; git commit -qm {name}")
+        format!(
+            "grep -q 'oid sha256' big.bin || exit 7; echo {name} >> w; git add w; git commit -qm {name}"
+        )
     };
     whole_ok(&env, env.script(HEAD, &seen("head")), &["refs/heads/main"]);
     let merge = env.script(BranchStrategy::MergeToHead, &seen("merge"));
     let report = whole_ok(&env, merge, &["refs/heads/main"]);
-    assert!(matches!(report.landing, Landing::Landed { .. }), "{}", report.landing);
+    assert!(
+        matches!(report.landing, Landing::Landed { .. }),
+        "{}",
+        report.landing
+    );
     let report = whole_ok(&env, env.script(branch("b"), &seen("b")), &["refs/heads/b"]);
     assert_eq!(report.preserved_worktree, None, "{}", env.said());
     assert_eq!(env.read("big.bin"), pointer);
@@ -216,7 +277,12 @@ fn sha256_and_reftable_repositories() {
     exercise(&Env::at("repo".as_ref(), &["--object-format=sha256"]));
     let env = Env::new();
     let probe = env.dir.path().join("probe");
-    let probe = ["init", "-q", "--ref-format=reftable", probe.to_str().unwrap()];
+    let probe = [
+        "init",
+        "-q",
+        "--ref-format=reftable",
+        probe.to_str().unwrap(),
+    ];
     // Before git 2.45 there are no reftables, and nothing to work in.
     if env.try_git(&env.repo, &probe).status.success() {
         exercise(&Env::at("repo".as_ref(), &["--ref-format=reftable"]));
@@ -236,7 +302,11 @@ fn reclone(env: &Env, options: &[&str]) {
     let target = env.repo.to_str().unwrap();
     let clone = [&["clone", "-q"], options, &[&url, target]].concat();
     let done = env.try_git(env.dir.path(), &clone);
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     env.git(&["config", "user.name", "User"]);
     env.git(&["config", "user.email", "user@example.com"]);
 }
@@ -274,7 +344,7 @@ fn a_checkout_that_is_a_linked_worktree() {
     let linked = env.dir.path().join("linked");
     env.git(&["checkout", "-q", "-b", "side"]);
     env.git(&["worktree", "add", "-q", linked.to_str().unwrap(), "main"]);
-    std::mem::swap(&mut env.repo, &mut { linked });
+    env.repo = linked;
     exercise_linked(&env);
 }
 
@@ -283,7 +353,11 @@ fn exercise_linked(env: &Env) {
     let script = "echo $(git rev-parse --abbrev-ref HEAD) >> w; git add w; git commit -qm w";
     for strategy in [HEAD, BranchStrategy::MergeToHead] {
         let report = run(env.script(strategy, script)).unwrap();
-        assert!(matches!(report.landing, Landing::Landed { .. }), "{}", report.landing);
+        assert!(
+            matches!(report.landing, Landing::Landed { .. }),
+            "{}",
+            report.landing
+        );
     }
     env.assert_no_state();
     run(env.script(branch("feature"), script)).unwrap();
@@ -300,9 +374,14 @@ fn a_git_directory_behind_a_symlink() {
     let elsewhere = env.dir.path().join("elsewhere.git");
     std::fs::rename(env.repo.join(".git"), &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, env.repo.join(".git")).unwrap();
-    let error = whole(&env, env.script(HEAD, "true"), &[]).unwrap_err().to_string();
+    let error = whole(&env, env.script(HEAD, "true"), &[])
+        .unwrap_err()
+        .to_string();
     assert!(error.contains(".git is a symlink"), "{error}");
-    let options = env.script(BranchStrategy::MergeToHead, "git commit -qm x --allow-empty");
+    let options = env.script(
+        BranchStrategy::MergeToHead,
+        "git commit -qm x --allow-empty",
+    );
     whole_ok(&env, options, &["refs/heads/main"]);
     assert_eq!(env.subjects("main"), ["first", "x"]);
     env.assert_no_state();
@@ -313,6 +392,10 @@ fn a_git_directory_behind_a_symlink() {
     env.git(&["status"]);
     let options = env.script(HEAD, "git commit -qm y --allow-empty");
     let report = run(options).unwrap();
-    assert!(matches!(report.landing, Landing::Landed { .. }), "{}", report.landing);
+    assert!(
+        matches!(report.landing, Landing::Landed { .. }),
+        "{}",
+        report.landing
+    );
     assert_eq!(env.subjects("main"), ["first", "x", "y"]);
 }

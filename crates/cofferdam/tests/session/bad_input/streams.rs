@@ -12,7 +12,10 @@ const MAIN: &[&str] = &["refs/heads/main"];
 /// Highest resident size of this process in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -27,7 +30,11 @@ fn a_line_of_a_gigabyte_does_not_grow_the_host() {
             .env(INNER, "1")
             .output()
             .unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
         return;
     }
     let env = Env::new();
@@ -37,7 +44,10 @@ fn a_line_of_a_gigabyte_does_not_grow_the_host() {
     let report = whole_ok(&env, env.script(HEAD, script), MAIN);
     let (grown, took) = (peak() - before, began.elapsed());
     println!("1 GB line: {grown} KiB more, {took:?}");
-    assert!(report.completion.is_some(), "a line after the long one counts");
+    assert!(
+        report.completion.is_some(),
+        "a line after the long one counts"
+    );
     assert_eq!(env.subjects("main"), ["first", "work"]);
     assert!(grown < 64 << 10, "{grown} KiB");
 }
@@ -72,7 +82,11 @@ fn a_daemon_that_keeps_the_streams_does_not_keep_the_run() {
     let script = "git commit -qm work --allow-empty; (setsid sh -c 'while :; do echo noise; echo noise >&2; sleep 0.01; done' &)";
     let began = Instant::now();
     whole_ok(&env, env.script(HEAD, script), MAIN);
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[test]
@@ -84,18 +98,29 @@ fn an_agent_that_ignores_every_signal_is_ended() {
     let began = Instant::now();
     let error = whole(&env, options, MAIN).unwrap_err();
     assert!(matches!(error.kind, RunErrorKind::Agent { .. }), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(env.subjects("main"), ["first", "work"]);
 }
 
 #[test]
 fn a_fork_bomb_stays_inside() {
     let env = Env::new();
-    let mut options = env.script(HEAD, "git commit -qm work --allow-empty; f() { f | f & }; f; sleep 1; exit 0");
+    let mut options = env.script(
+        HEAD,
+        "git commit -qm work --allow-empty; f() { f | f & }; f; sleep 1; exit 0",
+    );
     options.limits.processes = Some(200);
     let began = Instant::now();
     let result = whole(&env, options, MAIN);
     drop(result);
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(env.subjects("main"), ["first", "work"]);
 }

@@ -1,0 +1,106 @@
+//! Ctrl-C as a terminal sends it (to the whole group), once and twice, and other signals.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process_group};
+
+use crate::checker::{self, User, Work};
+use crate::environment::Environment;
+
+const COMMITS_AND_WAITS: &str = "trap '' INT TERM HUP; mkdir -p agent; for n in 1 2 3; do \
+     echo w$n > agent/$n.txt; git add agent/$n.txt; git commit -qm w$n; done; \
+     (setsid sh -c 'trap \"\" TERM HUP INT; sleep 600' &) ; echo now-waiting; sleep 600";
+
+const SETUPS: [&[&str]; 4] = [
+    &["--head"],
+    &["--merge-to-head"],
+    &["--branch", "feature"],
+    &["--mode", "copy", "--merge-to-head"],
+];
+
+#[test]
+fn once_brings_the_work_home() {
+    let signals = [
+        (Signal::INT, 130),
+        (Signal::TERM, 143),
+        (Signal::HUP, 129),
+        (Signal::INT, 130),
+    ];
+    for (options, (signal, code)) in SETUPS.into_iter().zip(signals) {
+        let environment = Environment::new();
+        let before = User::of(&environment);
+        let mut run = environment.start_run(options, COMMITS_AND_WAITS);
+        run.wait_until_said("now-waiting");
+        let ids = checker::ids(&environment);
+        let began = Instant::now();
+        kill_process_group(run.pid(), signal).unwrap();
+        let end = run.finish();
+        let what = format!("{options:?} {signal:?}");
+        assert_eq!(end.status, code, "{what}: {}", end.stderr);
+        assert!(
+            began.elapsed() < Duration::from_secs(15),
+            "{what}: {:?}",
+            began.elapsed()
+        );
+        assert_eq!(checker::subjects(&environment).len(), 3, "{what}");
+        checker::assert_clean(&environment, &before, &what, &end.stdout);
+        checker::assert_nothing_alive(&environment, &ids, &what);
+        // Nothing is left for `gc`.
+        assert_eq!(
+            checker::gc(&environment, &what),
+            "nothing to clean up\n",
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn twice_leaves_at_once_and_gc_brings_the_work_home() {
+    for (options, pause) in SETUPS.into_iter().zip([0, 1, 30, 150]) {
+        let environment = Environment::new();
+        let before = User::of(&environment);
+        let mut run = environment.start_run(options, COMMITS_AND_WAITS);
+        run.wait_until_said("now-waiting");
+        let pid = run.pid();
+        kill_process_group(pid, Signal::INT).unwrap();
+        std::thread::sleep(Duration::from_millis(pause));
+        let began = Instant::now();
+        let _ = kill_process_group(pid, Signal::INT);
+        let end = run.finish();
+        let what = format!("{options:?} {pause} ms");
+        assert_eq!(end.status, 130, "{what}: {}", end.stderr);
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{what}: {:?}",
+            began.elapsed()
+        );
+        let work = Work::of(&environment);
+        checker::assert_recovers(&environment, &before, &work, &what);
+        assert_eq!(checker::subjects(&environment).len(), 3, "{what}");
+    }
+}
+
+/// Signals that come early, while things are being made.
+#[test]
+fn at_the_start() {
+    for (number, delay) in [5, 20, 40, 60, 80, 100, 130, 160].into_iter().enumerate() {
+        let options = SETUPS[number % 4];
+        let environment = Environment::new();
+        let before = User::of(&environment);
+        let run = environment.start_run(options, COMMITS_AND_WAITS);
+        let pid = run.pid();
+        std::thread::sleep(Duration::from_millis(delay));
+        kill_process_group(pid, Signal::INT).unwrap();
+        let end = run.finish();
+        let what = format!("{options:?} after {delay} ms");
+        // Before it listens the signal has its plain effect.
+        assert!(
+            [130, -2].contains(&end.status),
+            "{what}: {} {}",
+            end.status,
+            end.stderr
+        );
+        let work = Work::of(&environment);
+        checker::assert_recovers(&environment, &before, &work, &what);
+    }
+}

@@ -1,0 +1,232 @@
+//! `kill -9` of the command at every step.
+//!
+//! The steps are made exact by what the command itself starts: each call of git (before it, while
+//! it goes on without its caller, after it), each hook, and the agent's own lines. Random delays
+//! reach what lies in between.
+
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::checker::{self, User, Work};
+use crate::environment::{AGENT, Environment, Moment};
+
+struct Setup {
+    name: &'static str,
+    options: &'static [&'static str],
+}
+
+const HEAD: Setup = Setup {
+    name: "head",
+    options: &["--head"],
+};
+const MERGE: Setup = Setup {
+    name: "merge-to-head",
+    options: &["--merge-to-head", "--name", "one"],
+};
+const BRANCH: Setup = Setup {
+    name: "branch",
+    options: &["--branch", "feature"],
+};
+const COPY: Setup = Setup {
+    name: "copy",
+    options: &["--mode", "copy", "--merge-to-head", "--name", "one"],
+};
+
+/// How many git calls the whole run makes.
+fn calls_of(setup: &Setup) -> u32 {
+    let environment = Environment::new();
+    let before = User::of(&environment);
+    environment.count_calls();
+    let done = environment.start_run(setup.options, AGENT).finish();
+    assert_eq!(
+        done.status, 0,
+        "{}: {}{}",
+        setup.name, done.stdout, done.stderr
+    );
+    let calls = environment.calls();
+    environment.killed_at();
+    checker::assert_clean(&environment, &before, setup.name, &done.stdout);
+    assert_eq!(checker::subjects(&environment).len(), 3, "{}", setup.name);
+    calls
+}
+
+/// Tries every point before it fails, and then names all that did not hold.
+fn at_each<T>(points: impl IntoIterator<Item = T>, mut test: impl FnMut(T) -> Option<String>) {
+    let mut failed = Vec::new();
+    for point in points {
+        let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(point)));
+        match tried {
+            Ok(None) => {}
+            Ok(Some(what)) => failed.push(what),
+            Err(panic) => failed.push(
+                panic
+                    .downcast_ref::<String>()
+                    .cloned()
+                    .unwrap_or_else(|| "a panic without words".to_owned()),
+            ),
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} points failed:\n\n{}",
+        failed.len(),
+        failed.join("\n\n")
+    );
+}
+
+/// What must hold after the command's death.
+#[track_caller]
+fn check(environment: &Environment, before: &User, what: &str, stdout: &str) {
+    let work = Work::of(environment);
+    checker::assert_recovers(environment, before, &work, what);
+    if stdout.contains("all-committed") || stdout.contains("iteration_finished") {
+        let subjects = checker::subjects(environment);
+        assert_eq!(subjects.len(), 3, "{what}: only {subjects:?} came home");
+    }
+}
+
+fn at_every_git_call(setup: &Setup, first: u32) {
+    let calls = calls_of(setup);
+    assert!(calls >= 6, "{}: {calls} git calls", setup.name);
+    at_each(1..=calls, |call| {
+        // Each call in one of three ways; the setups differ in which.
+        let moment = [Moment::Before, Moment::During, Moment::After][((call + first) % 3) as usize];
+        let environment = Environment::new();
+        let before = User::of(&environment);
+        environment.kill_at(call, moment);
+        let end = environment.start_run(setup.options, AGENT).finish();
+        let at = environment.killed_at()?;
+        let what = format!("{} killed at git call {at}", setup.name);
+        assert_eq!(end.status, -9, "{what}: {}", end.stderr);
+        check(&environment, &before, &what, &end.stdout);
+        None
+    });
+}
+
+// covers: S2-9
+#[test]
+fn at_every_git_call_head() {
+    at_every_git_call(&HEAD, 0);
+}
+
+// covers: S2-10
+#[test]
+fn at_every_git_call_merge_to_head() {
+    at_every_git_call(&MERGE, 1);
+}
+
+// covers: S2-11
+#[test]
+fn at_every_git_call_branch() {
+    at_every_git_call(&BRANCH, 2);
+}
+
+#[test]
+fn at_every_git_call_copy() {
+    at_every_git_call(&COPY, 0);
+}
+
+/// Hooks on the host, which know their caller.
+#[test]
+fn at_the_hooks() {
+    for setup in [&HEAD, &MERGE, &COPY] {
+        for hook in ["--on-worktree-ready", "--on-host-ready"] {
+            let environment = Environment::new();
+            let before = User::of(&environment);
+            let mut options = setup.options.to_vec();
+            options.extend([hook, "kill -9 $PPID; sleep 1"]);
+            let end = environment.start_run(&options, AGENT).finish();
+            let what = format!("{} killed by {hook}", setup.name);
+            assert_eq!(end.status, -9, "{what}: {}", end.stderr);
+            check(&environment, &before, &what, &end.stdout);
+        }
+    }
+}
+
+/// While the agent works: its commits so far come home, its tree dies.
+#[test]
+fn while_the_agent_works() {
+    let script = "mkdir -p agent; for n in 1 2 3; do echo w$n > agent/$n.txt; git add agent/$n.txt; \
+         git commit -qm w$n; done; (setsid sh -c 'trap \"\" TERM HUP INT; sleep 600' &) ; \
+         echo now-waiting; trap '' TERM HUP INT; sleep 600";
+    for setup in [&HEAD, &MERGE, &BRANCH, &COPY] {
+        let environment = Environment::new();
+        let before = User::of(&environment);
+        let mut options = setup.options.to_vec();
+        // Control groups must go too.
+        let limited = rustix::process::geteuid().is_root() && setup.name == "head";
+        if limited {
+            options.extend(["--memory", "512m"]);
+        }
+        let mut run = environment.start_run(&options, script);
+        run.wait_until_said("now-waiting");
+        let ids = checker::ids(&environment);
+        if limited {
+            let id = ids.first().unwrap();
+            assert!(
+                !checker::control_groups(id).is_empty(),
+                "nothing limits {id}"
+            );
+        }
+        kill_process(run.pid(), Signal::KILL).unwrap();
+        let end = run.finish();
+        assert_eq!(end.status, -9);
+        let what = format!("{} killed while the agent works", setup.name);
+        check(&environment, &before, &what, &end.stdout);
+        assert_eq!(checker::subjects(&environment).len(), 3, "{what}");
+    }
+}
+
+/// At times that nobody chose.
+#[test]
+fn at_random_times() {
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    at_each(0..16, |round| {
+        let setup = [&HEAD, &MERGE, &BRANCH, &COPY][round % 4_usize];
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        let delay = Duration::from_micros(seed % 300_000);
+        let environment = Environment::new();
+        let before = User::of(&environment);
+        let run = environment.start_run(setup.options, AGENT);
+        let pid = run.pid();
+        std::thread::sleep(delay);
+        let _ = kill_process(pid, Signal::KILL);
+        let end = run.finish();
+        let what = format!("{} killed after {delay:?}", setup.name);
+        check(&environment, &before, &what, &end.stdout);
+        None
+    });
+}
+
+/// `gc` is killed at each of its own git calls, and repeated.
+#[test]
+fn gc_itself() {
+    for setup in [&HEAD, &MERGE] {
+        let mut call = 1;
+        loop {
+            let environment = Environment::new();
+            let before = User::of(&environment);
+            let mut run = environment.start_run(setup.options, &format!("{AGENT}; sleep 600"));
+            run.wait_until_said("all-committed");
+            kill_process(run.pid(), Signal::KILL).unwrap();
+            run.finish();
+            let work = Work::of(&environment);
+            let moment = [Moment::Before, Moment::During, Moment::After][(call % 3) as usize];
+            environment.kill_at(call, moment);
+            let end = environment.start(&["gc"]).finish();
+            let Some(at) = environment.killed_at() else {
+                assert_eq!(end.status, 0, "{}", end.stderr);
+                break;
+            };
+            let what = format!("gc of {} killed at git call {}", setup.name, at);
+            assert_eq!(end.status, -9, "{what}");
+            checker::assert_recovers(&environment, &before, &work, &what);
+            assert_eq!(checker::subjects(&environment).len(), 3, "{what}");
+            call += 1;
+        }
+        assert!(call > 5, "gc makes {call} git calls");
+    }
+}

@@ -1,0 +1,20 @@
+//! The command under violence: killed at every step, interrupted, run twice at once, on full
+//! disks, beside a user who goes on working. After each scenario a checker compares what there was
+//! before with what there is now.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test starts programs, writes files and fails by panicking"
+)]
+
+mod checker;
+mod concurrent;
+mod environment;
+mod full_disk;
+mod interrupts;
+mod keeper;
+mod kill;
+mod user;
