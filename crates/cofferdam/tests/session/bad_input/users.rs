@@ -132,6 +132,7 @@ fn a_state_directory_that_cannot_be_used_is_named() {
         "{error}"
     );
     chmod(&env.dir.path().join("user"), 0o700);
+    env.assert_no_state();
     // A repository that may be read only.
     chmod(&env.repo.join(".git"), 0o500);
     let error = run(env.script(BranchStrategy::MergeToHead, "true"))
@@ -151,11 +152,7 @@ fn a_state_directory_that_cannot_be_used_is_named() {
         arguments: std::collections::BTreeMap::new(),
     };
     let error = run(options).unwrap_err().to_string();
-    assert!(
-        error.contains("secret.md") && error.contains("denied"),
-        "{error}"
-    );
-    env.assert_no_state();
+    assert!(error.contains("secret.md") && error.contains("denied"), "{error}");
 }
 
 #[test]
