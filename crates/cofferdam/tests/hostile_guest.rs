@@ -92,7 +92,7 @@ impl Execution for Run {
         }
     }
 
-    async fn kill(&self, _signal: i32) -> Result<(), SandboxError> {
+    async fn kill(&mut self, _signal: i32) -> Result<(), SandboxError> {
         match self.pretence.end {
             // Not even that is answered.
             End::Never => std::future::pending().await,
@@ -350,7 +350,7 @@ fn git_directories_full_of_spite() {
                 put(
                     git.join("HEAD"),
                     "ref: refs/heads/../../../../../etc/passwd\n",
-                )
+                );
             }),
         ),
         (
@@ -605,7 +605,7 @@ fn packs_from_a_fuzzer() {
             2 => {
                 bytes = (0..random(5000))
                     .map(|_| u8::try_from(random(256)).unwrap())
-                    .collect()
+                    .collect();
             }
             _ => {
                 let at = random(pack.len());

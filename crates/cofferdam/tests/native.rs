@@ -215,7 +215,6 @@ fn marker() -> String {
 }
 
 both! {
-    // covers: S4-G1 S4-G2
     /// Invariant 5, seen from the host.
     async fn no_process_has_the_hosts_root() {
         if is_root() {
@@ -268,7 +267,6 @@ both! {
 }
 
 both! {
-    // covers: S3-93 S4-G3 S4-FR4.1 S4-AC4.1 S4-AC4.2
     async fn only_what_is_mounted_is_there() {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir_all(home.path().join(".cargo/bin")).unwrap();

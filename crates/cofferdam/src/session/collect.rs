@@ -12,6 +12,7 @@ use super::emitter::Emitter;
 use super::event::Notice;
 use super::mounts::jail_mounts;
 use super::report::{CommitLine, Landing};
+use super::transfer::UNCOMMITTED;
 use crate::fsx::FileError;
 use crate::git::gate::{self, Accepted, Gate, GateError};
 use crate::git::land::{self, Incoming, LandError, Landed};
@@ -164,6 +165,13 @@ impl Collector<'_> {
             return Ok(collected);
         }
         self.move_nested_out(owned)?;
+        if let Source::Sandbox { sandbox, workdir } = source {
+            let rest = super::transfer::commit_the_rest(*sandbox, workdir, self.cancel).await;
+            if let Err(why) = rest {
+                let text = format!("uncommitted work in the sandbox could not be kept: {why}");
+                self.events.notice(Notice::Other { text });
+            }
+        }
         let tips = self.tips(owned, source).await?;
         self.take_home(owned, source, tips, home, &mut collected)
             .await?;
@@ -221,7 +229,9 @@ impl Collector<'_> {
                 collected.checkout = Some(tip.clone());
             }
             // The sandbox's own branch comes first, unless where the agent ended contains it.
-            let is_own = !landed && tips.own.as_ref().is_none_or(|own| home.contains(own));
+            let is_own = !landed
+                && name != UNCOMMITTED
+                && tips.own.as_ref().is_none_or(|own| home.contains(own));
             if !is_own {
                 let reference = self.keep_extra(owned, number, &tip).await?;
                 let text = format!("commits beside the branch ({name}) are kept at {reference}");

@@ -11,8 +11,8 @@ use crate::process::Exit;
 use crate::sandbox::{BoxRead, ExecRequest, Sandbox, SandboxError};
 
 const SIGKILL: i32 = 9;
-/// A provider that does not answer must not hold the run up.
-const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// For a provider that does not answer.
+const KILL_LIMIT: Duration = Duration::from_secs(3);
 
 /// What a command in the sandbox gave.
 #[derive(Debug)]
@@ -53,7 +53,12 @@ impl Inside<'_> {
             directory: None,
             stdin: false,
         };
-        let mut execution = self.sandbox.exec(request).await?;
+        let mut execution = tokio::select! {
+            () = cancel.cancelled() => return Err(InsideError::Cancelled),
+            started = tokio::time::timeout(self.limit, self.sandbox.exec(request)) => {
+                started.map_err(|_| InsideError::TimedOut(self.limit))??
+            }
+        };
         let (out, err) = (execution.take_stdout(), execution.take_stderr());
         let limit = self.output_limit;
         let work = async {

@@ -433,13 +433,18 @@ async fn start(
         error => error.into(),
     })?);
     if let Ready::Isolated(sandbox) = ready {
-        super::transfer::send(
+        let sent = super::transfer::send(
             owned.directory(),
             workspace,
             &plan.workdir,
             sandbox.as_ref(),
-        )
-        .await?;
+        );
+        tokio::time::timeout(limit, sent)
+            .await
+            .map_err(|_| RunErrorKind::StepTimedOut {
+                step: "copying into the sandbox",
+                limit,
+            })??;
     }
     if owned.record.mode == Mode::Copy {
         check_out(options, plan, ready.sandbox()).await?;

@@ -17,7 +17,7 @@ use crate::git::UserRules;
 use crate::sandbox::registry::{Owned, RegistryError};
 
 /// The provider's `close` is bounded by itself; this bounds a provider that is not.
-const CLOSE_LIMIT: Duration = Duration::from_secs(20);
+const CLOSE_LIMIT: Duration = Duration::from_secs(12);
 /// How long a cancelled step of preparing may take to clean up after itself.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
