@@ -125,11 +125,13 @@ pub(super) async fn judge(
         }
     }
     look_at_links(gate, quarantine, &links, &sizes, &mut suspects, cancel).await?;
-    let violations = confirm(gate, quarantine, suspects, cancel).await?;
+    let mut violations = confirm(gate, quarantine, suspects, cancel).await?;
+    let listing = names_at(gate, quarantine, tip, cancel).await?;
+    repositories(gate, quarantine, changes, &listing, (&mut verdict, &mut violations), cancel).await?;
     if !violations.is_empty() {
         return Err(GateError::refused(Refusal::Tree(violations)));
     }
-    collisions(gate, quarantine, changes, tip, &mut verdict, cancel).await?;
+    collisions(changes, &listing, &mut verdict);
     Ok(verdict)
 }
 
@@ -357,23 +359,13 @@ fn lines<'a>(ids: impl Iterator<Item = &'a Oid>) -> Vec<u8> {
         .collect()
 }
 
-/// Notes names that a case-insensitive or normalising file system cannot tell apart: among the
-/// directories that hold new names.
-async fn collisions(
+/// Every path of a commit, directories too, each with a zero byte after it.
+async fn names_at(
     gate: &Gate,
     quarantine: &Quarantine,
-    changes: &Changes,
-    tip: &Oid,
-    verdict: &mut Verdict,
+    commit: &Oid,
     cancel: &CancellationToken,
-) -> Result<(), GateError> {
-    let alive = changes
-        .iter()
-        .filter(|(_, states)| states.iter().any(Option::is_some));
-    let new: Vec<&[u8]> = alive.map(|(path, _)| path.as_slice()).collect();
-    if new.is_empty() {
-        return Ok(());
-    }
+) -> Result<Vec<u8>, GateError> {
     let done = quarantine
         .command(&gate.repo)
         .args([
@@ -383,19 +375,65 @@ async fn collisions(
             "-z",
             "--name-only",
             "--full-tree",
-            tip.as_str(),
+            commit.as_str(),
         ])
         .output(crate::process::Sink::Capture(1 << 30))
         .limit(gate.limits.time)
         .run(cancel)
         .await?;
+    Ok(done.stdout)
+}
+
+fn split_names(listing: &[u8]) -> impl Iterator<Item = &[u8]> {
+    listing.split(|&b| b == 0).filter(|path| !path.is_empty())
+}
+
+/// No commit may make a directory a git directory: git takes one with the right entries for a bare
+/// repository, whatever its name, and does what its configuration says. Those of the base are the
+/// user's; a change below them is told.
+async fn repositories(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    changes: &Changes,
+    listing: &[u8],
+    (verdict, violations): (&mut Verdict, &mut Vec<Violation>),
+    cancel: &CancellationToken,
+) -> Result<(), GateError> {
+    let alive = changes
+        .iter()
+        .filter(|(_, states)| states.iter().any(Option::is_some));
+    let changed = alive.flat_map(|(path, _)| prefixes(path));
+    let found = names::bare_repositories(split_names(listing).chain(changed));
+    if found.is_empty() {
+        return Ok(());
+    }
+    let base = names_at(gate, quarantine, &gate.base, cancel).await?;
+    let own = names::bare_repositories(split_names(&base));
+    for directory in found.difference(&own).take(MOST) {
+        violations.push(Violation {
+            path: shown(directory),
+            what: "git would take it for a repository".into(),
+        });
+    }
+    let below_own = |path: &[u8]| prefixes(path).any(|above| own.contains(above));
+    let told = changes.keys().filter(|path| below_own(path));
+    verdict.executes.extend(told.map(|path| shown(path)));
+    Ok(())
+}
+
+/// Notes names that a case-insensitive or normalising file system cannot tell apart: among the
+/// directories that hold new names.
+fn collisions(changes: &Changes, listing: &[u8], verdict: &mut Verdict) {
+    let alive = changes
+        .iter()
+        .filter(|(_, states)| states.iter().any(Option::is_some));
+    let new: Vec<&[u8]> = alive.map(|(path, _)| path.as_slice()).collect();
+    if new.is_empty() {
+        return;
+    }
     // Most names are ASCII in lower case and fold to themselves: only the others can collide with
     // something, and only they are looked up.
-    let all: Vec<&[u8]> = done
-        .stdout
-        .split(|&b| b == 0)
-        .filter(|path| !path.is_empty())
-        .collect();
+    let all: Vec<&[u8]> = split_names(listing).collect();
     let changed: std::collections::HashSet<&[u8]> =
         new.iter().flat_map(|path| prefixes(path)).collect();
     let mut by_fold: HashMap<String, &[u8]> = HashMap::new();
@@ -419,7 +457,6 @@ async fn collisions(
             }
         }
     }
-    Ok(())
 }
 
 fn collide(one: &[u8], other: &[u8]) -> String {
