@@ -21,7 +21,8 @@ use crate::git::index::{self, Owner};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree};
-use crate::git::{Repository, UserRules, copies, nested};
+use crate::git::nested::{self, Closed};
+use crate::git::{Repository, UserRules, copies};
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 
@@ -308,13 +309,19 @@ fn protect(
     if owned.record.mode == Mode::Copy {
         return Ok(Vec::new());
     }
-    let before = nested::scan(workspace).map_err(step("scan for nested git directories"))?;
+    let before = nested::scan(workspace, Closed::Skip)
+        .map_err(step("scan for nested git directories"))?;
     owned.record.nested_before = before.iter().cloned().map(PathText).collect();
     let mut read_only: Vec<PathBuf> = gitlinks
         .into_iter()
         .filter(|path| workspace.join(path).is_dir())
         .collect();
     for path in before {
+        // Whatever is in a bare repository belongs to it.
+        let path = match path.parent() {
+            Some(parent) if !nested::is_dot_git(&path) => parent.to_owned(),
+            _ => path,
+        };
         if !read_only.iter().any(|above| path.starts_with(above)) {
             read_only.push(path);
         }
