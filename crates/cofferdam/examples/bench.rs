@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam::agent::Command;
 use cofferdam::git::gate::{Gate, Limits as GateLimits, Rules};
-use cofferdam::git::identity::{UserConfig, user_config};
+use cofferdam::git::identity::{UserConfig, user_config_around};
 use cofferdam::git::index::{self, Owner};
 use cofferdam::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone, PrivateCloneSpec};
 use cofferdam::git::vault::{Export, Vault};
@@ -31,19 +31,41 @@ use tokio_util::sync::CancellationToken;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: bench native-true N | private-clone REPO N | gate REPO N | \
-                     head-ready REPO N | head-first REPO N";
+const USAGE: &str = "usage: bench native-true N | private-clone REPO N | \
+                     indexed-clone REPO N | gate REPO N | \
+                     head-ready REPO N | head-unchecked REPO N | head-first REPO N";
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+fn main() -> Result<()> {
+    let mut words = std::env::args();
+    if words.next().is_some_and(|name| name.ends_with("/git")) {
+        return stand_in_for_git(words.collect());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(bench(words.collect()))
+}
+
+/// git, except that `git status` finds nothing, at once: what is left is the rest of a run.
+fn stand_in_for_git(words: Vec<String>) -> Result<()> {
+    if words.iter().any(|word| word == "status") {
+        return Ok(());
+    }
+    #[expect(clippy::disallowed_methods, reason = "this process becomes git")]
+    let mut git = std::process::Command::new("git");
+    Err(std::os::unix::process::CommandExt::exec(git.args(words)).into())
+}
+
+async fn bench(words: Vec<String>) -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (taken, count) = match words[..] {
         ["native-true", count] => (Timed::NativeTrue, count),
-        ["private-clone", repo, count] => (Timed::PrivateClone(repo.into()), count),
-        ["gate", repo, count] => (Timed::Gate(repo.into()), count),
-        ["head-ready", repo, count] => (Timed::Head(repo.into(), Moment::SandboxUp), count),
-        ["head-first", repo, count] => (Timed::Head(repo.into(), Moment::FirstOutput), count),
+        ["private-clone", repo, count] => (Timed::Clone(path(repo)?, false), count),
+        ["indexed-clone", repo, count] => (Timed::Clone(path(repo)?, true), count),
+        ["gate", repo, count] => (Timed::Gate(path(repo)?), count),
+        ["head-ready", repo, count] => (Timed::Head(path(repo)?, Moment::Ready), count),
+        ["head-unchecked", repo, count] => (Timed::Head(path(repo)?, Moment::Unchecked), count),
+        ["head-first", repo, count] => (Timed::Head(path(repo)?, Moment::FirstOutput), count),
         _ => return Err(USAGE.into()),
     };
     let count: usize = count.parse()?;
@@ -53,15 +75,30 @@ async fn main() -> Result<()> {
     let home = Home::new(room.path().join("home"));
     match taken {
         Timed::NativeTrue => native_true(count).await,
-        Timed::PrivateClone(repo) => private_clone(&home, &repo, room.path(), count).await,
+        Timed::Clone(repo, indexed) => {
+            private_clone(&home, &repo, room.path(), indexed, count).await
+        }
         Timed::Gate(repo) => gate(&home, &repo, room.path(), count).await,
-        Timed::Head(repo, moment) => head(&home, &repo, moment, count).await,
+        Timed::Head(repo, moment) => {
+            let stand_in = room.path().join("git");
+            std::os::unix::fs::symlink(std::env::current_exe()?, &stand_in)?;
+            let git = match moment {
+                Moment::Unchecked => Git::new(stand_in),
+                Moment::Ready | Moment::FirstOutput => Git::new("git"),
+            };
+            head(&home, &git, &repo, moment, count).await
+        }
     }
+}
+
+fn path(word: &str) -> Result<PathBuf> {
+    Ok(Path::new(word).canonicalize()?)
 }
 
 enum Timed {
     NativeTrue,
-    PrivateClone(PathBuf),
+    /// With an index or without.
+    Clone(PathBuf, bool),
     Gate(PathBuf),
     Head(PathBuf, Moment),
 }
@@ -69,7 +106,9 @@ enum Timed {
 #[derive(Clone, Copy)]
 enum Moment {
     /// The sandbox could start a program.
-    SandboxUp,
+    Ready,
+    /// The same, where the check for uncommitted work does nothing.
+    Unchecked,
     /// The first program has printed something: the check for uncommitted work is over as well.
     FirstOutput,
 }
@@ -120,8 +159,12 @@ struct Host {
 
 impl Host {
     async fn open(home: &Home, path: &Path, cancel: &CancellationToken) -> Result<Self> {
-        let repo = Repository::discover(&Git::new("git"), path, None, cancel).await?;
-        let config = user_config(&repo, None, cancel).await?;
+        let git = Git::new("git");
+        let (repo, config) = tokio::join!(
+            Repository::discover(&git, path, None, cancel),
+            user_config_around(&git, path, None, cancel)
+        );
+        let (repo, config) = (repo?, config?);
         let vault = Vault::open(home, &repo)?;
         let export = vault.export(&repo, repo.head.commit(), cancel).await?;
         Ok(Self {
@@ -131,11 +174,15 @@ impl Host {
         })
     }
 
-    /// The private clone in `directory`, with the index of HEAD.
-    async fn clone_into(&self, directory: &Path, cancel: &CancellationToken) -> Result<()> {
-        let tip = self.repo.head.commit();
+    /// The private clone in `directory`, where wanted with the index of HEAD.
+    async fn clone_into(&self, directory: &Path, indexed: bool) -> Result<()> {
+        let (tip, cancel) = (self.repo.head.commit(), CancellationToken::new());
         let scratch = directory.join("scratch");
-        let index = index::build(&self.repo, tip, Owner::AGENT, &scratch, cancel).await?;
+        let index = if indexed {
+            Some(index::build(&self.repo, tip, Owner::AGENT, &scratch, &cancel).await?)
+        } else {
+            None
+        };
         PrivateClone::create(&PrivateCloneSpec {
             directory,
             repo: &self.repo,
@@ -143,26 +190,28 @@ impl Host {
             branch: self.repo.head.branch(),
             identity: Some(&Identity::fallback()),
             config: &self.config,
-            index: Some(&index.bytes),
+            index: index.as_ref().map(|index| &*index.bytes),
         })?;
         Ok(())
     }
 }
 
-/// The vault is asked too: it is warm, as it is for every run but the first of a commit. The index
-/// is part of it, although the rival makes none.
-async fn private_clone(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()> {
+/// From a path: the repository is found and the vault asked too. The vault is warm, as it is for
+/// every run but the first of a commit.
+async fn private_clone(
+    home: &Home,
+    path: &Path,
+    room: &Path,
+    indexed: bool,
+    count: usize,
+) -> Result<()> {
     let cancel = CancellationToken::new();
-    let mut host = Host::open(home, path, &cancel).await?;
     let directory = room.join("state");
     for _ in 0..count {
         std::fs::create_dir(&directory)?;
         let began = Instant::now();
-        let vault = Vault::open(home, &host.repo)?;
-        host.export = vault
-            .export(&host.repo, host.repo.head.commit(), &cancel)
-            .await?;
-        host.clone_into(&directory, &cancel).await?;
+        let host = Host::open(home, path, &cancel).await?;
+        host.clone_into(&directory, indexed).await?;
         print(began.elapsed());
         std::fs::remove_dir_all(&directory)?;
     }
@@ -185,7 +234,7 @@ async fn gate(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()>
     let state = room.join("state");
     std::fs::create_dir(&state)?;
     let found = Host::open(home, &host, &cancel).await?;
-    found.clone_into(&state, &cancel).await?;
+    found.clone_into(&state, true).await?;
     // What an agent would have committed; its git finds the vault elsewhere than the sandbox's.
     let clone = state.join("git");
     let inside = std::fs::read(clone.join("objects/info/alternates"))?;
@@ -296,7 +345,7 @@ async fn git<const N: usize>(
 
 /// From the call of `run` under `head` to `moment`. Every process starts with a cold vault: the
 /// first value warms it.
-async fn head(home: &Home, path: &Path, moment: Moment, count: usize) -> Result<()> {
+async fn head(home: &Home, git: &Git, path: &Path, moment: Moment, count: usize) -> Result<()> {
     let search_path = OsString::from("/usr/local/bin:/usr/bin:/bin");
     for _ in 0..count {
         let agent = Arc::new(Command::new(["echo", "up"])?);
@@ -304,11 +353,12 @@ async fn head(home: &Home, path: &Path, moment: Moment, count: usize) -> Result<
         let mut options = RunOptions::new(home.clone(), path, agent, sandbox);
         options.caller_environment = [("PATH".into(), search_path.clone())].into();
         options.log = RunLog::None;
+        options.git = git.clone();
         let reached: Arc<Mutex<Option<Instant>>> = Arc::default();
         let seen = reached.clone();
         options.events = EventSink::new(move |event| {
             let is_it = match moment {
-                Moment::SandboxUp => matches!(event, Event::SandboxReady { .. }),
+                Moment::Ready | Moment::Unchecked => matches!(event, Event::SandboxReady { .. }),
                 Moment::FirstOutput => matches!(event, Event::Agent { .. }),
             };
             if is_it && let Ok(mut seen) = seen.lock() {

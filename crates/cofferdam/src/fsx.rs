@@ -151,7 +151,9 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
             io::Error::other("it is not a regular file"),
         ));
     }
-    let mut bytes = Vec::new();
+    // As much as it says it has: it grows from there if it says too little.
+    let expected = found.len().min(limit).saturating_add(1).min(64 << 20);
+    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
     file.take(limit + 1)
         .read_to_end(&mut bytes)
         .context("read", path)?;
@@ -173,25 +175,19 @@ pub fn remove_file_if_exists(path: &Path) -> Result<(), FileError> {
 }
 
 /// Removes a tree; a missing one is fine. Never follows symlinks. Directories that a sandbox made
-/// unreadable are opened up first.
+/// unreadable, or deeper than there are file descriptors, are no obstacle.
 pub fn remove_tree(path: &Path) -> Result<(), FileError> {
     match fs::remove_dir_all(path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(path);
-            match fs::remove_dir_all(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(FileError::new("remove", path, error))
-                }
-                _ => Ok(()),
-            }
-        }
-        // The standard library holds one descriptor for each level; an agent can make many more.
-        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
-            remove_flat(path).context("remove", path)
-        }
-        Err(error) => Err(FileError::new("remove", path, error)),
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => {}
+    }
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    }
+    match remove_flat(path) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(FileError::new("remove", path, error.into())),
     }
 }
 
@@ -205,7 +201,8 @@ pub fn remove_tree_or_file(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Removes a tree of any depth: every directory is first moved up to be a child of `path`.
+/// Removes a tree of any depth and any modes: every directory is opened up and moved up first, to be
+/// a child of `path`.
 fn remove_flat(path: &Path) -> Result<(), rustix::io::Errno> {
     use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -251,24 +248,6 @@ fn remove_flat(path: &Path) -> Result<(), rustix::io::Errno> {
         }
     }
     rustix::fs::rmdir(path)
-}
-
-fn open_up(path: &Path) {
-    let Ok(found) = fs::symlink_metadata(path) else {
-        return;
-    };
-    if !found.is_dir() {
-        return;
-    }
-    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    let Ok(entries) = fs::read_dir(path) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
-        }
-    }
 }
 
 #[cfg(test)]

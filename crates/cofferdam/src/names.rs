@@ -270,6 +270,7 @@ mod tests {
         assert_eq!(got.as_ref().map(Slug::as_str), want, "{text:?}");
     }
 
+    // covers: S4-FR1.9 S4-FR1.10 S4-AC1.6
     #[test]
     fn slugs() {
         check_slug("My App!", Some("my-app"));

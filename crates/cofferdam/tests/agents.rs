@@ -213,6 +213,7 @@ fn check_command(name: &str, options: AgentOptions, request: &AgentRequest, want
     assert!(command.environment.is_empty());
 }
 
+// covers: S2-5 S2-32
 #[test]
 fn commands() {
     let options = AgentOptions {

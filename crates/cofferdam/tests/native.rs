@@ -215,6 +215,7 @@ fn marker() -> String {
 }
 
 both! {
+    // covers: S4-G1 S4-G2
     /// Invariant 5, seen from the host.
     async fn no_process_has_the_hosts_root() {
         if is_root() {
@@ -267,6 +268,7 @@ both! {
 }
 
 both! {
+    // covers: S3-93 S4-G3 S4-FR4.1 S4-AC4.1 S4-AC4.2
     async fn only_what_is_mounted_is_there() {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir_all(home.path().join(".cargo/bin")).unwrap();
@@ -730,7 +732,9 @@ both! {
 
         let limits = Limits { memory: Some(64 << 20), cpus: Some(0.5), ..Limits::default() };
         let spec = SandboxSpec { limits, ..spec() };
+        let lacking = Native::default().degradations(&spec.limits);
         let made = create(&spec).await;
+        assert_eq!(made.is_err(), !lacking.is_empty(), "refused where it cannot be given: {lacking:?}");
         if is_root() {
             let sandbox = made.unwrap();
             let fill = |mib: u32| format!("perl -e '$x = \"x\" x ({mib} << 20); print length $x'");

@@ -68,6 +68,7 @@ fn check_error(template: &str, pairs: &[(&str, &str)], want: &str) {
     );
 }
 
+// covers: S2-31
 #[test]
 fn placeholders() {
     check("", &[], "");

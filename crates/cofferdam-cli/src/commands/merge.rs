@@ -27,8 +27,8 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let target = target(arguments.name, environment, interrupt);
-    let commits = manage::log(&target).await?;
     let landing = manage::merge(&target, None).await?;
+    let commits = manage::log(&target).await?;
     let text = summary::landing(&landing, &commits, environment.colour.on_stdout());
     output::data(&text)?;
     Ok(match landing {

@@ -182,6 +182,10 @@ fn walk(directory: &Path, visit: &mut impl FnMut(&Path)) {
 /// No mount, namespace or control group of this environment's sandboxes exists.
 #[track_caller]
 pub(crate) fn assert_nothing_alive(environment: &Environment, ids: &BTreeSet<String>, what: &str) {
+    if std::env::var_os("COFFERDAM_CHAOS_APART").is_some() {
+        // The place itself is a mount there; processes are the keeper's matter.
+        return;
+    }
     let name = environment
         .path("")
         .file_name()

@@ -21,6 +21,8 @@ pub(crate) enum Moment {
     Before,
     During,
     After,
+    /// Nobody is killed: the user does something (`user.sh`), then git goes on.
+    User,
 }
 
 #[derive(Debug)]
@@ -70,6 +72,7 @@ impl Environment {
              echo \"$n $m $*\" > {place}/killed\n\
              case $m in\n\
              Before) kill -9 $PPID; exit 1;;\n\
+             User) env -i PATH=\"$PATH\" HOME={place}/home GIT_CONFIG_NOSYSTEM=1 sh {place}/user.sh; exec {real} \"$@\";;\n\
              During) kill -9 $PPID; exec {real} \"$@\";;\n\
              *) {real} \"$@\"; code=$?; kill -9 $PPID; exit $code;;\n\
              esac\n"

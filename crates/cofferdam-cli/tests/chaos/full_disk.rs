@@ -1,1 +1,185 @@
-//! To come.
+//! Full disks, as small file systems in a mount namespace of the test's own (root only).
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::checker::{self, User, Work};
+use crate::environment::{AGENT, Environment};
+
+/// Runs `test` of this module again in a mount namespace of its own. `false`: this is that run.
+fn apart(test: &str) -> bool {
+    if std::env::var_os("COFFERDAM_CHAOS_APART").is_some() {
+        return false;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let done = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env("COFFERDAM_CHAOS_APART", "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(
+        done.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    true
+}
+
+fn mount(at: &Path, options: &str) {
+    let done = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+        .arg(at)
+        .status()
+        .unwrap();
+    assert!(done.success());
+}
+
+/// Unmounts when it goes, so that the directory below can be removed.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// The state directory has room for only so much: whatever step fails, the user hears why, nothing
+/// is lost, and with room again `gc` finishes.
+#[test]
+fn no_room_for_state() {
+    if apart("full_disk::no_room_for_state") {
+        return;
+    }
+    let mut failed = 0;
+    for (number, kib) in [
+        4, 8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 384, 512,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let options = [
+            &["--head"][..],
+            &["--merge-to-head"],
+            &["--mode", "copy", "--merge-to-head"],
+        ][number % 3];
+        let environment = Environment::new();
+        let before = User::of(&environment);
+        std::fs::create_dir(environment.home()).unwrap();
+        mount(&environment.home(), &format!("mode=700,size={kib}k"));
+        let _mounted = Mounted(environment.home());
+        let end = environment.start_run(options, AGENT).finish();
+        let what = format!("{options:?} with {kib} KiB");
+        if end.status != 0 {
+            failed += 1;
+            let said = format!("{}{}", end.stderr, end.stdout);
+            assert!(
+                said.contains("No space left on device") || said.contains("disk"),
+                "{what}: it does not say why: {said}"
+            );
+        }
+        let work = Work::of(&environment);
+        mount_again(&environment.home(), "size=64m");
+        checker::assert_recovers(&environment, &before, &work, &what);
+        if end.stdout.contains("all-committed") {
+            assert_eq!(
+                checker::subjects(&environment).len(),
+                3,
+                "{what}: {}",
+                end.stderr
+            );
+        }
+    }
+    assert!(failed > 3, "only {failed} runs had no room");
+}
+
+fn mount_again(at: &Path, options: &str) {
+    let done = Command::new("mount")
+        .args(["-o", &format!("remount,{options}")])
+        .arg(at)
+        .status()
+        .unwrap();
+    assert!(done.success());
+}
+
+/// The agent fills the disk that the repository is on.
+#[test]
+fn an_agent_that_fills_the_disk() {
+    if apart("full_disk::an_agent_that_fills_the_disk") {
+        return;
+    }
+    for (options, fill) in [
+        (&["--head"][..], "agent/big"),
+        (&["--merge-to-head"], "agent/big"),
+        (&["--branch", "feature"], "agent/big"),
+        (&["--mode", "copy", "--merge-to-head"], "agent/big"),
+    ] {
+        let environment = Environment::new();
+        // The whole place: repository and state.
+        let place = environment.path("");
+        let aside = crate::environment::directory();
+        for name in ["repo", "home", "tmp", "bin", "kill"] {
+            crate::environment::copy(&place.join(name), &aside.path().join(name));
+        }
+        mount(&place, "size=24m,mode=755");
+        let _mounted = Mounted(place.clone());
+        for name in ["repo", "home", "tmp", "bin", "kill"] {
+            crate::environment::copy(&aside.path().join(name), &place.join(name));
+        }
+        let before = User::of(&environment);
+        // What the command says goes to a disk that is not full.
+        let script = format!("{AGENT}; cat /dev/zero > {fill}; echo it-is-full; exit 0");
+        let mut command = environment.command(&["run", "--json"]);
+        command.args(options).args(["--", "sh", "-c", &script]);
+        let done = command.output().unwrap();
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        );
+        let what = format!("{options:?} on a full disk");
+        assert!(said.contains("it-is-full"), "{what}: {said}");
+        let work = Work::of(&environment);
+        if !done.status.success() {
+            assert!(
+                said.contains("No space left"),
+                "{what}: it does not say why: {said}"
+            );
+        }
+        mount_again(&place, "size=200m");
+        checker::gc(&environment, &what);
+        work.assert_kept(&environment, &what);
+        checker::assert_sound(&environment, &what);
+        assert_eq!(User::of(&environment), before, "{what}");
+        assert_eq!(checker::subjects(&environment).len(), 3, "{what}: {said}");
+        assert_eq!(
+            checker::gc(&environment, &what),
+            "nothing to clean up\n",
+            "{what}"
+        );
+    }
+}
+
+/// The sandbox's own `/tmp` is memory: it counts against the sandbox's limit, and the run is not
+/// harmed.
+#[test]
+fn an_agent_that_fills_its_tmp() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let environment = Environment::new();
+    let before = User::of(&environment);
+    let script = format!(
+        "{AGENT}; head -c 3000000000 /dev/zero > /tmp/big; code=$?; rm -f /tmp/big; echo tmp-ended $code"
+    );
+    let end = environment
+        .start_run(&["--head", "--memory", "256m"], &script)
+        .finish();
+    assert!(!end.stdout.contains("tmp-ended 0"), "{}", end.stdout);
+    assert_eq!(checker::subjects(&environment).len(), 3, "{}", end.stderr);
+    checker::assert_clean(&environment, &before, "a full /tmp", "");
+}

@@ -36,6 +36,10 @@ fn keeper() {
         .stdout(out)
         .stderr(err);
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    #[expect(
+        clippy::zombie_processes,
+        reason = "the loop below reaps it, and all others"
+    )]
     let child = command.spawn().unwrap();
     let pid = Pid::from_child(&child);
     let written = plan.with_extension("pid.new");
@@ -49,7 +53,7 @@ fn keeper() {
             Ok(Some((ended, status))) if ended == pid => {
                 let status = status
                     .exit_status()
-                    .map_or_else(|| -status.terminating_signal().unwrap(), |code| code);
+                    .unwrap_or_else(|| -status.terminating_signal().unwrap());
                 end = Some((Instant::now(), status));
             }
             Ok(Some(_)) => {}

@@ -1,5 +1,9 @@
-use crate::environment::{TestEnvironment, commit_script};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
+use crate::environment::{TestEnvironment, commit_script, finish};
+
+// covers: S4-UJ5 S4-FR3.1 S4-FR3.2 S4-AC3.1 S4-AC3.2
 #[test]
 fn the_tip_can_be_brought_back() {
     let environment = TestEnvironment::with_repository();
@@ -28,6 +32,7 @@ fn the_tip_can_be_brought_back() {
     environment.expect_clean();
 }
 
+// covers: S4-FR3.3 S4-AC3.3
 #[test]
 fn purge_keeps_nothing() {
     let environment = TestEnvironment::with_repository();
@@ -60,5 +65,58 @@ fn uncommitted_work_is_not_deleted_without_force() {
     environment
         .cofferdam(&["delete", "one", "--force"])
         .expect_code(0);
+    environment.expect_clean();
+}
+
+// covers: S4-E13
+#[test]
+fn an_unknown_name_is_said_to_be_unknown() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment.cofferdam(&["delete", "nobody"]).expect_code(1);
+    assert!(
+        done.stderr.contains("there is no sandbox `nobody`"),
+        "{done}"
+    );
+    assert!(done.stderr.contains("hint: "), "{done}");
+}
+
+// covers: S4-E14
+#[test]
+fn one_in_use_is_refused_and_forced() {
+    let environment = TestEnvironment::with_repository();
+    let script = "git commit -qm one --allow-empty; sleep 1000";
+    let run = [
+        "run", "--branch", "feature", "--name", "busy", "--", "sh", "-c", script,
+    ];
+    let running = environment
+        .command(&run)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = environment
+        .repository()
+        .join(".cofferdam/logs/feature-busy.log");
+    let began = Instant::now();
+    while !std::fs::read_to_string(&log).is_ok_and(|text| text.contains("iteration 1/1")) {
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "it never started"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let done = environment.cofferdam(&["delete", "busy"]).expect_code(1);
+    assert!(done.stderr.contains("is running"), "{done}");
+    environment
+        .cofferdam(&["delete", "busy", "--force"])
+        .expect_code(0);
+    finish(running).expect_code(143);
+    assert_eq!(
+        environment
+            .cofferdam(&["list", "--json"])
+            .expect_code(0)
+            .stdout,
+        "[]\n"
+    );
     environment.expect_clean();
 }

@@ -5,6 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::environment::{TestEnvironment, finish};
 use crate::gc::wait_for;
 
+// covers: S4-NFR2
 #[test]
 fn everything_held_and_nothing_is_left() {
     let environment = TestEnvironment::empty();

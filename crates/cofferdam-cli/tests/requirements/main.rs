@@ -13,6 +13,7 @@
 mod map;
 mod named_paths;
 mod register;
+mod silence;
 mod tags;
 
 use std::path::{Path, PathBuf};

@@ -127,7 +127,7 @@ pub async fn record(
     } else if changes.staged() > 0 {
         Some(tree(&scratch, cancel).await?)
     } else {
-        Some(repo_tree(repo, head, cancel).await?)
+        Some(repo.tree_of(head, cancel).await?)
     };
     let (paths, not_recorded) = choose(repo.top.as_path(), &changes, limits);
     scratch
@@ -270,17 +270,6 @@ async fn tree(scratch: &Scratch, cancel: &CancellationToken) -> Result<Oid, GitE
         cancel,
     )
     .await
-}
-
-async fn repo_tree(
-    repo: &Repository,
-    commit: &Oid,
-    cancel: &CancellationToken,
-) -> Result<Oid, GitError> {
-    let call = repo
-        .command()
-        .args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")]);
-    oid("rev-parse", call, cancel).await
 }
 
 async fn commit(

@@ -6,6 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -34,6 +35,8 @@ pub enum GitError {
 pub struct Git {
     program: PathBuf,
     limit: Duration,
+    /// Settings that lie over those of the repository: full name and value.
+    overrides: Arc<[(OsString, &'static str)]>,
 }
 
 impl Git {
@@ -42,12 +45,20 @@ impl Git {
         Self {
             program: program.into(),
             limit: Duration::from_secs(120),
+            overrides: Arc::default(),
         }
     }
 
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// With these settings over the repository's own; names may hold any character.
+    #[must_use]
+    pub(super) fn with_overrides(mut self, overrides: Vec<(OsString, &'static str)>) -> Self {
+        self.overrides = overrides.into();
         self
     }
 
@@ -90,6 +101,19 @@ impl Git {
         ];
         for (key, value) in fixed {
             invocation.environment.insert(key.into(), value.into());
+        }
+        for (number, (name, value)) in self.overrides.iter().enumerate() {
+            let mut set = |key: &str, value: &OsStr| {
+                let key = format!("GIT_CONFIG_{key}_{number}");
+                invocation.environment.insert(key.into(), value.to_owned());
+            };
+            set("KEY", name);
+            set("VALUE", OsStr::new(value));
+        }
+        if !self.overrides.is_empty() {
+            let count = self.overrides.len().to_string();
+            let key = "GIT_CONFIG_COUNT".into();
+            invocation.environment.insert(key, count.into());
         }
         let settings = [
             "core.hooksPath=/dev/null",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::command::GitError;
+use super::command::{Git, GitCommand, GitError};
 use super::repository::{Identity, Repository};
 
 /// The user's settings that matter here. Everything else of a configuration stays on the host.
@@ -48,7 +48,24 @@ pub async fn user_config(
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<UserConfig, GitError> {
-    let mut call = repo.command();
+    read(repo.command(), caller_home, cancel).await
+}
+
+/// As [`user_config`], of the repository around `path`: it need not be found first.
+pub async fn user_config_around(
+    git: &Git,
+    path: &Path,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<UserConfig, GitError> {
+    read(git.anywhere(path), caller_home, cancel).await
+}
+
+async fn read(
+    mut call: GitCommand,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<UserConfig, GitError> {
     if let Some(home) = caller_home {
         // Reading names and paths is all that happens with the user's global configuration.
         call = call.env("HOME", home).without_env("GIT_CONFIG_GLOBAL");

@@ -4,14 +4,19 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Dir, FileType, Mode};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, StatxFlags};
 use rustix::io::Errno;
 
 use super::beneath;
 use crate::fsx::{Context, FileError};
+
+/// As many directories of one depth are worth threads of their own.
+const WORTH_THREADS: usize = 128;
+const MOST_THREADS: usize = 8;
 
 /// What to do with a directory of the user's that cannot be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +28,13 @@ pub enum Closed {
 }
 
 /// Every path below `top` whose last component is `.git` in any case, and the `HEAD` of every other
-/// directory that git takes for a repository, relative to `top`. The top's own `.git` and
-/// `.cofferdam` are left out; pipes in the place of `.gitignore` and the like count with
-/// [`Closed::Open`]; symlinks are not followed. What is deeper than a path can name is
-/// skipped: git cannot reach it either.
+/// directory that git takes for a repository, relative to `top`. With [`Closed::Open`] also pipes in
+/// the place of `.gitignore` and the like. The top's own `.git` and `.cofferdam` are left out;
+/// symlinks are not followed. In a directory without directories, a file counts in the cases in which
+/// this file system knows it by its name. What is deeper than a path can name is skipped: git cannot
+/// reach it either.
+///
+/// Blocks for as long as the kernel takes to list every directory, on all processors.
 pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> {
     let root = match beneath::root(top) {
         Err(Errno::ACCESS) if closed == Closed::Open => {
@@ -36,21 +44,88 @@ pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> 
         opened => opened,
     };
     let root = root.context("open", top)?;
+    let scan = Scan {
+        top,
+        closed,
+        root: root.as_fd(),
+        counts: counted_links(&root),
+    };
     let mut found = BTreeSet::new();
-    let mut pending = vec![PathBuf::new()];
-    while let Some(path) = pending.pop() {
-        let opened = match beneath::directory(&root, &path) {
-            Err(Errno::ACCESS) if closed == Closed::Open => {
-                let _ = beneath::open_up(&root, &path);
-                beneath::directory(&root, &path)
+    let mut level = vec![PathBuf::new()];
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for seen in scan.list_all(&level)? {
+            found.extend(seen.git);
+            next.extend(seen.directories);
+        }
+        level = next;
+    }
+    Ok(found)
+}
+
+/// What directories hold.
+#[derive(Default)]
+struct Seen {
+    git: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy)]
+struct Scan<'a> {
+    top: &'a Path,
+    closed: Closed,
+    root: BorrowedFd<'a>,
+    /// The file system in which the links of a directory tell how many directories are in it.
+    counts: Option<(u32, u32)>,
+}
+
+impl Scan<'_> {
+    fn list_all(self, level: &[PathBuf]) -> Result<Vec<Seen>, FileError> {
+        if level.len() < WORTH_THREADS {
+            return Ok(vec![self.list_some(level)?]);
+        }
+        let threads = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(MOST_THREADS);
+        let mut parts = level.chunks(level.len().div_ceil(threads));
+        let own = parts.next().unwrap_or_default();
+        std::thread::scope(|scope| {
+            let others: Vec<_> = parts
+                .map(|part| scope.spawn(move || self.list_some(part)))
+                .collect();
+            let mut seen = vec![self.list_some(own)?];
+            for other in others {
+                let gone = || std::io::Error::other("a thread ended early");
+                let done = other
+                    .join()
+                    .map_err(|_| FileError::new("list", self.top, gone()))?;
+                seen.push(done?);
+            }
+            Ok(seen)
+        })
+    }
+
+    fn list_some(self, paths: &[PathBuf]) -> Result<Seen, FileError> {
+        let mut seen = Seen::default();
+        paths
+            .iter()
+            .try_for_each(|path| self.list(path, &mut seen))?;
+        Ok(seen)
+    }
+
+    fn list(self, path: &Path, seen: &mut Seen) -> Result<(), FileError> {
+        let top = self.top;
+        let at_top = path.as_os_str().is_empty();
+        let opened = match beneath::directory(self.root, path) {
+            Err(Errno::ACCESS) if self.closed == Closed::Open => {
+                let _ = beneath::open_up(self.root, path);
+                beneath::directory(self.root, path)
             }
             opened => opened,
         };
         let directory = match opened {
             Ok(directory) => directory,
-            Err(error) if path.as_os_str().is_empty() => {
-                return Err(FileError::new("open", top, error.into()));
-            }
+            Err(error) if at_top => return Err(FileError::new("open", top, error.into())),
             // Gone, replaced by a symlink, or out of reach.
             Err(
                 Errno::NOENT
@@ -60,38 +135,99 @@ pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> 
                 | Errno::NAMETOOLONG
                 | Errno::XDEV
                 | Errno::AGAIN,
-            ) => continue,
+            ) => return Ok(()),
             Err(error) => return Err(FileError::new("open", top.join(path), error.into())),
         };
-        let at_top = path.as_os_str().is_empty();
+        if !at_top && self.has_no_directory(&directory) {
+            // Left are files and links. The file system is asked as git would ask it, so where it
+            // does not tell cases apart, any case is found.
+            let kind = |name: &str| match rustix::fs::statat(
+                &directory,
+                name,
+                AtFlags::SYMLINK_NOFOLLOW,
+            ) {
+                Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
+                Err(Errno::NOENT) => Ok(None),
+                Err(error) => {
+                    let place = top.join(path).join(name);
+                    Err(FileError::new("look at", place, error.into()))
+                }
+            };
+            if kind(".git")?.is_some() {
+                seen.git.push(path.join(".git"));
+            }
+            let mut bare = Bare::default();
+            if kind("HEAD")?.is_some() {
+                bare.look_at(b"HEAD");
+                for name in ["commondir", "objects", "refs"] {
+                    if kind(name)?.is_some() {
+                        bare.look_at(name.as_bytes());
+                    }
+                }
+            }
+            seen.git.extend(bare.head().map(|head| path.join(head)));
+            if self.closed == Closed::Open {
+                for name in [".gitignore", ".gitattributes"] {
+                    if kind(name)? == Some(FileType::Fifo) {
+                        seen.git.push(path.join(name));
+                    }
+                }
+            }
+            return Ok(());
+        }
         let mut bare = Bare::default();
-        let entries = Dir::new(directory).context("list", &path)?;
+        let entries = Dir::new(directory).context("list", path)?;
         for entry in entries {
-            let entry = entry.context("list", &path)?;
+            let entry = entry.context("list", path)?;
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            let is_git = is_dot_git(Path::new(OsStr::from_bytes(name)));
             if at_top && (name == b".git" || name == b".cofferdam") {
                 continue;
             }
-            bare.look_at(name);
             // Only joined where it is needed: most entries are files of no interest.
             let below = || path.join(OsStr::from_bytes(name));
+            bare.look_at(name);
             // Git opens these by their names alone, and a pipe keeps it waiting for ever.
-            let is_trap = || closed == Closed::Open && name.starts_with(b".git");
-            if is_git || (entry.file_type() == FileType::Fifo && is_trap()) {
-                found.insert(below());
+            let is_trap = || self.closed == Closed::Open && name.starts_with(b".git");
+            let is_pipe = entry.file_type() == FileType::Fifo;
+            if name.eq_ignore_ascii_case(b".git") || (is_pipe && is_trap()) {
+                seen.git.push(below());
             } else if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
-                pending.push(below());
+                seen.directories.push(below());
             }
         }
-        if let Some(head) = bare.head().filter(|_| !at_top) {
-            found.insert(path.join(head));
+        if !at_top {
+            seen.git.extend(bare.head().map(|head| path.join(head)));
         }
+        Ok(())
     }
-    Ok(found)
+
+    /// Most directories hold only files, and listing them is what takes the time.
+    fn has_no_directory(self, directory: &OwnedFd) -> bool {
+        // Its own name and its `.`; each directory in it would add a `..`.
+        self.counts.is_some()
+            && device_and_links(directory)
+                .is_ok_and(|(on, links)| Some(on) == self.counts && links == 2)
+    }
+}
+
+/// The device of `root`, if its file system is one that counts.
+fn counted_links(root: &OwnedFd) -> Option<(u32, u32)> {
+    const EXT: u32 = 0xef53;
+    const XFS: u32 = 0x5846_5342;
+    const TMPFS: u32 = 0x0102_1994;
+    let kind = u32::try_from(rustix::fs::fstatfs(root).ok()?.f_type).ok()?;
+    if !matches!(kind, EXT | XFS | TMPFS) {
+        return None;
+    }
+    device_and_links(root).ok().map(|(device, _)| device)
+}
+
+fn device_and_links(of: &OwnedFd) -> Result<((u32, u32), u32), Errno> {
+    let found = rustix::fs::statx(of, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK)?;
+    Ok(((found.stx_dev_major, found.stx_dev_minor), found.stx_nlink))
 }
 
 /// Whether the last component is `.git` in any case.
@@ -155,16 +291,35 @@ mod tests {
     }
 
     #[test]
+    fn wide_levels_are_listed_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut want = BTreeSet::new();
+        for number in 0..3 * WORTH_THREADS {
+            let name = format!("d{number}/below");
+            fs::create_dir_all(dir.path().join(&name)).unwrap();
+            let path = dir.path().join(&name).join(".git");
+            match number % 9 {
+                0 => fs::create_dir(path).unwrap(),
+                1 => crate::fsx::write_private(&path, b"gitdir: x").unwrap(),
+                2 => symlink("x", path).unwrap(),
+                _ => continue,
+            }
+            want.insert(PathBuf::from(name).join(".git"));
+        }
+        assert_eq!(scan(dir.path(), Closed::Skip).unwrap(), want);
+    }
+
+    #[test]
     fn what_git_takes_for_a_repository() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path();
-        for name in ["objects", "refs", "a/objects", "a/refs", "b", "c/objects", "c/Head"] {
+        for name in ["objects", "refs", "a/objects", "a/refs", "b", "c/objects", "c/Head", "d"] {
             fs::create_dir_all(top.join(name)).unwrap();
         }
-        for name in ["HEAD", "a/HEAD", "b/HEAD", "b/commondir"] {
+        for name in ["HEAD", "a/HEAD", "b/HEAD", "b/commondir", "d/HEAD", "d/objects", "d/refs"] {
             crate::fsx::write_private(&top.join(name), b"ref: refs/heads/x").unwrap();
         }
-        let want = ["a/HEAD", "b/HEAD"].map(PathBuf::from);
+        let want = ["a/HEAD", "b/HEAD", "d/HEAD"].map(PathBuf::from);
         assert_eq!(scan(top, Closed::Skip).unwrap(), BTreeSet::from(want));
     }
 

@@ -63,6 +63,8 @@ pub struct Repository {
     pub format: ObjectFormat,
     pub shallow: bool,
     pub head: Head,
+    /// A commit and its tree: HEAD's when the repository was found. Neither ever changes.
+    pub(super) known_tree: (Oid, Oid),
 }
 
 /// Why a directory cannot be worked in.
@@ -116,7 +118,12 @@ impl Repository {
                 "--path-format=absolute",
                 "--git-dir",
             ])
-            .args(["--git-common-dir", "--show-toplevel", "HEAD^{commit}"])
+            .args([
+                "--git-common-dir",
+                "--show-toplevel",
+                "HEAD^{commit}",
+                "HEAD^{tree}",
+            ])
             .args(["--symbolic-full-name", "HEAD"])
             .answers(&[128]);
         let done = call.run(cancel).await?;
@@ -158,13 +165,18 @@ impl Repository {
         };
         let mut lines: Vec<&[u8]> = stdout.split(|&b| b == b'\n').collect();
         lines.pop();
-        if lines.len() < 8 {
+        if lines.len() < 9 {
             return Err(odd("too few lines"));
         }
         let symbolic = lines.pop().unwrap_or_default();
-        let commit = text(lines.pop().unwrap_or_default())
-            .parse::<Oid>()
-            .map_err(|_| odd("HEAD"))?;
+        let mut oid = || {
+            text(lines.pop().unwrap_or_default())
+                .parse::<Oid>()
+                .map_err(|_| odd("HEAD"))
+        };
+        let tree = oid()?;
+        let commit = oid()?;
+        let known_tree = (commit.clone(), tree);
         let format = match lines[1] {
             b"sha1" => ObjectFormat::Sha1,
             b"sha256" => ObjectFormat::Sha256,
@@ -201,6 +213,7 @@ impl Repository {
             format,
             shallow,
             head,
+            known_tree,
         })
     }
 
@@ -214,6 +227,34 @@ impl Repository {
         self.command().work_tree(self.top.as_path())
     }
 
+    /// The same repository, in whose calls no filter and no merge driver of its configuration
+    /// runs: they may be scripts of the tree (`./tools/clean`), and the tree may be an agent's. Files
+    /// with a filter are taken and written as they are; where a driver would merge, there is a
+    /// conflict.
+    pub async fn without_drivers(&self, cancel: &CancellationToken) -> Result<Self, GitError> {
+        let names = "^(filter\\..*\\.(clean|smudge|process|required)|merge\\..*\\.driver)$";
+        let done = self
+            .command()
+            .args(["config", "--null", "--name-only", "--get-regexp", names])
+            .answers(&[1])
+            .run(cancel)
+            .await?;
+        let names = done
+            .stdout
+            .split(|&b| b == 0)
+            .filter(|name| !name.is_empty());
+        let overrides = names.map(|name| {
+            let is_false = name.ends_with(b".required") || name.ends_with(b".driver");
+            let value = if is_false { "false" } else { "" };
+            (OsStr::from_bytes(name).to_owned(), value)
+        });
+        let git = self.git.clone().with_overrides(overrides.collect());
+        Ok(Self {
+            git,
+            ..self.clone()
+        })
+    }
+
     /// The repository's object directory.
     pub fn objects(&self) -> PathBuf {
         self.common_dir.join("objects")
@@ -222,6 +263,23 @@ impl Repository {
     /// The directory for worktrees and logs, `<top>/.cofferdam`.
     pub fn config_dir(&self) -> PathBuf {
         self.top.as_path().join(".cofferdam")
+    }
+
+    /// The tree of `commit`, which must exist. That of HEAD costs no process.
+    pub async fn tree_of(&self, commit: &Oid, cancel: &CancellationToken) -> Result<Oid, GitError> {
+        if self.known_tree.0 == *commit {
+            return Ok(self.known_tree.1.clone());
+        }
+        let tree = format!("{commit}^{{tree}}");
+        let text = self
+            .command()
+            .args(["rev-parse", "--verify", &tree])
+            .line(cancel)
+            .await?;
+        text.parse().map_err(|_| GitError::Output {
+            command: "rev-parse".into(),
+            what: "it is no object id".into(),
+        })
     }
 
     /// The commit that `revision` names, or `None` where there is none.

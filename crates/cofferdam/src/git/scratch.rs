@@ -161,14 +161,28 @@ impl Scratch {
         self.directory.join("index")
     }
 
-    /// Takes over an index by copying it.
+    /// Takes over an index: a link to the same file where that can be, because git never writes an
+    /// index in place. When the file was last written belongs to what it says.
     pub(super) fn copy_index(&self, from: &Path) -> Result<(), FileError> {
-        match fs::copy(from, self.index()) {
-            Ok(_) => Ok(()),
+        let failed = |error| FileError::new("copy", from, error);
+        let found = match fs::symlink_metadata(from) {
+            Ok(found) => found,
             // No index: everything is deleted, as git sees it.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(FileError::new("copy", from, error)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        if found.is_file() && fs::hard_link(from, self.index()).is_ok() {
+            return Ok(());
         }
+        let written = fs::metadata(from)
+            .and_then(|found| found.modified())
+            .map_err(failed)?;
+        fs::copy(from, self.index()).map_err(failed)?;
+        let copy = fs::File::options()
+            .write(true)
+            .open(self.index())
+            .map_err(failed)?;
+        copy.set_modified(written).map_err(failed)
     }
 }
 

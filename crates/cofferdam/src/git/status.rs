@@ -77,6 +77,16 @@ pub(super) async fn status(
     untracked: Untracked,
     cancel: &CancellationToken,
 ) -> Result<Changes, GitError> {
+    Ok(status_and_gaps(call, untracked, cancel).await?.0)
+}
+
+/// As [`status`], and whether there are directories that git could not look into: without
+/// permissions, or deeper than a path can name.
+pub(super) async fn status_and_gaps(
+    call: GitCommand,
+    untracked: Untracked,
+    cancel: &CancellationToken,
+) -> Result<(Changes, bool), GitError> {
     let done = call
         .args([
             "status",
@@ -91,10 +101,13 @@ pub(super) async fn status(
         })
         .run(cancel)
         .await?;
-    parse(&done.stdout).ok_or_else(|| GitError::Output {
+    let changes = parse(&done.stdout).ok_or_else(|| GitError::Output {
         command: "status".into(),
         what: "a line in an unknown form".into(),
-    })
+    })?;
+    // It is a warning only, in the language that the call sets.
+    let gaps = String::from_utf8_lossy(&done.stderr).contains("could not open directory");
+    Ok((changes, gaps))
 }
 
 fn parse(output: &[u8]) -> Option<Changes> {

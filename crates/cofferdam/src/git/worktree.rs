@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::command::GitError;
 use super::lock::{Lock, LockError, lock};
 use super::scratch::{CheckOutError, Scratch, Sparse, UserRules};
-use super::status::{Changes, Untracked, status};
+use super::status::{Change, ChangeKind, Changes, Untracked, status_and_gaps};
 use super::{Oid, Repository};
 use crate::fsx::{self, Context, FileError};
 use crate::names::{BranchName, RepoPath};
@@ -481,7 +481,14 @@ pub async fn dirty(
         .args(["read-tree", "-i", "-m", tip.as_str()])
         .run(cancel)
         .await?;
-    Ok(status(scratch.command(), Untracked::Directories, cancel).await?)
+    let (mut changes, gaps) =
+        status_and_gaps(scratch.command(), Untracked::Directories, cancel).await?;
+    if gaps {
+        // There may be work in it: as if there were.
+        let (path, kind) = (PathBuf::new(), ChangeKind::Untracked);
+        changes.0.push(Change { path, kind });
+    }
+    Ok(changes)
 }
 
 /// Brings the worktree's index to `tip`, after the branch moved there. Files are not touched.

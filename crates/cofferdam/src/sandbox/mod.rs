@@ -91,7 +91,7 @@ pub trait Execution: Send + fmt::Debug {
     async fn wait(&mut self) -> Result<Exit, SandboxError>;
     /// Sends a signal to the program's process group; `SIGKILL` reaches also what left the group
     /// where the provider can tell.
-    async fn kill(&self, signal: i32) -> Result<(), SandboxError>;
+    async fn kill(&mut self, signal: i32) -> Result<(), SandboxError>;
 }
 
 /// A provider that can mount host directories into a sandbox.

@@ -34,6 +34,10 @@ pub enum RegistryError {
     Record { path: PathBuf, reason: String },
     #[error("sandbox `{0}` is in use by another cofferdam process")]
     InUse(Slug),
+    #[error("sandbox `{0}` was cleaned up by another cofferdam process")]
+    Gone(Slug),
+    #[error("a sandbox `{0}` exists already")]
+    NameTaken(Slug),
     #[error("there is no sandbox `{name}` in {}", repository.display())]
     Unknown { name: String, repository: PathBuf },
 }
@@ -178,8 +182,14 @@ impl Owned {
         fsx::private_dir(&home.state())?;
         let directory = home.sandbox(record.id);
         let making = making(home)?;
+        let taken = list(home, None)?.entries.into_iter().any(|entry| {
+            entry.record.repository == record.repository && entry.record.name == record.name
+        });
+        if taken {
+            return Err(RegistryError::NameTaken(record.name));
+        }
         fsx::private_dir(&directory)?;
-        let lock = open_lock(&directory)?;
+        let lock = open_lock(&directory, true)?;
         if !take(&lock, &directory)? {
             return Err(RegistryError::InUse(record.name));
         }
@@ -197,12 +207,19 @@ impl Owned {
     /// Takes over a sandbox whose owner is dead or done.
     pub fn adopt(home: &Home, record: Record) -> Result<Self, RegistryError> {
         let directory = home.sandbox(record.id);
-        let lock = open_lock(&directory)?;
+        let gone = |error: RegistryError| match error {
+            RegistryError::File(error) if error.is_not_found() => {
+                RegistryError::Gone(record.name.clone())
+            }
+            error => error,
+        };
+        // Not made anew: who removes the directory now must find it empty.
+        let lock = open_lock(&directory, false).map_err(gone)?;
         if !take(&lock, &directory)? {
             return Err(RegistryError::InUse(record.name));
         }
         // What was read before the lock was ours may be old.
-        let record = read(&directory)?;
+        let record = read(&directory).map_err(gone)?;
         let owned = Self {
             record,
             directory,
@@ -325,11 +342,16 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
 
 /// Held while a state directory has no record yet, by who makes it and by who removes dead ones.
 fn making(home: &Home) -> Result<File, RegistryError> {
-    let state = home.state();
-    let path = state.join("lock");
-    let lock = open_lock(&state)?;
-    lock.lock().context("lock", &path)?;
-    Ok(lock)
+    let path = home.path().join("lock");
+    let lock = open_lock(home.path(), true)?;
+    // It is held for moments; one that is held longer is held by a stopped process.
+    for _ in 0..100 {
+        if take(&lock, home.path())? {
+            return Ok(lock);
+        }
+    }
+    let source = std::io::Error::other("another cofferdam process holds it");
+    Err(FileError::new("lock", path, source).into())
 }
 
 /// Removes state directories whose maker died before it could write a record. Returns them.
@@ -382,12 +404,12 @@ fn read(directory: &Path) -> Result<Record, RegistryError> {
     Ok(record)
 }
 
-fn open_lock(directory: &Path) -> Result<File, RegistryError> {
+fn open_lock(directory: &Path, make: bool) -> Result<File, RegistryError> {
     let path = directory.join("lock");
     let file = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
-        .create(true)
+        .create(make)
         .truncate(false)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)

@@ -12,6 +12,7 @@ use super::emitter::Emitter;
 use super::event::Notice;
 use super::mounts::jail_mounts;
 use super::report::{CommitLine, Landing};
+use super::transfer::UNCOMMITTED;
 use crate::fsx::FileError;
 use crate::git::gate::{self, Accepted, Gate, GateError};
 use crate::git::land::{self, Incoming, LandError, Landed};
@@ -126,13 +127,29 @@ impl Collector<'_> {
         owned: &mut Owned,
         source: &Source<'_>,
     ) -> Result<Collected, CollectError> {
-        let mut collected = Collected {
+        let collected = Collected {
             landing: Landing::Nothing,
             commits: Vec::new(),
             tip: None,
             checkout: None,
             copy_is_dirty: false,
         };
+        // What is compared and written from here on is a sandbox's.
+        let repo = self.repo.without_drivers(self.cancel).await?;
+        let this = Collector {
+            repo: &repo,
+            ..*self
+        };
+        this.bring_home_quietly(owned, source, collected).await
+    }
+
+    /// As [`Self::bring_home`], in a repository whose drivers do not run.
+    async fn bring_home_quietly(
+        &self,
+        owned: &mut Owned,
+        source: &Source<'_>,
+        mut collected: Collected,
+    ) -> Result<Collected, CollectError> {
         // A landing that a death interrupted is finished first.
         let mut home: BTreeSet<Oid> = BTreeSet::new();
         if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await?
@@ -148,6 +165,13 @@ impl Collector<'_> {
             return Ok(collected);
         }
         self.move_nested_out(owned)?;
+        if let Source::Sandbox { sandbox, workdir } = source {
+            let rest = super::transfer::commit_the_rest(*sandbox, workdir, self.cancel).await;
+            if let Err(why) = rest {
+                let text = format!("uncommitted work in the sandbox could not be kept: {why}");
+                self.events.notice(Notice::Other { text });
+            }
+        }
         let tips = self.tips(owned, source).await?;
         self.take_home(owned, source, tips, home, &mut collected)
             .await?;
@@ -205,7 +229,9 @@ impl Collector<'_> {
                 collected.checkout = Some(tip.clone());
             }
             // The sandbox's own branch comes first, unless where the agent ended contains it.
-            let is_own = !landed && tips.own.as_ref().is_none_or(|own| home.contains(own));
+            let is_own = !landed
+                && name != UNCOMMITTED
+                && tips.own.as_ref().is_none_or(|own| home.contains(own));
             if !is_own {
                 let reference = self.keep_extra(owned, number, &tip).await?;
                 let text = format!("commits beside the branch ({name}) are kept at {reference}");
@@ -331,7 +357,14 @@ impl Collector<'_> {
     async fn tips(&self, owned: &Owned, source: &Source<'_>) -> Result<Tips, CollectError> {
         let found = match source {
             Source::State => {
-                private_clone::read_refs(&owned.directory().join("git"), self.repo.format)?
+                let git = owned.directory().join("git");
+                for path in private_clone::tidy(&git)? {
+                    let path = crate::text::printable_line(&path.to_string_lossy());
+                    let text =
+                        format!("`{path}` in the sandbox's git directory is no file: removed");
+                    self.events.notice(Notice::Other { text });
+                }
+                private_clone::read_refs(&git, self.repo.format)?
             }
             Source::Sandbox { sandbox, workdir } => {
                 super::transfer::refs(*sandbox, workdir, self.repo.format, self.cancel).await?

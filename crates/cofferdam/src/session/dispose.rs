@@ -196,7 +196,8 @@ async fn remove_temporary_branch(
 
 /// The gate's own reference goes once a branch of the user's has the commits.
 async fn remove_tip(owned: &Owned, disposal: &Disposal<'_>, disposed: &mut Disposed) {
-    if matches!(disposal.outcome.landing, Landing::Nothing) {
+    // Nothing came through the gate, but for what an isolated sandbox had in no commit.
+    if matches!(disposal.outcome.landing, Landing::Nothing) && owned.record.mode == Mode::Bind {
         return;
     }
     let Disposal { repo, cancel, .. } = disposal;

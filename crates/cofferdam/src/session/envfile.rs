@@ -84,12 +84,12 @@ impl EnvFile {
     }
 
     /// Whether it asks for values of the caller.
-    pub fn has_empty(&self) -> bool {
+    pub(super) fn has_empty(&self) -> bool {
         self.0.values().any(String::is_empty)
     }
 
     /// Takes out what asks for values of the caller, and gives the names.
-    pub fn without_empty(&mut self) -> Vec<String> {
+    pub(super) fn without_empty(&mut self) -> Vec<String> {
         let empty = self.0.extract_if(.., |_, value| value.is_empty());
         empty.map(|(name, _)| name).collect()
     }

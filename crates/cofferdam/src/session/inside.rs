@@ -11,6 +11,8 @@ use crate::process::Exit;
 use crate::sandbox::{BoxRead, ExecRequest, Sandbox, SandboxError};
 
 const SIGKILL: i32 = 9;
+/// For a provider that does not answer.
+const KILL_LIMIT: Duration = Duration::from_secs(3);
 
 /// What a command in the sandbox gave.
 #[derive(Debug)]
@@ -51,7 +53,12 @@ impl Inside<'_> {
             directory: None,
             stdin: false,
         };
-        let mut execution = self.sandbox.exec(request).await?;
+        let mut execution = tokio::select! {
+            () = cancel.cancelled() => return Err(InsideError::Cancelled),
+            started = tokio::time::timeout(self.limit, self.sandbox.exec(request)) => {
+                started.map_err(|_| InsideError::TimedOut(self.limit))??
+            }
+        };
         let (out, err) = (execution.take_stdout(), execution.take_stderr());
         let limit = self.output_limit;
         let work = async {
@@ -99,7 +106,7 @@ impl Inside<'_> {
             }
             Ok(captured) => Ok(captured),
             Err(error) => {
-                let _ = execution.kill(SIGKILL).await;
+                let _ = tokio::time::timeout(KILL_LIMIT, execution.kill(SIGKILL)).await;
                 Err(error)
             }
         }

@@ -71,9 +71,13 @@ pub(super) enum Prompt {
 
 pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let home = options.caller_home.as_deref();
-    let repository =
-        Repository::discover(&options.git, &options.repository, home, &options.cancel).await?;
-    let config = identity::user_config(&repository, home, &options.cancel).await?;
+    let (git, path, cancel) = (&options.git, &options.repository, &options.cancel);
+    let (repository, config) = tokio::join!(
+        Repository::discover(git, path, home, cancel),
+        identity::user_config_around(git, path, home, cancel)
+    );
+    // What git says of the directory explains more than what it says of the configuration.
+    let (repository, config) = (repository?, config?);
     let author = options.identity.clone().or_else(|| config.identity.clone());
     let author = author.unwrap_or_else(Identity::fallback);
     if options

@@ -2,6 +2,7 @@
 //! host hooks, private clone, sandbox, ready hooks. The record is written before each thing that
 //! outlives a `kill -9`, so that whoever comes next can dispose of it.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,18 +129,25 @@ async fn make(
     });
     let scratch = state.join("scratch");
     let seen = seen_from(owned, &plan.repository)?;
-    let index = index::build(&seen, &plan.record.base, Owner::AGENT, &scratch, cancel).await;
-    let index = index.map_err(step("index"))?;
-    PrivateClone::create(&PrivateCloneSpec {
-        directory: &state,
-        repo: &plan.repository,
-        export: &exported,
-        branch: owned.record.branch.as_ref(),
-        identity: Some(&plan.author),
-        config: &plan.config,
-        index: Some(&index.bytes),
-    })?;
-    let read_only = protect(owned, &workspace, index.gitlinks)?;
+    let branch = owned.record.branch.as_ref();
+    let clone = async {
+        let index = index::build(&seen, &plan.record.base, Owner::AGENT, &scratch, cancel).await;
+        let index = index.map_err(step("index"))?;
+        PrivateClone::create(&PrivateCloneSpec {
+            directory: &state,
+            repo: &plan.repository,
+            export: &exported,
+            branch,
+            identity: Some(&plan.author),
+            config: &plan.config,
+            index: Some(&index.bytes),
+        })?;
+        Ok::<_, RunErrorKind>(index.gitlinks)
+    };
+    // Both grow with the number of files; they share nothing.
+    let nested = nested_git(owned.record.mode, &workspace);
+    let (gitlinks, nested) = tokio::try_join!(clone, nested)?;
+    let read_only = protect(owned, &workspace, gitlinks, nested)?;
 
     // From here on an agent or a hook may have made commits.
     owned.set_phase(Phase::Active)?;
@@ -299,18 +307,29 @@ fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
     })
 }
 
+/// Git directories below a workspace that is the host's.
+async fn nested_git(mode: Mode, workspace: &Path) -> Result<BTreeSet<PathBuf>, RunErrorKind> {
+    if mode == Mode::Copy {
+        return Ok(BTreeSet::new());
+    }
+    let top = workspace.to_owned();
+    let failed = step("scan for nested git directories");
+    let scan = tokio::task::spawn_blocking(move || nested::scan(&top, Closed::Skip)).await;
+    scan.map_err(step("scan for nested git directories"))?
+        .map_err(failed)
+}
+
 /// Makes the protected directories and lists what is mounted read-only: them, gitlinks and nested
 /// git directories. What was there before is remembered, so that new ones can be told later.
 fn protect(
     owned: &mut Owned,
     workspace: &Path,
     gitlinks: Vec<PathBuf>,
+    before: BTreeSet<PathBuf>,
 ) -> Result<Vec<PathBuf>, RunErrorKind> {
     if owned.record.mode == Mode::Copy {
         return Ok(Vec::new());
     }
-    let before = nested::scan(workspace, Closed::Skip)
-        .map_err(step("scan for nested git directories"))?;
     owned.record.nested_before = before.iter().cloned().map(PathText).collect();
     let mut read_only: Vec<PathBuf> = gitlinks
         .into_iter()
@@ -420,13 +439,18 @@ async fn start(
         error => error.into(),
     })?);
     if let Ready::Isolated(sandbox) = ready {
-        super::transfer::send(
+        let sent = super::transfer::send(
             owned.directory(),
             workspace,
             &plan.workdir,
             sandbox.as_ref(),
-        )
-        .await?;
+        );
+        tokio::time::timeout(limit, sent)
+            .await
+            .map_err(|_| RunErrorKind::StepTimedOut {
+                step: "copying into the sandbox",
+                limit,
+            })??;
     }
     if owned.record.mode == Mode::Copy {
         check_out(options, plan, ready.sandbox()).await?;

@@ -9,15 +9,15 @@ use super::event::{Event, Notice};
 use super::iterate::{self, Work};
 use super::manage::{DiffStyle, diff_between};
 use super::options::RunOptions;
-use super::plan::{self, Plan};
+use super::plan::{self, Plan, PlanError};
 use super::prepare::{self, Ready};
 use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
 use crate::git::UserRules;
-use crate::sandbox::registry::Owned;
+use crate::sandbox::registry::{Owned, RegistryError};
 
 /// The provider's `close` is bounded by itself; this bounds a provider that is not.
-const CLOSE_LIMIT: Duration = Duration::from_secs(20);
+const CLOSE_LIMIT: Duration = Duration::from_secs(12);
 /// How long a cancelled step of preparing may take to clean up after itself.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
@@ -39,10 +39,13 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     let config_dir = plan.repository.config_dir();
     let events = Emitter::open(options.events.clone(), &options.log, &config_dir, &log_name)
         .map_err(|error| nothing(error.into()))?;
+    let owned = Owned::create(&options.home, plan.record.clone()).map_err(|error| match error {
+        // Planning did not see it yet: two runs began at once.
+        RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
+        error => nothing(error.into()),
+    })?;
     announce(&options, &plan, &events);
-    let owned =
-        Owned::create(&options.home, plan.record.clone()).map_err(|error| nothing(error.into()))?;
-    let result = live(&options, &plan, owned, &events, began).await;
+    let result = Box::pin(live(&options, &plan, owned, &events, began)).await;
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
     }
@@ -132,8 +135,8 @@ async fn live(
         None => Source::State,
     };
     let collected = collector.collect(&mut owned, source).await;
-    if let Some(ready) = &ready {
-        let _ = tokio::time::timeout(CLOSE_LIMIT, ready.sandbox().close()).await;
+    if let Some(sandbox) = &isolated {
+        let _ = tokio::time::timeout(CLOSE_LIMIT, sandbox.close()).await;
     }
     finish(options, plan, owned, events, began, work, worked, collected).await
 }

@@ -55,6 +55,8 @@ pub(super) struct Observed {
     pub session: Option<String>,
     pub usage: Option<Usage>,
     pub result: Option<String>,
+    /// The last final message says that it is an error.
+    is_error: bool,
     tail: std::collections::VecDeque<String>,
     error_tail: std::collections::VecDeque<String>,
 }
@@ -68,6 +70,9 @@ pub enum AgentFailure {
     Sandbox(#[from] SandboxError),
     #[error("the agent ended with {exit}: {detail}")]
     Exit { exit: Exit, detail: String },
+    /// Its own final message says so, whatever its exit code.
+    #[error("the agent reported an error: {0}")]
+    Reported(String),
     #[error("the agent printed nothing for {} s", .0.as_secs())]
     Idle(Duration),
     #[error("cancelled")]
@@ -94,7 +99,9 @@ impl Invocation<'_> {
         };
         let mut execution = tokio::select! {
             () = self.cancel.cancelled() => return Err(AgentFailure::Cancelled),
-            started = self.sandbox.exec(request) => started?,
+            started = tokio::time::timeout(self.idle_timeout, self.sandbox.exec(request)) => {
+                started.map_err(|_| AgentFailure::Idle(self.idle_timeout))??
+            }
         };
         if let (Some(mut stdin), Some(bytes)) = (execution.take_stdin(), command.stdin) {
             // An agent may end without reading its prompt; its exit tells the story, not the pipe.
@@ -112,6 +119,9 @@ impl Invocation<'_> {
             return Err(error);
         }
         match seen.exit {
+            Some(Exit::Code(0)) if seen.is_error && seen.completed.is_none() => {
+                Err(AgentFailure::Reported(seen.explain()))
+            }
             None | Some(Exit::Code(0)) => Ok(()),
             Some(exit) => Err(AgentFailure::Exit {
                 exit,
@@ -193,7 +203,10 @@ impl Invocation<'_> {
             match &item {
                 AgentEvent::Session { id } => seen.session = Some(id.clone()),
                 AgentEvent::Usage { usage } => seen.usage = Some(*usage),
-                AgentEvent::Result { text, .. } => seen.result = Some(text.clone()),
+                AgentEvent::Result { text, is_error } => {
+                    seen.result = Some(text.clone());
+                    seen.is_error = *is_error;
+                }
                 AgentEvent::Text { .. } | AgentEvent::ToolCall { .. } | AgentEvent::Raw { .. } => {}
             }
             self.events.emit(&Event::Agent {
@@ -347,13 +360,18 @@ async fn read(stream: &mut Option<BoxReadDebug>, chunk: &mut [u8]) -> usize {
 
 /// Asks the agent to end, then ends it; at once where nobody wants to wait.
 async fn stop(execution: &mut dyn Execution, abandon: &CancellationToken) {
-    let _ = execution.kill(SIGTERM).await;
-    let ended = tokio::select! {
-        () = abandon.cancelled() => false,
-        ended = tokio::time::timeout(STOP_GRACE, execution.wait()) => ended.is_ok(),
-    };
-    if !ended {
-        let _ = execution.kill(SIGKILL).await;
-        let _ = tokio::time::timeout(STOP_GRACE, execution.wait()).await;
+    for signal in [SIGTERM, SIGKILL] {
+        let ended = async {
+            let _ = execution.kill(signal).await;
+            let _ = execution.wait().await;
+        };
+        tokio::select! {
+            () = abandon.cancelled(), if signal == SIGTERM => {}
+            ended = tokio::time::timeout(STOP_GRACE, ended) => {
+                if ended.is_ok() {
+                    return;
+                }
+            }
+        }
     }
 }

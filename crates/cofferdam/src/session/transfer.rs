@@ -44,6 +44,45 @@ pub(super) async fn send(
     Ok(())
 }
 
+/// The branch that holds what was in no commit when an isolated sandbox was collected: its files go
+/// with it, and nothing else would keep them.
+pub(super) const UNCOMMITTED: &str = "cofferdam-uncommitted";
+
+/// Commits what is in no commit to [`UNCOMMITTED`], beside the agent's index and branches.
+pub(super) async fn commit_the_rest(
+    sandbox: &dyn IsolatedSandbox,
+    workdir: &Path,
+    cancel: &CancellationToken,
+) -> Result<(), String> {
+    let script = format!(
+        "test -z \"$(git status --porcelain --ignore-submodules=all)\" && exit 0
+        dir=$(git rev-parse --absolute-git-dir) && cp \"$dir/index\" \"$dir/cofferdam-index\" &&
+        export GIT_INDEX_FILE=\"$dir/cofferdam-index\" && git add -A && tree=$(git write-tree) &&
+        commit=$(git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\") &&
+        git update-ref refs/heads/{UNCOMMITTED} \"$commit\""
+    );
+    let environment = BTreeMap::new();
+    let inside = Inside {
+        sandbox,
+        arguments: vec![
+            "/bin/sh".into(),
+            "-c".into(),
+            in_directory(workdir, &format!("{{ {script}\n}}")),
+        ],
+        environment: &environment,
+        limit: Duration::from_secs(120),
+        output_limit: 4 << 20,
+    };
+    let done = inside
+        .run(cancel)
+        .await
+        .map_err(|error| error.to_string())?;
+    if done.exit.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&done.stderr).trim_end().to_owned())
+}
+
 /// HEAD and branches as the sandbox's own git tells them. Hostile: only well-formed answers count,
 /// and the gate checks what they lead to.
 pub(super) async fn refs(

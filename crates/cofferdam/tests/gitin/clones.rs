@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use cofferdam::git::Git;
 use cofferdam::git::identity::user_config;
 use cofferdam::git::private_clone::{PrivateHead, read_refs};
 use cofferdam::git::vault::{Vault, VaultError};
-use cofferdam::git::{Git, Repository};
 
 use crate::support::{World, gits, has, never};
 
@@ -99,10 +99,8 @@ async fn a_known_tip_costs_no_process_and_chains_stay_short() {
         world.run_in(&clone.git_dir, &["rev-list", "--count", "HEAD"]),
         "40"
     );
-    let broken = Repository {
-        git: Git::new("/nonexistent"),
-        ..repo.clone()
-    };
+    let mut broken = repo.clone();
+    broken.git = Git::new("/nonexistent");
     vault.export(&broken, &tip, &never()).await.unwrap();
     let new = world.commit("a", "new");
     assert!(matches!(

@@ -82,7 +82,7 @@ fn branch_starts_at_the_base_that_was_named() {
     assert_eq!(env.subjects("old"), ["first", "work"]);
 }
 
-// covers: S2-8 S2-12
+// covers: S2-8 S2-12 S4-FR5.1
 #[test]
 fn a_private_copy_works_end_to_end() {
     let env = Env::new();
@@ -94,6 +94,7 @@ fn a_private_copy_works_end_to_end() {
     env.assert_no_state();
 }
 
+// covers: S4-FR5.2
 #[test]
 fn a_copy_with_uncommitted_work_is_kept() {
     let env = Env::new();
@@ -345,4 +346,53 @@ fn the_secrets_of_other_branches_are_not_in_the_sandbox() {
          test \"$(git for-each-ref | wc -l)\" = 1 || exit 4; git cat-file -e HEAD:README.md"
     );
     run_ok(env.script(BranchStrategy::Head, &script));
+}
+
+/// Invariants 1 and 4: what the host's git opens cannot be written from inside, and neither can the
+/// hooks that the sandbox was given.
+#[test]
+fn the_hosts_git_directory_is_out_of_reach() {
+    for strategy in [BranchStrategy::Head, branch("work")] {
+        let env = Env::new();
+        let dot_git = env.repo.join(".git");
+        let config = std::fs::read(dot_git.join("config")).unwrap();
+        let report = run_ok(env.script(
+            strategy.clone(),
+            "git config alias.x '!id' && touch \"$(git rev-parse --git-dir)/planted\" || exit 1
+             touch \"$(git rev-parse --git-dir)/hooks/planted\" 2>/dev/null && exit 2
+             touch .husky/planted 2>/dev/null && exit 3
+             if test -f .git; then
+                 test \"$(cat .git)\" = 'gitdir: /.cofferdam/git' || exit 4
+                 (echo 'gitdir: /tmp' > .git) 2>/dev/null && exit 5
+                 rm -f .git 2>/dev/null && exit 6
+             fi
+             mv .git moved 2>/dev/null && exit 7
+             echo draft > draft.txt; git commit -qm work --allow-empty",
+        ));
+        assert_eq!(std::fs::read(dot_git.join("config")).unwrap(), config);
+        assert!(!dot_git.join("planted").exists());
+        assert!(!dot_git.join("hooks/planted").exists());
+        if let Some(worktree) = report.preserved_worktree {
+            let pointer = std::fs::read_to_string(worktree.join(".git")).unwrap();
+            let admin = dot_git.canonicalize().unwrap().join("worktrees");
+            assert!(
+                pointer.starts_with(&format!("gitdir: {}", admin.display())),
+                "{pointer}"
+            );
+            let admin = pointer.trim_end().strip_prefix("gitdir: ").unwrap();
+            assert!(!std::path::Path::new(admin).join("planted").exists());
+        } else {
+            assert_eq!(strategy, BranchStrategy::Head);
+        }
+    }
+}
+
+#[test]
+fn git_directories_that_an_agent_leaves_are_moved_out() {
+    let env = Env::new();
+    let script = "git init -q deep/down && git -C deep/down config core.fsmonitor 'touch /tmp/x'";
+    run_ok(env.script(BranchStrategy::Head, script));
+    assert!(env.repo.join("deep/down").is_dir());
+    assert!(!env.repo.join("deep/down/.git").exists());
+    assert!(env.said().contains("NestedGitMoved"), "{}", env.said());
 }

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam::git::Git;
 use cofferdam::process::Exit;
 use cofferdam::sandbox::BranchStrategy;
-use cofferdam::session::{Hook, Landing, RunErrorKind};
+use cofferdam::session::{Hook, Landing, RunErrorKind, manage};
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{Env, command, iterations, processes_with, run, run_ok};
 
@@ -124,7 +126,7 @@ fn an_agent_that_does_not_read_its_prompt_is_fine() {
 #[test]
 fn silence_ends_the_agent_and_any_output_resets_the_clock() {
     let env = Env::new();
-    let mut options = env.script(HEAD, "git commit -qm work --allow-empty; for i in 1 2 3 4 5; do printf .; sleep 0.4; done; sleep 1000");
+    let mut options = env.script(HEAD, "git commit -qm work --allow-empty; for i in 1 2 3 4 5; do printf .; sleep 0.4; done; sleep 20");
     options.idle_timeout = Duration::from_secs(1);
     let began = Instant::now();
     let error = run(options).unwrap_err();
@@ -140,7 +142,8 @@ fn silence_ends_the_agent_and_any_output_resets_the_clock() {
 #[test]
 fn cancelling_ends_the_whole_tree_and_collects() {
     let env = Env::new();
-    let mark = format!("4242.{}", std::process::id());
+    // Its end is a success: a cancel that does not reach it is noticed soon.
+    let mark = format!("20.4242{}", std::process::id());
     let script = format!(
         "trap '' TERM; git commit -qm work --allow-empty; (setsid sleep {mark} &) ; setsid sh -c 'trap \"\" TERM; sleep {mark}' & echo ready; sleep {mark}"
     );
@@ -260,6 +263,24 @@ fn the_environment_is_what_was_listed() {
     run_ok(options);
 }
 
+/// Invariant 4: a repository cannot ask for the caller's variables by itself.
+#[test]
+fn a_tracked_env_file_takes_nothing_from_the_caller() {
+    let env = Env::new();
+    env.write(".cofferdam/.env", "LITERAL=from file\nSECRET=\n");
+    env.git(&["add", "-f", ".cofferdam/.env"]);
+    env.git(&["commit", "-qm", "env"]);
+    let mut options = env.script(
+        HEAD,
+        "test \"$LITERAL\" = 'from file' && test -z \"$SECRET\"",
+    );
+    options
+        .caller_environment
+        .insert("SECRET".into(), "s".into());
+    run_ok(options);
+    assert!(env.said().contains("EnvironmentWithheld"), "{}", env.said());
+}
+
 // covers: S2-37 S2-39
 #[test]
 fn the_run_log_has_the_story_without_control_bytes_and_a_broken_sink_is_harmless() {
@@ -287,4 +308,103 @@ fn the_run_log_has_the_story_without_control_bytes_and_a_broken_sink_is_harmless
             .any(|byte| byte < 0x20 && byte != b'\n' && byte != b'\t')
     );
     assert_eq!(env.git(&["status", "--porcelain"]), "");
+}
+
+/// A run on branch `feature` that dies after its agent has committed. Its future is dropped: nobody
+/// collects or disposes, as after `kill -9`.
+fn dead_run(env: &Env) {
+    let script = "git commit -qm work --allow-empty; echo committed; sleep 1000";
+    let strategy = BranchStrategy::Branch {
+        branch: "feature".parse().unwrap(),
+        base: None,
+    };
+    let mut options = env.script(strategy, script);
+    options.name = Some("one".into());
+    let committed = async {
+        while !env.said().contains("committed\"") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        tokio::select! {
+            ended = cofferdam::run(options) => panic!("{ended:?}"),
+            () = committed => {}
+            () = tokio::time::sleep(Duration::from_secs(60)) => panic!("{}", env.said()),
+        }
+    });
+    drop(runtime);
+    assert_eq!(env.subjects("feature"), ["first"]);
+}
+
+fn target(env: &Env) -> manage::Target {
+    manage::Target {
+        home: env.home.clone(),
+        git: Git::new("git"),
+        repository: env.repo.clone(),
+        caller_home: None,
+        name: "one".into(),
+        cancel: CancellationToken::new(),
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    { runtime }.enable_all().build().unwrap().block_on(future)
+}
+
+#[test]
+fn gc_takes_the_same_way_home_as_a_run() {
+    let env = Env::new();
+    dead_run(&env);
+    let target = target(&env);
+    let report = block_on(manage::gc(
+        &target.home,
+        &target.git,
+        Some(&target.repository),
+        None,
+        false,
+        &target.cancel,
+    ))
+    .unwrap();
+    assert_eq!(report.recovered.len(), 1, "{report:?}");
+    assert_eq!(report.recovered[0].commits, 1);
+    assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!(env.subjects("feature"), ["first", "work"]);
+    env.assert_sound();
+}
+
+#[test]
+fn what_is_deleted_comes_home_first_and_stays_in_the_trash() {
+    let env = Env::new();
+    dead_run(&env);
+    let options = manage::DeleteOptions::default();
+    let deleted = block_on(manage::delete(&target(&env), options)).unwrap();
+    assert_eq!(deleted.trash.as_deref(), Some("refs/cofferdam/trash/one"));
+    assert_eq!(env.subjects("refs/cofferdam/trash/one"), ["first", "work"]);
+    assert_eq!(env.git(&["branch", "--list", "feature"]), "");
+    env.assert_no_state();
+    env.assert_sound();
+}
+
+/// Whoever finds the worktree of a run that was killed must find whose it is.
+#[test]
+fn the_record_names_the_worktree_before_it_is_used() {
+    let env = Env::new();
+    let found = env.dir.path().join("found");
+    let mut options = env.script(BranchStrategy::MergeToHead, "true");
+    options.hooks.host_worktree_ready = vec![Hook::new(format!(
+        "cat '{}'/*/record.json > '{}'; (echo; pwd) >> '{}'",
+        env.home.state().display(),
+        found.display(),
+        found.display()
+    ))];
+    run_ok(options);
+    let found = std::fs::read_to_string(found).unwrap();
+    let (record, worktree) = found.trim_end().rsplit_once('\n').unwrap();
+    assert!(worktree.contains("/.cofferdam/worktrees/"), "{worktree}");
+    assert!(record.contains(worktree), "{worktree} is not in {record}");
 }

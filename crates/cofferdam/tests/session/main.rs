@@ -7,6 +7,7 @@
     reason = "tests start programs, write files, and fail by panicking"
 )]
 
+mod agents;
 mod bad_input;
 mod branches;
 mod lifecycle;

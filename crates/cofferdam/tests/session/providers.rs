@@ -1,1 +1,451 @@
-//! Providers written outside of the library.
+//! Providers written outside of the library, against nothing but its public interface.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use cofferdam::git::private_clone::INSIDE_VAULT;
+use cofferdam::sandbox::native::Native;
+use cofferdam::sandbox::{
+    Access, BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy, CopyStrategy,
+    ExecRequest, Execution, Exit, Isolated, IsolatedProvider, IsolatedSandbox, Mount, MountSource,
+    PrivateCopy, Sandbox, SandboxError, SandboxSpec,
+};
+use cofferdam::session::Landing;
+use tokio_util::sync::CancellationToken;
+
+use crate::bad_input::{HEAD, branch, whole, whole_ok};
+use crate::support::{Env, command, native, run};
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    FailCreate,
+    HangCreate,
+    PanicExec,
+    HangExec,
+    HangWait,
+    HangClose,
+    FailClose,
+    /// Its programs' streams never end.
+    HangRead,
+    FailCopy,
+    HangCopy,
+}
+
+/// A provider that mounts: it keeps a diary and lets the embedded one do the work.
+#[derive(Debug, Clone)]
+struct Own {
+    native: Native,
+    fault: Fault,
+    diary: Arc<Mutex<Vec<String>>>,
+}
+
+impl Own {
+    fn new(fault: Fault) -> Self {
+        let (native, diary) = (native(), Arc::default());
+        Self {
+            native,
+            fault,
+            diary,
+        }
+    }
+
+    fn note(&self, text: impl Into<String>) {
+        self.diary.lock().unwrap().push(text.into());
+    }
+
+    async fn begin(&self, spec: &SandboxSpec) -> Result<(), SandboxError> {
+        self.note(format!("create in {}", spec.workdir.display()));
+        match self.fault {
+            Fault::FailCreate => Err(SandboxError::Start("no room today".into())),
+            Fault::HangCreate => std::future::pending().await,
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl BindMountProvider for Own {
+    fn name(&self) -> &'static str {
+        "own"
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        self.begin(spec).await?;
+        let inner = self.native.create(spec, cancel).await?;
+        let own = self.clone();
+        Ok(Arc::new(Watched { own, inner }))
+    }
+}
+
+#[derive(Debug)]
+struct Watched {
+    own: Own,
+    inner: Arc<dyn Sandbox>,
+}
+
+#[async_trait]
+impl Sandbox for Watched {
+    async fn exec(&self, request: ExecRequest) -> Result<Box<dyn Execution>, SandboxError> {
+        let program = request.arguments[0].to_string_lossy().into_owned();
+        self.own.note(format!("exec {program}"));
+        match self.own.fault {
+            Fault::HangExec => std::future::pending().await,
+            Fault::PanicExec => return Err(SandboxError::Gone("it fell over".into())),
+            _ => {}
+        }
+        let (own, inner) = (self.own.clone(), self.inner.exec(request).await?);
+        Ok(Box::new(Program { own, inner }))
+    }
+
+    async fn close(&self) -> Result<(), SandboxError> {
+        self.own.note("close");
+        let closed = self.inner.close().await;
+        match self.own.fault {
+            Fault::HangClose => std::future::pending().await,
+            Fault::FailClose => Err(SandboxError::TimedOut(10)),
+            _ => closed,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Program {
+    own: Own,
+    inner: Box<dyn Execution>,
+}
+
+#[async_trait]
+impl Execution for Program {
+    fn take_stdin(&mut self) -> Option<BoxWrite> {
+        self.inner.take_stdin()
+    }
+
+    fn take_stdout(&mut self) -> Option<BoxRead> {
+        if self.own.fault == Fault::HangRead {
+            let (ours, theirs) = tokio::io::duplex(64);
+            std::mem::forget(theirs);
+            return Some(Box::new(ours));
+        }
+        self.inner.take_stdout()
+    }
+
+    fn take_stderr(&mut self) -> Option<BoxRead> {
+        self.inner.take_stderr()
+    }
+
+    async fn wait(&mut self) -> Result<Exit, SandboxError> {
+        if self.own.fault == Fault::HangWait {
+            std::future::pending().await
+        }
+        self.inner.wait().await
+    }
+
+    async fn kill(&mut self, signal: i32) -> Result<(), SandboxError> {
+        self.own.note(format!("kill {signal}"));
+        self.inner.kill(signal).await
+    }
+}
+
+/// A provider whose sandboxes have files of their own: here below a directory of its own, which
+/// could as well be on another machine.
+#[derive(Debug)]
+struct Apart(Own);
+
+#[async_trait]
+impl IsolatedProvider for Apart {
+    fn name(&self) -> &'static str {
+        "apart"
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<dyn IsolatedSandbox>, SandboxError> {
+        assert!(spec.mounts.is_empty());
+        self.0.begin(spec).await?;
+        let files = tempfile::tempdir().map_err(|error| SandboxError::Start(error.to_string()))?;
+        let mut own = spec.clone();
+        for (name, target) in [
+            ("work", spec.workdir.as_path()),
+            ("vault", Path::new(INSIDE_VAULT)),
+        ] {
+            let source = files.path().join(name);
+            std::fs::create_dir(&source).map_err(|error| SandboxError::Start(error.to_string()))?;
+            own.mounts.push(Mount {
+                source: MountSource::Path(source),
+                target: target.to_owned(),
+                access: Access::ReadWrite,
+            });
+        }
+        let inner = self.0.native.create(&own, cancel).await?;
+        let watched = Watched {
+            own: self.0.clone(),
+            inner,
+        };
+        let workdir = spec.workdir.clone();
+        Ok(Arc::new(Island {
+            watched,
+            files,
+            workdir,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Island {
+    watched: Watched,
+    files: tempfile::TempDir,
+    workdir: std::path::PathBuf,
+}
+
+#[async_trait]
+impl Sandbox for Island {
+    async fn exec(&self, request: ExecRequest) -> Result<Box<dyn Execution>, SandboxError> {
+        self.watched.exec(request).await
+    }
+
+    async fn close(&self) -> Result<(), SandboxError> {
+        self.watched.close().await
+    }
+}
+
+#[async_trait]
+impl IsolatedSandbox for Island {
+    async fn copy_in(&self, source: &Path, target: &Path) -> Result<(), SandboxError> {
+        match self.watched.own.fault {
+            Fault::FailCopy => return Err(SandboxError::Gone("the wire was cut".into())),
+            Fault::HangCopy => std::future::pending().await,
+            _ => {}
+        }
+        let place = if let Ok(rest) = target.strip_prefix(&self.workdir) {
+            self.files.path().join("work").join(rest)
+        } else if let Ok(rest) = target.strip_prefix(INSIDE_VAULT) {
+            self.files.path().join("vault").join(rest)
+        } else {
+            panic!("{} is not for us", target.display());
+        };
+        std::fs::create_dir_all(&place).unwrap();
+        let done = std::process::Command::new("cp")
+            .arg("-a")
+            .arg("--")
+            .arg(source.join("."))
+            .arg(&place)
+            .status();
+        assert!(done.unwrap().success());
+        Ok(())
+    }
+}
+
+const WORK: &str = "git log --oneline >/dev/null && echo more >> README.md && git commit -qam work && echo '<promise>COMPLETE</promise>'";
+
+fn agent(script: &str) -> Arc<dyn cofferdam::agent::AgentProvider> {
+    command(&["/bin/sh", "-c", script])
+}
+
+fn copy_branch(name: &str) -> CopyStrategy {
+    CopyStrategy::Branch {
+        branch: name.parse().unwrap(),
+        base: None,
+    }
+}
+
+// covers: S2-1 S2-2 S2-7 S2-13
+#[test]
+fn a_mounting_provider_from_outside() {
+    for (strategy, moves) in [
+        (HEAD, "main"),
+        (BranchStrategy::MergeToHead, "main"),
+        (branch("topic"), "topic"),
+    ] {
+        let env = Env::new();
+        let own = Own::new(Fault::None);
+        let diary = own.diary.clone();
+        let options = env.with(BindMount::new(own, strategy), agent(WORK));
+        let report = whole_ok(&env, options, &[&format!("refs/heads/{moves}")]);
+        assert!(report.completion.is_some());
+        assert_eq!(env.subjects(moves), ["first", "work"]);
+        let diary = diary.lock().unwrap();
+        assert_eq!(diary[..2], ["create in /workspace/repo", "exec /bin/sh"]);
+        assert!(diary.contains(&"close".to_owned()), "{diary:?}");
+    }
+}
+
+// covers: S2-1 S2-7 S2-8
+#[test]
+fn an_isolated_provider_from_outside() {
+    for (strategy, moves) in [
+        (CopyStrategy::MergeToHead, "main"),
+        (copy_branch("topic"), "topic"),
+    ] {
+        let env = Env::new();
+        env.write("run.sh", "#!/bin/sh\n");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(env.repo.join("run.sh"), executable).unwrap();
+        std::os::unix::fs::symlink("README.md", env.repo.join("link")).unwrap();
+        env.write(".gitignore", "ignored\n");
+        env.commit_all("more");
+        env.write("ignored", "but asked for\n");
+        let script = format!(
+            "test -x run.sh && test -L link && test \"$(cat ignored)\" = 'but asked for' && test -z \"$(git status --porcelain)\" && {WORK}"
+        );
+        let apart = Apart(Own::new(Fault::None));
+        let mut options = env.with(Isolated::new(apart, strategy), agent(&script));
+        options.copy = vec!["ignored".into()];
+        let report = whole_ok(&env, options, &[&format!("refs/heads/{moves}")]);
+        assert!(
+            matches!(report.landing, Landing::Landed { .. }),
+            "{}",
+            report.landing
+        );
+        assert_eq!(report.commits.len(), 1);
+        assert_eq!(env.subjects(moves), ["first", "more", "work"]);
+        assert_eq!(
+            env.git(&["show", &format!("{moves}:README.md")]),
+            "hello\nmore"
+        );
+    }
+}
+
+#[test]
+fn uncommitted_work_of_an_isolated_sandbox_is_not_lost() {
+    let env = Env::new();
+    for script in ["true", "git commit -qm work --allow-empty"] {
+        let script = format!("{script}; echo edited > README.md; echo new > new.txt");
+        let isolated = Isolated::new(Apart(Own::new(Fault::None)), CopyStrategy::MergeToHead);
+        let report = whole_ok(
+            &env,
+            env.with(isolated, agent(&script)),
+            &["refs/heads/main"],
+        );
+        let kept = env.git(&[
+            "for-each-ref",
+            "--format=%(refname)",
+            &format!("refs/cofferdam/{}", report.id),
+        ]);
+        assert_eq!(kept.lines().count(), 1, "{kept}\n{}", env.said());
+        assert_eq!(env.git(&["show", &format!("{kept}:new.txt")]), "new");
+        assert_eq!(env.git(&["show", &format!("{kept}:README.md")]), "edited");
+        assert!(env.said().contains(&kept), "the user is told");
+        assert_eq!(env.read("README.md"), "hello\n");
+    }
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+}
+
+#[test]
+fn a_private_copy_of_a_mounting_provider() {
+    let env = Env::new();
+    let own = PrivateCopy::new(Own::new(Fault::None), CopyStrategy::MergeToHead);
+    whole_ok(&env, env.with(own, agent(WORK)), &["refs/heads/main"]);
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+    env.assert_no_state();
+}
+
+/// Runs with a fault in a provider of both kinds; the errors have these words and nothing is left.
+fn check(fault: Fault, words: &str) {
+    check_both(fault, words, words);
+}
+
+fn check_both(fault: Fault, mounting: &str, apart: &str) {
+    for isolated in [false, true] {
+        if !isolated && matches!(fault, Fault::FailCopy | Fault::HangCopy) {
+            continue;
+        }
+        let words = if isolated { apart } else { mounting };
+        let env = Env::new();
+        let mut options = if isolated {
+            let apart = Apart(Own::new(fault));
+            env.with(Isolated::new(apart, CopyStrategy::MergeToHead), agent(WORK))
+        } else {
+            env.with(
+                BindMount::new(Own::new(fault), BranchStrategy::MergeToHead),
+                agent(WORK),
+            )
+        };
+        options.timeouts.sandbox_start = Duration::from_millis(1500);
+        options.timeouts.collect = Duration::from_secs(3);
+        options.idle_timeout = Duration::from_secs(1);
+        options.completion_grace = Duration::from_secs(1);
+        let began = Instant::now();
+        let result = whole(&env, options, &["refs/heads/main"]);
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{fault:?}: {:?}",
+            began.elapsed()
+        );
+        match result {
+            Ok(_) => assert_eq!(words, "", "{fault:?}, isolated: {isolated}"),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    !words.is_empty() && text.contains(words),
+                    "{fault:?}, isolated: {isolated}: {text}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_cannot_create_is_an_error_with_its_words() {
+    check(Fault::FailCreate, "no room today");
+}
+
+#[test]
+fn a_provider_that_hangs_while_it_creates_is_given_up() {
+    check(
+        Fault::HangCreate,
+        "starting the sandbox did not finish within 1.5 s",
+    );
+}
+
+#[test]
+fn a_provider_that_fails_or_hangs_while_it_copies_is_given_up() {
+    check(Fault::FailCopy, "the wire was cut");
+    check(Fault::HangCopy, "did not finish within");
+}
+
+#[test]
+fn programs_that_do_not_start_are_given_up() {
+    check(Fault::PanicExec, "it fell over");
+    check_both(
+        Fault::HangExec,
+        "printed nothing for 1 s",
+        "did not finish within 1.5 s",
+    );
+}
+
+#[test]
+fn programs_whose_end_is_not_told_are_given_up() {
+    // It said that it is done, and that is what counts.
+    check_both(Fault::HangWait, "", "did not finish within 1.5 s");
+}
+
+#[test]
+fn a_provider_that_does_not_close_costs_time_and_nothing_else() {
+    check(Fault::HangClose, "");
+    check(Fault::FailClose, "");
+}
+
+// covers: S2-18
+#[test]
+fn streams_that_never_end_are_left_behind() {
+    let env = Env::new();
+    let own = BindMount::new(Own::new(Fault::HangRead), HEAD);
+    run(env.with(own, agent("git commit -qm work --allow-empty"))).unwrap();
+    assert_eq!(env.subjects("main"), ["first", "work"]);
+}
+
+// covers: S2-3 S2-12 S2-13
+#[test]
+fn what_must_not_compile_does_not() {
+    trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
+}

@@ -123,10 +123,7 @@ impl Env {
         let left: Vec<_> = std::fs::read_dir(self.home.state())
             .map(|entries| entries.flatten().map(|entry| entry.file_name()).collect())
             .unwrap_or_default();
-        assert!(
-            left.iter().all(|name| name == "lock"),
-            "state was left: {left:?}"
-        );
+        assert!(left.is_empty(), "state was left: {left:?}");
     }
 
     /// Options for a shell script as agent.

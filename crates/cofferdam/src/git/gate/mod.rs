@@ -273,9 +273,12 @@ impl Gate {
     ) -> Result<Accepted, GateError> {
         let quarantine = Quarantine::create(&self.repo, self.id, &self.alternate)?;
         let name = intake::index(self, &quarantine, pack, spool, cancel).await?;
-        let accepted = self.check(&quarantine, tip, cancel).await?;
-        let reference = accepted.tip_ref();
-        let old = refs::read(&self.repo, &reference, cancel).await?;
+        let reference = refs::own(self.id, Own::Tip);
+        let (accepted, old) = tokio::join!(
+            self.check(&quarantine, tip, cancel),
+            refs::read(&self.repo, &reference, cancel)
+        );
+        let (accepted, old) = (accepted?, old?);
         let keep = quarantine.migrate(&self.repo, &name)?;
         drop(quarantine);
         let moved = if old.as_ref() == Some(tip) {
@@ -302,8 +305,13 @@ impl Gate {
         tip: &Oid,
         cancel: &CancellationToken,
     ) -> Result<Accepted, GateError> {
-        policy::check_tip(self, quarantine, tip, cancel).await?;
-        let history = walk::walk(self, quarantine, tip, cancel).await?;
+        let (is_commit, history) = tokio::join!(
+            policy::check_tip(self, quarantine, tip, cancel),
+            walk::walk(self, quarantine, tip, cancel)
+        );
+        // What the tip is explains a walk that failed.
+        is_commit?;
+        let history = history?;
         if !history.descends && *tip != self.base {
             let (tip, base) = (tip.clone(), self.base.clone());
             return Err(GateError::refused(Refusal::NotDescendant { tip, base }));

@@ -108,6 +108,23 @@ pub(super) async fn judge(
             }
         }
     }
+    // Two looks at the objects that do not need each other's answers.
+    tokio::try_join!(
+        refuse(gate, quarantine, changes, (blobs, links), suspects, cancel),
+        names_in_all(gate, quarantine, changes, tip, &mut verdict, cancel)
+    )?;
+    Ok(verdict)
+}
+
+/// An error where a suspicion is confirmed, among them those that only the objects can raise.
+async fn refuse<'a>(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    changes: &'a Changes,
+    (blobs, links): (BTreeSet<&'a Oid>, Vec<(&'a [u8], &'a Entry)>),
+    mut suspects: Vec<Suspect<'a>>,
+    cancel: &CancellationToken,
+) -> Result<(), GateError> {
     let sizes = objects(gate, quarantine, blobs.into_iter(), cancel).await?;
     for (path, states) in changes {
         for entry in states.iter().flatten() {
@@ -125,14 +142,11 @@ pub(super) async fn judge(
         }
     }
     look_at_links(gate, quarantine, &links, &sizes, &mut suspects, cancel).await?;
-    let mut violations = confirm(gate, quarantine, suspects, cancel).await?;
-    let listing = names_at(gate, quarantine, tip, cancel).await?;
-    repositories(gate, quarantine, changes, &listing, (&mut verdict, &mut violations), cancel).await?;
+    let violations = confirm(gate, quarantine, suspects, cancel).await?;
     if !violations.is_empty() {
         return Err(GateError::refused(Refusal::Tree(violations)));
     }
-    collisions(changes, &listing, &mut verdict);
-    Ok(verdict)
+    Ok(())
 }
 
 fn look_at_name<'a>(
@@ -359,6 +373,25 @@ fn lines<'a>(ids: impl Iterator<Item = &'a Oid>) -> Vec<u8> {
         .collect()
 }
 
+/// What can only be said of the new names and those beside them.
+async fn names_in_all(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    changes: &Changes,
+    tip: &Oid,
+    verdict: &mut Verdict,
+    cancel: &CancellationToken,
+) -> Result<(), GateError> {
+    let mut alive = changes.values().flatten();
+    if !alive.any(Option::is_some) {
+        return Ok(());
+    }
+    let listing = names_at(gate, quarantine, tip, cancel).await?;
+    repositories(gate, quarantine, changes, &listing, verdict, cancel).await?;
+    collisions(changes, &listing, verdict);
+    Ok(())
+}
+
 /// Every path of a commit, directories too, each with a zero byte after it.
 async fn names_at(
     gate: &Gate,
@@ -396,7 +429,7 @@ async fn repositories(
     quarantine: &Quarantine,
     changes: &Changes,
     listing: &[u8],
-    (verdict, violations): (&mut Verdict, &mut Vec<Violation>),
+    verdict: &mut Verdict,
     cancel: &CancellationToken,
 ) -> Result<(), GateError> {
     let alive = changes
@@ -409,11 +442,13 @@ async fn repositories(
     }
     let base = names_at(gate, quarantine, &gate.base, cancel).await?;
     let own = names::bare_repositories(split_names(&base));
-    for directory in found.difference(&own).take(MOST) {
-        violations.push(Violation {
-            path: shown(directory),
-            what: "git would take it for a repository".into(),
-        });
+    let new = found.difference(&own).take(MOST).map(|directory| Violation {
+        path: shown(directory),
+        what: "git would take it for a repository".into(),
+    });
+    let new: Vec<Violation> = new.collect();
+    if !new.is_empty() {
+        return Err(GateError::refused(Refusal::Tree(new)));
     }
     let below_own = |path: &[u8]| prefixes(path).any(|above| own.contains(above));
     let told = changes.keys().filter(|path| below_own(path));
@@ -427,15 +462,12 @@ fn collisions(changes: &Changes, listing: &[u8], verdict: &mut Verdict) {
     let alive = changes
         .iter()
         .filter(|(_, states)| states.iter().any(Option::is_some));
-    let new: Vec<&[u8]> = alive.map(|(path, _)| path.as_slice()).collect();
-    if new.is_empty() {
-        return;
-    }
+    let new = alive.map(|(path, _)| path.as_slice());
     // Most names are ASCII in lower case and fold to themselves: only the others can collide with
     // something, and only they are looked up.
     let all: Vec<&[u8]> = split_names(listing).collect();
     let changed: std::collections::HashSet<&[u8]> =
-        new.iter().flat_map(|path| prefixes(path)).collect();
+        new.flat_map(prefixes).collect();
     let mut by_fold: HashMap<String, &[u8]> = HashMap::new();
     for path in all.iter().filter(|path| !folds_to_itself(path)) {
         let folded = fold_path(path);

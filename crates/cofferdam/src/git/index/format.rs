@@ -60,13 +60,7 @@ pub struct Index<'a> {
 impl Index<'_> {
     /// The tree that the entries add up to, where the file says so.
     pub fn root_tree(&self, format: ObjectFormat) -> Option<&[u8]> {
-        let rest = self.trees?.strip_prefix(b"\0")?;
-        let end = rest.iter().position(|&b| b == b'\n')?;
-        // A negative count marks a tree that is not valid any more.
-        if !rest[..end].first()?.is_ascii_digit() {
-            return None;
-        }
-        rest.get(end + 1..)?.get(..raw_len(format))
+        root_tree(self.trees?, format)
     }
 }
 
@@ -320,17 +314,126 @@ pub fn write(entries: &[Entry<'_>], trees: Option<&[u8]>, format: ObjectFormat) 
         out.extend_from_slice(&u32::try_from(trees.len()).unwrap_or(u32::MAX).to_be_bytes());
         out.extend_from_slice(trees);
     }
-    match format {
-        ObjectFormat::Sha1 => {
-            let digest = sha1::Sha1::digest(&out);
-            out.extend_from_slice(&digest);
-        }
-        ObjectFormat::Sha256 => {
-            let digest = sha2::Sha256::digest(&out);
-            out.extend_from_slice(&digest);
-        }
-    }
+    close(&mut out, format);
     out
+}
+
+/// Puts the checksum at the end.
+fn close(out: &mut Vec<u8>, format: ObjectFormat) {
+    match format {
+        ObjectFormat::Sha1 => out.extend_from_slice(&sha1::Sha1::digest(&*out)),
+        ObjectFormat::Sha256 => out.extend_from_slice(&sha2::Sha256::digest(&*out)),
+    }
+}
+
+/// What [`rewrite`] changes and looks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Rewrite<'a> {
+    pub uid: u32,
+    pub gid: u32,
+    /// Seconds: what is known of files that changed then or later is forgotten.
+    pub forget_from: i64,
+    /// The raw id of the tree that the entries must add up to.
+    pub tree: &'a [u8],
+    /// No entry may lie below this.
+    pub not_below: &'a [u8],
+}
+
+/// Changes an index where it lies, without taking it apart: with hundreds of thousands of files
+/// that is several times faster. Returns the paths of its gitlinks, relative to the top.
+///
+/// `None`: it is damaged, of another version than 2 or 3, or not a plain list of the tree's files.
+/// Then its entries may have been changed, as they would be again, but all are still there.
+pub fn rewrite(bytes: &mut Vec<u8>, format: ObjectFormat, to: Rewrite<'_>) -> Option<Vec<Vec<u8>>> {
+    let hash = raw_len(format);
+    let body = bytes.len().checked_sub(hash)?;
+    let version = word(bytes, 4)?;
+    if !bytes.starts_with(b"DIRC") || !(2..=3).contains(&version) {
+        return None;
+    }
+    let mut gitlinks = Vec::new();
+    let mut at = 12;
+    for _ in 0..word(bytes, 8)? {
+        // Ten words of stat data and the mode, the id, flags, the path, and NULs.
+        let entry = bytes.get_mut(at..body)?;
+        let flags_at = 40 + hash;
+        let flags = u16::from_be_bytes(entry.get(flags_at..flags_at + 2)?.try_into().ok()?);
+        let mut path_at = flags_at + 2;
+        if flags & 0x4000 != 0 {
+            let extended = u16::from_be_bytes(entry.get(path_at..path_at + 2)?.try_into().ok()?);
+            path_at += 2;
+            // Not in the tree yet, or a flag of a later version.
+            if version == 2 || extended & !0x4000 != 0 {
+                return None;
+            }
+        }
+        let known = usize::from(flags & 0x0fff);
+        let length = if known < 0x0fff {
+            known
+        } else {
+            entry.get(path_at..)?.iter().position(|&b| b == 0)?
+        };
+        let path = entry.get(path_at..path_at + length)?;
+        let mode = word(entry, 24)?;
+        if flags & 0x3000 != 0
+            || mode == TREE
+            || path.starts_with(to.not_below)
+            || path.contains(&0)
+        {
+            return None;
+        }
+        if mode == GITLINK {
+            gitlinks.push(path.to_owned());
+        }
+        if i64::from(word(entry, 8)?) >= to.forget_from {
+            entry[..24].fill(0);
+            entry[36..40].fill(0);
+        }
+        entry[28..32].copy_from_slice(&to.uid.to_be_bytes());
+        entry[32..36].copy_from_slice(&to.gid.to_be_bytes());
+        let end = path_at + length;
+        at += end + 8 - end % 8;
+    }
+    let end = at;
+    let mut trees = None;
+    while at < body {
+        let size = word(bytes, at + 4)? as usize;
+        let content = at + 8..(at + 8).checked_add(size).filter(|&end| end <= body)?;
+        match &bytes[at..at + 4] {
+            b"TREE" => trees = Some(at..content.end),
+            // Half an index, or one with directories in place of files.
+            b"link" | b"sdir" => return None,
+            [first, ..] if first.is_ascii_uppercase() => {}
+            _ => return None,
+        }
+        at = content.end;
+    }
+    let trees = trees?;
+    if root_tree(&bytes[trees.start + 8..trees.end], format) != Some(to.tree) {
+        return None;
+    }
+    let length = trees.len();
+    bytes.copy_within(trees, end);
+    bytes.truncate(end + length);
+    close(bytes, format);
+    Some(gitlinks)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(
+        bytes.get(at..at.checked_add(4)?)?.try_into().ok()?,
+    ))
+}
+
+/// The root's id in the content of the extension `TREE`, where it is valid.
+fn root_tree(trees: &[u8], format: ObjectFormat) -> Option<&[u8]> {
+    let rest = trees.strip_prefix(b"\0")?;
+    let end = rest.iter().position(|&b| b == b'\n')?;
+    // A negative count marks a tree that is not valid any more.
+    if !rest[..end].first()?.is_ascii_digit() {
+        return None;
+    }
+    rest.get(end + 1..)?.get(..raw_len(format))
 }
 
 #[cfg(test)]
@@ -396,6 +499,61 @@ mod tests {
             bytes.extend_from_slice(&noise);
             let _ = parse(&bytes, ObjectFormat::Sha1);
             let _ = parse(&noise, ObjectFormat::Sha256);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rewriting_is_taking_apart_and_writing(
+            mut entries in entries(20), mtime in 0u32..4, rest in prop::collection::vec(any::<u8>(), 0..9),
+        ) {
+            for (number, entry) in (0u32..).zip(&mut entries) {
+                entry.stage = 0;
+                entry.intent_to_add = false;
+                entry.stat.mtime[0] = number % 4;
+            }
+            let tree = [7u8; 20];
+            let trees = [&b"\x0012 0\n"[..], &tree, &rest].concat();
+            let mut bytes = write(&entries, Some(&trees), ObjectFormat::Sha1);
+            // What git wrote behind it is left out.
+            let hash = bytes.split_off(bytes.len() - 20);
+            bytes.extend_from_slice(b"UNTR\0\0\0\x03abc");
+            bytes.extend_from_slice(&hash);
+            let to = Rewrite {
+                uid: 1, gid: 2, forget_from: mtime.into(), tree: &tree, not_below: b".cofferdam/",
+            };
+            let found = rewrite(&mut bytes, ObjectFormat::Sha1, to);
+            let mut gitlinks = Vec::new();
+            for entry in &mut entries {
+                if entry.stat.mtime[0] >= mtime {
+                    entry.stat = Stat::default();
+                }
+                (entry.stat.uid, entry.stat.gid) = (1, 2);
+                if entry.mode == GITLINK {
+                    gitlinks.push(entry.path.to_vec());
+                }
+            }
+            prop_assert_eq!(found, Some(gitlinks));
+            prop_assert!(bytes == write(&entries, Some(&trees), ObjectFormat::Sha1));
+        }
+
+        #[test]
+        fn what_is_not_rewritten_keeps_its_entries(entries in entries(20), cut: u16, noise: Vec<u8>) {
+            let to = Rewrite {
+                uid: 1, gid: 2, forget_from: 0, tree: &[7; 20], not_below: b"x",
+            };
+            let bytes = write(&entries, None, ObjectFormat::Sha1);
+            let mut whole = bytes.clone();
+            prop_assert_eq!(rewrite(&mut whole, ObjectFormat::Sha1, to), None);
+            prop_assert_eq!(whole.len(), bytes.len());
+            let read = parse(&whole, ObjectFormat::Sha1).unwrap();
+            for (read, entry) in read.entries.iter().zip(&entries) {
+                prop_assert_eq!((&read.path, &read.oid, read.stage), (&entry.path, &entry.oid, entry.stage));
+            }
+            let mut part = bytes[..bytes.len().min(cut.into())].to_vec();
+            prop_assert_eq!(rewrite(&mut part, ObjectFormat::Sha1, to), None);
+            let mut noise = [&b"DIRC\0\0\0\x02\0\0\0\x05"[..], &noise].concat();
+            prop_assert_eq!(rewrite(&mut noise, ObjectFormat::Sha1, to), None);
         }
     }
 

@@ -5,15 +5,15 @@
 pub mod format;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use self::format::{Entry, FormatError, GITLINK, Index, Stat, parse, write};
+use self::format::{Entry, FormatError, GITLINK, Index, Rewrite, Stat, parse, write};
 use super::command::GitError;
 use super::scratch::{CheckOutError, Scratch, UserRules};
 use super::{ObjectFormat, Oid, Repository};
@@ -81,17 +81,18 @@ async fn build_in(
     scratch: &Path,
     cancel: &CancellationToken,
 ) -> Result<HandedIn, IndexError> {
-    let host = repo.git_dir.join("index");
-    let bytes = match fsx::read_bounded(&host, LIMIT) {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => Vec::new(),
-        Err(error) => return Err(error.into()),
+    let tree = repo.tree_of(tip, cancel).await?;
+    let tree = from_hex(tree.as_str()).unwrap_or_default();
+    let (host, format) = (repo.git_dir.join("index"), repo.format);
+    let read = {
+        let tree = tree.clone();
+        move || read_host(&host, format, owner, &tree)
     };
-    let age = fs::symlink_metadata(&host).map_or(0, |found| found.mtime());
-    let finish = Finish {
-        owner,
-        age,
-        format: repo.format,
+    let (bytes, finish) = match tokio::task::spawn_blocking(read).await {
+        Ok(Ok(Host::HandedIn(done))) => return Ok(done),
+        Ok(Ok(Host::Other(bytes, finish))) => (bytes, finish),
+        Ok(Err(error)) => return Err(error.into()),
+        Err(error) => return Err(FileError::new("read", &repo.git_dir, error.into()).into()),
     };
     let Ok(index) = parse(&bytes, repo.format) else {
         // What is not understood here is left to git.
@@ -103,7 +104,6 @@ async fn build_in(
     if !plain {
         return from_tree(repo, tip, scratch, &bytes, finish, cancel).await;
     }
-    let tree = tree_of(repo, tip, cancel).await?;
     let added_by_intent = index.entries.iter().any(|entry| entry.intent_to_add);
     if !added_by_intent && index.root_tree(repo.format) == Some(&tree[..]) {
         let trees = index.trees;
@@ -132,6 +132,47 @@ async fn build_in(
         what: "a line in an unknown form".into(),
     })?;
     Ok(finish.write(replace(index.entries, changes), None))
+}
+
+/// The host's index as it was found.
+enum Host {
+    /// Nothing was staged: it is ready.
+    HandedIn(HandedIn),
+    /// It must be taken apart.
+    Other(Vec<u8>, Finish),
+}
+
+/// Reads the index and, where it lists exactly the tree's files, makes the one to hand in of it.
+fn read_host(
+    host: &Path,
+    format: ObjectFormat,
+    owner: Owner,
+    tree: &[u8],
+) -> Result<Host, FileError> {
+    let mut bytes = match fsx::read_bounded(host, LIMIT) {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_not_found() => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let age = fs::symlink_metadata(host).map_or(0, |found| found.mtime());
+    let rewrite = Rewrite {
+        uid: owner.uid,
+        gid: owner.gid,
+        forget_from: age,
+        tree,
+        not_below: MASKED,
+    };
+    let finish = Finish { owner, age, format };
+    Ok(match format::rewrite(&mut bytes, format, rewrite) {
+        Some(gitlinks) => Host::HandedIn(HandedIn {
+            bytes,
+            gitlinks: gitlinks
+                .into_iter()
+                .map(|path| OsString::from_vec(path).into())
+                .collect(),
+        }),
+        None => Host::Other(bytes, finish),
+    })
 }
 
 /// Mode and raw id of a path in the tree; `None` where the tree does not have it.
@@ -243,23 +284,6 @@ fn shared_index(repo: &Repository, host: &Index<'_>) -> Vec<u8> {
     };
     let path = repo.git_dir.join(format!("sharedindex.{}", hex(base)));
     fsx::read_bounded(&path, LIMIT).unwrap_or_default()
-}
-
-async fn tree_of(
-    repo: &Repository,
-    tip: &Oid,
-    cancel: &CancellationToken,
-) -> Result<Vec<u8>, GitError> {
-    let tree = format!("{tip}^{{tree}}");
-    let text = repo
-        .command()
-        .args(["rev-parse", "--verify", &tree])
-        .line(cancel)
-        .await?;
-    from_hex(&text).ok_or_else(|| GitError::Output {
-        command: "rev-parse".into(),
-        what: "it is no object id".into(),
-    })
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -412,7 +412,7 @@ impl Execution for NativeExecution {
         self.program.wait().await
     }
 
-    async fn kill(&self, signal: i32) -> Result<(), SandboxError> {
+    async fn kill(&mut self, signal: i32) -> Result<(), SandboxError> {
         self.program.signal(signal).await
     }
 }

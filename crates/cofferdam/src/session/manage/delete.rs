@@ -11,7 +11,7 @@ use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
 use crate::names::{BranchName, Slug};
-use crate::sandbox::registry::{self, Owned, Record, Strategy};
+use crate::sandbox::registry::{self, Owned, Record, RegistryError, Strategy};
 use tokio_util::sync::CancellationToken;
 
 /// How long a run may take to stop, collect and dispose.
@@ -56,7 +56,19 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     if record.phase.is_unfinished() {
         // Its commits come home first; then it is a stopped one, or gone.
         let home = target.caller_home.as_deref();
-        gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await?;
+        match gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await {
+            // Another command may have been faster: what is true now is read below.
+            Ok(_)
+            | Err(ManageError::Registry(RegistryError::Gone(_) | RegistryError::InUse(_))) => {}
+            // An agent may have left a repository that nobody can read: somebody must be able to
+            // let go of it.
+            Err(ManageError::Collect(_)) if options.purge => {}
+            Err(ManageError::Collect(source)) => {
+                let name = record.name.to_string();
+                return Err(ManageError::Uncollectable { name, source });
+            }
+            Err(error) => return Err(error),
+        }
         match target.find().await {
             Ok((_, entry)) => record = entry.record,
             Err(_) => return Ok(gone(record.name)),

@@ -159,7 +159,7 @@ async fn recover(
     match recover_one(home, repo, record, caller_home, cancel).await {
         Ok(recovered) => report.recovered.push(recovered),
         // Another command is at it: fine.
-        Err(ManageError::Registry(RegistryError::InUse(_))) => {}
+        Err(ManageError::Registry(RegistryError::InUse(_) | RegistryError::Gone(_))) => {}
         Err(error) => report.problems.push(format!("sandbox `{name}`: {error}")),
     }
 }
@@ -173,6 +173,10 @@ pub(super) async fn recover_one(
     cancel: &CancellationToken,
 ) -> Result<Recovered, ManageError> {
     let mut owned = Owned::adopt(home, record)?;
+    if !owned.record.phase.is_unfinished() {
+        // Another command has done it since the record was read.
+        return Err(RegistryError::InUse(owned.record.name.clone()).into());
+    }
     native::remove_leftovers(owned.record.id).await;
     let events = Emitter::silent();
     let fallback = Identity::fallback();
@@ -189,7 +193,7 @@ pub(super) async fn recover_one(
         // Its command died while it cleaned up: what collecting needs may be gone already.
         Some(outcome) if owned.record.phase == Phase::Collected => (outcome, 0),
         _ => {
-            let collected = collector.collect(&mut owned, Source::State).await?;
+            let collected = Box::pin(collector.collect(&mut owned, Source::State)).await?;
             let commits = collected.commits.len();
             (collected.into_outcome(), commits)
         }
@@ -238,9 +242,15 @@ async fn forget_if_empty(
     if has_files || repo.resolve(&reference, cancel).await?.is_some() {
         return Ok(());
     }
-    report.removed.push(format!("sandbox {}", record.name));
+    let removed = format!("sandbox {}", record.name);
     if !dry_run {
-        Owned::adopt(home, record)?.forget()?;
+        match Owned::adopt(home, record) {
+            Ok(owned) => owned.forget()?,
+            // Another command is at it.
+            Err(RegistryError::InUse(_) | RegistryError::Gone(_)) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
     }
+    report.removed.push(removed);
     Ok(())
 }

@@ -57,6 +57,7 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
         message: &message,
     };
     let incoming = Incoming::from_branch(record.id, record.base.clone(), tip);
+    let repo = repo.without_drivers(cancel).await?;
     let landed = land::merge_to_head(&repo, &merge, &incoming, owned.directory(), cancel).await;
     Ok(landed.map_err(CollectError::from)?.landing)
 }

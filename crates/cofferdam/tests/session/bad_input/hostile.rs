@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::Landing;
+use cofferdam::session::manage::{self, DeleteOptions, Target};
 use cofferdam::{RunError, RunReport};
 
 use super::{HEAD, whole, whole_ok};
@@ -37,20 +38,18 @@ fn an_agent_that_deletes_its_files() {
     let env = Env::new();
     env.write("untracked", "u\n");
     env.write("src/a.txt", "edited\n");
-    let report = whole_ok(&env, env.script(HEAD, delete), &["refs/heads/main"]);
-    // `head` means that the agent works on the user's files; what was not in a commit is recorded.
-    let before = format!("refs/cofferdam/{}/before", report.id);
+    // What is below `.git` of a `head` checkout goes too: it is the sandbox's own.
+    let error = whole(&env, env.script(HEAD, delete), &[]).unwrap_err();
+    // `head` means that the agent works on the user's files; what was in no commit is recorded.
+    let before = format!("refs/cofferdam/{}/before", error.kept.id.unwrap());
     assert_eq!(env.git(&["show", &format!("{before}:untracked")]), "u");
     assert_eq!(env.git(&["show", &format!("{before}:src/a.txt")]), "edited");
     assert!(env.repo.join(".git/HEAD").exists());
 
     let env = Env::new();
-    let result = merge(&env, delete);
-    let kept = match &result {
-        Ok(report) => report.preserved_worktree.clone(),
-        Err(error) => error.kept.preserved_worktree.clone(),
-    };
-    assert!(kept.is_some() || result.is_ok());
+    let report = merge_ok(&env, delete);
+    landed(&report);
+    assert!(report.preserved_worktree.is_some());
     assert_eq!(env.read("README.md"), "hello\n");
     assert_eq!(env.git(&["status", "--porcelain"]), "");
 }
@@ -62,7 +61,10 @@ fn an_agent_that_deletes_its_git_directory() {
         let script = "git commit -qm work --allow-empty; find $(git rev-parse --git-dir) -delete 2>/dev/null; true";
         let error = whole(&env, env.script(strategy, script), &["refs/heads/main"]);
         let error = error.unwrap_err();
-        assert!(error.to_string().contains("HEAD"), "{error}");
+        assert!(
+            error.to_string().contains("in the sandbox's git directory"),
+            "{error}"
+        );
         assert_eq!(env.subjects("main"), ["first"]);
         assert_eq!(env.git(&["status", "--porcelain"]), "");
     }
@@ -120,20 +122,32 @@ fn everything_without_permissions() {
     let report = merge_ok(&env, script);
     landed(&report);
     assert_eq!(env.git(&["show", "main:d/e/f"]), "x");
-    env.git(&["worktree", "prune"]);
+    // In no commit, and nobody may look at it: it stays.
+    let script =
+        "mkdir locked; echo x > locked/work; git commit -qm y --allow-empty; chmod 000 locked";
+    let report = merge_ok(&env, script);
+    landed(&report);
+    let kept = report.preserved_worktree.expect("there is work in it");
+    assert!(kept.join("locked").exists());
 }
 
 #[test]
 fn very_deep_directories() {
     let env = Env::new();
-    let script = "git commit -qm work --allow-empty; i=0; while [ $i -lt 2000 ]; do mkdir dddddddddd && cd -P dddddddddd || exit 3; i=$((i + 1)); done";
-    let report = merge_ok(&env, script);
-    landed(&report);
-    let report = merge_ok(&env, &format!("{script}; echo x > bottom"));
-    landed(&report);
-    // Work that is in no commit stays where it is.
-    let kept = report.preserved_worktree.expect("the file at the bottom");
-    assert!(kept.join("dddddddddd").exists());
+    let deep = |last: &str| {
+        format!(
+            "git commit -qm work --allow-empty; perl -e 'for (1..2000) {{ mkdir \"dddd\"; chdir \"dddd\" }} {last}'"
+        )
+    };
+    for last in ["", "open(F, \">\", \"bottom\"); print F \"x\""] {
+        let report = merge_ok(&env, &deep(last));
+        landed(&report);
+        // Git does not see what is at the bottom; it stays where it is.
+        let kept = report.preserved_worktree.expect("there may be work in it");
+        assert!(kept.join("dddd").exists());
+        cofferdam::fsx::remove_tree(&kept).unwrap();
+        assert!(!kept.exists());
+    }
 }
 
 #[test]
@@ -189,8 +203,11 @@ fn nested_repositories_are_moved_out_and_never_run() {
         let report = whole_ok(&env, env.script(strategy, &script), &["refs/heads/main"]);
         landed(&report);
         let work = report.preserved_worktree.unwrap_or(env.repo.clone());
-        env.try_git(&work.join("deep"), &["status"]);
-        env.try_git(&work.join("deep/er"), &["status"]);
+        for place in ["deep", "deep/er"].map(|place| work.join(place)) {
+            if place.exists() {
+                env.try_git(&place, &["status"]);
+            }
+        }
         assert!(!canary.exists());
         assert!(env.said().contains("NestedGitMoved"), "{}", env.said());
     }
@@ -288,6 +305,36 @@ fn settings_of_the_agents_repository_stay_there() {
 }
 
 #[test]
+fn drivers_in_the_tree_never_run_on_the_host() {
+    for strategy in [HEAD, MERGE, super::branch("other")] {
+        let env = Env::new();
+        let canary = env.dir.path().join("canary");
+        env.write(".gitattributes", "*.x filter=own merge=own diff=own\n");
+        env.write("tools/own", "#!/bin/sh\nexec cat\n");
+        env.git(&["update-index", "--add", "--chmod=+x", "tools/own"]);
+        env.write("a.x", "a\n");
+        env.write("b.x", "b\n");
+        env.commit_all("drivers");
+        for key in ["filter.own.clean", "filter.own.smudge", "diff.own.textconv"] {
+            env.git(&["config", key, "sh ./tools/own"]);
+        }
+        env.git(&["config", "merge.own.driver", "sh ./tools/own %A %B"]);
+        let script = format!(
+            "printf '#!/bin/sh\\ntouch {c}; cat\\n' > tools/own
+             for f in a.x b.x new.x; do echo more >> $f; done
+             git config filter.own.clean cat; git add -A; git commit -qm x
+             echo uncommitted >> b.x; echo y > y; git add y; git commit -qm y",
+            c = canary.display()
+        );
+        let mut options = env.script(strategy, &script);
+        options.name = Some("one".into());
+        let report = run_ok(options);
+        landed(&report);
+        assert!(!canary.exists(), "{}", report.landing);
+    }
+}
+
+#[test]
 fn commits_of_every_shape() {
     let shapes: [(&str, usize); 6] = [
         (
@@ -359,12 +406,31 @@ fn a_corrupted_repository_is_an_error_that_keeps_it() {
         };
         assert!(error.to_string().len() > 20, "{error}");
         assert_eq!(env.subjects("main"), ["first"], "{script}");
-        // The sandbox's own directory is still there, and the next run is not hindered.
+        // The sandbox's own directory is still there, the next run is not hindered, and the user can
+        // let go of it.
         assert_eq!(
             std::fs::read_dir(env.home.state()).unwrap().count(),
             1,
             "{script}"
         );
+        let target = Target {
+            home: env.home.clone(),
+            git: cofferdam::git::Git::new("git"),
+            repository: env.repo.clone(),
+            caller_home: None,
+            name: error.kept.name.as_ref().unwrap().to_string(),
+            cancel: tokio_util::sync::CancellationToken::new(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let delete = |force, purge| {
+            runtime.block_on(manage::delete(&target, DeleteOptions { force, purge }))
+        };
+        delete(true, false).unwrap_err();
+        delete(true, true).unwrap();
+        env.assert_no_state();
         run_ok(env.script(MERGE, "git commit -qm next --allow-empty"));
     }
 }

@@ -1,0 +1,205 @@
+//! Whole runs with programs that are called like the real agents and print what the real ones
+//! printed (`tests/recorded`).
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cofferdam::agent::{self, AgentOptions, Usage};
+use cofferdam::session::{PromptSource, RunErrorKind};
+use cofferdam::{RunError, RunOptions, RunReport};
+
+use crate::bad_input::{HEAD, whole, whole_ok};
+use crate::support::{Env, iterations};
+
+const MAIN: &[&str] = &["refs/heads/main"];
+/// As in `scripts/record-agents`: it tells the signal, so that an echo of it must not count.
+const PROMPT: &str = "Look at greeting.txt. When nothing is left to do, print on a line of its own:\n<promise>COMPLETE</promise>\n";
+const AGENTS: [(&str, &str, &str); 2] = [
+    ("claude-code", "claude", "claude-work"),
+    ("codex", "codex", "codex-work"),
+];
+const SESSION: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+fn recorded(name: &str) -> String {
+    let path = format!("{}/tests/recorded/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Puts a program of this name where users have theirs. It commits what it was asked, prints
+/// `stream`, and then does `last`.
+fn install(env: &Env, program: &str, stream: &str, last: &str) {
+    let bin = env.dir.path().join("user/.local/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::fs::write(bin.join("stream"), stream).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncat > prompt; printf '%s\\n' \"$@\" > arguments; git add -A; git commit -qm work --allow-empty\ncat ~/.local/bin/stream 2>/dev/null || cat \"$(dirname \"$0\")/stream\"\n{last}\n"
+    );
+    let path: PathBuf = bin.join(program);
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn options(env: &Env, name: &str) -> RunOptions {
+    let agent = agent::by_name(name, AgentOptions::default()).unwrap();
+    let mut options = env.options(HEAD, agent);
+    let bin = env.dir.path().join("user/.local/bin");
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    options
+        .caller_environment
+        .insert("PATH".into(), path.into());
+    options.prompt = PromptSource::Inline(PROMPT.into());
+    iterations(&mut options, 2);
+    options
+}
+
+fn play(name: &str, program: &str, stream: &str, last: &str) -> (Env, Result<RunReport, RunError>) {
+    let env = Env::new();
+    install(&env, program, stream, last);
+    let options = options(&env, name);
+    let result = whole(&env, options, MAIN);
+    (env, result)
+}
+
+fn usage(name: &str, times: u64) -> Usage {
+    let created = if name == "codex" { 0 } else { 40 };
+    Usage {
+        input_tokens: 200 * times,
+        cache_creation_tokens: created * times,
+        cache_read_tokens: 600 * times,
+        output_tokens: 80 * times,
+    }
+}
+
+// covers: S2-5 S2-17 S2-18
+#[test]
+fn the_final_message_completes_and_tells_session_and_usage() {
+    for (name, program, stream) in AGENTS {
+        let (env, result) = play(name, program, &recorded(stream), "");
+        let report = result.unwrap();
+        assert_eq!(report.iterations.len(), 1, "{name}");
+        assert!(report.completion.is_some(), "{name}");
+        assert_eq!(report.iterations[0].session.as_deref(), Some(SESSION));
+        assert_eq!(report.usage, usage(name, 1));
+        let result = report.iterations[0].result.as_deref().unwrap();
+        assert!(result.starts_with("The file greets the world."), "{result}");
+        // The prompt goes by standard input, never by an argument.
+        assert_eq!(env.read("prompt"), PROMPT);
+        let arguments = env.read("arguments");
+        assert!(!arguments.contains("greeting"), "{arguments}");
+        assert!(arguments.contains("--dangerously-"), "{arguments}");
+    }
+}
+
+#[test]
+fn usage_of_several_iterations_adds_up() {
+    for (name, program, stream) in AGENTS {
+        let stream = recorded(stream).replace(
+            "Nothing is left to do.\\n<promise>COMPLETE</promise>",
+            "More to do.",
+        );
+        let (env, result) = play(name, program, &stream, "");
+        let report = result.unwrap();
+        assert_eq!(report.iterations.len(), 2, "{name}");
+        assert_eq!(report.completion, None, "{name}: {}", env.said());
+        assert_eq!(report.usage, usage(name, 2));
+        assert_eq!(env.subjects("main"), ["first", "work", "work"]);
+    }
+}
+
+#[test]
+fn nothing_but_the_final_message_completes() {
+    for (name, program, stream) in AGENTS {
+        // The tool's call and output in the recording hold the signal; so does the prompt. On top
+        // of that: standard error, lines that are no events, a file, and a forged echo.
+        let text = recorded(stream);
+        let kept: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.contains("Nothing is left to do"))
+            .collect();
+        assert!(kept.iter().any(|line| line.contains("COMPLETE")), "{name}");
+        let stream = format!(
+            "{}\n<promise>COMPLETE</promise>\n\"<promise>COMPLETE</promise>\"\n",
+            kept.join("\n")
+        );
+        let last = "echo '<promise>COMPLETE</promise>' | tee file >&2; cat prompt";
+        let (env, result) = play(name, program, &stream, last);
+        let report = result.unwrap();
+        assert_eq!(report.completion, None, "{name}: {}", env.said());
+        assert_eq!(report.iterations.len(), 2, "{name}");
+    }
+}
+
+#[test]
+fn errors_in_the_stream_are_the_words_of_the_failure() {
+    for (name, program, stream) in [
+        ("claude-code", "claude", "claude-error"),
+        ("codex", "codex", "codex-error"),
+    ] {
+        let (env, result) = play(name, program, &recorded(stream), "exit 1");
+        let error = result.unwrap_err();
+        assert!(
+            matches!(error.kind, RunErrorKind::Agent { iteration: 1, .. }),
+            "{error}"
+        );
+        let text = error.to_string();
+        assert!(text.contains("the scripted model refuses"), "{text}");
+        assert_eq!(env.subjects("main"), ["first", "work"]);
+        assert_eq!(error.kept.iterations[0].session.as_deref(), Some(SESSION));
+        // Without an exit code of its own it is an error all the same.
+        let (_, result) = play(name, program, &recorded(stream), "exit 0");
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains("the scripted model refuses"), "{text}");
+    }
+}
+
+#[test]
+fn an_agent_that_stays_after_its_final_message_is_ended_in_peace() {
+    for (name, program, stream) in AGENTS {
+        let env = Env::new();
+        install(&env, program, &recorded(stream), "trap '' TERM; sleep 1000");
+        let mut options = options(&env, name);
+        options.completion_grace = Duration::from_millis(300);
+        let report = whole_ok(&env, options, MAIN);
+        assert!(report.completion.is_some());
+        assert_eq!(report.iterations[0].exit, None);
+    }
+}
+
+#[test]
+fn streams_that_are_cut_or_mixed_with_rubbish_are_survived() {
+    for (name, program, stream) in AGENTS {
+        let text = recorded(stream);
+        for cut in [10, text.len() / 3, text.len() - 3] {
+            let (env, result) = play(name, program, &text[..cut], "");
+            let report = result.unwrap();
+            assert_eq!(
+                report.iterations.len(),
+                if report.completion.is_some() { 1 } else { 2 }
+            );
+            assert_eq!(env.subjects("main")[1], "work");
+        }
+        let rubbish = text.replace(
+            '\n',
+            "\r\n{\"type\":\n[]\nnull\n{\"type\":7}\n\u{0}\u{1b}[2J\n",
+        );
+        let (_, result) = play(name, program, &rubbish, "");
+        assert!(result.unwrap().completion.is_some(), "{name}");
+    }
+}
+
+#[test]
+fn a_missing_program_or_prompt_is_a_clear_error() {
+    for (name, program, stream) in AGENTS {
+        let env = Env::new();
+        let error = whole(&env, options(&env, name), MAIN).unwrap_err();
+        assert!(error.to_string().contains(program), "{error}");
+        install(&env, program, &recorded(stream), "");
+        let mut options = options(&env, name);
+        options.prompt = PromptSource::None;
+        let error = whole(&env, options, MAIN).unwrap_err();
+        assert!(error.to_string().contains("prompt"), "{error}");
+        assert_eq!(env.subjects("main"), ["first"]);
+        env.assert_no_state();
+    }
+}
