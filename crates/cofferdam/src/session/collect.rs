@@ -341,7 +341,7 @@ impl Collector<'_> {
             .iter()
             .map(|path| path.0.clone())
             .collect();
-        let now = nested::scan(&workspace)?;
+        let now = nested::scan(&workspace, nested::Closed::Open)?;
         let to = owned.directory().join("nested");
         let done = land::move_out(&workspace, &before, &now, &to)?;
         for error in done.failed {
