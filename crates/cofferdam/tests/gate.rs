@@ -1659,7 +1659,10 @@ fn nested_git_entries_in_closed_directories_move_out() {
         let done = std::process::Command::new("setpriv")
             .args(["--reuid", "1234", "--regid", "1234", "--clear-groups"])
             .arg(copy)
-            .args(["--exact", "nested_git_entries_in_closed_directories_move_out"])
+            .args([
+                "--exact",
+                "nested_git_entries_in_closed_directories_move_out",
+            ])
             .current_dir("/")
             .output()
             .unwrap();
@@ -1687,7 +1690,10 @@ fn nested_git_entries_in_closed_directories_move_out() {
     let result = land::move_out(&top, &BTreeSet::new(), &now, &to).unwrap();
     assert!(result.failed.is_empty(), "{:?}", result.failed);
     assert_eq!(result.moved.len(), 4, "{:?}", result.moved);
-    assert_eq!(nested::scan(&top, nested::Closed::Skip).unwrap(), BTreeSet::new());
+    assert_eq!(
+        nested::scan(&top, nested::Closed::Skip).unwrap(),
+        BTreeSet::new()
+    );
 }
 
 /// A small reproducible source of choices.

@@ -330,7 +330,11 @@ impl Collector<'_> {
             return Ok(());
         }
         // An agent may have locked its own workspace, which in `head` is the user's.
-        let mode = workspace.metadata().context("look at", &workspace)?.permissions().mode();
+        let mode = workspace
+            .metadata()
+            .context("look at", &workspace)?
+            .permissions()
+            .mode();
         if mode & 0o700 != 0o700 {
             let open = Permissions::from_mode(mode | 0o700);
             std::fs::set_permissions(&workspace, open).context("open up", &workspace)?;

@@ -152,7 +152,10 @@ fn a_state_directory_that_cannot_be_used_is_named() {
         arguments: std::collections::BTreeMap::new(),
     };
     let error = run(options).unwrap_err().to_string();
-    assert!(error.contains("secret.md") && error.contains("denied"), "{error}");
+    assert!(
+        error.contains("secret.md") && error.contains("denied"),
+        "{error}"
+    );
 }
 
 #[test]
