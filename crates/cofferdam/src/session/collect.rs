@@ -231,7 +231,9 @@ impl Collector<'_> {
                 collected.checkout = Some(tip.clone());
             }
             // The sandbox's own branch comes first, unless where the agent ended contains it.
-            let is_own = !landed && name != UNCOMMITTED && tips.own.as_ref().is_none_or(|own| home.contains(own));
+            let is_own = !landed
+                && name != UNCOMMITTED
+                && tips.own.as_ref().is_none_or(|own| home.contains(own));
             if !is_own {
                 let reference = self.keep_extra(owned, number, &tip).await?;
                 let text = format!("commits beside the branch ({name}) are kept at {reference}");
@@ -328,7 +330,11 @@ impl Collector<'_> {
             return Ok(());
         }
         // An agent may have locked its own workspace, which in `head` is the user's.
-        let mode = workspace.metadata().context("look at", &workspace)?.permissions().mode();
+        let mode = workspace
+            .metadata()
+            .context("look at", &workspace)?
+            .permissions()
+            .mode();
         if mode & 0o700 != 0o700 {
             let open = Permissions::from_mode(mode | 0o700);
             std::fs::set_permissions(&workspace, open).context("open up", &workspace)?;

@@ -73,7 +73,10 @@ pub(super) async fn commit_the_rest(
         limit: Duration::from_secs(120),
         output_limit: 4 << 20,
     };
-    let done = inside.run(cancel).await.map_err(|error| error.to_string())?;
+    let done = inside
+        .run(cancel)
+        .await
+        .map_err(|error| error.to_string())?;
     if done.exit.success() {
         return Ok(());
     }

@@ -45,7 +45,9 @@ fn options(env: &Env, name: &str) -> RunOptions {
     let mut options = env.options(HEAD, agent);
     let bin = env.dir.path().join("user/.local/bin");
     let path = format!("{}:/usr/bin:/bin", bin.display());
-    options.caller_environment.insert("PATH".into(), path.into());
+    options
+        .caller_environment
+        .insert("PATH".into(), path.into());
     options.prompt = PromptSource::Inline(PROMPT.into());
     iterations(&mut options, 2);
     options
@@ -92,7 +94,10 @@ fn the_final_message_completes_and_tells_session_and_usage() {
 #[test]
 fn usage_of_several_iterations_adds_up() {
     for (name, program, stream) in AGENTS {
-        let stream = recorded(stream).replace("Nothing is left to do.\\n<promise>COMPLETE</promise>", "More to do.");
+        let stream = recorded(stream).replace(
+            "Nothing is left to do.\\n<promise>COMPLETE</promise>",
+            "More to do.",
+        );
         let (env, result) = play(name, program, &stream, "");
         let report = result.unwrap();
         assert_eq!(report.iterations.len(), 2, "{name}");
@@ -113,7 +118,10 @@ fn nothing_but_the_final_message_completes() {
             .filter(|line| !line.contains("Nothing is left to do"))
             .collect();
         assert!(kept.iter().any(|line| line.contains("COMPLETE")), "{name}");
-        let stream = format!("{}\n<promise>COMPLETE</promise>\n\"<promise>COMPLETE</promise>\"\n", kept.join("\n"));
+        let stream = format!(
+            "{}\n<promise>COMPLETE</promise>\n\"<promise>COMPLETE</promise>\"\n",
+            kept.join("\n")
+        );
         let last = "echo '<promise>COMPLETE</promise>' | tee file >&2; cat prompt";
         let (env, result) = play(name, program, &stream, last);
         let report = result.unwrap();
@@ -124,10 +132,16 @@ fn nothing_but_the_final_message_completes() {
 
 #[test]
 fn errors_in_the_stream_are_the_words_of_the_failure() {
-    for (name, program, stream) in [("claude-code", "claude", "claude-error"), ("codex", "codex", "codex-error")] {
+    for (name, program, stream) in [
+        ("claude-code", "claude", "claude-error"),
+        ("codex", "codex", "codex-error"),
+    ] {
         let (env, result) = play(name, program, &recorded(stream), "exit 1");
         let error = result.unwrap_err();
-        assert!(matches!(error.kind, RunErrorKind::Agent { iteration: 1, .. }), "{error}");
+        assert!(
+            matches!(error.kind, RunErrorKind::Agent { iteration: 1, .. }),
+            "{error}"
+        );
         let text = error.to_string();
         assert!(text.contains("the scripted model refuses"), "{text}");
         assert_eq!(env.subjects("main"), ["first", "work"]);
@@ -159,10 +173,16 @@ fn streams_that_are_cut_or_mixed_with_rubbish_are_survived() {
         for cut in [10, text.len() / 3, text.len() - 3] {
             let (env, result) = play(name, program, &text[..cut], "");
             let report = result.unwrap();
-            assert_eq!(report.iterations.len(), if report.completion.is_some() { 1 } else { 2 });
+            assert_eq!(
+                report.iterations.len(),
+                if report.completion.is_some() { 1 } else { 2 }
+            );
             assert_eq!(env.subjects("main")[1], "work");
         }
-        let rubbish = text.replace('\n', "\r\n{\"type\":\n[]\nnull\n{\"type\":7}\n\u{0}\u{1b}[2J\n");
+        let rubbish = text.replace(
+            '\n',
+            "\r\n{\"type\":\n[]\nnull\n{\"type\":7}\n\u{0}\u{1b}[2J\n",
+        );
         let (_, result) = play(name, program, &rubbish, "");
         assert!(result.unwrap().completion.is_some(), "{name}");
     }

@@ -46,7 +46,11 @@ struct Own {
 impl Own {
     fn new(fault: Fault) -> Self {
         let (native, diary) = (native(), Arc::default());
-        Self { native, fault, diary }
+        Self {
+            native,
+            fault,
+            diary,
+        }
     }
 
     fn note(&self, text: impl Into<String>) {
@@ -139,7 +143,7 @@ impl Execution for Program {
 
     async fn wait(&mut self) -> Result<Exit, SandboxError> {
         if self.own.fault == Fault::HangWait {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         self.inner.wait().await
     }
@@ -170,7 +174,10 @@ impl IsolatedProvider for Apart {
         self.0.begin(spec).await?;
         let files = tempfile::tempdir().map_err(|error| SandboxError::Start(error.to_string()))?;
         let mut own = spec.clone();
-        for (name, target) in [("work", spec.workdir.as_path()), ("vault", Path::new(INSIDE_VAULT))] {
+        for (name, target) in [
+            ("work", spec.workdir.as_path()),
+            ("vault", Path::new(INSIDE_VAULT)),
+        ] {
             let source = files.path().join(name);
             std::fs::create_dir(&source).map_err(|error| SandboxError::Start(error.to_string()))?;
             own.mounts.push(Mount {
@@ -180,9 +187,16 @@ impl IsolatedProvider for Apart {
             });
         }
         let inner = self.0.native.create(&own, cancel).await?;
-        let watched = Watched { own: self.0.clone(), inner };
+        let watched = Watched {
+            own: self.0.clone(),
+            inner,
+        };
         let workdir = spec.workdir.clone();
-        Ok(Arc::new(Island { watched, files, workdir }))
+        Ok(Arc::new(Island {
+            watched,
+            files,
+            workdir,
+        }))
     }
 }
 
@@ -268,7 +282,10 @@ fn a_mounting_provider_from_outside() {
 // covers: S2-1 S2-7 S2-8
 #[test]
 fn an_isolated_provider_from_outside() {
-    for (strategy, moves) in [(CopyStrategy::MergeToHead, "main"), (copy_branch("topic"), "topic")] {
+    for (strategy, moves) in [
+        (CopyStrategy::MergeToHead, "main"),
+        (copy_branch("topic"), "topic"),
+    ] {
         let env = Env::new();
         env.write("run.sh", "#!/bin/sh\n");
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -284,10 +301,17 @@ fn an_isolated_provider_from_outside() {
         let mut options = env.with(Isolated::new(apart, strategy), agent(&script));
         options.copy = vec!["ignored".into()];
         let report = whole_ok(&env, options, &[&format!("refs/heads/{moves}")]);
-        assert!(matches!(report.landing, Landing::Landed { .. }), "{}", report.landing);
+        assert!(
+            matches!(report.landing, Landing::Landed { .. }),
+            "{}",
+            report.landing
+        );
         assert_eq!(report.commits.len(), 1);
         assert_eq!(env.subjects(moves), ["first", "more", "work"]);
-        assert_eq!(env.git(&["show", &format!("{moves}:README.md")]), "hello\nmore");
+        assert_eq!(
+            env.git(&["show", &format!("{moves}:README.md")]),
+            "hello\nmore"
+        );
     }
 }
 
@@ -297,8 +321,16 @@ fn uncommitted_work_of_an_isolated_sandbox_is_not_lost() {
     for script in ["true", "git commit -qm work --allow-empty"] {
         let script = format!("{script}; echo edited > README.md; echo new > new.txt");
         let isolated = Isolated::new(Apart(Own::new(Fault::None)), CopyStrategy::MergeToHead);
-        let report = whole_ok(&env, env.with(isolated, agent(&script)), &["refs/heads/main"]);
-        let kept = env.git(&["for-each-ref", "--format=%(refname)", &format!("refs/cofferdam/{}", report.id)]);
+        let report = whole_ok(
+            &env,
+            env.with(isolated, agent(&script)),
+            &["refs/heads/main"],
+        );
+        let kept = env.git(&[
+            "for-each-ref",
+            "--format=%(refname)",
+            &format!("refs/cofferdam/{}", report.id),
+        ]);
         assert_eq!(kept.lines().count(), 1, "{kept}\n{}", env.said());
         assert_eq!(env.git(&["show", &format!("{kept}:new.txt")]), "new");
         assert_eq!(env.git(&["show", &format!("{kept}:README.md")]), "edited");
@@ -333,7 +365,10 @@ fn check_both(fault: Fault, mounting: &str, apart: &str) {
             let apart = Apart(Own::new(fault));
             env.with(Isolated::new(apart, CopyStrategy::MergeToHead), agent(WORK))
         } else {
-            env.with(BindMount::new(Own::new(fault), BranchStrategy::MergeToHead), agent(WORK))
+            env.with(
+                BindMount::new(Own::new(fault), BranchStrategy::MergeToHead),
+                agent(WORK),
+            )
         };
         options.timeouts.sandbox_start = Duration::from_millis(1500);
         options.timeouts.collect = Duration::from_secs(3);
@@ -341,12 +376,19 @@ fn check_both(fault: Fault, mounting: &str, apart: &str) {
         options.completion_grace = Duration::from_secs(1);
         let began = Instant::now();
         let result = whole(&env, options, &["refs/heads/main"]);
-        assert!(began.elapsed() < Duration::from_secs(60), "{fault:?}: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{fault:?}: {:?}",
+            began.elapsed()
+        );
         match result {
             Ok(_) => assert_eq!(words, "", "{fault:?}, isolated: {isolated}"),
             Err(error) => {
                 let text = error.to_string();
-                assert!(!words.is_empty() && text.contains(words), "{fault:?}, isolated: {isolated}: {text}");
+                assert!(
+                    !words.is_empty() && text.contains(words),
+                    "{fault:?}, isolated: {isolated}: {text}"
+                );
             }
         }
     }
@@ -359,7 +401,10 @@ fn a_provider_that_cannot_create_is_an_error_with_its_words() {
 
 #[test]
 fn a_provider_that_hangs_while_it_creates_is_given_up() {
-    check(Fault::HangCreate, "starting the sandbox did not finish within 1.5 s");
+    check(
+        Fault::HangCreate,
+        "starting the sandbox did not finish within 1.5 s",
+    );
 }
 
 #[test]
@@ -371,7 +416,11 @@ fn a_provider_that_fails_or_hangs_while_it_copies_is_given_up() {
 #[test]
 fn programs_that_do_not_start_are_given_up() {
     check(Fault::PanicExec, "it fell over");
-    check_both(Fault::HangExec, "printed nothing for 1 s", "did not finish within 1.5 s");
+    check_both(
+        Fault::HangExec,
+        "printed nothing for 1 s",
+        "did not finish within 1.5 s",
+    );
 }
 
 #[test]

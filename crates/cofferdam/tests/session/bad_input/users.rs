@@ -24,7 +24,12 @@ fn inner(name: &str, prepare: impl FnOnce(&mut Command)) -> Output {
     let place = tempfile::tempdir().unwrap();
     chmod(place.path(), 0o755);
     let program = place.path().join("tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // Not by this process: a program that some fork has open for writing cannot be executed.
+    let copied = Command::new("cp")
+        .arg(std::env::current_exe().unwrap())
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     chmod(&program, 0o755);
     let mut command = Command::new(&program);
     command
@@ -39,7 +44,11 @@ fn inner(name: &str, prepare: impl FnOnce(&mut Command)) -> Output {
 
 fn assert_passed(done: &Output) {
     let text = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{text}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     assert!(text.contains("1 passed"), "{text}");
 }
 
@@ -84,7 +93,11 @@ fn a_closed_mask() {
         assert_eq!(seen("README.md"), 0o600);
         // What a merge writes follows the user's mask as well.
         let script = "echo x > merged; git add merged; git commit -qm x";
-        whole_ok(&env, env.script(BranchStrategy::MergeToHead, script), &["refs/heads/main"]);
+        whole_ok(
+            &env,
+            env.script(BranchStrategy::MergeToHead, script),
+            &["refs/heads/main"],
+        );
         assert_eq!(seen("merged"), 0o600);
         return;
     }
@@ -116,14 +129,24 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     }
     let env = Env::new();
     chmod(&env.dir.path().join("user"), 0o500);
-    let error = whole(&env, env.script(HEAD, "true"), &[]).unwrap_err().to_string();
-    assert!(error.contains("user/.cofferdam") && error.contains("denied"), "{error}");
+    let error = whole(&env, env.script(HEAD, "true"), &[])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("user/.cofferdam") && error.contains("denied"),
+        "{error}"
+    );
     chmod(&env.dir.path().join("user"), 0o700);
     env.assert_no_state();
     // A repository that may be read only.
     chmod(&env.repo.join(".git"), 0o500);
-    let error = run(env.script(BranchStrategy::MergeToHead, "true")).unwrap_err().to_string();
-    assert!(error.to_lowercase().contains("permission denied"), "{error}");
+    let error = run(env.script(BranchStrategy::MergeToHead, "true"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.to_lowercase().contains("permission denied"),
+        "{error}"
+    );
     chmod(&env.repo.join(".git"), 0o700);
     let prompt = env.dir.path().join("secret.md");
     std::fs::write(&prompt, "x").unwrap();
@@ -134,7 +157,10 @@ fn a_state_directory_that_cannot_be_used_is_named() {
         arguments: std::collections::BTreeMap::new(),
     };
     let error = run(options).unwrap_err().to_string();
-    assert!(error.contains("secret.md") && error.contains("denied"), "{error}");
+    assert!(
+        error.contains("secret.md") && error.contains("denied"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -145,7 +171,11 @@ fn a_state_directory_that_others_can_write_is_closed() {
     chmod(&home, 0o777);
     std::fs::create_dir(home.join("state")).unwrap();
     chmod(&home.join("state"), 0o775);
-    whole_ok(&env, env.script(HEAD, "git commit -qm work --allow-empty"), &["refs/heads/main"]);
+    whole_ok(
+        &env,
+        env.script(HEAD, "git commit -qm work --allow-empty"),
+        &["refs/heads/main"],
+    );
     for path in [home.clone(), home.join("state")] {
         let mode = std::fs::metadata(&path).unwrap().mode();
         assert_eq!(mode & 0o022, 0, "{}: {mode:o}", path.display());
@@ -171,7 +201,11 @@ fn a_repository_of_another_user_is_refused_unless_git_trusts_it() {
     assert!(error.contains("belongs to another user"), "{error}");
     env.assert_no_state();
     let config = env.dir.path().join("user/.gitconfig");
-    std::fs::write(&config, format!("[safe]\n\tdirectory = {}\n", env.repo.display())).unwrap();
+    std::fs::write(
+        &config,
+        format!("[safe]\n\tdirectory = {}\n", env.repo.display()),
+    )
+    .unwrap();
     let script = "echo x > new; echo y >> README.md; git add -A; git commit -qm work";
     for strategy in [HEAD, BranchStrategy::MergeToHead] {
         let result = run(env.script(strategy, &script.replace("new", "other")));
@@ -180,5 +214,8 @@ fn a_repository_of_another_user_is_refused_unless_git_trusts_it() {
     }
     assert_eq!(env.subjects("main"), ["first", "work", "work"]);
     // The user's own file is still his.
-    assert_eq!(std::fs::metadata(env.repo.join("src/a.txt")).unwrap().uid(), 1234);
+    assert_eq!(
+        std::fs::metadata(env.repo.join("src/a.txt")).unwrap().uid(),
+        1234
+    );
 }
