@@ -289,6 +289,20 @@ fn commands() {
     check_command("command", own, &request(""), &["./a", "-x"]);
 }
 
+// covers: S2-33
+#[test]
+fn every_agent_is_one_file_and_one_line() {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/agent");
+    let registry = std::fs::read_to_string(here.join("mod.rs")).unwrap();
+    for kind in cofferdam::agent::AGENTS {
+        let module = kind.name.replace('-', "_");
+        assert!(here.join(format!("{module}.rs")).is_file(), "{module}");
+        // Its module line, its re-export and its place in the list: nobody else knows it.
+        let mentions = registry.matches(&format!("{module}::")).count();
+        assert_eq!(mentions, 2, "{module}");
+    }
+}
+
 #[test]
 fn refused_requests() {
     let resume = |id: &str| AgentRequest {

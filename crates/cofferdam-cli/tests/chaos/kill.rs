@@ -144,6 +144,22 @@ fn at_the_hooks() {
     }
 }
 
+/// A hook on the host that never ends: it dies with its caller.
+#[test]
+fn during_a_hook() {
+    for hook in ["--on-worktree-ready", "--on-host-ready"] {
+        let environment = Environment::new();
+        let before = User::of(&environment);
+        let options = ["--merge-to-head", hook, "sleep 600 | cat"];
+        let mut run = environment.start_run(&options, AGENT);
+        run.wait_until_said("hook_started");
+        std::thread::sleep(Duration::from_millis(50));
+        kill_process(run.pid(), Signal::KILL).unwrap();
+        let end = run.finish();
+        check(&environment, &before, hook, &end.stdout);
+    }
+}
+
 /// While the agent works: its commits so far come home, its tree dies.
 #[test]
 fn while_the_agent_works() {
@@ -199,6 +215,44 @@ fn at_random_times() {
         check(&environment, &before, &what, &end.stdout);
         None
     });
+}
+
+/// What the user commits to the sandbox's own branch before `gc` comes is his.
+#[test]
+fn a_branch_that_the_user_went_on_with() {
+    let environment = Environment::new();
+    let before = User::of(&environment);
+    // The landing is done, the branch still there: `update-ref` is the last git call but few.
+    let calls = calls_of(&MERGE);
+    let mut tried = 0;
+    for call in (calls.saturating_sub(6)..=calls).rev() {
+        let environment = Environment::new();
+        environment.kill_at(call, Moment::Before);
+        environment.start_run(MERGE.options, AGENT).finish();
+        environment.killed_at();
+        let Ok(tip) = environment.try_git(&["rev-parse", "--verify", "-q", "cofferdam/one"]) else {
+            continue;
+        };
+        let more = environment.git(&[
+            "commit-tree",
+            "-p",
+            &tip,
+            "-m",
+            "his",
+            &format!("{tip}^{{tree}}"),
+        ]);
+        environment.git(&["update-ref", "refs/heads/cofferdam/one", &more]);
+        let done = environment.cofferdam(&["gc"]);
+        let what = format!("at git call {call}: {}{}", done.stdout, done.stderr);
+        assert_eq!(
+            environment.git(&["rev-parse", "cofferdam/one"]),
+            more,
+            "{what}"
+        );
+        assert_eq!(User::of(&environment), before, "{what}");
+        tried += 1;
+    }
+    assert!(tried > 0);
 }
 
 /// `gc` is killed at each of its own git calls, and repeated.

@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::environment::{TestEnvironment, finish};
 use crate::gc::wait_for;
 
-// covers: S4-NFR2
+// covers: S4-NFR2 S4-G1 S4-G2 S4-G3 S4-FR4.1 S4-AC4.1 S4-AC4.2
 #[test]
 fn everything_held_and_nothing_is_left() {
     let environment = TestEnvironment::empty();

@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn records_live_and_die_with_theirlock() {
+    fn records_live_and_die_with_their_lock() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::new(dir.path().join("home"));
         let odd = dir.path().join(OsStr::from_bytes(b"sp ace\n\xff\\x41"));

@@ -345,7 +345,7 @@ impl Collector<'_> {
             .iter()
             .map(|path| path.0.clone())
             .collect();
-        let now = nested::scan(&workspace)?;
+        let now = nested::scan(&workspace, nested::Closed::Open)?;
         let to = owned.directory().join("nested");
         let done = land::move_out(&workspace, &before, &now, &to)?;
         for error in done.failed {
@@ -369,7 +369,14 @@ impl Collector<'_> {
     async fn tips(&self, owned: &Owned, source: &Source<'_>) -> Result<Tips, CollectError> {
         let found = match source {
             Source::State => {
-                private_clone::read_refs(&owned.directory().join("git"), self.repo.format)?
+                let git = owned.directory().join("git");
+                for path in private_clone::tidy(&git)? {
+                    let path = crate::text::printable_line(&path.to_string_lossy());
+                    let text =
+                        format!("`{path}` in the sandbox's git directory is no file: removed");
+                    self.events.notice(Notice::Other { text });
+                }
+                private_clone::read_refs(&git, self.repo.format)?
             }
             Source::Sandbox { sandbox, workdir } => {
                 super::transfer::refs(*sandbox, workdir, self.repo.format, self.cancel).await?

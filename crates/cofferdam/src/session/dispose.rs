@@ -177,7 +177,19 @@ async fn remove_temporary_branch(
         return true;
     };
     let Some(tip) = tip else { return false };
-    if matches!(landing, Landing::Nothing) && tip != owned.record.base {
+    let holds_only = match landing {
+        Landing::Landed { .. } if disposal.outcome.checkout.as_ref() == Some(&tip) => true,
+        // The user may have committed to it meanwhile.
+        Landing::Landed { tip: landed, .. } => {
+            let call = repo
+                .command()
+                .args(["merge-base", "--is-ancestor", tip.as_str(), landed.as_str()])
+                .answers(&[1]);
+            matches!(call.run(cancel).await, Ok(done) if done.exit.success())
+        }
+        _ => tip == owned.record.base,
+    };
+    if !holds_only {
         return true;
     }
     let message = format!("cofferdam {}: done", owned.record.id);

@@ -10,7 +10,7 @@ use super::emitter::Emitter;
 use super::event::Event;
 use super::inside::{Inside, InsideError};
 use super::options::Hook;
-use crate::process::{Exit, Invocation, ProcessError};
+use crate::process::{Exit, Input, Invocation, ProcessError};
 use crate::sandbox::Sandbox;
 
 /// A hook did not succeed; the step it belongs to has failed.
@@ -27,6 +27,13 @@ pub struct HookError {
 /// The most output of a hook that is kept.
 const OUTPUT: usize = 1 << 20;
 
+/// Runs a hook so that it ends with its caller, whatever ends that: at the other end of standard
+/// input is a pipe that nobody writes, and its end is the caller's.
+const WATCHED: &str = r#"exec 3<&0 </dev/null
+{ read -r _ <&3; kill -KILL 0; } >/dev/null 2>&1 &
+exec 3<&-
+exec /bin/sh -c "$1""#;
+
 /// Runs host hooks one after the other in `directory`.
 pub(super) async fn on_host(
     place: &'static str,
@@ -41,7 +48,8 @@ pub(super) async fn on_host(
             place,
             command: hook.command.clone(),
         });
-        let mut invocation = Invocation::new("/bin/sh", directory).args(["-c", &hook.command]);
+        let mut invocation =
+            Invocation::new("/bin/sh", directory).args(["-c", WATCHED, "sh", &hook.command]);
         invocation.environment.clone_from(environment);
         invocation.limit = hook.timeout;
         let failed = |exit, reason| HookError {
@@ -50,7 +58,12 @@ pub(super) async fn on_host(
             exit,
             reason,
         };
-        let done = match invocation.run(cancel).await {
+        let (theirs, ours) = std::io::pipe()
+            .map_err(|error| failed(None, format!("cannot make a pipe: {error}")))?;
+        invocation.input = Input::Fd(theirs.into());
+        let done = invocation.run(cancel).await;
+        drop(ours);
+        let done = match done {
             Ok(done) => done,
             Err(ProcessError::TimedOut { limit, .. }) => {
                 return Err(failed(

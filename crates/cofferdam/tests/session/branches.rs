@@ -325,6 +325,7 @@ fn staged_and_unstaged_work_of_the_user_survives_head() {
     assert_eq!(recorded, "u");
 }
 
+// covers: S3-93
 #[test]
 fn the_secrets_of_other_branches_are_not_in_the_sandbox() {
     let env = Env::new();
@@ -343,7 +344,8 @@ fn the_secrets_of_other_branches_are_not_in_the_sandbox() {
     ]);
     let script = format!(
         "git cat-file -e {secret} && exit 1; git remote | grep . && exit 2; git stash list | grep . && exit 3; \
-         test \"$(git for-each-ref | wc -l)\" = 1 || exit 4; git cat-file -e HEAD:README.md"
+         test \"$(git for-each-ref | wc -l)\" = 1 || exit 4; test -e /.cofferdam || exit 5; \
+         git cat-file -e HEAD:README.md"
     );
     run_ok(env.script(BranchStrategy::Head, &script));
 }

@@ -258,7 +258,7 @@ fn copy_branch(name: &str) -> CopyStrategy {
     }
 }
 
-// covers: S2-1 S2-2 S2-7 S2-13
+// covers: S2-1 S2-2 S2-7 S2-13 S4-NFR1
 #[test]
 fn a_mounting_provider_from_outside() {
     for (strategy, moves) in [

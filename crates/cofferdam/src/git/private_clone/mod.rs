@@ -5,6 +5,7 @@
 //! host wants to know of it, it reads as files ([`refs`]).
 
 mod refs;
+mod tidy;
 
 use std::fs;
 use std::io;
@@ -12,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 pub use refs::{PrivateHead, PrivateRefs, RefsError, read_refs};
+pub use tidy::tidy;
 
 use super::identity::UserConfig;
 use super::vault::Export;

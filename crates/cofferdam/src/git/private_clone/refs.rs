@@ -211,7 +211,7 @@ impl Reader<'_> {
     }
 }
 
-fn unreadable(name: &Path, errno: Errno) -> RefsError {
+pub(super) fn unreadable(name: &Path, errno: Errno) -> RefsError {
     RefsError::Unreadable {
         name: name.to_owned(),
         source: errno.into(),

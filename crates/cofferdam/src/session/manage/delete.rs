@@ -57,10 +57,16 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         // Its commits come home first; then it is a stopped one, or gone.
         let home = target.caller_home.as_deref();
         match gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await {
-            Ok(_) | Err(ManageError::Registry(RegistryError::Gone(_))) => {}
+            // Another command may have been faster: what is true now is read below.
+            Ok(_)
+            | Err(ManageError::Registry(RegistryError::Gone(_) | RegistryError::InUse(_))) => {}
             // An agent may have left a repository that nobody can read: somebody must be able to
             // let go of it.
-            Err(_) if options.purge => {}
+            Err(ManageError::Collect(_)) if options.purge => {}
+            Err(ManageError::Collect(source)) => {
+                let name = record.name.to_string();
+                return Err(ManageError::Uncollectable { name, source });
+            }
             Err(error) => return Err(error),
         }
         match target.find().await {

@@ -55,6 +55,10 @@ pub enum ManageError {
     Running { name: String },
     #[error("sandbox `{name}` was interrupted and its commits are not collected yet")]
     Interrupted { name: String },
+    #[error(
+        "the commits of sandbox `{name}` cannot be brought home: {source}; `--purge` deletes it without them"
+    )]
+    Uncollectable { name: String, source: CollectError },
     #[error("branch `{branch}` of sandbox `{name}` does not exist any more")]
     NoBranch { name: String, branch: String },
     #[error("HEAD is detached: there is no branch to merge into")]
