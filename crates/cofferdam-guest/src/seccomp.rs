@@ -39,6 +39,11 @@ const LAST: u32 = 462;
 const NEW_NAMESPACES: u32 = 0x7e02_0000;
 const NEW_TIME: u32 = 0x80;
 
+/// `S_ISUID` and `S_ISGID`: see [`special_bits`].
+const SPECIAL: u32 = 0o6000;
+/// `O_CREAT`, and the bit of `O_TMPFILE` that `O_DIRECTORY` does not have: only then is there a mode.
+const CREATES: u32 = 0o100 | 0o20_000_000;
+
 const EPERM: u32 = ERRNO + 1;
 const ENOSYS: u32 = ERRNO + 38;
 const EAFNOSUPPORT: u32 = ERRNO + 97;
@@ -131,6 +136,9 @@ pub(crate) fn program() -> Vec<sock_filter> {
     }
     // ENOSYS, not EPERM: the C library then falls back to clone, whose flags can be read here.
     rule(&mut out, libc::SYS_clone3, &[answer(ENOSYS)]);
+    // Its mode cannot be read; programs then use openat.
+    rule(&mut out, libc::SYS_openat2, &[answer(ENOSYS)]);
+    special_bits(&mut out);
     rule(&mut out, libc::SYS_clone, &refuse_bits(0, NEW_NAMESPACES));
     rule(
         &mut out,
@@ -190,6 +198,40 @@ fn rule(out: &mut Vec<sock_filter>, call: c_long, body: &[sock_filter]) {
     debug_assert!(body.len() < 256 && body.last().is_some_and(|last| last.code == RETURN));
     out.push(jump(EQUAL, call as u32, 0, body.len() as u8));
     out.extend(body);
+}
+
+/// No set-user-id and no set-group-id file: inside they would mean nothing, but a workspace is a host
+/// directory, and there such a file gives any local user the caller's rights, root's even.
+fn special_bits(out: &mut Vec<sock_filter>) {
+    let changes = [
+        (libc::SYS_fchmod, 1),
+        (libc::SYS_fchmodat, 2),
+        (libc::SYS_fchmodat2, 2),
+        (libc::SYS_mknodat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_creat, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mknod, 1),
+    ];
+    for (call, mode) in changes {
+        rule(out, call, &refuse_bits(mode, SPECIAL));
+    }
+    let opens = [
+        (libc::SYS_openat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1),
+    ];
+    for (call, flags) in opens {
+        let mut body = vec![
+            step(LOAD, argument_low(flags)),
+            jump(ANY_BIT, CREATES, 1, 0),
+            answer(ALLOW),
+        ];
+        body.extend(refuse_bits(flags + 1, SPECIAL));
+        rule(out, call, &body);
+    }
 }
 
 fn refuse_bits(argument: u32, bits: u32) -> Vec<sock_filter> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use cofferdam::git::gate::{Accepted, Gate, GateError, Limits, Refusal, Rules};
 use cofferdam::git::land::{self, Target};
 use cofferdam::git::refs;
-use cofferdam::git::{Git, Head, Identity, Oid, Repository};
+use cofferdam::git::{Git, Head, Identity, Oid, Repository, nested};
 use cofferdam::names::{BranchName, SandboxId, Slug};
 use cofferdam::process::Input;
 use cofferdam::session::Landing;
@@ -1646,6 +1646,58 @@ fn nested_git_entries_move_out() {
     assert_eq!(read(&outside, ".git/config"), "must stay");
     let kept = &result.moved[1].1;
     assert!(read(kept, "config").contains("fsmonitor"));
+}
+
+/// Root is never kept out, so this is for an ordinary user.
+#[test]
+fn nested_git_entries_in_closed_directories_move_out() {
+    if rustix::process::geteuid().is_root() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = dir.path().join("gate");
+        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the tests act as the user and as the sandbox"
+        )]
+        let done = std::process::Command::new("setpriv")
+            .args(["--reuid", "1234", "--regid", "1234", "--clear-groups"])
+            .arg(copy)
+            .args([
+                "--exact",
+                "nested_git_entries_in_closed_directories_move_out",
+            ])
+            .current_dir("/")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().join("top");
+    for place in ["itself", "above", "unlisted", "deep/unlisted", "."] {
+        put(&top.join(place), ".git/config", "evil");
+    }
+    for (place, mode) in [
+        ("itself/.git", 0o555),
+        ("above", 0o555),
+        ("unlisted", 0o111),
+        ("deep/unlisted", 0o000),
+        ("deep", 0o111),
+        (".", 0o111),
+    ] {
+        std::fs::set_permissions(top.join(place), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let now = nested::scan(&top, nested::Closed::Open).unwrap();
+    let to = dir.path().join("state/nested");
+    let result = land::move_out(&top, &BTreeSet::new(), &now, &to).unwrap();
+    assert!(result.failed.is_empty(), "{:?}", result.failed);
+    assert_eq!(result.moved.len(), 4, "{:?}", result.moved);
+    assert_eq!(
+        nested::scan(&top, nested::Closed::Skip).unwrap(),
+        BTreeSet::new()
+    );
 }
 
 /// A small reproducible source of choices.

@@ -226,7 +226,7 @@ both! {
         let mut seen = Vec::new();
         for sandbox in [&one, &two] {
             let marker = marker();
-            let run = start(&**sandbox, &format!("sleep {marker}; :")).await;
+            let mut run = start(&**sandbox, &format!("sleep {marker}; :")).await;
             eventually("both processes", || processes_with(&marker).len() == 2).await;
             let shell = processes_with(&marker)[0];
             let init: u32 = status_of(shell, "PPid").parse().unwrap();
@@ -491,7 +491,7 @@ both! {
     async fn killing_reaches_what_left_the_group() {
         let sandbox = create(&spec()).await.unwrap();
         let marker = marker();
-        let run = start(&*sandbox, &format!("setsid sleep {marker} & sleep {marker}; :")).await;
+        let mut run = start(&*sandbox, &format!("setsid sleep {marker} & sleep {marker}; :")).await;
         eventually("both", || processes_with(&format!("sleep {marker}")).len() >= 2).await;
         run.kill(9).await.unwrap();
         eventually("all dead", || processes_with(&marker).is_empty()).await;
@@ -617,6 +617,37 @@ fn killing_at_any_point_leaves_only_what_gc_finds() {
         }
         assert!(seen > 0, "none of them came as far as its control groups");
     });
+}
+
+both! {
+    async fn nothing_it_makes_runs_with_its_owners_rights() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut spec = spec();
+        spec.mounts = vec![mount(dir.path(), "/w", Access::ReadWrite)];
+        spec.workdir = "/w".into();
+        let sandbox = create(&spec).await.unwrap();
+        let perl = r#"
+            open(F, ">", "f") or die; my $f = "f\0"; my $how = pack("QQQ", 0101, 04755, 0); my $d = ".\0";
+            my @names = map { "n$_\0" } 0..9;
+            for my $bit (04755, 02755) {
+                my @done = (syscall(90, $f, $bit), syscall(91, fileno(F), $bit), syscall(268, -100, $f, $bit),
+                    syscall(452, -100, $f, $bit, 0), syscall(2, $names[0], 0101, $bit),
+                    syscall(257, -100, $names[1], 0101, $bit), syscall(437, -100, $names[2], $how, 24),
+                    syscall(85, $names[3], $bit), syscall(133, $names[4], 0100000 | $bit, 0),
+                    syscall(259, -100, $names[5], 0100000 | $bit, 0), syscall(257, -100, $d, 020200002, $bit));
+                print "@done\n";
+            }"#;
+        let refused = format!("{}\n", ["-1"; 11].join(" "));
+        assert_eq!(ok(&*sandbox, &format!("perl -e '{perl}'")).await, refused.repeat(2));
+        ok(&*sandbox, "chmod 755 f && echo x > g && chmod 600 g && mkdir d && chmod 1777 d").await;
+        sandbox.close().await.unwrap();
+        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap()).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        for entry in names {
+            assert_eq!(entry.metadata().unwrap().mode() & 0o6000, 0, "{entry:?}");
+        }
+    }
 }
 
 /// Runs one system call by number; its first argument are numbers. Prints the error number or 0.

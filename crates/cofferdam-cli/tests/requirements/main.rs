@@ -11,6 +11,7 @@
 )]
 
 mod map;
+mod mutants;
 mod named_paths;
 mod register;
 mod silence;

@@ -31,6 +31,27 @@ pub(super) fn directory(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> 
     open(root, path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
+/// Gives the owner of the directory `path` back his rights to it, if this process is the owner: an
+/// agent that took them away keeps the host out, but not git, which needs no right to list.
+pub(super) fn open_up(root: impl AsFd, path: &Path) -> Result<(), Errno> {
+    use std::os::fd::AsRawFd;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    let directory = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?;
+    let found = rustix::fs::fstat(&directory)?;
+    if found.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(Errno::ACCESS);
+    }
+    // A descriptor of this kind cannot be changed itself; its path can, and leads nowhere else.
+    let itself = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    rustix::fs::chmod(itself, Mode::from_raw_mode(found.st_mode & 0o7777 | 0o700))
+}
+
 /// Opens the directory that everything else is resolved below. Its own path is trusted.
 pub(super) fn root(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(

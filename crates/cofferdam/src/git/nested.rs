@@ -1,13 +1,14 @@
-//! Finding `.git` entries below a checkout: each of them makes git execute what its configuration
-//! says, so those that exist are read-only inside, and those an agent left are moved out.
+//! Finding git directories below a checkout: each of them makes git execute what its configuration
+//! says, so those that exist are read-only inside, and those an agent left are moved out. A directory
+//! with the right entries is one too, whatever its name: git takes it for a bare repository.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, StatxFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, StatxFlags};
 use rustix::io::Errno;
 
 use super::beneath;
@@ -17,16 +18,35 @@ use crate::fsx::{Context, FileError};
 const WORTH_THREADS: usize = 128;
 const MOST_THREADS: usize = 8;
 
-/// Every path below `top` whose last component is `.git` in any case, relative to `top`. The top's
-/// own `.git` and `.cofferdam` are left out; symlinks are not followed. In a directory without
-/// directories, a file counts in the cases in which this file system knows it as `.git`. What cannot
-/// be opened (no permission, or deeper than a path can name) is skipped: git cannot reach it either.
+/// What to do with a directory of the user's that cannot be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// An agent can do with it what its user can.
+    Skip,
+    /// An agent may have closed it: its owner gets his rights back.
+    Open,
+}
+
+/// Every path below `top` whose last component is `.git` in any case, and the `HEAD` of every other
+/// directory that git takes for a repository, relative to `top`. With [`Closed::Open`] also pipes in
+/// the place of `.gitignore` and the like. The top's own `.git` and `.cofferdam` are left out;
+/// symlinks are not followed. In a directory without directories, a file counts in the cases in which
+/// this file system knows it by its name. What is deeper than a path can name is skipped: git cannot
+/// reach it either.
 ///
 /// Blocks for as long as the kernel takes to list every directory, on all processors.
-pub fn scan(top: &Path) -> Result<BTreeSet<PathBuf>, FileError> {
-    let root = beneath::root(top).context("open", top)?;
+pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> {
+    let root = match beneath::root(top) {
+        Err(Errno::ACCESS) if closed == Closed::Open => {
+            let _ = rustix::fs::chmod(top, Mode::RWXU);
+            beneath::root(top)
+        }
+        opened => opened,
+    };
+    let root = root.context("open", top)?;
     let scan = Scan {
         top,
+        closed,
         root: root.as_fd(),
         counts: counted_links(&root),
     };
@@ -53,6 +73,7 @@ struct Seen {
 #[derive(Clone, Copy)]
 struct Scan<'a> {
     top: &'a Path,
+    closed: Closed,
     root: BorrowedFd<'a>,
     /// The file system in which the links of a directory tell how many directories are in it.
     counts: Option<(u32, u32)>,
@@ -95,7 +116,14 @@ impl Scan<'_> {
     fn list(self, path: &Path, seen: &mut Seen) -> Result<(), FileError> {
         let top = self.top;
         let at_top = path.as_os_str().is_empty();
-        let directory = match beneath::directory(self.root, path) {
+        let opened = match beneath::directory(self.root, path) {
+            Err(Errno::ACCESS) if self.closed == Closed::Open => {
+                let _ = beneath::open_up(self.root, path);
+                beneath::directory(self.root, path)
+            }
+            opened => opened,
+        };
+        let directory = match opened {
             Ok(directory) => directory,
             Err(error) if at_top => return Err(FileError::new("open", top, error.into())),
             // Gone, replaced by a symlink, or out of reach.
@@ -111,22 +139,43 @@ impl Scan<'_> {
             Err(error) => return Err(FileError::new("open", top.join(path), error.into())),
         };
         if !at_top && self.has_no_directory(&directory) {
-            // Left is a file or link of that name. The file system is asked as git would ask it, so
-            // where it does not tell cases apart, any case is found.
-            let name = Path::new(".git");
-            match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(_) => seen.git.push(path.join(name)),
-                Err(Errno::NOENT) => {}
+            // Left are files and links. The file system is asked as git would ask it, so where it
+            // does not tell cases apart, any case is found.
+            let kind = |name: &str| match rustix::fs::statat(
+                &directory,
+                name,
+                AtFlags::SYMLINK_NOFOLLOW,
+            ) {
+                Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
+                Err(Errno::NOENT) => Ok(None),
                 Err(error) => {
-                    return Err(FileError::new(
-                        "look at",
-                        top.join(path).join(name),
-                        error.into(),
-                    ));
+                    let place = top.join(path).join(name);
+                    Err(FileError::new("look at", place, error.into()))
+                }
+            };
+            if kind(".git")?.is_some() {
+                seen.git.push(path.join(".git"));
+            }
+            let mut bare = Bare::default();
+            if kind("HEAD")?.is_some() {
+                bare.look_at(b"HEAD");
+                for name in ["commondir", "objects", "refs"] {
+                    if kind(name)?.is_some() {
+                        bare.look_at(name.as_bytes());
+                    }
+                }
+            }
+            seen.git.extend(bare.head().map(|head| path.join(head)));
+            if self.closed == Closed::Open {
+                for name in [".gitignore", ".gitattributes"] {
+                    if kind(name)? == Some(FileType::Fifo) {
+                        seen.git.push(path.join(name));
+                    }
                 }
             }
             return Ok(());
         }
+        let mut bare = Bare::default();
         let entries = Dir::new(directory).context("list", path)?;
         for entry in entries {
             let entry = entry.context("list", path)?;
@@ -139,11 +188,18 @@ impl Scan<'_> {
             }
             // Only joined where it is needed: most entries are files of no interest.
             let below = || path.join(OsStr::from_bytes(name));
-            if name.eq_ignore_ascii_case(b".git") {
+            bare.look_at(name);
+            // Git opens these by their names alone, and a pipe keeps it waiting for ever.
+            let is_trap = || self.closed == Closed::Open && name.starts_with(b".git");
+            let is_pipe = entry.file_type() == FileType::Fifo;
+            if name.eq_ignore_ascii_case(b".git") || (is_pipe && is_trap()) {
                 seen.git.push(below());
             } else if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
                 seen.directories.push(below());
             }
+        }
+        if !at_top {
+            seen.git.extend(bare.head().map(|head| path.join(head)));
         }
         Ok(())
     }
@@ -174,6 +230,37 @@ fn device_and_links(of: &OwnedFd) -> Result<((u32, u32), u32), Errno> {
     Ok(((found.stx_dev_major, found.stx_dev_minor), found.stx_nlink))
 }
 
+/// Whether the last component is `.git` in any case.
+pub fn is_dot_git(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.eq_ignore_ascii_case(".git"))
+}
+
+/// The names by which git knows a git directory.
+#[derive(Debug, Default)]
+struct Bare {
+    head: Option<OsString>,
+    common: bool,
+    objects: bool,
+    refs: bool,
+}
+
+impl Bare {
+    fn look_at(&mut self, name: &[u8]) {
+        if name.eq_ignore_ascii_case(b"HEAD") {
+            self.head = Some(OsStr::from_bytes(name).to_owned());
+        }
+        self.common |= name.eq_ignore_ascii_case(b"commondir");
+        self.objects |= name.eq_ignore_ascii_case(b"objects");
+        self.refs |= name.eq_ignore_ascii_case(b"refs");
+    }
+
+    fn head(self) -> Option<OsString> {
+        self.head
+            .filter(|_| self.common || (self.objects && self.refs))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +287,7 @@ mod tests {
         symlink(top.join("a"), top.join("link")).unwrap();
         crate::fsx::write_private(&top.join("d/.gitignore"), b"x").unwrap();
         let want = [".GIT", "a/.git", "b/.git", "b/c/.GiT", "d/.git"].map(PathBuf::from);
-        assert_eq!(scan(top).unwrap(), BTreeSet::from(want));
+        assert_eq!(scan(top, Closed::Skip).unwrap(), BTreeSet::from(want));
     }
 
     #[test]
@@ -219,7 +306,38 @@ mod tests {
             }
             want.insert(PathBuf::from(name).join(".git"));
         }
-        assert_eq!(scan(dir.path()).unwrap(), want);
+        assert_eq!(scan(dir.path(), Closed::Skip).unwrap(), want);
+    }
+
+    #[test]
+    fn what_git_takes_for_a_repository() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path();
+        for name in [
+            "objects",
+            "refs",
+            "a/objects",
+            "a/refs",
+            "b",
+            "c/objects",
+            "c/Head",
+            "d",
+        ] {
+            fs::create_dir_all(top.join(name)).unwrap();
+        }
+        for name in [
+            "HEAD",
+            "a/HEAD",
+            "b/HEAD",
+            "b/commondir",
+            "d/HEAD",
+            "d/objects",
+            "d/refs",
+        ] {
+            crate::fsx::write_private(&top.join(name), b"ref: refs/heads/x").unwrap();
+        }
+        let want = ["a/HEAD", "b/HEAD", "d/HEAD"].map(PathBuf::from);
+        assert_eq!(scan(top, Closed::Skip).unwrap(), BTreeSet::from(want));
     }
 
     #[test]
@@ -232,7 +350,10 @@ mod tests {
             at = beneath::directory(&at, Path::new("d")).unwrap();
         }
         fs::create_dir_all(dir.path().join("x/.git")).unwrap();
-        assert_eq!(scan(dir.path()).unwrap(), BTreeSet::from(["x/.git".into()]));
+        assert_eq!(
+            scan(dir.path(), Closed::Skip).unwrap(),
+            BTreeSet::from(["x/.git".into()])
+        );
         drop(at);
         crate::fsx::remove_tree(&dir.path().join("d")).unwrap();
     }

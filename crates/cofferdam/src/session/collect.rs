@@ -2,7 +2,9 @@
 //! that `gc` can do it for a run whose command was killed.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use super::event::Notice;
 use super::mounts::jail_mounts;
 use super::report::{CommitLine, Landing};
 use super::transfer::UNCOMMITTED;
-use crate::fsx::FileError;
+use crate::fsx::{Context, FileError};
 use crate::git::gate::{self, Accepted, Gate, GateError};
 use crate::git::land::{self, Incoming, LandError, Landed};
 use crate::git::private_clone::{self, INSIDE_GIT_DIR, PrivateHead, RefsError};
@@ -327,13 +329,23 @@ impl Collector<'_> {
         if !workspace.is_dir() {
             return Ok(());
         }
+        // An agent may have locked its own workspace, which in `head` is the user's.
+        let mode = workspace
+            .metadata()
+            .context("look at", &workspace)?
+            .permissions()
+            .mode();
+        if mode & 0o700 != 0o700 {
+            let open = Permissions::from_mode(mode | 0o700);
+            std::fs::set_permissions(&workspace, open).context("open up", &workspace)?;
+        }
         let before: BTreeSet<PathBuf> = owned
             .record
             .nested_before
             .iter()
             .map(|path| path.0.clone())
             .collect();
-        let now = nested::scan(&workspace)?;
+        let now = nested::scan(&workspace, nested::Closed::Open)?;
         let to = owned.directory().join("nested");
         let done = land::move_out(&workspace, &before, &now, &to)?;
         for error in done.failed {

@@ -209,7 +209,8 @@ async fn remove_temporary_branch(
 /// The gate's own reference goes once a branch of the user's has the commits.
 async fn remove_tip(owned: &Owned, disposal: &Disposal<'_>, disposed: &mut Disposed) {
     // Nothing came through the gate, but for what an isolated sandbox had in no commit.
-    if matches!(disposal.outcome.landing, Landing::Nothing) && owned.record.mode == Mode::Bind {
+    let nothing = matches!(disposal.outcome.landing, Landing::Nothing);
+    if nothing && owned.record.mode == Mode::Bind {
         return;
     }
     let Disposal { repo, cancel, .. } = disposal;

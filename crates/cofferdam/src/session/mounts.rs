@@ -1,5 +1,6 @@
 //! Which host paths a sandbox sees, and where. Pure.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
@@ -76,6 +77,20 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         INSIDE_VAULT.into(),
         Access::ReadOnly,
     ));
+    // A mount point can be neither moved nor removed, but what it lies in can: `mv libs old; mkdir -p
+    // libs/sub/.git` would put another one in its place. So every directory above is one too.
+    let above: BTreeSet<&Path> = read_only
+        .iter()
+        .flat_map(|path| path.ancestors().skip(1))
+        .filter(|above| !above.as_os_str().is_empty())
+        .collect();
+    for path in above {
+        mounts.push(mount(
+            source.join(path),
+            target.join(path),
+            Access::ReadWrite,
+        ));
+    }
     for path in read_only {
         mounts.push(mount(
             source.join(path),

@@ -19,10 +19,11 @@ use super::report::RunErrorKind;
 use crate::fsx::{self, Context};
 use crate::git::before::{self, BeforeLimits};
 use crate::git::index::{self, Owner};
+use crate::git::nested::{self, Closed};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree};
-use crate::git::{Repository, UserRules, copies, nested};
+use crate::git::{Repository, UserRules, copies};
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 
@@ -313,7 +314,7 @@ async fn nested_git(mode: Mode, workspace: &Path) -> Result<BTreeSet<PathBuf>, R
     }
     let top = workspace.to_owned();
     let failed = step("scan for nested git directories");
-    let scan = tokio::task::spawn_blocking(move || nested::scan(&top)).await;
+    let scan = tokio::task::spawn_blocking(move || nested::scan(&top, Closed::Skip)).await;
     scan.map_err(step("scan for nested git directories"))?
         .map_err(failed)
 }
@@ -335,6 +336,11 @@ fn protect(
         .filter(|path| workspace.join(path).is_dir())
         .collect();
     for path in before {
+        // Whatever is in a bare repository belongs to it.
+        let path = match path.parent() {
+            Some(parent) if !nested::is_dot_git(&path) => parent.to_owned(),
+            _ => path,
+        };
         if !read_only.iter().any(|above| path.starts_with(above)) {
             read_only.push(path);
         }

@@ -265,20 +265,50 @@ fn the_environment_is_what_was_listed() {
 
 /// Invariant 4: a repository cannot ask for the caller's variables by itself.
 #[test]
-fn a_tracked_env_file_takes_nothing_from_the_caller() {
-    let env = Env::new();
-    env.write(".cofferdam/.env", "LITERAL=from file\nSECRET=\n");
-    env.git(&["add", "-f", ".cofferdam/.env"]);
-    env.git(&["commit", "-qm", "env"]);
-    let mut options = env.script(
-        HEAD,
-        "test \"$LITERAL\" = 'from file' && test -z \"$SECRET\"",
-    );
-    options
-        .caller_environment
-        .insert("SECRET".into(), "s".into());
-    run_ok(options);
-    assert!(env.said().contains("EnvironmentWithheld"), "{}", env.said());
+fn a_file_of_the_repository_names_nothing_of_the_callers_environment() {
+    let file = "LITERAL=from file\nAWS_SECRET_ACCESS_KEY=\nGIVEN=\n";
+    let makes: [fn(&Env, &str); 4] = [
+        |env, file| env.write(".cofferdam/.env", file),
+        // Behind links that the repository made, in either place.
+        |env, file| {
+            env.write("names", file);
+            std::fs::create_dir(env.repo.join(".cofferdam")).unwrap();
+            std::os::unix::fs::symlink("../names", env.repo.join(".cofferdam/.env")).unwrap();
+        },
+        |env, file| {
+            env.write("config/.env", file);
+            std::os::unix::fs::symlink("config", env.repo.join(".cofferdam")).unwrap();
+        },
+        |env, file| {
+            env.write(".gitignore", ".cofferdam/\n");
+            env.write(".cofferdam/.env", file);
+            env.git(&["add", "-f", ".cofferdam/.env"]);
+        },
+    ];
+    for make in makes {
+        let env = Env::new();
+        make(&env, file);
+        env.commit_all("env");
+        let mut options = env.script(
+            BranchStrategy::Head,
+            "test \"$LITERAL\" = 'from file' && test \"$GIVEN\" = g && test -z \"$AWS_SECRET_ACCESS_KEY\"",
+        );
+        let caller = &mut options.caller_environment;
+        caller.insert("AWS_SECRET_ACCESS_KEY".into(), "secret".into());
+        caller.insert("GIVEN".into(), "caller's".into());
+        options.environment.insert("GIVEN".into(), "g".into());
+        match run(options) {
+            Ok(_) => {
+                let said = env.said();
+                assert!(
+                    said.contains(r#"EnvironmentWithheld { names: ["AWS_SECRET_ACCESS_KEY"] }"#),
+                    "{said}"
+                );
+            }
+            // A `.cofferdam` that is a link is refused altogether.
+            Err(error) => assert!(error.to_string().contains(".cofferdam"), "{error}"),
+        }
+    }
 }
 
 // covers: S2-37 S2-39

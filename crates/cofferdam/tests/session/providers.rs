@@ -143,7 +143,7 @@ impl Execution for Program {
 
     async fn wait(&mut self) -> Result<Exit, SandboxError> {
         if self.own.fault == Fault::HangWait {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         self.inner.wait().await
     }

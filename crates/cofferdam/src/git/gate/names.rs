@@ -1,6 +1,8 @@
 //! Rules about one path, without any I/O: names that are `.git` on some file system, protected
 //! paths, paths that execute on the user's machine, symlink targets.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use unicode_normalization::UnicodeNormalization;
 
 /// The form in which names are compared: what case-insensitive, Unicode-normalising or
@@ -76,6 +78,33 @@ pub(super) fn is_gitmodules(folded: &str) -> bool {
         folded,
         ".gitmodules" | "gitmod~1" | "gitmod~2" | "gitmod~3" | "gitmod~4" | "gi7eba~1"
     )
+}
+
+/// The directories among `paths` that git takes for bare repositories: with `HEAD`, and `commondir` or
+/// both `objects` and `refs`. The top directory has its own git directory and never counts.
+pub(super) fn bare_repositories<'a>(paths: impl Iterator<Item = &'a [u8]>) -> BTreeSet<&'a [u8]> {
+    const MARKS: [&[u8]; 4] = [b"head", b"commondir", b"objects", b"refs"];
+    let mut marks: BTreeMap<&[u8], [bool; 4]> = BTreeMap::new();
+    for path in paths {
+        let Some(slash) = path.iter().rposition(|&b| b == b'/') else {
+            continue;
+        };
+        let name = &path[slash + 1..];
+        let mark = if name.is_ascii() {
+            MARKS
+                .iter()
+                .position(|mark| name.eq_ignore_ascii_case(mark))
+        } else {
+            let folded = fold(name);
+            MARKS.iter().position(|mark| folded.as_bytes() == *mark)
+        };
+        if let Some(mark) = mark {
+            marks.entry(&path[..slash]).or_default()[mark] = true;
+        }
+    }
+    let bare = |[head, common, objects, refs]: [bool; 4]| head && (common || objects && refs);
+    let bare = marks.into_iter().filter(|(_, has)| bare(*has));
+    bare.map(|(directory, _)| directory).collect()
 }
 
 /// File names that run, or make something run, on the machine of whoever opens or builds the tree.

@@ -111,7 +111,7 @@ pub(super) async fn judge(
     // Two looks at the objects that do not need each other's answers.
     tokio::try_join!(
         refuse(gate, quarantine, changes, (blobs, links), suspects, cancel),
-        collisions(gate, quarantine, changes, tip, &mut verdict, cancel)
+        names_in_all(gate, quarantine, changes, tip, &mut verdict, cancel)
     )?;
     Ok(verdict)
 }
@@ -373,9 +373,8 @@ fn lines<'a>(ids: impl Iterator<Item = &'a Oid>) -> Vec<u8> {
         .collect()
 }
 
-/// Notes names that a case-insensitive or normalising file system cannot tell apart: among the
-/// directories that hold new names.
-async fn collisions(
+/// What can only be said of the new names and those beside them.
+async fn names_in_all(
     gate: &Gate,
     quarantine: &Quarantine,
     changes: &Changes,
@@ -383,13 +382,23 @@ async fn collisions(
     verdict: &mut Verdict,
     cancel: &CancellationToken,
 ) -> Result<(), GateError> {
-    let alive = changes
-        .iter()
-        .filter(|(_, states)| states.iter().any(Option::is_some));
-    let new: Vec<&[u8]> = alive.map(|(path, _)| path.as_slice()).collect();
-    if new.is_empty() {
+    let mut alive = changes.values().flatten();
+    if !alive.any(Option::is_some) {
         return Ok(());
     }
+    let listing = names_at(gate, quarantine, tip, cancel).await?;
+    repositories(gate, quarantine, changes, &listing, verdict, cancel).await?;
+    collisions(changes, &listing, verdict);
+    Ok(())
+}
+
+/// Every path of a commit, directories too, each with a zero byte after it.
+async fn names_at(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    commit: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Vec<u8>, GateError> {
     let done = quarantine
         .command(&gate.repo)
         .args([
@@ -399,21 +408,68 @@ async fn collisions(
             "-z",
             "--name-only",
             "--full-tree",
-            tip.as_str(),
+            commit.as_str(),
         ])
         .output(crate::process::Sink::Capture(1 << 30))
         .limit(gate.limits.time)
         .run(cancel)
         .await?;
+    Ok(done.stdout)
+}
+
+fn split_names(listing: &[u8]) -> impl Iterator<Item = &[u8]> {
+    listing.split(|&b| b == 0).filter(|path| !path.is_empty())
+}
+
+/// No commit may make a directory a git directory: git takes one with the right entries for a bare
+/// repository, whatever its name, and does what its configuration says. Those of the base are the
+/// user's; a change below them is told.
+async fn repositories(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    changes: &Changes,
+    listing: &[u8],
+    verdict: &mut Verdict,
+    cancel: &CancellationToken,
+) -> Result<(), GateError> {
+    let alive = changes
+        .iter()
+        .filter(|(_, states)| states.iter().any(Option::is_some));
+    let changed = alive.flat_map(|(path, _)| prefixes(path));
+    let found = names::bare_repositories(split_names(listing).chain(changed));
+    if found.is_empty() {
+        return Ok(());
+    }
+    let base = names_at(gate, quarantine, &gate.base, cancel).await?;
+    let own = names::bare_repositories(split_names(&base));
+    let new = found
+        .difference(&own)
+        .take(MOST)
+        .map(|directory| Violation {
+            path: shown(directory),
+            what: "git would take it for a repository".into(),
+        });
+    let new: Vec<Violation> = new.collect();
+    if !new.is_empty() {
+        return Err(GateError::refused(Refusal::Tree(new)));
+    }
+    let below_own = |path: &[u8]| prefixes(path).any(|above| own.contains(above));
+    let told = changes.keys().filter(|path| below_own(path));
+    verdict.executes.extend(told.map(|path| shown(path)));
+    Ok(())
+}
+
+/// Notes names that a case-insensitive or normalising file system cannot tell apart: among the
+/// directories that hold new names.
+fn collisions(changes: &Changes, listing: &[u8], verdict: &mut Verdict) {
+    let alive = changes
+        .iter()
+        .filter(|(_, states)| states.iter().any(Option::is_some));
+    let new = alive.map(|(path, _)| path.as_slice());
     // Most names are ASCII in lower case and fold to themselves: only the others can collide with
     // something, and only they are looked up.
-    let all: Vec<&[u8]> = done
-        .stdout
-        .split(|&b| b == 0)
-        .filter(|path| !path.is_empty())
-        .collect();
-    let changed: std::collections::HashSet<&[u8]> =
-        new.iter().flat_map(|path| prefixes(path)).collect();
+    let all: Vec<&[u8]> = split_names(listing).collect();
+    let changed: std::collections::HashSet<&[u8]> = new.flat_map(prefixes).collect();
     let mut by_fold: HashMap<String, &[u8]> = HashMap::new();
     for path in all.iter().filter(|path| !folds_to_itself(path)) {
         let folded = fold_path(path);
@@ -435,7 +491,6 @@ async fn collisions(
             }
         }
     }
-    Ok(())
 }
 
 fn collide(one: &[u8], other: &[u8]) -> String {

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::fsx::{self, Context, FileError};
+use crate::git::beneath;
 
 /// What became of the entries.
 #[derive(Debug, Default)]
@@ -47,7 +48,11 @@ pub fn move_out(
         number += 1;
         let name = target_name(path, number);
         match move_one(&top_fd, path, to_fd.as_fd(), &name) {
-            Ok(()) => result.moved.push((path.clone(), to.join(&name))),
+            Ok(Place::There) => result.moved.push((path.clone(), to.join(&name))),
+            Ok(Place::Beside) => {
+                let beside = top.join(path).with_file_name(&name);
+                result.moved.push((path.clone(), beside));
+            }
             Err(Errno::NOENT) => {}
             Err(errno) => {
                 result
@@ -76,12 +81,19 @@ fn target_name(path: &Path, number: usize) -> OsString {
     OsString::from(format!("{number:04}-{flat}"))
 }
 
+/// Where an entry went.
+enum Place {
+    There,
+    /// Only its name could be changed: git does not find it under another one.
+    Beside,
+}
+
 fn move_one(
     top: &OwnedFd,
     path: &Path,
     to: BorrowedFd<'_>,
     name: &OsStr,
-) -> rustix::io::Result<()> {
+) -> rustix::io::Result<Place> {
     let file_name = path.file_name().ok_or(Errno::INVAL)?;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let parent = match path
@@ -97,12 +109,30 @@ fn move_one(
         )?,
         None => top.try_clone().map_err(|_| Errno::MFILE)?,
     };
-    match rustix::fs::renameat(&parent, file_name, to, name) {
-        Err(Errno::XDEV) => {
-            copy(parent.as_fd(), file_name, to, name, 0)?;
-            remove(parent.as_fd(), file_name)
+    let moved = match rustix::fs::renameat(&parent, file_name, to, name) {
+        // An agent may have taken the rights to the directory, or to the one that it is in.
+        Err(Errno::ACCESS) => {
+            let above = path.parent().unwrap_or(Path::new(""));
+            let _ = beneath::open_up(top, above);
+            let _ = beneath::open_up(top, path);
+            rustix::fs::renameat(&parent, file_name, to, name)
         }
-        other => other,
+        moved => moved,
+    };
+    match moved {
+        Err(Errno::XDEV) => {}
+        moved => return moved.map(|()| Place::There),
+    }
+    let copied = copy(parent.as_fd(), file_name, to, name, 0)
+        .and_then(|()| remove(parent.as_fd(), file_name));
+    match copied {
+        Err(errno) => {
+            let only_new = rustix::fs::RenameFlags::NOREPLACE;
+            rustix::fs::renameat_with(&parent, file_name, &parent, name, only_new)
+                .map_err(|_| errno)?;
+            Ok(Place::Beside)
+        }
+        Ok(()) => Ok(Place::There),
     }
 }
 

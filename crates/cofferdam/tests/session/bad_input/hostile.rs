@@ -1,5 +1,6 @@
 //! Agents that do what no agent should, to their worktree and to their repository.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cofferdam::sandbox::BranchStrategy;
@@ -209,6 +210,108 @@ fn nested_repositories_are_moved_out_and_never_run() {
         }
         assert!(!canary.exists());
         assert!(env.said().contains("NestedGitMoved"), "{}", env.said());
+    }
+}
+
+/// Makes `$1` a git directory, bare if `$2` is there, whose configuration makes a file when git looks.
+const EVIL: &str = r#"evil() { mkdir -p "$1"; git init -q $2 "$1"; git --git-dir "$1/$3" config core.fsmonitor "touch RAN; false"; }"#;
+
+#[test]
+fn a_nested_repository_of_the_user_cannot_be_exchanged() {
+    for tracked in [false, true] {
+        let env = Env::new();
+        let sub = env.repo.join("libs/sub");
+        env.git(&["init", "-q", sub.to_str().unwrap()]);
+        env.try_git(
+            &sub,
+            &[
+                "-c",
+                "user.name=a",
+                "-c",
+                "user.email=a",
+                "commit",
+                "-qm",
+                "x",
+                "--allow-empty",
+            ],
+        );
+        if tracked {
+            env.commit_all("a submodule without a name");
+        }
+        let script = format!(
+            "{EVIL}; cd libs/.. && mv libs old; rm -rf libs; evil libs/sub '' .git; echo x > libs/own; \
+             git add libs/own && git commit -qm work"
+        )
+        .replace("RAN", env.dir.path().join("ran").to_str().unwrap());
+        let report = whole_ok(&env, env.script(HEAD, &script), &["refs/heads/main"]);
+        landed(&report);
+        assert!(sub.join(".git/HEAD").exists() && !env.repo.join("old").exists());
+        for place in [&env.repo, &sub] {
+            env.try_git(place, &["status"]);
+        }
+        assert!(!env.dir.path().join("ran").exists());
+    }
+}
+
+#[test]
+fn directories_that_git_takes_for_repositories() {
+    let ran = |env: &Env| {
+        for place in ["src", "new", "."].map(|place| env.repo.join(place)) {
+            if place.exists() {
+                env.try_git(&place, &["status"]);
+            }
+        }
+        env.dir.path().join("ran").exists()
+    };
+    let script = |env: &Env| {
+        let bare = "git --git-dir \"$d\" config core.bare false; git --git-dir \"$d\" config core.worktree /tmp";
+        format!("{EVIL}; for d in src new; do evil $d --bare .; {bare}; touch $d/objects/x $d/refs/x; done")
+            .replace("RAN", env.dir.path().join("ran").to_str().unwrap())
+    };
+    let env = Env::new();
+    let done = Command::new("sh")
+        .arg("-c")
+        .arg(script(&env))
+        .current_dir(&env.repo)
+        .status();
+    assert!(
+        done.unwrap().success() && ran(&env),
+        "the attack works where nothing stops it"
+    );
+
+    let env = Env::new();
+    whole_ok(&env, env.script(HEAD, &script(&env)), &[]);
+    assert!(env.repo.join("src/a.txt").exists() && !env.repo.join("src/HEAD").exists());
+    assert!(!ran(&env), "{}", env.said());
+
+    let env = Env::new();
+    let commit = format!("{}; git add -A . && git commit -qm evil", script(&env));
+    let report = merge_ok(&env, &commit);
+    assert!(
+        matches!(report.landing, Landing::Refused { .. }),
+        "{}",
+        report.landing
+    );
+    assert!(!ran(&env));
+}
+
+#[test]
+fn pipes_that_git_would_wait_for() {
+    for strategy in [HEAD, MERGE] {
+        let env = Env::new();
+        let script = "git commit -q --allow-empty -m work; for d in . src; do mkfifo $d/.gitignore $d/.gitattributes; done";
+        let began = Instant::now();
+        landed(&whole_ok(
+            &env,
+            env.script(strategy, script),
+            &["refs/heads/main"],
+        ));
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            began.elapsed()
+        );
+        assert!(!env.repo.join("src/.gitignore").exists());
     }
 }
 

@@ -132,6 +132,7 @@ fn a_state_directory_that_cannot_be_used_is_named() {
         "{error}"
     );
     chmod(&env.dir.path().join("user"), 0o700);
+    env.assert_no_state();
     // A repository that may be read only.
     chmod(&env.repo.join(".git"), 0o500);
     let error = run(env.script(BranchStrategy::MergeToHead, "true"))
@@ -155,7 +156,6 @@ fn a_state_directory_that_cannot_be_used_is_named() {
         error.contains("secret.md") && error.contains("denied"),
         "{error}"
     );
-    env.assert_no_state();
 }
 
 #[test]
