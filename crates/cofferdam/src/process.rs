@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How a process ended. A signal is never success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Exit {
     /// It called exit with this code.
     Code(i32),

@@ -456,6 +456,14 @@ impl Collector<'_> {
             tokio::join!(pack, gate.receive(Input::Fd(reader), tip, self.cancel));
         match (packed, received) {
             (_, Ok(accepted)) => Ok(accepted),
+            // A pack that its reader let go of says nothing: the reader knows why.
+            (
+                Err(CollectError::Pack {
+                    exit: Exit::Signal(libc::SIGPIPE),
+                    ..
+                }),
+                Err(error),
+            ) => Err(error.into()),
             // A pack that could not be made explains a refusal better than its remains do.
             (Err(error), Err(_)) => Err(error),
             (Ok(()), Err(error)) => Err(error.into()),
