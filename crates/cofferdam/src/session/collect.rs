@@ -478,8 +478,19 @@ impl Collector<'_> {
     ) -> Result<(), CollectError> {
         let request = JailRequest {
             mounts: jail_mounts(owned.directory()),
+            // A hostile repository must not decide how much memory is used.
             arguments: [
+                "/bin/sh",
+                "-c",
+                "ulimit -v 16777216; exec \"$@\"",
+                "sh",
                 "git",
+                "-c",
+                "pack.threads=2",
+                "-c",
+                "pack.windowMemory=256m",
+                "-c",
+                "core.packedGitLimit=1g",
                 "pack-objects",
                 "--revs",
                 "--thin",
