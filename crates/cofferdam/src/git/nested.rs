@@ -313,10 +313,27 @@ mod tests {
     fn what_git_takes_for_a_repository() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path();
-        for name in ["objects", "refs", "a/objects", "a/refs", "b", "c/objects", "c/Head", "d"] {
+        for name in [
+            "objects",
+            "refs",
+            "a/objects",
+            "a/refs",
+            "b",
+            "c/objects",
+            "c/Head",
+            "d",
+        ] {
             fs::create_dir_all(top.join(name)).unwrap();
         }
-        for name in ["HEAD", "a/HEAD", "b/HEAD", "b/commondir", "d/HEAD", "d/objects", "d/refs"] {
+        for name in [
+            "HEAD",
+            "a/HEAD",
+            "b/HEAD",
+            "b/commondir",
+            "d/HEAD",
+            "d/objects",
+            "d/refs",
+        ] {
             crate::fsx::write_private(&top.join(name), b"ref: refs/heads/x").unwrap();
         }
         let want = ["a/HEAD", "b/HEAD", "d/HEAD"].map(PathBuf::from);
@@ -333,7 +350,10 @@ mod tests {
             at = beneath::directory(&at, Path::new("d")).unwrap();
         }
         fs::create_dir_all(dir.path().join("x/.git")).unwrap();
-        assert_eq!(scan(dir.path(), Closed::Skip).unwrap(), BTreeSet::from(["x/.git".into()]));
+        assert_eq!(
+            scan(dir.path(), Closed::Skip).unwrap(),
+            BTreeSet::from(["x/.git".into()])
+        );
         drop(at);
         crate::fsx::remove_tree(&dir.path().join("d")).unwrap();
     }
