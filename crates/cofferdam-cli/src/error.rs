@@ -38,7 +38,7 @@ pub(crate) enum CliError {
     Run(#[from] RunError),
     /// The agent's program could not be started, and the command knows what to do about it.
     #[error("{error}")]
-    Program { error: RunError, hint: String },
+    Program { error: Box<RunError>, hint: String },
     #[error(transparent)]
     Manage(#[from] ManageError),
     #[error(transparent)]
@@ -85,7 +85,12 @@ pub(crate) fn render(error: &CliError, colour: bool) -> String {
         }
         _ => format!("{} {}\n", label("error:", style::ERROR), message(error)),
     };
-    if let CliError::Run(run) | CliError::Program { error: run, .. } = error {
+    let run = match error {
+        CliError::Run(run) => Some(run),
+        CliError::Program { error, .. } => Some(&**error),
+        _ => None,
+    };
+    if let Some(run) = run {
         for line in kept(run) {
             let _ = writeln!(out, "{} {line}", label("kept:", style::STRONG));
         }

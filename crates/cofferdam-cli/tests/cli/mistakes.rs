@@ -36,6 +36,10 @@ fn a_program_that_cannot_start_has_a_next_step_of_its_own() {
         &failed(&["--", "./plain.sh"]),
         "make it executable with `chmod +x plain.sh`",
     );
+    hinted(
+        &failed(&["--merge-to-head", "--", "./plain.sh"]),
+        "make it executable with `chmod +x plain.sh`, then commit it or add `--copy plain.sh`",
+    );
     environment.shell("chmod +x plain.sh").expect_code(0);
     environment
         .cofferdam(&["run", "--", "./plain.sh"])

@@ -456,17 +456,10 @@ impl Collector<'_> {
             tokio::join!(pack, gate.receive(Input::Fd(reader), tip, self.cancel));
         match (packed, received) {
             (_, Ok(accepted)) => Ok(accepted),
-            // A pack that its reader let go of says nothing: the reader knows why.
-            (
-                Err(CollectError::Pack {
-                    exit: Exit::Signal(libc::SIGPIPE),
-                    ..
-                }),
-                Err(error),
-            ) => Err(error.into()),
-            // A pack that could not be made explains a refusal better than its remains do.
-            (Err(error), Err(_)) => Err(error),
-            (Ok(()), Err(error)) => Err(error.into()),
+            // A pack that could not be made explains a refusal better than its remains do; one
+            // that its reader let go of says nothing, and the reader knows why.
+            (Err(error), Err(_)) if !cut_off(&error) => Err(error),
+            (_, Err(error)) => Err(error.into()),
         }
     }
 
@@ -688,4 +681,9 @@ pub(super) async fn commits_between(
         })
     });
     Ok(lines.collect())
+}
+
+fn cut_off(error: &CollectError) -> bool {
+    let pipe = Exit::Signal(libc::SIGPIPE);
+    matches!(error, CollectError::Pack { exit, .. } if *exit == pipe)
 }

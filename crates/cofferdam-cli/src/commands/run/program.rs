@@ -1,6 +1,7 @@
 //! What to do where the agent's program could not be started: the next step depends on what the
 //! user's own side holds under that name.
 
+use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,10 @@ impl Place {
             } => self.hint(program),
             _ => return CliError::Run(error),
         };
-        CliError::Program { error, hint }
+        CliError::Program {
+            error: Box::new(error),
+            hint,
+        }
     }
 
     fn hint(&self, program: &str) -> String {
@@ -92,12 +96,11 @@ impl Place {
             return format!("{word} is a directory: name a program in it");
         }
         if found.permissions().mode() & 0o111 == 0 {
-            let also = if self.checkout {
-                ""
-            } else {
-                ", and commit that"
-            };
-            return format!("make it executable with `chmod +x {word}`{also}");
+            let mut hint = format!("make it executable with `chmod +x {word}`");
+            if !self.checkout {
+                let _ = write!(hint, ", then commit it or add `--copy {word}`");
+            }
+            return hint;
         }
         let interpreter = "check its first line: the program after `#!` must exist in the sandbox, \
                            and the line must not end in CR LF";
@@ -127,5 +130,5 @@ impl Place {
 }
 
 fn from_top(below: &Path) -> String {
-    format!("`{}`", shell_word(&Path::new(".").join(below)))
+    format!("`{}`", shell_word(Path::new(".").join(below)))
 }
