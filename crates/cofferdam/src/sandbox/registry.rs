@@ -173,6 +173,8 @@ pub struct Owned {
     pub record: Record,
     directory: PathBuf,
     lock: File,
+    /// Other locks that end with this.
+    pub held: Option<File>,
 }
 
 impl Owned {
@@ -197,6 +199,7 @@ impl Owned {
             record,
             directory,
             lock,
+            held: None,
         };
         owned.sign()?;
         owned.save()?;
@@ -224,6 +227,7 @@ impl Owned {
             record,
             directory,
             lock,
+            held: None,
         };
         owned.sign()?;
         Ok(owned)

@@ -19,10 +19,10 @@ use super::report::RunErrorKind;
 use crate::fsx::{self, Context};
 use crate::git::before::{self, BeforeLimits};
 use crate::git::index::{self, Owner};
+use crate::git::nested::{self, Closed};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree};
-use crate::git::nested::{self, Closed};
 use crate::git::{Repository, UserRules, copies};
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
@@ -129,6 +129,9 @@ async fn make(
     });
     let scratch = state.join("scratch");
     let seen = seen_from(owned, &plan.repository)?;
+    if owned.record.mode == Mode::Bind {
+        owned.held = crate::git::occupy(&seen.git_dir, cancel).await?;
+    }
     let branch = owned.record.branch.as_ref();
     let clone = async {
         let index = index::build(&seen, &plan.record.base, Owner::AGENT, &scratch, cancel).await;
