@@ -236,6 +236,17 @@ pub fn is_dot_git(path: &Path) -> bool {
         .is_some_and(|name| name.eq_ignore_ascii_case(".git"))
 }
 
+/// Whether git takes the directory itself for a repository.
+pub fn is_bare(directory: &Path) -> bool {
+    let mut bare = Bare::default();
+    for name in ["HEAD", "commondir", "objects", "refs"] {
+        if directory.join(name).symlink_metadata().is_ok() {
+            bare.look_at(name.as_bytes());
+        }
+    }
+    bare.head().is_some()
+}
+
 /// The names by which git knows a git directory.
 #[derive(Debug, Default)]
 struct Bare {
@@ -313,10 +324,27 @@ mod tests {
     fn what_git_takes_for_a_repository() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path();
-        for name in ["objects", "refs", "a/objects", "a/refs", "b", "c/objects", "c/Head", "d"] {
+        for name in [
+            "objects",
+            "refs",
+            "a/objects",
+            "a/refs",
+            "b",
+            "c/objects",
+            "c/Head",
+            "d",
+        ] {
             fs::create_dir_all(top.join(name)).unwrap();
         }
-        for name in ["HEAD", "a/HEAD", "b/HEAD", "b/commondir", "d/HEAD", "d/objects", "d/refs"] {
+        for name in [
+            "HEAD",
+            "a/HEAD",
+            "b/HEAD",
+            "b/commondir",
+            "d/HEAD",
+            "d/objects",
+            "d/refs",
+        ] {
             crate::fsx::write_private(&top.join(name), b"ref: refs/heads/x").unwrap();
         }
         let want = ["a/HEAD", "b/HEAD", "d/HEAD"].map(PathBuf::from);
@@ -333,7 +361,10 @@ mod tests {
             at = beneath::directory(&at, Path::new("d")).unwrap();
         }
         fs::create_dir_all(dir.path().join("x/.git")).unwrap();
-        assert_eq!(scan(dir.path(), Closed::Skip).unwrap(), BTreeSet::from(["x/.git".into()]));
+        assert_eq!(
+            scan(dir.path(), Closed::Skip).unwrap(),
+            BTreeSet::from(["x/.git".into()])
+        );
         drop(at);
         crate::fsx::remove_tree(&dir.path().join("d")).unwrap();
     }

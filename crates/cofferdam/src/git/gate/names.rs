@@ -82,9 +82,7 @@ pub(super) fn is_gitmodules(folded: &str) -> bool {
 
 /// The directories among `paths` that git takes for bare repositories: with `HEAD`, and `commondir` or
 /// both `objects` and `refs`. The top directory has its own git directory and never counts.
-pub(super) fn bare_repositories<'a>(
-    paths: impl Iterator<Item = &'a [u8]>,
-) -> BTreeSet<&'a [u8]> {
+pub(super) fn bare_repositories<'a>(paths: impl Iterator<Item = &'a [u8]>) -> BTreeSet<&'a [u8]> {
     const MARKS: [&[u8]; 4] = [b"head", b"commondir", b"objects", b"refs"];
     let mut marks: BTreeMap<&[u8], [bool; 4]> = BTreeMap::new();
     for path in paths {
@@ -93,7 +91,9 @@ pub(super) fn bare_repositories<'a>(
         };
         let name = &path[slash + 1..];
         let mark = if name.is_ascii() {
-            MARKS.iter().position(|mark| name.eq_ignore_ascii_case(mark))
+            MARKS
+                .iter()
+                .position(|mark| name.eq_ignore_ascii_case(mark))
         } else {
             let folded = fold(name);
             MARKS.iter().position(|mark| folded.as_bytes() == *mark)

@@ -442,10 +442,13 @@ async fn repositories(
     }
     let base = names_at(gate, quarantine, &gate.base, cancel).await?;
     let own = names::bare_repositories(split_names(&base));
-    let new = found.difference(&own).take(MOST).map(|directory| Violation {
-        path: shown(directory),
-        what: "git would take it for a repository".into(),
-    });
+    let new = found
+        .difference(&own)
+        .take(MOST)
+        .map(|directory| Violation {
+            path: shown(directory),
+            what: "git would take it for a repository".into(),
+        });
     let new: Vec<Violation> = new.collect();
     if !new.is_empty() {
         return Err(GateError::refused(Refusal::Tree(new)));
@@ -466,8 +469,7 @@ fn collisions(changes: &Changes, listing: &[u8], verdict: &mut Verdict) {
     // Most names are ASCII in lower case and fold to themselves: only the others can collide with
     // something, and only they are looked up.
     let all: Vec<&[u8]> = split_names(listing).collect();
-    let changed: std::collections::HashSet<&[u8]> =
-        new.flat_map(prefixes).collect();
+    let changed: std::collections::HashSet<&[u8]> = new.flat_map(prefixes).collect();
     let mut by_fold: HashMap<String, &[u8]> = HashMap::new();
     for path in all.iter().filter(|path| !folds_to_itself(path)) {
         let folded = fold_path(path);

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cofferdam::sandbox::BranchStrategy;
+use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::Landing;
 use cofferdam::session::manage::{self, DeleteOptions, Target};
 use cofferdam::{RunError, RunReport};
@@ -222,7 +222,19 @@ fn a_nested_repository_of_the_user_cannot_be_exchanged() {
         let env = Env::new();
         let sub = env.repo.join("libs/sub");
         env.git(&["init", "-q", sub.to_str().unwrap()]);
-        env.try_git(&sub, &["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "x", "--allow-empty"]);
+        env.try_git(
+            &sub,
+            &[
+                "-c",
+                "user.name=a",
+                "-c",
+                "user.email=a",
+                "commit",
+                "-qm",
+                "x",
+                "--allow-empty",
+            ],
+        );
         if tracked {
             env.commit_all("a submodule without a name");
         }
@@ -257,8 +269,15 @@ fn directories_that_git_takes_for_repositories() {
             .replace("RAN", env.dir.path().join("ran").to_str().unwrap())
     };
     let env = Env::new();
-    let done = Command::new("sh").arg("-c").arg(script(&env)).current_dir(&env.repo).status();
-    assert!(done.unwrap().success() && ran(&env), "the attack works where nothing stops it");
+    let done = Command::new("sh")
+        .arg("-c")
+        .arg(script(&env))
+        .current_dir(&env.repo)
+        .status();
+    assert!(
+        done.unwrap().success() && ran(&env),
+        "the attack works where nothing stops it"
+    );
 
     let env = Env::new();
     whole_ok(&env, env.script(HEAD, &script(&env)), &[]);
@@ -266,9 +285,27 @@ fn directories_that_git_takes_for_repositories() {
     assert!(!ran(&env), "{}", env.said());
 
     let env = Env::new();
+    let top = script(&env).replace("src new", "/tmp/b src");
+    let top = format!("{top}; cp -r /tmp/b/* .; echo x > uncommitted");
+    let report = whole_ok(&env, env.copy(CopyStrategy::MergeToHead, &top), &[]);
+    let copy = report.preserved_worktree.unwrap();
+    for place in [copy.join("src"), copy.clone()] {
+        env.try_git(&place, &["status"]);
+    }
+    assert!(
+        !ran(&env) && copy.join("uncommitted").exists(),
+        "{}",
+        env.said()
+    );
+
+    let env = Env::new();
     let commit = format!("{}; git add -A . && git commit -qm evil", script(&env));
     let report = merge_ok(&env, &commit);
-    assert!(matches!(report.landing, Landing::Refused { .. }), "{}", report.landing);
+    assert!(
+        matches!(report.landing, Landing::Refused { .. }),
+        "{}",
+        report.landing
+    );
     assert!(!ran(&env));
 }
 
@@ -278,8 +315,16 @@ fn pipes_that_git_would_wait_for() {
         let env = Env::new();
         let script = "git commit -q --allow-empty -m work; for d in . src; do mkfifo $d/.gitignore $d/.gitattributes; done";
         let began = Instant::now();
-        landed(&whole_ok(&env, env.script(strategy, script), &["refs/heads/main"]));
-        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+        landed(&whole_ok(
+            &env,
+            env.script(strategy, script),
+            &["refs/heads/main"],
+        ));
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            began.elapsed()
+        );
         assert!(!env.repo.join("src/.gitignore").exists());
     }
 }
