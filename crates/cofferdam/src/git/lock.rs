@@ -34,6 +34,37 @@ pub(super) fn open_lock(path: &Path) -> Result<File, FileError> {
         .context("open", path)
 }
 
+/// Says that a sandbox can write the files of the working tree whose git directory this is, for as
+/// long as the result lives. Waits while git of ours brings those files to another commit.
+pub async fn occupy(git_dir: &Path, cancel: &CancellationToken) -> Result<Option<File>, FileError> {
+    let directory = File::open(git_dir).context("open", git_dir)?;
+    loop {
+        match directory.try_lock_shared() {
+            Ok(()) => return Ok(Some(directory)),
+            Err(fs::TryLockError::WouldBlock) => {}
+            // A file system without locks.
+            Err(fs::TryLockError::Error(_)) => return Ok(None),
+        }
+        tokio::select! {
+            // Whoever asked sees it too.
+            () = cancel.cancelled() => return Ok(None),
+            () = tokio::time::sleep(Duration::from_millis(20)) => {}
+        }
+    }
+}
+
+/// The right to write the files of this working tree; `None` while a sandbox can write them too. It
+/// could put a symlink in the place of a directory that git has just looked at, and git would write
+/// wherever it leads.
+pub(super) fn vacant(git_dir: &Path) -> Result<Option<File>, FileError> {
+    // A sandbox has a git directory of its own, so it can neither take nor see this lock.
+    let directory = File::open(git_dir).context("open", git_dir)?;
+    match directory.try_lock() {
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(Some(directory)),
+    }
+}
+
 /// Waits for a lock that ends with its holder, so a killed process never leaves one.
 pub(super) async fn lock(
     path: &Path,

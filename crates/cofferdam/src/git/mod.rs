@@ -25,6 +25,7 @@ pub mod vault;
 pub mod worktree;
 
 pub use command::{Git, GitError};
+pub use lock::occupy;
 pub use oid::{ObjectFormat, Oid};
 pub use repository::{Head, Identity, Repository, RepositoryError};
 pub use scratch::UserRules;

@@ -236,6 +236,17 @@ pub fn is_dot_git(path: &Path) -> bool {
         .is_some_and(|name| name.eq_ignore_ascii_case(".git"))
 }
 
+/// Whether git takes the directory itself for a repository.
+pub fn is_bare(directory: &Path) -> bool {
+    let mut bare = Bare::default();
+    for name in ["HEAD", "commondir", "objects", "refs"] {
+        if directory.join(name).symlink_metadata().is_ok() {
+            bare.look_at(name.as_bytes());
+        }
+    }
+    bare.head().is_some()
+}
+
 /// The names by which git knows a git directory.
 #[derive(Debug, Default)]
 struct Bare {

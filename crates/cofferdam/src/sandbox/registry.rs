@@ -178,6 +178,8 @@ pub struct Owned {
     pub record: Record,
     directory: PathBuf,
     lock: File,
+    /// Other locks that end with this.
+    pub held: Option<File>,
 }
 
 impl Owned {
@@ -202,6 +204,7 @@ impl Owned {
             record,
             directory,
             lock,
+            held: None,
         };
         owned.sign()?;
         owned.save()?;
@@ -229,6 +232,7 @@ impl Owned {
             record,
             directory,
             lock,
+            held: None,
         };
         owned.sign()?;
         Ok(owned)

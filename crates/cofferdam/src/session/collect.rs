@@ -166,7 +166,9 @@ impl Collector<'_> {
         if owned.record.phase != Phase::Active {
             return Ok(collected);
         }
-        self.move_nested_out(owned)?;
+        if owned.record.mode == Mode::Bind {
+            self.move_nested_out(owned)?;
+        }
         if let Source::Sandbox { sandbox, workdir } = source {
             let rest = super::transfer::commit_the_rest(*sandbox, workdir, self.cancel).await;
             if let Err(why) = rest {
@@ -179,6 +181,10 @@ impl Collector<'_> {
             .await?;
         if owned.record.mode == Mode::Copy && matches!(source, Source::State) {
             collected.copy_is_dirty = self.copy_is_dirty(owned).await;
+            if collected.copy_is_dirty {
+                // It stays, and its user will look at it.
+                self.move_nested_out(owned)?;
+            }
         }
         Ok(collected)
     }
@@ -322,9 +328,6 @@ impl Collector<'_> {
     /// Git directories that the agent left in the workspace are moved to the state directory: a
     /// plain `git status` of the user in one of them would run what they say.
     fn move_nested_out(&self, owned: &Owned) -> Result<(), CollectError> {
-        if owned.record.mode == Mode::Copy {
-            return Ok(());
-        }
         let workspace = owned.record.workspace(self.home);
         if !workspace.is_dir() {
             return Ok(());
@@ -345,7 +348,11 @@ impl Collector<'_> {
             .iter()
             .map(|path| path.0.clone())
             .collect();
-        let now = nested::scan(&workspace, nested::Closed::Open)?;
+        let mut now = nested::scan(&workspace, nested::Closed::Open)?;
+        // The git directory of a copy is elsewhere, so it could be a bare repository itself.
+        if owned.record.mode == Mode::Copy && nested::is_bare(&workspace) {
+            now.insert("HEAD".into());
+        }
         let to = owned.directory().join("nested");
         let done = land::move_out(&workspace, &before, &now, &to)?;
         for error in done.failed {

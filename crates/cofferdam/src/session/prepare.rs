@@ -129,6 +129,9 @@ async fn make(
     });
     let scratch = state.join("scratch");
     let seen = seen_from(owned, &plan.repository)?;
+    if owned.record.mode == Mode::Bind {
+        owned.held = crate::git::occupy(&seen.git_dir, cancel).await?;
+    }
     let branch = owned.record.branch.as_ref();
     let clone = async {
         let index = index::build(&seen, &plan.record.base, Owner::AGENT, &scratch, cancel).await;

@@ -398,3 +398,43 @@ fn git_directories_that_an_agent_leaves_are_moved_out() {
     assert!(!env.repo.join("deep/down/.git").exists());
     assert!(env.said().contains("NestedGitMoved"), "{}", env.said());
 }
+
+/// An agent that can write the checkout could lead git out of it while git writes there.
+#[test]
+fn nothing_is_merged_into_a_checkout_where_an_agent_is_at_work() {
+    let env = Env::new();
+    let outside = env.dir.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    let script = format!(
+        "n=0; until test -e go || test $n = 600; do sleep 0.1; n=$((n+1)); done; \
+         mv src real; ln -s {} src; until test -e end || test $n = 600; do sleep 0.1; n=$((n+1)); done; \
+         rm src end go; mv real src",
+        outside.display()
+    );
+    let other = env.script(BranchStrategy::Head, &script);
+    let at_work = std::thread::spawn(move || run_ok(other));
+    let began = std::time::Instant::now();
+    while !env.said().contains("IterationStarted") {
+        assert!(began.elapsed().as_secs() < 30, "{}", env.said());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    env.write("go", "");
+    let work = "echo x > src/new && git add . && git commit -qm work";
+    let report = run_ok(env.script(BranchStrategy::MergeToHead, work));
+    env.write("end", "");
+    at_work.join().unwrap();
+    let Landing::Kept { reference, why } = &report.landing else {
+        panic!("{}", report.landing);
+    };
+    assert!(why.contains("at work"), "{why}");
+    assert_eq!(env.subjects(reference), ["first", "work"]);
+    assert_eq!(env.subjects("main"), ["first"]);
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    // With nobody there it lands.
+    let report = run_ok(env.script(BranchStrategy::MergeToHead, work));
+    assert!(
+        matches!(report.landing, Landing::Landed { .. }),
+        "{}",
+        report.landing
+    );
+}

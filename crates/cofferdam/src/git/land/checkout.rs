@@ -19,6 +19,7 @@ use super::lock::IndexLock;
 use super::settle::{index_state, running_in, wait_for};
 use crate::fsx::{self, Context, FileError};
 use crate::git::command::GitCommand;
+use crate::git::lock::vacant;
 use crate::git::refs::{self, Own, RefError, Transaction};
 use crate::git::{GitError, Oid, Repository};
 use crate::names::SandboxId;
@@ -147,6 +148,20 @@ impl Move {
             let at = printable(&git_dir.join("index.lock").to_string_lossy());
             return Ok(Moved::InTheWay(format!("another git program holds {at}")));
         };
+        let vacant = match self.files {
+            Files::AreThere => None,
+            Files::Update => match vacant(&git_dir)? {
+                None => {
+                    if !self.has_swapped(repo).await? {
+                        fsx::remove_file_if_exists(journal)?;
+                    }
+                    let at = printable(&self.top().to_string_lossy());
+                    let why = format!("another sandbox is at work in {at}");
+                    return Ok(Moved::InTheWay(why));
+                }
+                vacant => vacant,
+            },
+        };
         let index = git_dir.join(format!("cofferdam-{}.index", self.id));
         let result = self.under_lock(repo, &index, cancel).await;
         remove_temporary(&index)?;
@@ -155,7 +170,7 @@ impl Move {
             Ok(Moved::Done { .. }) => running_in(&self.top()),
             _ => Vec::new(),
         };
-        drop(lock);
+        drop((lock, vacant));
         if !others.is_empty() {
             wait_for(&others).await;
             if index_state(&git_dir) != installed {

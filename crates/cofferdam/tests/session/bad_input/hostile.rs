@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cofferdam::sandbox::BranchStrategy;
+use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::Landing;
 use cofferdam::session::manage::{self, DeleteOptions, Target};
 use cofferdam::{RunError, RunReport};
@@ -283,6 +283,20 @@ fn directories_that_git_takes_for_repositories() {
     whole_ok(&env, env.script(HEAD, &script(&env)), &[]);
     assert!(env.repo.join("src/a.txt").exists() && !env.repo.join("src/HEAD").exists());
     assert!(!ran(&env), "{}", env.said());
+
+    let env = Env::new();
+    let top = script(&env).replace("src new", "/tmp/b src");
+    let top = format!("{top}; cp -r /tmp/b/* .; echo x > uncommitted");
+    let report = whole_ok(&env, env.copy(CopyStrategy::MergeToHead, &top), &[]);
+    let copy = report.preserved_worktree.unwrap();
+    for place in [copy.join("src"), copy.clone()] {
+        env.try_git(&place, &["status"]);
+    }
+    assert!(
+        !ran(&env) && copy.join("uncommitted").exists(),
+        "{}",
+        env.said()
+    );
 
     let env = Env::new();
     let commit = format!("{}; git add -A . && git commit -qm evil", script(&env));
