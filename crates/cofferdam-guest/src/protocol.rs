@@ -102,6 +102,8 @@ pub enum Source {
     Path(Vec<u8>),
     /// An empty directory that nobody can write.
     Nothing,
+    /// What an earlier mount shows at the target already. No symlink is followed.
+    Target,
 }
 
 /// Limits that every program inherits. `None` leaves the caller's in force.

@@ -115,7 +115,8 @@ pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
 pub(crate) enum TreeKind {
     /// With everything mounted below it; a symlink is followed. For system directories.
     Whole,
-    /// Without what is mounted below it; a symlink is not followed. For named host paths.
+    /// Without what is mounted below it; a symlink is not followed. For named host paths, and with an
+    /// empty path for `at` itself.
     Exact,
 }
 
@@ -126,7 +127,7 @@ pub(crate) fn clone_tree(at: RawFd, path: &CStr, how: &TreeKind) -> io::Result<O
         | OPEN_TREE_CLOEXEC
         | match how {
             TreeKind::Whole => AT_RECURSIVE as c_uint,
-            TreeKind::Exact => libc::AT_SYMLINK_NOFOLLOW as c_uint,
+            TreeKind::Exact => (libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) as c_uint,
         };
     // SAFETY: `path` is a NUL-terminated string that outlives the call.
     owned(unsafe { libc::syscall(libc::SYS_open_tree, c_long::from(at), path.as_ptr(), flags) })

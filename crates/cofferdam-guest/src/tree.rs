@@ -95,6 +95,23 @@ impl Tree {
         sys::attach(tree.as_fd(), point.as_fd()).map_err(broken)
     }
 
+    /// A detached copy of what is at `target` inside, which must be a directory or a regular file.
+    pub(crate) fn clone_at(&self, target: &[u8]) -> Result<OwnedFd, Refusal> {
+        let copy = sys::c_string(target)
+            .and_then(|path| sys::open_inside(self.root(), &path))
+            .and_then(|there| {
+                let found = sys::look_at(there.as_fd())?;
+                if !matches!(found.kind, libc::S_IFDIR | libc::S_IFREG) {
+                    return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
+                }
+                sys::clone_tree(there.as_raw_fd(), c"", &sys::TreeKind::Exact)
+            });
+        copy.map_err(|error| match error.raw_os_error() {
+            Some(libc::ELOOP) => refused(target, "a symlink is on its path"),
+            _ => mount_error(target, &error),
+        })
+    }
+
     /// The mount point, made where it is missing.
     fn point(&self, target: &[u8], directory: bool) -> Result<OwnedFd, Refusal> {
         let broken = |error: io::Error| {

@@ -309,6 +309,7 @@ fn named(tree: &Tree, mount: &SetupMount, prepared: Prepared) -> Result<(), Refu
         (Source::Nothing, Prepared::Later) => {
             nothing().map_err(|error| mount_error(b"nothing", &error))?
         }
+        (Source::Target, Prepared::Later) => tree.clone_at(&mount.target)?,
         (Source::Path(path), Prepared::Later) => {
             let opened = sys::c_string(path)
                 .and_then(|path| sys::clone_tree(libc::AT_FDCWD, &path, &TreeKind::Exact));

@@ -407,6 +407,38 @@ both! {
 }
 
 both! {
+    async fn a_mount_over_itself_changes_rights_and_follows_no_symlink() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir_all(dir.path().join("work/a/b/c")).unwrap();
+        fs::create_dir_all(dir.path().join("outside/b")).unwrap();
+        fs::write(dir.path().join("outside/b/secret"), "s").unwrap();
+        let again = |target: &str, access| Mount { source: MountSource::Target, target: target.into(), access };
+        let mut spec = spec();
+        spec.mounts = vec![
+            mount(dir.path().join("work"), "/w", Access::ReadWrite),
+            again("/w/a", Access::ReadWrite),
+            again("/w/a/b", Access::ReadOnly),
+        ];
+        let sandbox = create(&spec).await.unwrap();
+        ok(&*sandbox, "touch /w/x /w/a/x").await;
+        assert!(fails(&*sandbox, "touch /w/a/b/x").await.contains("Read-only"));
+        assert!(fails(&*sandbox, "mv /w/a /w/old").await.contains("busy"));
+        sandbox.close().await.unwrap();
+        // Who works in the same directory at the same time may have exchanged it.
+        fs::rename(dir.path().join("work/a"), dir.path().join("work/old")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("outside"), dir.path().join("work/a")).unwrap();
+        for first in [1, 2] {
+            let mut spec = spec.clone();
+            spec.id = SandboxId::random().unwrap();
+            spec.mounts.drain(1..first);
+            let error = create(&spec).await.unwrap_err();
+            assert!(error.to_string().contains("cannot mount"), "{error}");
+        }
+    }
+}
+
+both! {
     async fn a_program_that_cannot_run_is_an_error_at_once() {
         let sandbox = create(&spec()).await.unwrap();
         let began = Instant::now();

@@ -44,6 +44,9 @@ pub enum MountSource {
     Path(PathBuf),
     /// An empty directory that nobody can write: hides what lies below it.
     Nothing,
+    /// What an earlier mount shows at the target already: to give it other rights, or to make it a
+    /// mount point. Somebody may be writing there, so no symlink may be followed.
+    Target,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

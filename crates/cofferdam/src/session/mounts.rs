@@ -84,20 +84,14 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         .flat_map(|path| path.ancestors().skip(1))
         .filter(|above| !above.as_os_str().is_empty())
         .collect();
-    for path in above {
-        mounts.push(mount(
-            source.join(path),
-            target.join(path),
-            Access::ReadWrite,
-        ));
-    }
-    for path in read_only {
-        mounts.push(mount(
-            source.join(path),
-            target.join(path),
-            Access::ReadOnly,
-        ));
-    }
+    // Another agent may be at work in the same checkout, so the host's paths are not walked again.
+    let again = |path: &Path, access| Mount {
+        source: MountSource::Target,
+        target: target.join(path),
+        access,
+    };
+    mounts.extend(above.iter().map(|path| again(path, Access::ReadWrite)));
+    mounts.extend(read_only.iter().map(|path| again(path, Access::ReadOnly)));
     if mask_config {
         mounts.push(Mount {
             source: MountSource::Nothing,

@@ -223,6 +223,7 @@ fn setup_mount(mount: &Mount) -> SetupMount {
         source: match &mount.source {
             MountSource::Path(path) => Source::Path(path.as_os_str().as_bytes().to_vec()),
             MountSource::Nothing => Source::Nothing,
+            MountSource::Target => Source::Target,
         },
         target: mount.target.as_os_str().as_bytes().to_vec(),
         writable: mount.access == Access::ReadWrite,
