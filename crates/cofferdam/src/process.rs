@@ -416,7 +416,8 @@ mod tests {
         for (trap, stays) in [("rm '$LOCK'; exit", false), ("", true)] {
             crate::fsx::write_private(&lock, b"").unwrap();
             let trap = trap.replace("$LOCK", &lock.display().to_string());
-            let script = format!("trap \"{trap}\" TERM; echo $$; while :; do sleep 0.01; done");
+            let script =
+                format!("exec 2>/dev/null; trap \"{trap}\" TERM; while :; do sleep 0.01; done");
             let run = Invocation {
                 limit: Duration::from_millis(300),
                 ..sh(&script)
