@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use cofferdam::agent::AgentError;
 use cofferdam::fsx::FileError;
 use cofferdam::git::RepositoryError;
+use cofferdam::git::worktree::WorktreeError;
 use cofferdam::process::ProcessError;
+use cofferdam::prompt::PromptError;
 use cofferdam::sandbox::SandboxError;
 use cofferdam::sandbox::registry::RegistryError;
 use cofferdam::session::manage::ManageError;
@@ -34,6 +36,9 @@ pub(crate) enum CliError {
     Agent(#[from] AgentError),
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The agent's program could not be started, and the command knows what to do about it.
+    #[error("{error}")]
+    Program { error: Box<RunError>, hint: String },
     #[error(transparent)]
     Manage(#[from] ManageError),
     #[error(transparent)]
@@ -80,7 +85,12 @@ pub(crate) fn render(error: &CliError, colour: bool) -> String {
         }
         _ => format!("{} {}\n", label("error:", style::ERROR), message(error)),
     };
-    if let CliError::Run(run) = error {
+    let run = match error {
+        CliError::Run(run) => Some(run),
+        CliError::Program { error, .. } => Some(&**error),
+        _ => None,
+    };
+    if let Some(run) = run {
         for line in kept(run) {
             let _ = writeln!(out, "{} {line}", label("kept:", style::STRONG));
         }
@@ -196,6 +206,8 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             RunErrorKind::Plan(error) => Some(error),
             RunErrorKind::Registry(error) => Some(error),
             RunErrorKind::Git(error) => Some(error),
+            RunErrorKind::Prompt { source, .. } => Some(source),
+            RunErrorKind::Worktree(error) => Some(error),
             RunErrorKind::Sandbox(error) => Some(error),
             RunErrorKind::Agent { failure, .. } => Some(failure),
             RunErrorKind::Collect(error) => Some(error),
@@ -221,7 +233,7 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
 fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<CliError>() {
         return match error {
-            CliError::Failed { hint, .. } => Some(hint.clone()),
+            CliError::Failed { hint, .. } | CliError::Program { hint, .. } => Some(hint.clone()),
             CliError::Usage(_) => Some("see `cofferdam run --help`".to_owned()),
             _ => None,
         };
@@ -244,16 +256,28 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(AgentFailure::Idle(_)) = error.downcast_ref() {
         return Some("allow more with `--idle-timeout`".to_owned());
     }
-    if let Some(AgentError::NoPrompt { .. }) = error.downcast_ref() {
-        return Some("give one with `--prompt TEXT` or `--prompt-file FILE`".to_owned());
+    match error.downcast_ref() {
+        Some(AgentError::NoPrompt { .. }) => {
+            return Some("give one with `--prompt TEXT` or `--prompt-file FILE`".to_owned());
+        }
+        Some(AgentError::NoProgram { .. }) => {
+            return Some("for example `cofferdam run -- ./my-agent.sh`".to_owned());
+        }
+        _ => {}
+    }
+    if let Some(PromptError::MissingArgument { key, also, .. }) = error.downcast_ref() {
+        return Some(arguments_hint(key, also));
+    }
+    if let Some(WorktreeError::CheckedOut { .. }) = error.downcast_ref() {
+        return Some(CHECKED_OUT_HINT.to_owned());
     }
     if error.is::<CollectError>() {
         return Some(
             "nothing is lost: `cofferdam gc` tries again to bring the commits home".to_owned(),
         );
     }
-    if let Some(RegistryError::Unknown { .. }) = error.downcast_ref() {
-        return Some("see which there are with `cofferdam list`".to_owned());
+    if let Some(error) = error.downcast_ref() {
+        return registry_hint(error);
     }
     if let Some(ProcessError::Start { program, .. }) = error.downcast_ref()
         && (program == "git" || program.ends_with("/git"))
@@ -261,6 +285,33 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         return Some(GIT_HINT.to_owned());
     }
     None
+}
+
+const CHECKED_OUT_HINT: &str =
+    "name another branch, or work in that checkout itself with `-C DIR` and `--head`";
+
+fn arguments_hint(key: &str, also: &[String]) -> String {
+    let mut given = format!("--arg {key}=VALUE");
+    for key in also {
+        let _ = write!(given, " --arg {key}=VALUE");
+    }
+    format!("give what is missing with `{given}`")
+}
+
+fn registry_hint(error: &RegistryError) -> Option<String> {
+    match error {
+        RegistryError::Unknown {
+            on_branch: Some(name),
+            ..
+        } => Some(format!("the sandbox on that branch is `{name}`")),
+        RegistryError::Unknown { .. } => {
+            Some("see which there are with `cofferdam list`".to_owned())
+        }
+        RegistryError::File(_) => Some(
+            "see `cofferdam doctor`, or set COFFERDAM_HOME to a directory of your own".to_owned(),
+        ),
+        _ => None,
+    }
 }
 
 const GIT_HINT: &str = "install git 2.39 or newer, for example with `apt-get install git`";
@@ -280,10 +331,7 @@ fn plan_hint(error: &PlanError) -> Option<String> {
             "check out a branch with `git switch NAME`, or use `--branch NAME`".to_owned()
         }
         PlanError::CopyWithHead => "add `--merge-to-head` or `--branch NAME`".to_owned(),
-        PlanError::CheckedOut { .. } => {
-            "name another branch, or work in that checkout itself with `-C DIR` and `--head`"
-                .to_owned()
-        }
+        PlanError::CheckedOut { .. } => CHECKED_OUT_HINT.to_owned(),
         PlanError::UnknownBase(_) => "see `git log --oneline --all` for what there is".to_owned(),
         PlanError::NameTaken(name) => {
             format!("give another `--name`, or delete it with `cofferdam delete {name}`")
@@ -299,11 +347,13 @@ fn manage_hint(error: &ManageError) -> Option<String> {
         ManageError::Running { .. } => "wait for its end, or stop it with Ctrl-C in its terminal",
         ManageError::Interrupted { .. } => "bring its commits home with `cofferdam gc`",
         ManageError::DetachedTarget => "check out a branch with `git switch NAME`",
-        ManageError::UncommittedWork { .. } => {
-            "save what you need of them, then `cofferdam delete --force`"
+        ManageError::UncommittedWork { name, .. } => {
+            return Some(format!(
+                "save what you need of them, then `cofferdam delete --force {name}`"
+            ));
         }
         ManageError::NoIdentity => {
-            "set one with `git config --global user.name NAME` and `user.email ADDRESS`"
+            "set one: `git config --global user.name NAME && git config --global user.email ADDRESS`"
         }
         _ => return None,
     };
@@ -313,18 +363,13 @@ fn manage_hint(error: &ManageError) -> Option<String> {
 fn sandbox_hint(error: &SandboxError) -> Option<String> {
     match error {
         SandboxError::Unsupported { hint, .. } => Some(hint.clone()),
-        SandboxError::Program { program, .. } if program.contains('/') => Some(
-            "a worktree holds committed files only: commit the program, or name it with `--copy`"
-                .to_owned(),
-        ),
-        SandboxError::Program { .. } => Some(
-            "a sandbox sees the system's programs and known tool directories, not your home"
-                .to_owned(),
-        ),
         SandboxError::Start(_) => {
             Some("see what this machine lacks with `cofferdam doctor`".to_owned())
         }
-        SandboxError::Gone(_) | SandboxError::TimedOut(_) | SandboxError::Cancelled => None,
+        SandboxError::Program { .. }
+        | SandboxError::Gone(_)
+        | SandboxError::TimedOut(_)
+        | SandboxError::Cancelled => None,
     }
 }
 

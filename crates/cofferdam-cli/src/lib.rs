@@ -10,6 +10,7 @@ mod ui;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use arguments::Arguments;
@@ -23,7 +24,10 @@ pub fn command() -> clap::Command {
 /// Parses the command line, runs the command and reports its error.
 pub fn main() -> ExitCode {
     // Answers `--help`, `--version` and usage errors itself, before anything else is looked at.
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|mut error| {
+        suggest(&mut error);
+        error.exit()
+    });
     let environment = match Environment::read(arguments.directory.as_deref()) {
         Ok(environment) => environment,
         Err(error) => return error::report(&error.into(), false),
@@ -42,5 +46,17 @@ pub fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => error::report(&error, colour),
+    }
+}
+
+/// `cofferdam run ./my-agent.sh` lacks only the `--` before the program.
+fn suggest(error: &mut clap::Error) {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
+        return;
+    };
+    let runs = std::env::args_os().nth(1).is_some_and(|word| word == "run");
+    if error.kind() == ErrorKind::UnknownArgument && runs && !argument.starts_with('-') {
+        let tip = "the agent's program goes after `--`, at the end".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
 }

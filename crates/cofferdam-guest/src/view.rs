@@ -269,10 +269,10 @@ fn nothing() -> io::Result<OwnedFd> {
 
 fn private(tree: &mut Tree) -> io::Result<()> {
     for (path, mode, size) in [
-        (c"tmp", c"1777", c"25%"),
-        (c"var/tmp", c"1777", c"10%"),
+        (c"tmp", c"1777", c"20%"),
+        (c"var/tmp", c"1777", c"5%"),
         (c"run", c"0755", c"64m"),
-        (c"home/agent", c"0700", c"25%"),
+        (c"home/agent", c"0700", c"20%"),
     ] {
         let made = sys::new_filesystem(c"tmpfs", &[(c"mode", mode), (c"size", size)], PRIVATE)?;
         tree.attach_own(&made, path)?;
@@ -294,7 +294,7 @@ fn dev(tree: &mut Tree) -> io::Result<OwnedFd> {
     let options = [(c"mode", c"620"), (c"ptmxmode", c"666")];
     let terminals = sys::new_filesystem(c"devpts", &options, ATTR_NOSUID | ATTR_NOEXEC)?;
     tree.attach(&terminals, c"dev/pts")?;
-    let options = [(c"mode", c"1777"), (c"size", c"10%")];
+    let options = [(c"mode", c"1777"), (c"size", c"5%")];
     let shared = sys::new_filesystem(c"tmpfs", &options, PRIVATE)?;
     tree.attach_own(&shared, c"dev/shm")?;
     for (text, path) in [

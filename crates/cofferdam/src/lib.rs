@@ -18,3 +18,8 @@ pub mod session;
 pub mod text;
 
 pub use session::{RunError, RunOptions, RunReport, run};
+
+/// The README's example must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How a process ended. A signal is never success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Exit {
     /// It called exit with this code.
     Code(i32),
@@ -104,6 +105,8 @@ pub struct Invocation {
 
 /// The default bound of a captured standard output: 64 MiB.
 pub const CAPTURE: usize = 64 << 20;
+/// How long a process may take to clean up after itself before it is killed.
+const TERM_GRACE: Duration = Duration::from_secs(1);
 /// Only this many last bytes of standard error are kept.
 const ERROR_TAIL: usize = 16 << 10;
 
@@ -285,10 +288,18 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The leader may be gone while others of its group still run.
-        if let Some(group) = self.group {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let Some(group) = self.group else { return };
+        // Asked first: git takes its lock files with it, which would stand in everybody's way.
+        if self.child.id().is_some()
+            && rustix::process::kill_process_group(group, rustix::process::Signal::TERM).is_ok()
+        {
+            let asked = std::time::Instant::now();
+            while matches!(self.child.try_wait(), Ok(None)) && asked.elapsed() < TERM_GRACE {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
+        // The leader may be gone while others of its group still run.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
 }
 
@@ -396,6 +407,31 @@ mod tests {
         assert!(matches!(error, ProcessError::TimedOut { .. }), "{error}");
         tokio::time::sleep(Duration::from_millis(1300)).await;
         assert!(!mark.exists());
+    }
+
+    #[tokio::test]
+    async fn a_process_may_clean_up_but_not_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        for (trap, stays) in [("rm '$LOCK'; exit", false), ("", true)] {
+            crate::fsx::write_private(&lock, b"").unwrap();
+            let trap = trap.replace("$LOCK", &lock.display().to_string());
+            let script = format!("trap \"{trap}\" TERM; echo $$; while :; do sleep 0.01; done");
+            let run = Invocation {
+                limit: Duration::from_millis(300),
+                ..sh(&script)
+            };
+            let running = run.start().unwrap();
+            let group = running.group.unwrap();
+            running.finish(&CancellationToken::new()).await.unwrap_err();
+            assert_eq!(lock.exists(), stays);
+            assert!(
+                rustix::process::test_kill_process_group(group).is_err() || {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    rustix::process::test_kill_process_group(group).is_err()
+                }
+            );
+        }
     }
 
     #[tokio::test]

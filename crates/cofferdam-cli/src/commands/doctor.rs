@@ -15,7 +15,7 @@ use crate::environment::Environment;
 use crate::error::{CliError, message};
 use crate::interrupt::Interrupt;
 use crate::ui::style::{self, paint};
-use crate::ui::{human, json, output};
+use crate::ui::{json, output};
 
 /// Check what this machine can give, and say what to install where it lacks something
 #[derive(Debug, Args)]
@@ -161,7 +161,11 @@ async fn leftovers(environment: &Environment, interrupt: &Interrupt) -> Finding 
             count => Finding::new(
                 NAME,
                 Status::Degraded,
-                human::plural(count, "sandbox"),
+                if count == 1 {
+                    "1 sandbox".to_owned()
+                } else {
+                    format!("{count} sandboxes")
+                },
                 "cofferdam gc",
             ),
         },

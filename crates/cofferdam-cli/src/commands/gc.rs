@@ -1,6 +1,7 @@
 //! `cofferdam gc`.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -43,7 +44,7 @@ pub(crate) async fn run(
     if arguments.json {
         output::data(&json::line(&report)?)?;
     } else {
-        output::data(&render(&report, arguments.dry_run))?;
+        output::data(&render(&report, arguments.dry_run, &environment.directory))?;
         for problem in &report.problems {
             output::note(&format!("problem: {}\n", printable(problem)));
         }
@@ -55,16 +56,22 @@ pub(crate) async fn run(
     })
 }
 
-fn render(report: &GcReport, dry_run: bool) -> String {
+fn render(report: &GcReport, dry_run: bool, directory: &Path) -> String {
     let mut out = String::new();
     let would = if dry_run { "would be " } else { "" };
     for one in &report.recovered {
         let name = printable_line(&one.name);
-        let count = human::plural(one.commits, "commit");
         let branch = printable_line(&one.branch);
-        let _ = write!(out, "{would}recovered: {name}, {count} on {branch}");
-        if !dry_run {
-            let _ = write!(out, " ({})", printable_line(&one.landing.to_string()));
+        if dry_run {
+            // How many commits there are is known only when they have come through the gate.
+            let _ = write!(out, "would be recovered: {name}, on {branch}");
+        } else {
+            let count = human::plural(one.commits, "commit");
+            let landing = printable_line(&one.landing.to_string());
+            let _ = write!(out, "recovered: {name}, {count} on {branch} ({landing})");
+        }
+        if !directory.starts_with(&one.repository) {
+            let _ = write!(out, " in {}", shell_word(&one.repository));
         }
         out.push('\n');
         if let Some(path) = &one.preserved {

@@ -55,6 +55,13 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
     if let Some(next) = next(report) {
         let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
     }
+    if report.preserved_worktree.is_some() {
+        let name = &report.name;
+        let _ = writeln!(
+            out,
+            "when nothing of it is needed: cofferdam delete --force {name}"
+        );
+    }
     out
 }
 

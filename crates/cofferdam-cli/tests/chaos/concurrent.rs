@@ -8,7 +8,7 @@ use crate::environment::{AGENT, Environment};
 /// Two `gc` at once: the work comes home once, neither fails.
 #[test]
 fn two_gc_at_once() {
-    for round in 0..4 {
+    for round in 0..3 {
         let environment = Environment::new();
         let before = User::of(&environment);
         for (number, options) in [
@@ -48,7 +48,7 @@ fn one_name_twice() {
         &["--merge-to-head"],
         &["--mode", "copy", "--branch", "feature"],
     ] {
-        for _ in 0..3 {
+        for _ in 0..2 {
             let environment = Environment::new();
             let before = User::of(&environment);
             let mut options = options.to_vec();

@@ -61,10 +61,11 @@ fn uncommitted_work_is_not_deleted_without_force() {
         .expect_code(0);
     let done = environment.cofferdam(&["delete", "one"]).expect_code(1);
     assert!(done.stderr.contains("uncommitted changes"), "{done}");
-    assert!(done.stderr.contains("hint: "), "{done}");
-    environment
-        .cofferdam(&["delete", "one", "--force"])
-        .expect_code(0);
+    // The hint, word by word.
+    let hint = ["delete", "--force", "one"];
+    let words = format!("`cofferdam {}`", hint.join(" "));
+    assert!(done.stderr.contains(&words), "{done}");
+    environment.cofferdam(&hint).expect_code(0);
     environment.expect_clean();
 }
 

@@ -39,8 +39,13 @@ fn a_killed_run_is_shown_and_its_commits_come_home() {
     assert!(done.stderr.contains("cofferdam gc"), "{done}");
     let before = environment.references();
     let done = environment.cofferdam(&["gc", "--dry-run"]).expect_code(0);
-    assert!(done.stdout.contains("would be recovered: one"), "{done}");
+    assert_eq!(done.stdout, "would be recovered: one, on feature\n");
     assert_eq!(environment.references(), before);
+    let elsewhere = ["-C", "../tmp", "gc", "--dry-run"];
+    let done = environment.cofferdam(&elsewhere).expect_code(0);
+    let top = environment.repository();
+    let place = format!("one, on feature in {}\n", top.display());
+    assert!(done.stdout.ends_with(&place), "{done}");
     let done = environment.cofferdam(&["gc"]).expect_code(0);
     assert!(
         done.stdout.contains("recovered: one, 1 commit on feature"),

@@ -18,6 +18,7 @@ mod interrupt;
 mod list;
 mod look;
 mod merge;
+mod mistakes;
 mod reference;
 mod run;
 mod terminal;

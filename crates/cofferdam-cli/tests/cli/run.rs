@@ -214,7 +214,7 @@ fn a_missing_program_is_named_with_a_way_out() {
         "{done}"
     );
     assert!(
-        done.stderr.contains("hint: ") && done.stderr.contains("`--copy`"),
+        done.stderr.contains("hint: ") && done.stderr.contains("`--copy agent.sh`"),
         "{done}"
     );
     environment.expect_clean();

@@ -39,7 +39,12 @@ pub enum RegistryError {
     #[error("a sandbox `{0}` exists already")]
     NameTaken(Slug),
     #[error("there is no sandbox `{name}` in {}", repository.display())]
-    Unknown { name: String, repository: PathBuf },
+    Unknown {
+        name: String,
+        repository: PathBuf,
+        /// The newest sandbox whose branch has that name.
+        on_branch: Option<Slug>,
+    },
 }
 
 /// How the work of a sandbox relates to branches, with everything needed to bring it home.
@@ -332,16 +337,21 @@ pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, Regis
 /// The sandbox of `repository` that is called `name` (a name or an id). A look-alike in another
 /// repository is never found.
 pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, RegistryError> {
-    let listing = list(home, Some(repository))?;
-    listing
-        .entries
-        .into_iter()
-        .rev()
-        .find(|entry| entry.record.name.as_str() == name || entry.record.id.to_string() == name)
-        .ok_or_else(|| RegistryError::Unknown {
-            name: name.escape_debug().to_string(),
-            repository: repository.as_path().to_owned(),
-        })
+    let mut entries = list(home, Some(repository))?.entries;
+    let called =
+        |entry: &Entry| entry.record.name.as_str() == name || entry.record.id.to_string() == name;
+    if let Some(at) = entries.iter().rposition(called) {
+        return Ok(entries.swap_remove(at));
+    }
+    let on_branch = entries
+        .iter()
+        .rfind(|entry| entry.record.branch_text() == name)
+        .map(|entry| entry.record.name.clone());
+    Err(RegistryError::Unknown {
+        name: name.escape_debug().to_string(),
+        repository: repository.as_path().to_owned(),
+        on_branch,
+    })
 }
 
 /// Held while a state directory has no record yet, by who makes it and by who removes dead ones.

@@ -243,12 +243,17 @@ fn prompt(
         PromptSource::None => Ok((Prompt::Plain(String::new()), Vec::new())),
         PromptSource::Inline(text) => Ok((Prompt::Plain(text.clone()), Vec::new())),
         PromptSource::Template { path, arguments } => {
-            let template = prompt::Template::parse(&prompt::read_template(path)?)?;
+            let named = |source| RunErrorKind::Prompt {
+                path: path.clone(),
+                source,
+            };
+            let text = prompt::read_template(path).map_err(named)?;
+            let template = prompt::Template::parse(&text).map_err(named)?;
             let builtins = prompt::Builtins {
                 source_branch,
                 target_branch,
             };
-            let (substituted, unused) = template.substitute(arguments, builtins)?;
+            let (substituted, unused) = template.substitute(arguments, builtins).map_err(named)?;
             Ok((Prompt::Template(substituted), unused))
         }
     }

@@ -1,6 +1,6 @@
 //! What a run gives back, and what its errors keep.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -139,8 +139,12 @@ pub enum RunErrorKind {
     Repository(#[from] RepositoryError),
     #[error(transparent)]
     Plan(#[from] PlanError),
-    #[error(transparent)]
-    Prompt(#[from] PromptError),
+    #[error("{}", about_template(path, source))]
+    Prompt {
+        /// The template.
+        path: PathBuf,
+        source: PromptError,
+    },
     #[error(transparent)]
     EnvFile(#[from] EnvFileError),
     #[error(transparent)]
@@ -182,4 +186,12 @@ pub enum RunErrorKind {
     Collect(#[from] CollectError),
     #[error("cancelled")]
     Cancelled,
+}
+
+/// What is wrong in which file; an error about the file itself names it already.
+fn about_template(path: &Path, error: &PromptError) -> String {
+    match error {
+        PromptError::File(_) => error.to_string(),
+        _ => format!("{}: {error}", path.display()),
+    }
 }

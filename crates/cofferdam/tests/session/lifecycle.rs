@@ -300,7 +300,10 @@ fn a_file_of_the_repository_names_nothing_of_the_callers_environment() {
         match run(options) {
             Ok(_) => {
                 let said = env.said();
-                assert!(said.contains(r#"EnvironmentWithheld { names: ["AWS_SECRET_ACCESS_KEY"] }"#), "{said}");
+                assert!(
+                    said.contains(r#"EnvironmentWithheld { names: ["AWS_SECRET_ACCESS_KEY"] }"#),
+                    "{said}"
+                );
             }
             // A `.cofferdam` that is a link is refused altogether.
             Err(error) => assert!(error.to_string().contains(".cofferdam"), "{error}"),

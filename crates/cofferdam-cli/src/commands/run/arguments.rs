@@ -118,6 +118,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "NUMBER",
         default_value = "1",
+        value_parser = parse_count,
         help_heading = "Iterations"
     )]
     pub(super) max_iterations: NonZeroU32,
@@ -226,6 +227,11 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
         return Err(refused());
     }
     Ok((key.to_owned(), value.to_owned()))
+}
+
+fn parse_count(text: &str) -> Result<NonZeroU32, String> {
+    text.parse()
+        .map_err(|_| format!("`{}` is not a number of at least 1", text.escape_debug()))
 }
 
 fn parse_cpus(text: &str) -> Result<f64, String> {

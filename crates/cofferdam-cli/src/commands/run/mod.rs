@@ -3,6 +3,7 @@
 
 mod arguments;
 mod plan;
+mod program;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ pub(crate) async fn run(
     };
     let by_default = !arguments.names_strategy();
     let reaches_model = arguments.runs_command();
+    let place = program::Place::new(&arguments, environment);
     let mut options = plan::options(arguments, environment)?;
 
     let mut narrator = Narrator::new(verbosity, by_default);
@@ -71,7 +73,7 @@ pub(crate) async fn run(
                 };
                 output::data(&json::line(&last)?)?;
             }
-            Err(CliError::Run(error))
+            Err(place.explain(error))
         }
     };
     match (interrupt.code(), end) {

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cofferdam::RunOptions;
-use cofferdam::agent::{self, AGENTS, AgentOptions, AgentProvider};
+use cofferdam::agent::{self, AGENTS, AgentError, AgentOptions, AgentProvider};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy};
 use cofferdam::session::{Hook, Hooks, PromptSource, RunLog};
@@ -21,6 +21,12 @@ pub(super) fn options(
 ) -> Result<RunOptions, CliError> {
     let sandbox = sandbox(&arguments)?;
     let agent = agent(&arguments)?;
+    let prompted = arguments.prompt.is_some() || arguments.prompt_file.is_some();
+    if !prompted && !arguments.runs_command() {
+        // Known before anything is made; the agent itself would say so only in its sandbox.
+        let agent = agent.name().to_owned();
+        return Err(AgentError::NoPrompt { agent }.into());
+    }
     let directory = &environment.directory;
     let mut options = RunOptions::new(environment.home.clone(), directory.clone(), agent, sandbox);
     options.git = environment.git.clone();

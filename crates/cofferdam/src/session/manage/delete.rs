@@ -97,13 +97,19 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         let scratch = owned.directory().join("scratch");
         let changes = worktree::dirty(&repo, &worktree, &tip, rules, scratch, cancel).await?;
         if !changes.is_empty() && !options.force {
-            return Err(ManageError::UncommittedWork { path: path.clone() });
+            return Err(ManageError::UncommittedWork {
+                name: owned.record.name.to_string(),
+                path: path.clone(),
+            });
         }
         worktree::remove(&repo, &worktree)?;
     }
     let copy = owned.directory().join("work");
     if copy.is_dir() && !options.force {
-        return Err(ManageError::UncommittedWork { path: copy });
+        return Err(ManageError::UncommittedWork {
+            name: owned.record.name.to_string(),
+            path: copy,
+        });
     }
     let mut trash = None;
     // A branch that was there before the sandbox is the user's.

@@ -26,6 +26,9 @@ const COLLECT_LIMIT: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, Serialize)]
 pub struct Recovered {
     pub name: String,
+    /// The top of its repository: `gc` looks after all of them.
+    #[serde(serialize_with = "crate::session::path_json::lossy")]
+    pub repository: PathBuf,
     pub branch: String,
     pub commits: usize,
     pub landing: Landing,
@@ -149,6 +152,7 @@ async fn recover(
         let landing = Landing::Nothing;
         report.recovered.push(Recovered {
             name,
+            repository: repo.top.as_path().to_owned(),
             branch,
             commits: 0,
             landing,
@@ -213,6 +217,7 @@ pub(super) async fn recover_one(
     let disposed = dispose::dispose(owned, &disposal).await?;
     Ok(Recovered {
         name,
+        repository: repo.top.as_path().to_owned(),
         branch,
         commits,
         landing,

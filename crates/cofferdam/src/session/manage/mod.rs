@@ -64,7 +64,7 @@ pub enum ManageError {
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
     #[error("{} has uncommitted changes", path.display())]
-    UncommittedWork { path: PathBuf },
+    UncommittedWork { name: String, path: PathBuf },
     #[error("branch `{branch}` has {commits} commit(s) that are nowhere else")]
     Unmerged { branch: String, commits: usize },
     #[error("no author is known for a merge commit")]

@@ -27,11 +27,11 @@ const NAMES: [&[u8]; 14] = [
 
 #[test]
 fn repositories_below_any_path() {
-    for name in NAMES {
-        let env = Env::at(OsStr::from_bytes(name), &[]);
-        exercise(&env);
+    let all: &[u8] = b"a b'c\"d\ne\xff\xfe:,=$(touch canary)`id`;*[x]{y}%s\\n\xc3\xbc\x1b[31m";
+    let long = "x".repeat(200);
+    for name in [all, b"-rf", b"\nfirst", b"...", long.as_bytes()] {
+        exercise(&Env::at(OsStr::from_bytes(name), &[]));
     }
-    exercise(&Env::at("x".repeat(200).as_ref(), &[]));
 }
 
 #[test]

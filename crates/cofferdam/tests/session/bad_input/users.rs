@@ -24,7 +24,12 @@ fn inner(name: &str, prepare: impl FnOnce(&mut Command)) -> Output {
     let place = tempfile::tempdir().unwrap();
     chmod(place.path(), 0o755);
     let program = place.path().join("tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // Not by this process: a program that some fork has open for writing cannot be executed.
+    let copied = Command::new("cp")
+        .arg(std::env::current_exe().unwrap())
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     chmod(&program, 0o755);
     let mut command = Command::new(&program);
     command
@@ -152,7 +157,10 @@ fn a_state_directory_that_cannot_be_used_is_named() {
         arguments: std::collections::BTreeMap::new(),
     };
     let error = run(options).unwrap_err().to_string();
-    assert!(error.contains("secret.md") && error.contains("denied"), "{error}");
+    assert!(
+        error.contains("secret.md") && error.contains("denied"),
+        "{error}"
+    );
 }
 
 #[test]

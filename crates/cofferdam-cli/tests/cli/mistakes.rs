@@ -1,0 +1,180 @@
+//! What people get wrong the first time: the message names the thing, and the hint is the next step.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::environment::{Done, TestEnvironment, commit_script};
+
+#[track_caller]
+fn hinted(done: &Done, hint: &str) {
+    let found = done
+        .stderr
+        .lines()
+        .any(|line| line == format!("hint: {hint}"));
+    assert!(found, "no hint `{hint}` in {done}");
+}
+
+fn executable(environment: &TestEnvironment, path: &str, text: &str) {
+    environment.write(path, text);
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(environment.repository().join(path), mode).unwrap();
+}
+
+#[test]
+fn a_program_that_cannot_start_has_a_next_step_of_its_own() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("plain.sh", "#!/bin/sh\ntrue\n");
+    executable(&environment, "windows.sh", "#!/bin/sh\r\ntrue\r\n");
+    executable(&environment, "tools/agent.sh", "#!/bin/sh\ntrue\n");
+    let failed = |arguments: &[&str]| {
+        let arguments = [&["run"], arguments].concat();
+        environment.cofferdam(&arguments).expect_code(1)
+    };
+    let top = environment.repository();
+    let top = top.to_str().unwrap();
+
+    hinted(
+        &failed(&["--", "./plain.sh"]),
+        "make it executable with `chmod +x plain.sh`",
+    );
+    hinted(
+        &failed(&["--merge-to-head", "--", "./plain.sh"]),
+        "make it executable with `chmod +x plain.sh`, then commit it or add `--copy plain.sh`",
+    );
+    environment.shell("chmod +x plain.sh").expect_code(0);
+    environment
+        .cofferdam(&["run", "--", "./plain.sh"])
+        .expect_code(0);
+
+    let done = failed(&["--", "./windows.sh"]);
+    assert!(done.stderr.contains("hint: check its first line"), "{done}");
+    hinted(
+        &failed(&["--", "./src"]),
+        "src is a directory: name a program in it",
+    );
+    hinted(
+        &failed(&["--", "./nowhere.sh"]),
+        &format!("there is no nowhere.sh in {top}: check its name"),
+    );
+    hinted(
+        &failed(&["--", "plain.sh"]),
+        "for the file here write `./plain.sh`",
+    );
+    hinted(
+        &failed(&["--", &format!("{top}/tools/agent.sh")]),
+        "the repository is at another path in the sandbox: write `./tools/agent.sh`",
+    );
+    hinted(
+        &failed(&["-C", "tools", "--", "./agent.sh"]),
+        "the agent starts at the top of the repository: write `./tools/agent.sh`",
+    );
+    environment
+        .cofferdam(&["run", "-C", "tools", "--", "./tools/agent.sh"])
+        .expect_code(0);
+
+    let done = failed(&["--merge-to-head", "--", "./plain.sh"]);
+    assert!(done.stderr.contains("or add `--copy plain.sh`;"), "{done}");
+    environment
+        .cofferdam(&[
+            "run",
+            "--merge-to-head",
+            "--copy",
+            "plain.sh",
+            "--",
+            "./plain.sh",
+        ])
+        .expect_code(0);
+    let done = failed(&["--", "no-such-program"]);
+    assert!(
+        done.stderr.contains("hint: install `no-such-program`"),
+        "{done}"
+    );
+}
+
+#[test]
+fn a_program_without_the_two_dashes() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment.cofferdam(&["run", "./agent.sh"]).expect_code(2);
+    assert!(
+        done.stderr
+            .contains("tip: the agent's program goes after `--`, at the end"),
+        "{done}"
+    );
+    let done = environment.cofferdam(&["list", "x"]).expect_code(2);
+    assert!(!done.stderr.contains("program"), "{done}");
+}
+
+#[test]
+fn an_agent_that_needs_a_prompt_says_so_before_anything_is_made() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .cofferdam(&["run", "--agent", "claude-code"])
+        .expect_code(2);
+    assert!(done.stderr.contains("claude-code needs a prompt"), "{done}");
+    hinted(
+        &done,
+        "give one with `--prompt TEXT` or `--prompt-file FILE`",
+    );
+    assert!(!environment.home().join(".cofferdam").exists());
+    assert!(!environment.repository().join(".cofferdam").exists());
+}
+
+#[test]
+fn a_template_without_its_arguments_is_named() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("fix.md", "Fix {{ISSUE}} in {{PLACE}}.\n");
+    let done = environment
+        .cofferdam(&["run", "--prompt-file", "fix.md", "--", "true"])
+        .expect_code(1);
+    let file = environment.repository().join("fix.md");
+    let words = format!("{}: line 1, column 5: `{{{{ISSUE}}}}`", file.display());
+    assert!(done.stderr.contains(&words), "{done}");
+    hinted(
+        &done,
+        "give what is missing with `--arg ISSUE=VALUE --arg PLACE=VALUE`",
+    );
+}
+
+#[test]
+fn a_branch_is_no_sandbox_but_leads_to_it() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(
+            &["--branch", "feature", "--name", "one"],
+            &commit_script(&["a"]),
+        )
+        .expect_code(0);
+    for command in ["diff", "log", "merge", "delete"] {
+        let done = environment.cofferdam(&[command, "feature"]).expect_code(1);
+        hinted(&done, "the sandbox on that branch is `one`");
+    }
+    environment.cofferdam(&["delete", "one"]).expect_code(0);
+}
+
+#[test]
+fn a_branch_in_another_worktree() {
+    let environment = TestEnvironment::with_repository();
+    environment.git(&["worktree", "add", "--quiet", "../tmp/other", "-b", "other"]);
+    let done = environment
+        .run(&["--branch", "other"], "true")
+        .expect_code(1);
+    assert!(
+        done.stderr.contains("branch `other` is checked out at"),
+        "{done}"
+    );
+    hinted(
+        &done,
+        "name another branch, or work in that checkout itself with `-C DIR` and `--head`",
+    );
+}
+
+#[test]
+fn a_count_that_is_none() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .cofferdam(&["run", "--max-iterations", "0", "--", "true"])
+        .expect_code(2);
+    assert!(
+        done.stderr.contains("`0` is not a number of at least 1"),
+        "{done}"
+    );
+}

@@ -1,0 +1,360 @@
+//! Collect: bring a sandbox's commits home through the commit gate. Works from the record alone, so
+//! that `gc` can do it for a run whose command was killed.
+
+use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::emitter::Emitter;
+use super::event::Notice;
+use super::report::{CommitLine, Landing};
+use super::transfer::UNCOMMITTED;
+use crate::fsx::{Context, FileError};
+use crate::git::gate::{Accepted, GateError};
+use crate::git::land::{self, LandError};
+use crate::git::private_clone::RefsError;
+use crate::git::refs::RefError;
+use crate::git::worktree::WorktreeError;
+use crate::git::{GitError, Identity, Oid, Repository, nested};
+use crate::home::Home;
+use crate::names::BranchName;
+use crate::process::Exit;
+use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError};
+use crate::sandbox::{IsolatedSandbox, SandboxError};
+
+mod landing;
+mod packing;
+mod tips;
+
+use tips::{DETACHED, Tips};
+
+/// More tips than this are not looked at: the rest stays in the state directory.
+const MAX_TIPS: usize = 16;
+
+/// Why commits did not come home. They stay in the state directory.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
+    #[error(transparent)]
+    PrivateRefs(#[from] RefsError),
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    #[error(transparent)]
+    Land(#[from] LandError),
+    #[error(transparent)]
+    Refs(#[from] RefError),
+    #[error("packing the commits failed: {0}")]
+    Jail(#[from] SandboxError),
+    #[error("packing the commits ended with {exit}: {stderr}")]
+    Pack { exit: Exit, stderr: String },
+    /// An isolated sandbox's answer makes no sense.
+    #[error("the sandbox's repository cannot be read: {0}")]
+    Foreign(String),
+    #[error("collecting did not finish within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    #[error("collecting was cut short")]
+    Cancelled,
+}
+
+/// Where the sandbox's repository can be read.
+#[derive(Debug)]
+pub(super) enum Source<'a> {
+    /// In the state directory; nothing runs in the sandbox any more.
+    State,
+    /// In the file system of a running isolated sandbox.
+    Sandbox {
+        sandbox: &'a dyn IsolatedSandbox,
+        workdir: &'a Path,
+    },
+}
+
+/// What collecting needs beside the record.
+#[derive(Debug)]
+pub(super) struct Collector<'a> {
+    pub home: &'a Home,
+    pub repo: &'a Repository,
+    /// Author of a merge commit.
+    pub author: &'a Identity,
+    pub events: &'a Emitter,
+    pub limit: Duration,
+    pub cancel: &'a CancellationToken,
+}
+
+/// What came home.
+#[derive(Debug, Clone)]
+pub(super) struct Collected {
+    pub landing: Landing,
+    pub commits: Vec<CommitLine>,
+    pub tip: Option<Oid>,
+    /// The commit that the agent's checkout ended at, if it is in the host repository.
+    pub checkout: Option<Oid>,
+    /// A private copy has uncommitted work.
+    pub copy_is_dirty: bool,
+}
+
+impl Collected {
+    pub(super) fn into_outcome(self) -> Outcome {
+        Outcome {
+            landing: self.landing,
+            checkout: self.checkout,
+            copy_is_dirty: self.copy_is_dirty,
+        }
+    }
+}
+
+impl Collector<'_> {
+    pub(super) async fn collect(
+        &self,
+        owned: &mut Owned,
+        source: Source<'_>,
+    ) -> Result<Collected, CollectError> {
+        tokio::select! {
+            () = self.cancel.cancelled() => Err(CollectError::Cancelled),
+            done = tokio::time::timeout(self.limit, self.bring_home(owned, &source)) => {
+                done.unwrap_or(Err(CollectError::TimedOut(self.limit)))
+            }
+        }
+    }
+
+    async fn bring_home(
+        &self,
+        owned: &mut Owned,
+        source: &Source<'_>,
+    ) -> Result<Collected, CollectError> {
+        let collected = Collected {
+            landing: Landing::Nothing,
+            commits: Vec::new(),
+            tip: None,
+            checkout: None,
+            copy_is_dirty: false,
+        };
+        // What is compared and written from here on is a sandbox's.
+        let repo = self.repo.without_drivers(self.cancel).await?;
+        let this = Collector {
+            repo: &repo,
+            ..*self
+        };
+        this.bring_home_quietly(owned, source, collected).await
+    }
+
+    /// As [`Self::bring_home`], in a repository whose drivers do not run.
+    async fn bring_home_quietly(
+        &self,
+        owned: &mut Owned,
+        source: &Source<'_>,
+        mut collected: Collected,
+    ) -> Result<Collected, CollectError> {
+        // A landing that a death interrupted is finished first.
+        let mut home: BTreeSet<Oid> = BTreeSet::new();
+        if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await?
+            && let Landing::Landed { tip, .. } = &landed.landing
+        {
+            collected.commits =
+                commits_between(self.repo, &owned.record.base, tip, self.cancel).await?;
+            home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
+            collected.tip = Some(tip.clone());
+            collected.landing = self.told(landed);
+        }
+        if owned.record.phase != Phase::Active {
+            return Ok(collected);
+        }
+        if owned.record.mode == Mode::Bind {
+            self.move_nested_out(owned)?;
+        }
+        if let Source::Sandbox { sandbox, workdir } = source {
+            let rest = super::transfer::commit_the_rest(*sandbox, workdir, self.cancel).await;
+            if let Err(why) = rest {
+                let text = format!("uncommitted work in the sandbox could not be kept: {why}");
+                self.events.notice(Notice::Other { text });
+            }
+        }
+        let tips = self.tips(owned, source).await?;
+        self.take_home(owned, source, tips, home, &mut collected)
+            .await?;
+        if owned.record.mode == Mode::Copy && matches!(source, Source::State) {
+            collected.copy_is_dirty = self.copy_is_dirty(owned).await;
+            if collected.copy_is_dirty {
+                // It stays, and its user will look at it.
+                self.move_nested_out(owned)?;
+            }
+        }
+        Ok(collected)
+    }
+
+    /// Lands the commits at the sandbox's own tip and keeps those at others.
+    async fn take_home(
+        &self,
+        owned: &Owned,
+        source: &Source<'_>,
+        tips: Tips,
+        mut home: BTreeSet<Oid>,
+        collected: &mut Collected,
+    ) -> Result<(), CollectError> {
+        let mut landed = !home.is_empty();
+        for (number, (name, tip)) in tips.all.into_iter().take(MAX_TIPS).enumerate() {
+            let is_head = tips.head.as_ref() == Some(&tip);
+            if home.contains(&tip) {
+                if is_head {
+                    collected.checkout = Some(tip);
+                }
+                continue;
+            }
+            let accepted = match self.receive(owned, source, &tip).await {
+                Ok(accepted) => accepted,
+                Err(CollectError::Gate(GateError::Refused { why, pack })) => {
+                    if self.is_old(owned, &tip, pack.as_deref()).await? {
+                        if is_head {
+                            collected.checkout = Some(tip);
+                        }
+                        continue;
+                    }
+                    let landing = Landing::Refused {
+                        pack,
+                        why: why.to_string(),
+                    };
+                    if landed || !matches!(collected.landing, Landing::Nothing) {
+                        self.events.notice(Notice::Other {
+                            text: landing.to_string(),
+                        });
+                    } else {
+                        collected.landing = landing;
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            home.extend(accepted.commits().iter().map(|commit| commit.id.clone()));
+            home.insert(tip.clone());
+            if is_head {
+                collected.checkout = Some(tip.clone());
+            }
+            // The sandbox's own branch comes first, unless where the agent ended contains it.
+            let is_own = !landed
+                && name != UNCOMMITTED
+                && tips.own.as_ref().is_none_or(|own| home.contains(own));
+            if !is_own {
+                let reference = self.keep_extra(owned, number, &tip).await?;
+                let text = format!("commits beside the branch ({name}) are kept at {reference}");
+                self.events.notice(Notice::Other { text });
+                continue;
+            }
+            landed = true;
+            self.report(&accepted);
+            if owned
+                .record
+                .branch
+                .as_ref()
+                .is_none_or(|branch| branch.as_str() != name)
+                && !(owned.record.branch.is_none() && name == DETACHED)
+            {
+                self.events.notice(Notice::BranchSwitched { to: name });
+            }
+            collected.commits = accepted.commits().to_vec();
+            collected.tip = Some(tip);
+            collected.landing = self.land(owned, &accepted).await?;
+        }
+        Ok(())
+    }
+
+    fn report(&self, accepted: &Accepted) {
+        if !accepted.executes().is_empty() {
+            self.events.notice(Notice::Executes {
+                paths: accepted.executes().to_vec(),
+            });
+        }
+    }
+
+    /// Git directories that the agent left in the workspace are moved to the state directory: a
+    /// plain `git status` of the user in one of them would run what they say.
+    fn move_nested_out(&self, owned: &Owned) -> Result<(), CollectError> {
+        let workspace = owned.record.workspace(self.home);
+        if !workspace.is_dir() {
+            return Ok(());
+        }
+        // An agent may have locked its own workspace, which in `head` is the user's.
+        let mode = workspace
+            .metadata()
+            .context("look at", &workspace)?
+            .permissions()
+            .mode();
+        if mode & 0o700 != 0o700 {
+            let open = Permissions::from_mode(mode | 0o700);
+            std::fs::set_permissions(&workspace, open).context("open up", &workspace)?;
+        }
+        let before: BTreeSet<PathBuf> = owned
+            .record
+            .nested_before
+            .iter()
+            .map(|path| path.0.clone())
+            .collect();
+        let mut now = nested::scan(&workspace, nested::Closed::Open)?;
+        // The git directory of a copy is elsewhere, so it could be a bare repository itself.
+        if owned.record.mode == Mode::Copy && nested::is_bare(&workspace) {
+            now.insert("HEAD".into());
+        }
+        let to = owned.directory().join("nested");
+        let done = land::move_out(&workspace, &before, &now, &to)?;
+        for error in done.failed {
+            self.events.notice(Notice::Other {
+                text: error.to_string(),
+            });
+        }
+        if done.moved.is_empty() {
+            return Ok(());
+        }
+        let paths: Vec<String> = done
+            .moved
+            .iter()
+            .map(|(path, _)| path.to_string_lossy().into_owned())
+            .collect();
+        self.events.notice(Notice::NestedGitMoved { paths, to });
+        Ok(())
+    }
+}
+
+/// The message of a merge commit.
+pub(super) fn merge_message(source: &BranchName, target: &BranchName) -> String {
+    format!("Merge branch '{source}' into {target}")
+}
+
+/// The commits from `base` (exclusive) to `tip`, newest last.
+pub(super) async fn commits_between(
+    repo: &Repository,
+    base: &Oid,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Vec<CommitLine>, GitError> {
+    let done = repo
+        .command()
+        .args([
+            "log",
+            "-z",
+            "--reverse",
+            "--no-mailmap",
+            "--format=%H %s",
+            "--end-of-options",
+        ])
+        .arg(format!("{base}..{tip}"))
+        .run(cancel)
+        .await?;
+    let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {
+        let line = String::from_utf8_lossy(line);
+        let (id, subject) = line.split_once(' ')?;
+        Some(CommitLine {
+            id: id.parse().ok()?,
+            subject: subject.to_owned(),
+        })
+    });
+    Ok(lines.collect())
+}
