@@ -84,6 +84,9 @@ const PROC_HIDDEN_FILES: [&CStr; 6] = [
     c"proc/timer_list",
     c"proc/sched_debug",
 ];
+/// Sockets of a daemon that works for whoever connects, outside of every sandbox. A read-only mount
+/// does not stop that.
+const HIDDEN_SOCKETS: [&CStr; 1] = [c"nix/var/nix/daemon-socket"];
 const PROC_HIDDEN_TREES: [&CStr; 2] = [c"proc/acpi", c"proc/scsi"];
 
 /// Builds the view and enters it. The caller is in new namespaces with all their capabilities.
@@ -157,6 +160,11 @@ fn make_parents(tree: &Tree, path: &CStr) -> io::Result<()> {
 fn system(tree: &Tree) -> io::Result<()> {
     for path in SYSTEM_TREES {
         offer(tree, path)?;
+    }
+    for path in HIDDEN_SOCKETS {
+        if sys::open_at(tree.root().as_raw_fd(), path, libc::O_PATH, 0).is_ok() {
+            tree.attach_over(&nothing()?, path)?;
+        }
     }
     for path in SYSTEM_LINKS {
         match sys::read_link(&host(path)?) {

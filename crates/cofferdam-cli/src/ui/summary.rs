@@ -111,7 +111,13 @@ pub(crate) fn commit_line(commit: &CommitLine, colour: bool) -> String {
 fn next(report: &RunReport) -> Option<String> {
     let base = report.base.short();
     if let Some(path) = &report.preserved_worktree {
-        return Some(format!("git -C {} status", shell_word(path)));
+        // A private copy's git directory is not beside its files.
+        let is_worktree = path.join(".git").is_file();
+        return Some(if is_worktree {
+            format!("git -C {} status", shell_word(path))
+        } else {
+            format!("ls -A {}", shell_word(path))
+        });
     }
     match &report.landing {
         Landing::Nothing => {

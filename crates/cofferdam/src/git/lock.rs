@@ -34,22 +34,18 @@ pub(super) fn open_lock(path: &Path) -> Result<File, FileError> {
         .context("open", path)
 }
 
+/// In the git directory of a working tree: held for as long as a sandbox can write its files. A sandbox
+/// has a git directory of its own and other users may not open it, so nobody else can take it.
+const OCCUPIED: &str = "cofferdam.lock";
+
 /// Says that a sandbox can write the files of the working tree whose git directory this is, for as
 /// long as the result lives. Waits while git of ours brings those files to another commit.
 pub async fn occupy(git_dir: &Path, cancel: &CancellationToken) -> Result<Option<File>, FileError> {
-    let directory = File::open(git_dir).context("open", git_dir)?;
-    loop {
-        match directory.try_lock_shared() {
-            Ok(()) => return Ok(Some(directory)),
-            Err(fs::TryLockError::WouldBlock) => {}
-            // A file system without locks.
-            Err(fs::TryLockError::Error(_)) => return Ok(None),
-        }
-        tokio::select! {
-            // Whoever asked sees it too.
-            () = cancel.cancelled() => return Ok(None),
-            () = tokio::time::sleep(Duration::from_millis(20)) => {}
-        }
+    match lock(&git_dir.join(OCCUPIED), Lock::Shared, cancel).await {
+        Ok(file) => Ok(Some(file)),
+        // Whoever asked sees it too.
+        Err(LockError::Cancelled) => Ok(None),
+        Err(LockError::File(error)) => Err(error),
     }
 }
 
@@ -57,11 +53,12 @@ pub async fn occupy(git_dir: &Path, cancel: &CancellationToken) -> Result<Option
 /// could put a symlink in the place of a directory that git has just looked at, and git would write
 /// wherever it leads.
 pub(super) fn vacant(git_dir: &Path) -> Result<Option<File>, FileError> {
-    // A sandbox has a git directory of its own, so it can neither take nor see this lock.
-    let directory = File::open(git_dir).context("open", git_dir)?;
-    match directory.try_lock() {
+    let path = git_dir.join(OCCUPIED);
+    let file = open_lock(&path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
-        Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(Some(directory)),
+        Err(fs::TryLockError::Error(error)) => Err(FileError::new("lock", path, error)),
     }
 }
 
