@@ -152,7 +152,7 @@ impl Env {
         agent: Arc<dyn AgentProvider>,
     ) -> RunOptions {
         let mut options = RunOptions::new(self.home.clone(), &self.repo, agent, sandbox);
-        options.git = Git::new("git");
+        options.git = host_git();
         options.log = RunLog::None;
         options.identity = Some(Identity {
             name: "User".into(),
@@ -173,6 +173,11 @@ impl Env {
         let events = self.events.lock().unwrap();
         events.iter().map(|event| format!("{event:?}\n")).collect()
     }
+}
+
+/// The git that the host side uses: another one where `COFFERDAM_TEST_GIT` names it.
+pub(crate) fn host_git() -> Git {
+    Git::new(std::env::var_os("COFFERDAM_TEST_GIT").unwrap_or_else(|| "git".into()))
 }
 
 pub(crate) fn native() -> Native {

@@ -284,7 +284,10 @@ fn sha256_and_reftable_repositories() {
         probe.to_str().unwrap(),
     ];
     // Before git 2.45 there are no reftables, and nothing to work in.
-    if env.try_git(&env.repo, &probe).status.success() {
+    let host = std::process::Command::new(crate::support::host_git().program())
+        .args(probe)
+        .output();
+    if host.is_ok_and(|done| done.status.success()) {
         exercise(&Env::at("repo".as_ref(), &["--ref-format=reftable"]));
         let both = ["--ref-format=reftable", "--object-format=sha256"];
         exercise(&Env::at("repo".as_ref(), &both));
