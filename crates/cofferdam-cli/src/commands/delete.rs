@@ -34,8 +34,16 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    for name in arguments.names {
-        let target = target(name, environment, interrupt);
+    let targets: Vec<_> = arguments
+        .names
+        .into_iter()
+        .map(|name| target(name, environment, interrupt))
+        .collect();
+    // A mistyped name must not leave half of them deleted.
+    for target in &targets {
+        target.check().await?;
+    }
+    for target in targets {
         let options = DeleteOptions {
             force: arguments.force,
             purge: arguments.purge,

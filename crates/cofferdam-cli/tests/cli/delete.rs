@@ -79,6 +79,17 @@ fn an_unknown_name_is_said_to_be_unknown() {
         "{done}"
     );
     assert!(done.stderr.contains("hint: "), "{done}");
+    // And nothing else that was named is deleted.
+    environment
+        .run(
+            &["--branch", "feature", "--name", "one"],
+            &commit_script(&["a"]),
+        )
+        .expect_code(0);
+    environment
+        .cofferdam(&["delete", "one", "nobody"])
+        .expect_code(1);
+    assert!(environment.cofferdam(&["list"]).stdout.contains("one"));
 }
 
 // covers: S4-E14

@@ -53,7 +53,7 @@ pub struct Summary {
     /// Its command died before it could collect; `gc` brings the commits home.
     pub interrupted: bool,
     pub branch: String,
-    /// Commits on the branch since its base; `None` where there is no branch of its own.
+    /// Commits on the branch since its base that what is checked out does not have; `None` where there is no branch of its own.
     pub ahead: Option<u64>,
     /// Uncommitted changes in its worktree; `None` where it has none.
     pub changes: Option<bool>,
@@ -104,7 +104,7 @@ async fn summary(
             let range = format!("{}..{}", record.base, branch.full());
             let done = repo
                 .command()
-                .args(["rev-list", "--count", "--end-of-options", &range])
+                .args(["rev-list", "--count", "--end-of-options", &range, "^HEAD"])
                 .answers(&[128])
                 .run(cancel)
                 .await?;

@@ -81,6 +81,11 @@ pub enum ManageError {
 }
 
 impl Target {
+    /// Whether there is such a sandbox in such a repository.
+    pub async fn check(&self) -> Result<(), ManageError> {
+        self.find().await.map(|_| ())
+    }
+
     /// The repository and the sandbox in it.
     pub(super) async fn find(&self) -> Result<(Repository, Entry), ManageError> {
         let home = self.caller_home.as_deref();
