@@ -7,9 +7,11 @@
 //! - [`HostName`]: the one strict host name, parsed at the edge and compared label by label.
 //! - [`Rule`], [`Policy`]: what is allowed and who said so; an empty policy allows nothing.
 //! - [`Policy::decide`]: the one decision for every protocol, before and after resolution.
+//! - [`dns`], [`Synthetic`]: lookups answered from the policy alone, with an address for each name.
 //! - [`defaults`]: the default allowlist, as data.
 
 pub mod defaults;
+pub mod dns;
 
 mod cidr;
 mod class;
@@ -18,6 +20,7 @@ mod name;
 mod policy;
 mod refusal;
 mod rule;
+mod synthetic;
 
 pub use cidr::{Cidr, CidrError};
 pub use class::{Class, SYNTHETIC};
@@ -26,3 +29,4 @@ pub use name::{HostName, NameError};
 pub use policy::{Policy, PolicyError};
 pub use refusal::{Reason, Refusal};
 pub use rule::{Kind, Origin, Ports, Protocol, Rule, RuleError, Target};
+pub use synthetic::{Synthetic, TableFull};
