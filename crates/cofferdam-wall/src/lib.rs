@@ -8,6 +8,7 @@
 //! - [`Rule`], [`Policy`]: what is allowed and who said so; an empty policy allows nothing.
 //! - [`Policy::decide`]: the one decision for every protocol, before and after resolution.
 //! - [`dns`], [`Synthetic`]: lookups answered from the policy alone, with an address for each name.
+//! - [`ClientHello`]: the outer server name of a TLS connection.
 //! - [`defaults`]: the default allowlist, as data.
 
 pub mod defaults;
@@ -20,6 +21,7 @@ mod name;
 mod policy;
 mod refusal;
 mod rule;
+mod sni;
 mod synthetic;
 
 pub use cidr::{Cidr, CidrError};
@@ -29,4 +31,5 @@ pub use name::{HostName, NameError};
 pub use policy::{Policy, PolicyError};
 pub use refusal::{Reason, Refusal};
 pub use rule::{Kind, Origin, Ports, Protocol, Rule, RuleError, Target};
+pub use sni::{ClientHello, SniError};
 pub use synthetic::{Synthetic, TableFull};

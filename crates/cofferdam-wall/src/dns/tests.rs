@@ -66,7 +66,6 @@ fn an_allowed_name_has_one_address_and_the_question_comes_back_as_it_was() {
     assert_eq!(answer(&message, &policy(), &mut table), first);
 }
 
-// covers: S3-55
 #[test]
 fn names_of_any_rule_are_answered_whatever_its_port() {
     for name in ["allowed.test", "ssh.test", "a.wild.test", "a.b.wild.test"] {
