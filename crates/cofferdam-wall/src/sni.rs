@@ -112,7 +112,7 @@ impl ClientHello {
         if body.len() > length {
             return Err(SniError::Malformed);
         }
-        server_name(&mut Reader(body)).map(Some)
+        server_name(&mut Reader(&body[..length])).map(Some)
     }
 }
 
