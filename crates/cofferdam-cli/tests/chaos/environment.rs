@@ -68,7 +68,7 @@ impl Environment {
             "#!/bin/sh\nn=0; m=\nread -r kill m < {place}/kill || exec {real} \"$@\"\n\
              echo x >> {place}/calls\n\
              while read -r _; do n=$((n+1)); done < {place}/calls\n\
-             [ \"$n\" = \"$kill\" ] || exec {real} \"$@\"\n\
+             [ \"$n\" = \"$kill\" ] && mkdir {place}/taken 2>/dev/null || exec {real} \"$@\"\n\
              echo \"$n $m $*\" > {place}/killed\n\
              case $m in\n\
              Before) kill -9 $PPID; exit 1;;\n\
@@ -87,6 +87,8 @@ impl Environment {
     /// From now on the caller of the `call`th git (1 is the next one) is killed.
     pub(crate) fn kill_at(&self, call: u32, moment: Moment) {
         let _ = fs::remove_file(self.path("calls"));
+        // Git calls that run beside each other may read the same number: one of them takes it.
+        let _ = fs::remove_dir(self.path("taken"));
         let _ = fs::remove_file(self.path("killed"));
         self.write_place("kill", &format!("{call} {moment:?}\n"));
     }
