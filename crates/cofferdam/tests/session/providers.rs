@@ -446,6 +446,6 @@ fn streams_that_never_end_are_left_behind() {
 
 // covers: S2-3 S2-12 S2-13
 #[test]
-fn what_must_not_compile_does_not() {
+fn what_must_not_compile_does_not_compile() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
 }
