@@ -11,8 +11,12 @@
 //! - [`ClientHello`]: the outer server name of a TLS connection.
 //! - [`defaults`]: the default allowlist, as data.
 
+pub mod control;
 pub mod defaults;
 pub mod dns;
+#[cfg(feature = "gateway")]
+pub mod gateway;
+pub mod log;
 
 mod cidr;
 mod class;

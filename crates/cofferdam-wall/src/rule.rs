@@ -3,6 +3,7 @@
 //! Rules only ever allow. Their text form is one line, `TARGET[:PORT,…] [udp|http|tls|plain]`:
 //! `github.com`, `*.example.com:8443`, `10.1.0.0/16:5432,6379`, `[2001:db8::/32]:443`, `10.1.0.53:53 udp`.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -173,7 +174,8 @@ pub enum Kind {
 }
 
 /// Who made a rule, for `net rules`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Origin {
     /// The default allowlist.
     Defaults,

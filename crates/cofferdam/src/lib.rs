@@ -16,6 +16,7 @@ pub mod prompt;
 pub mod sandbox;
 pub mod session;
 pub mod text;
+pub mod wall;
 
 pub use session::{RunError, RunOptions, RunReport, run};
 

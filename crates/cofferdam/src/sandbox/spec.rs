@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::names::{SandboxId, Slug};
+use crate::wall::WallSpec;
 
 /// Everything a provider needs to make one sandbox.
 #[derive(Debug, Clone)]
@@ -79,11 +80,15 @@ impl Default for Limits {
 }
 
 /// What a sandbox may reach.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub enum Network {
     /// Its own loopback and nothing else.
     #[default]
     None,
+    /// Its own loopback, and through the gateway what its rules name.
+    Wall(Box<WallSpec>),
+    /// The host's own network: no wall at all.
+    Open,
 }
 
 /// One program to run in a sandbox.

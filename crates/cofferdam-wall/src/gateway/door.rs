@@ -1,0 +1,65 @@
+//! What the parts of the gateway that read a protocol ask of the part that decides and dials.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::log::Via;
+use crate::{HostName, Kind};
+
+/// Where a connection wants to go, as the program said it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    Name(HostName),
+    Address(IpAddr),
+}
+
+/// A way out: decided about, resolved, checked and dialled.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) stream: TcpStream,
+    pub(crate) kind: Kind,
+    pub(crate) flow: Flow,
+}
+
+/// One open connection in the gateway's books. Cancelled when its rule goes. Dropping it logs the end.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) end: CancellationToken,
+    /// Bytes out of and into the sandbox.
+    pub(crate) sent: Arc<AtomicU64>,
+    pub(crate) received: Arc<AtomicU64>,
+}
+
+/// Why there is no way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// Policy: the reason in words, and the rule that would open it.
+    Refused {
+        reason: String,
+        opens: Option<String>,
+    },
+    /// Allowed, and could not be done.
+    Failed(String),
+}
+
+/// Decides and dials for one sandbox, and writes its log.
+pub(crate) trait Door: Clone + Send + Sync + 'static {
+    /// What policy says before anything is read or dialled. Logs a refusal.
+    fn decide(&self, place: &Place, port: u16, via: Via) -> Result<Kind, Closed>;
+
+    /// Decides, resolves, checks every address and dials one that passed. Logs what came of it.
+    fn dial(
+        &self,
+        place: &Place,
+        port: u16,
+        via: Via,
+    ) -> impl Future<Output = Result<Way, Closed>> + Send;
+
+    /// Logs that something inside an allowed connection was refused: a request for another host, another
+    /// server name.
+    fn refused(&self, place: &Place, port: u16, via: Via, reason: &str);
+}
