@@ -1,6 +1,7 @@
 //! The wall around a sandbox, from the library's side: where its rules come from, the gateway that
 //! carries its connections, and the registration that keeps both together while the sandbox lives.
 
+pub mod allowed;
 pub mod rules;
 
 use std::os::fd::OwnedFd;
