@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod config;
+mod embedded;
 pub mod fsx;
 pub mod git;
 pub mod home;

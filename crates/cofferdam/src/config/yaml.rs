@@ -55,7 +55,7 @@ pub(super) fn position(location: Location) -> Position {
 fn field(path: &str) -> String {
     path.replace(".value", "")
         .replace(".?", "")
-        .replace("?", "")
+        .replace('?', "")
         .trim_start_matches('.')
         .to_owned()
 }
