@@ -34,11 +34,6 @@ impl Home {
         self.sandbox(id).join("allowed")
     }
 
-    /// The network logs: one file for each sandbox, `ID.jsonl`.
-    pub fn net(&self) -> PathBuf {
-        self.0.join("net")
-    }
-
     /// One directory for each sandbox, named by its id.
     pub fn state(&self) -> PathBuf {
         self.0.join("state")
@@ -58,8 +53,12 @@ impl Home {
         self.0.join(format!("gateway-{protocol}"))
     }
 
-    /// What one sandbox asked of the network; kept after it.
+    /// What sandboxes asked of the network, a file each; kept after them.
+    pub fn network_logs(&self) -> PathBuf {
+        self.0.join("net")
+    }
+
     pub fn network_log(&self, id: SandboxId) -> PathBuf {
-        self.net().join(format!("{id}.jsonl"))
+        self.network_logs().join(format!("{id}.jsonl"))
     }
 }

@@ -101,7 +101,7 @@ fn keys_that_nothing_reads_are_errors() {
         ),
         (
             "firewall:\n  deny: []\n",
-            "2:3: firewall.deny: unknown field `deny`, expected allow",
+            "2:3: firewall.deny: unknown field `deny`",
         ),
         (
             "firewall:\n",
@@ -113,15 +113,18 @@ fn keys_that_nothing_reads_are_errors() {
         ),
         (
             "firewall:\n  allow: a.test\n",
-            "2:10: firewall.allow: expected sequence start",
+            "2:10: firewall.allow: it is not a list",
         ),
         (
             "firewall: {}\nfirewall: {allow: []}\n",
-            "2:1: duplicate mapping key: firewall",
+            "2:1: `firewall` is given twice",
         ),
-        ("firewall: {}\n---\nfirewall: {}\n", "2:1: budget breached"),
-        ("[]\n", "1:1: expected mapping start"),
-        ("firewall: [\n", "2:1: "),
+        (
+            "firewall: {}\n---\nfirewall: {}\n",
+            "2:1: a second document is not read here",
+        ),
+        ("[]\n", "1:1: it has no `key: value`"),
+        ("firewall: [\n", "1:11: firewall: "),
         ("firewall:\n\tallow: []\n", "2:2: tabs disallowed"),
     ] {
         let error = read(text).expect_err(text);
@@ -178,16 +181,13 @@ fn bad_entries_are_named_by_line_and_field() {
         ),
         (
             "domain: a\u{1b}[2J.test",
-            "3:16: firewall.allow[0]: unexpected character",
+            "3:15: firewall.allow[0]: unexpected character",
         ),
         (
             "domain: \"\"",
             "3:15: firewall.allow[0].domain: a host name is empty",
         ),
-        (
-            "domain:",
-            "3:14: firewall.allow[0].domain: cannot deserialize null",
-        ),
+        ("domain:", "3:13: firewall.allow[0].domain: it has no value"),
         (
             "domain: 10.0.0.1",
             "3:15: firewall.allow[0].domain: `10.0.0.1` reads as an address",
@@ -210,7 +210,7 @@ fn bad_entries_are_named_by_line_and_field() {
         ),
         (
             "domain: [a.test]",
-            "3:15: firewall.allow[0].domain: expected string scalar",
+            "3:15: firewall.allow[0].domain: it is not text",
         ),
         (
             "cidr: 10.0.0/8",
@@ -259,11 +259,11 @@ fn bad_entries_are_named_by_line_and_field() {
         ),
         (
             "{domain: a.test, ports: [http]}",
-            "3:32: firewall.allow[0].ports[0]: invalid i64",
+            "3:32: firewall.allow[0].ports[0]: it is not a whole number",
         ),
         (
             "{domain: a.test, ports: 80}",
-            "3:31: firewall.allow[0].ports: expected sequence start",
+            "3:31: firewall.allow[0].ports: it is not a list",
         ),
         (
             "{domain: a.test, ports: []}",
@@ -271,7 +271,7 @@ fn bad_entries_are_named_by_line_and_field() {
         ),
         (
             "{domain: a.test, ports: }",
-            "3:31: firewall.allow[0].ports: it has no value",
+            "3:29: firewall.allow[0].ports: it has no value",
         ),
         (
             "{domain: a.test, port: [80]}",
@@ -279,7 +279,7 @@ fn bad_entries_are_named_by_line_and_field() {
         ),
         (
             "{domain: a.test, domain: b.test}",
-            "3:24: firewall.allow[0]: duplicate mapping key: domain",
+            "3:24: firewall.allow[0]: `domain` is given twice",
         ),
         (
             "{domain: a.test, cidr: 203.0.113.9}",
@@ -289,14 +289,14 @@ fn bad_entries_are_named_by_line_and_field() {
             "{ports: [80]}",
             "3:7: firewall.allow[0]: the entry names neither",
         ),
-        ("a.test", "3:7: firewall.allow[0]: expected mapping start"),
+        ("a.test", "3:7: firewall.allow[0]: it has no `key: value`"),
         (
             "{<<: {domain: a.test}}",
-            "3:8: firewall.allow[0]: YAML merge keys are not allowed",
+            "3:8: firewall.allow[0]: merge keys are not read here",
         ),
         (
             "domain: &a a.test",
-            "3:18: firewall.allow[0]: budget breached",
+            "3:18: firewall.allow[0]: anchors and aliases are not read here",
         ),
     ] {
         refused(entry, message);
@@ -317,15 +317,20 @@ fn bytes_that_are_no_text_are_named_by_line() {
 }
 
 #[test]
-fn a_hundred_thousand_rules_load_and_the_wrong_one_is_found() {
-    let entry = |n: usize| format!("    - domain: h{n}.test\n      ports: [443]\n");
-    let mut text = String::from("firewall:\n  allow:\n");
-    text.extend((0..100_000).map(entry));
-    assert_eq!(read(&text).unwrap().unwrap().len(), 100_000);
-    let bad = text.replace("h99998.test\n", "h99998.test/x\n");
-    let error = read(&bad).unwrap_err();
+fn a_hundred_thousand_rules_load_and_a_wrong_one_among_many_is_found() {
+    let text = |count: usize, last: &str| {
+        let mut text = String::from("firewall:\n  allow:\n");
+        let entry = |n| format!("    - domain: h{n}.test\n      ports: [443]\n");
+        text.extend((0..count).map(entry));
+        text + "    - domain: " + last + "\n"
+    };
+    assert_eq!(
+        read(&text(99_999, "a.test")).unwrap().unwrap().len(),
+        100_000
+    );
+    let error = read(&text(2_000, "a.test/x")).unwrap_err();
     assert!(
-        error.starts_with("config.yaml:199999:15: firewall.allow[99998].domain: "),
+        error.starts_with("config.yaml:4003:15: firewall.allow[2000].domain: "),
         "{error}"
     );
 }

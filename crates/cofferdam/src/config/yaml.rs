@@ -1,6 +1,7 @@
 //! The one call of the YAML parser: bounded, strict, with line, column and field of what is wrong.
 
 use serde::de::DeserializeOwned;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_saphyr::{Error, Location};
 
@@ -54,15 +55,37 @@ pub(super) fn position(location: Location) -> Position {
 fn field(path: &str) -> String {
     path.replace(".value", "")
         .replace(".?", "")
+        .replace('?', "")
         .trim_start_matches('.')
         .to_owned()
 }
 
+/// In words for someone who wrote a file, not for someone who calls the parser.
 fn message(error: &Error) -> String {
-    let said = error.without_snippet().to_string();
-    if said.contains("alias references") {
-        return "a value that begins with `*` needs quotes, as in \"*.example.com\"".to_owned();
-    }
+    let error = error.without_snippet();
+    let said = match error {
+        Error::UnknownAnchor { .. } => {
+            "a value that begins with `*` needs quotes, as in \"*.example.com\"".to_owned()
+        }
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is given twice"),
+        Error::NullIntoString { .. } => "it has no value".to_owned(),
+        Error::InvalidScalar { .. } => "it is not a whole number".to_owned(),
+        Error::Unexpected { expected, .. } => match *expected {
+            "sequence start" => "it is not a list".to_owned(),
+            "mapping start" => "it has no `key: value`".to_owned(),
+            "string scalar" => "it is not text".to_owned(),
+            other => format!("expected {other}"),
+        },
+        Error::Budget { breach, .. } => match breach {
+            BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => {
+                "anchors and aliases are not read here".to_owned()
+            }
+            BudgetBreach::Documents { .. } => "a second document is not read here".to_owned(),
+            _ => "it is too large or too deep".to_owned(),
+        },
+        Error::MergeKeyNotAllowed { .. } => "merge keys are not read here".to_owned(),
+        _ => error.to_string(),
+    };
     // The place is said before the message.
     let said = said
         .rsplit_once(" at line ")

@@ -2,9 +2,11 @@
 //! carries its connections, and the registration that keeps both together while the sandbox lives.
 
 pub mod allowed;
+pub mod change;
 mod error;
 mod gateway;
 mod journal;
+pub mod log;
 mod registration;
 pub mod rules;
 

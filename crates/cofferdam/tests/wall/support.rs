@@ -109,13 +109,19 @@ pub(crate) fn until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
+/// Runs it here, and what it spawns on a thread beside it: a test may block meanwhile.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .unwrap()
-        .block_on(work)
+        .unwrap();
+    let handle = runtime.handle().clone();
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || runtime.block_on(ended));
+        let _end = end;
+        handle.block_on(work)
+    })
 }
 
 /// Where the test reaches what a sandbox would have inside.
