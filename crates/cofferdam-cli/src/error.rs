@@ -366,6 +366,7 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
         SandboxError::Start(_) => {
             Some("see what this machine lacks with `cofferdam doctor`".to_owned())
         }
+        SandboxError::Wall(error) => error.hint(),
         SandboxError::Program { .. }
         | SandboxError::Gone(_)
         | SandboxError::TimedOut(_)

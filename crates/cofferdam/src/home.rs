@@ -32,4 +32,18 @@ impl Home {
     pub fn vault(&self, repo: &RepoPath) -> PathBuf {
         self.0.join("vault").join(repo.hash8())
     }
+
+    /// The socket and the lock of the gateway that speaks this version of its protocol.
+    pub fn gateway(&self, protocol: u32) -> PathBuf {
+        self.0.join(format!("gateway-{protocol}"))
+    }
+
+    /// What sandboxes asked of the network, a file each; kept after them.
+    pub fn network_logs(&self) -> PathBuf {
+        self.0.join("net")
+    }
+
+    pub fn network_log(&self, id: SandboxId) -> PathBuf {
+        self.network_logs().join(format!("{id}.jsonl"))
+    }
 }

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod agent;
+mod embedded;
 pub mod fsx;
 pub mod git;
 pub mod home;

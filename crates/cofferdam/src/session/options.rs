@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::event::EventSink;
+use super::network::NetworkOptions;
 use crate::agent::AgentProvider;
 use crate::git::{Git, Identity};
 use crate::home::Home;
@@ -124,6 +125,7 @@ pub struct RunOptions {
     /// Author of the agent's commits. `None`: looked up in the user's git configuration.
     pub identity: Option<Identity>,
     pub limits: Limits,
+    pub network: NetworkOptions,
     pub log: RunLog,
     pub events: EventSink,
     /// First stage: the agent's tree is ended, commits are collected, everything is disposed.
@@ -164,6 +166,7 @@ impl RunOptions {
             caller_home: None,
             identity: None,
             limits: Limits::default(),
+            network: NetworkOptions::default(),
             log: RunLog::Default,
             events: EventSink::default(),
             cancel: CancellationToken::new(),

@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::cgroup::Group;
 use super::connection::{self, Connection, NotStarted, Program};
-use super::{NativeOptions, guest, identity, tools};
+use super::{NativeOptions, identity, tools};
+use crate::embedded;
 use crate::sandbox::{
     Access, BoxRead, BoxWrite, ExecRequest, Execution, Exit, Mount, MountSource, Sandbox,
     SandboxError, SandboxSpec,
@@ -233,7 +234,7 @@ fn setup_mount(mount: &Mount) -> SetupMount {
 
 /// The launcher with one end of the control socket as its standard input.
 fn spawn() -> Result<(UnixStream, Child), SandboxError> {
-    let executable = guest::executable().map_err(start_error)?;
+    let executable = embedded::guest().map_err(start_error)?;
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
