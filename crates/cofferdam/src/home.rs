@@ -19,6 +19,21 @@ impl Home {
         &self.0
     }
 
+    /// The user's own configuration.
+    pub fn config(&self) -> PathBuf {
+        self.0.join("config.yaml")
+    }
+
+    /// Rules that `cofferdam allow` keeps: `global`, and one file for each repository.
+    pub fn allowed(&self) -> PathBuf {
+        self.0.join("allowed")
+    }
+
+    /// What `cofferdam allow` keeps for one sandbox, as long as that exists.
+    pub fn allowed_for(&self, id: SandboxId) -> PathBuf {
+        self.sandbox(id).join("allowed")
+    }
+
     /// One directory for each sandbox, named by its id.
     pub fn state(&self) -> PathBuf {
         self.0.join("state")

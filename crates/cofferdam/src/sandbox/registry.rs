@@ -424,6 +424,11 @@ pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
     process::is_alive(pid, start).then_some(pid)
 }
 
+/// Whether a process owns the sandbox now.
+pub fn is_in_use(home: &Home, id: SandboxId) -> bool {
+    in_use(&home.sandbox(id))
+}
+
 fn read(directory: &Path) -> Result<Record, RegistryError> {
     let path = directory.join(RECORD);
     let bytes = fsx::read_bounded(&path, RECORD_LIMIT)?;
@@ -592,6 +597,7 @@ mod tests {
             nested_before: vec![PathText(PathBuf::from("a/.git"))],
             kept: None,
             outcome: None,
+            network: None,
         }
     }
 
