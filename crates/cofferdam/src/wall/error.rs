@@ -39,6 +39,9 @@ pub enum WallError {
     /// The registration was given up before.
     #[error("the sandbox has lost its network: {0}")]
     Lost(String),
+    /// Tried from inside, it did not stand.
+    #[error("it failed its self-test: {0}")]
+    Breached(String),
 }
 
 impl From<FrameError> for WallError {

@@ -11,6 +11,7 @@ pub mod jail;
 mod probe;
 mod sandbox;
 mod tools;
+mod wall;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -22,12 +22,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::cgroup::Group;
 use super::connection::{self, Connection, NotStarted, Program};
-use super::{NativeOptions, identity, tools};
+use super::{NativeOptions, identity, tools, wall};
 use crate::embedded;
 use crate::sandbox::{
-    Access, BoxRead, BoxWrite, ExecRequest, Execution, Exit, Mount, MountSource, Sandbox,
+    Access, BoxRead, BoxWrite, ExecRequest, Execution, Exit, Mount, MountSource, Network, Sandbox,
     SandboxError, SandboxSpec,
 };
+use crate::wall::Registration;
 
 /// How long the launcher may take to follow its sandbox into death before it is killed.
 const LAUNCHER_LIMIT: Duration = Duration::from_secs(4);
@@ -49,6 +50,8 @@ pub(super) struct NativeSandbox {
     agent: Agent,
     /// True when everything of the sandbox is gone.
     closed: watch::Receiver<bool>,
+    /// Keeps it behind the wall.
+    wall: Option<Registration>,
 }
 
 impl NativeSandbox {
@@ -75,6 +78,11 @@ impl NativeSandbox {
                 file_size: options.file_size,
             },
             workdir: spec.workdir.as_os_str().as_bytes().to_vec(),
+            network: match spec.network {
+                Network::None => protocol::Network::None,
+                Network::Wall(_) => protocol::Network::Wall,
+                Network::Open => protocol::Network::Open,
+            },
         };
         let frame = protocol::encode(&setup).map_err(|error| SandboxError::Unsupported {
             what: format!("cannot describe the sandbox to its init: {error}"),
@@ -92,7 +100,14 @@ impl NativeSandbox {
             connection::send(&stream, &frame)
                 .await
                 .map_err(start_error)?;
-            connection::greet(&mut stream).await
+            let sockets = connection::greet(&mut stream).await?;
+            match &spec.network {
+                Network::Wall(spec) => Ok(Some(wall::raise(&mut stream, sockets, spec).await?)),
+                Network::None | Network::Open if sockets.is_empty() => Ok(None),
+                Network::None | Network::Open => Err(SandboxError::Start(
+                    "its init handed over what nobody asked for".to_owned(),
+                )),
+            }
         };
         let came_up = tokio::select! {
             () = cancel.cancelled() => Err(SandboxError::Cancelled),
@@ -100,11 +115,14 @@ impl NativeSandbox {
                 up.unwrap_or(Err(SandboxError::TimedOut(options.ready_limit.as_secs())))
             }
         };
-        if let Err(error) = came_up {
-            drop(stream);
-            starting.finish().await;
-            return Err(error);
-        }
+        let wall = match came_up {
+            Ok(wall) => wall,
+            Err(error) => {
+                drop(stream);
+                starting.finish().await;
+                return Err(error);
+            }
+        };
         let connection = Connection::new(stream);
         let (gone, closed) = watch::channel(false);
         let keeper = connection.clone();
@@ -118,6 +136,7 @@ impl NativeSandbox {
             environment,
             agent,
             closed,
+            wall,
         })
     }
 
@@ -193,6 +212,10 @@ impl Sandbox for NativeSandbox {
             Ok(false) => Err(SandboxError::Gone("its keeper was stopped".to_owned())),
             Err(_) => Err(SandboxError::TimedOut(CLOSE_LIMIT)),
         }
+    }
+
+    fn wall(&self) -> Option<&Registration> {
+        self.wall.as_ref()
     }
 
     async fn freeze(&self) -> Result<(), SandboxError> {
