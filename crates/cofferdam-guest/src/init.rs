@@ -72,6 +72,11 @@ fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<Vec<Ow
     };
     sys::process_option(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(step("refuse new privileges"))?;
     sys::drop_capabilities().map_err(step("drop capabilities"))?;
+    if setup.network == Network::Open {
+        // Abstract unix sockets belong to the network namespace: behind the host's are its desktop and its
+        // services. Best effort: needs Linux 6.12 with Landlock.
+        let _ = sys::scope_abstract_sockets();
+    }
     // The agent has this process's uid: it must not be able to trace or read it.
     sys::process_option(libc::PR_SET_DUMPABLE, 0).map_err(step("refuse to be traced"))?;
     Ok(sockets)

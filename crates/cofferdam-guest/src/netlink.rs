@@ -140,7 +140,8 @@ pub(crate) fn rules(ports: Ports) -> (Vec<u8>, Vec<Step>) {
     batch.table();
     batch.chain("redirect", "nat", -100);
     batch.chain("refuse", "filter", 0);
-    // The agent's own servers.
+    // The agent's own servers. `refuse` comes after `redirect` and sees what that made of a packet, so this
+    // accepts what was redirected too: TCP that was not, for whatever reason, is refused with the rest.
     for chain in ["redirect", "refuse"] {
         batch.rule(chain, "nf_tables", |e| {
             e.loopback_destination().accept();
@@ -156,12 +157,6 @@ pub(crate) fn rules(ports: Ports) -> (Vec<u8>, Vec<Step>) {
     });
     batch.rule("refuse", "nft_ct", |e| {
         e.established().accept();
-    });
-    batch.rule("refuse", "nf_tables", |e| {
-        e.protocol(libc::IPPROTO_TCP).accept();
-    });
-    batch.rule("refuse", "nf_tables", |e| {
-        e.protocol(libc::IPPROTO_UDP).destination_port(53).accept();
     });
     batch.rule("refuse", "nft_limit, nft_log, nfnetlink_log", |e| {
         e.limited().log(ports.packets);

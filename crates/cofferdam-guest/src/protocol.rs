@@ -21,6 +21,9 @@ pub const PROXY_PORT: u16 = 3128;
 /// How many descriptors come with [`Reply::Ready`] where the set-up asks for [`Network::Wall`]: the listener
 /// for connections, the listener of the proxy, the socket for lookups, the reports of refused packets.
 pub const WALL_SOCKETS: usize = 4;
+/// What `/etc/resolv.conf` names behind the wall. Lookups are redirected wherever they go, so any address does
+/// that is not loopback; this one is for documentation only (RFC 5737), and never stands for a name.
+pub const NAMESERVER: [u8; 4] = [192, 0, 2, 53];
 /// Asked for when the wall is tried: nothing can allow it (RFC 2606).
 pub const REFUSED_NAME: &str = "wall.cofferdam.invalid";
 /// Connected to when the wall is tried: it stands for no name and no rule may contain it.
