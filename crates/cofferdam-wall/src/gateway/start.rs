@@ -21,7 +21,7 @@ pub enum StartError {
     Root,
     #[error("standard input is not the gateway's control socket: {0}")]
     Socket(io::Error),
-    #[error("descriptor 3 is not the gateway's lock: {0}")]
+    #[error("standard output is not the gateway's lock: {0}")]
     Lock(io::Error),
     #[error("the gateway cannot {0}: {1}")]
     GiveUp(&'static str, rustix::io::Errno),
@@ -71,7 +71,7 @@ pub(super) fn prepare(arguments: &[OsString]) -> Result<Started, StartError> {
         return Err(StartError::Socket(io::Error::other("it does not listen")));
     }
     // Before the user changes: the folder is the owner's alone.
-    let lock = watch(Path::new("/proc/self/fd/3"), OFlags::empty())
+    let lock = watch(Path::new("/proc/self/fd/1"), OFlags::empty())
         .map_err(|errno| StartError::Lock(errno.into()))?;
     let mut files = vec![lock];
     // A path that does not lead there from here (bound through another folder's descriptor) is not watched.
