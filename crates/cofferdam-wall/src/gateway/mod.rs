@@ -4,3 +4,7 @@
 #![expect(dead_code, reason = "being built")]
 
 mod door;
+mod hello;
+mod http;
+mod proxy;
+mod stream;
