@@ -8,3 +8,6 @@ mod hello;
 mod http;
 mod proxy;
 mod stream;
+
+#[cfg(test)]
+mod testing;

@@ -25,7 +25,11 @@ pub(crate) fn text(version: Version, status: StatusCode, text: String) -> Respon
 }
 
 pub(crate) fn bad_request(version: Version, why: &str) -> Response<Body> {
-    text(version, StatusCode::BAD_REQUEST, format!("cofferdam: {why}\n"))
+    text(
+        version,
+        StatusCode::BAD_REQUEST,
+        format!("cofferdam: {why}\n"),
+    )
 }
 
 /// 403, with the command that would open it.

@@ -198,7 +198,10 @@ mod tests {
         ] {
             let authority = Authority::parse(text, Some(80)).unwrap();
             assert_eq!(authority.to_string(), read, "{text}");
-            assert_eq!(Authority::parse(&authority.to_host(), Some(80)), Ok(authority));
+            assert_eq!(
+                Authority::parse(&authority.to_host(), Some(80)),
+                Ok(authority)
+            );
         }
         for text in [
             "",
@@ -234,7 +237,9 @@ mod tests {
             assert!(Authority::parse(text, Some(80)).is_err(), "{text:?}");
         }
         assert_eq!(
-            Authority::parse("allowed.test", None).unwrap_err().to_string(),
+            Authority::parse("allowed.test", None)
+                .unwrap_err()
+                .to_string(),
             "`allowed.test` has no port: write HOST:PORT"
         );
     }

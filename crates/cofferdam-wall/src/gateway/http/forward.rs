@@ -13,10 +13,10 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{MAX_LIST, MAX_STREAMS};
 use super::answer::{self, Body};
 use super::authority::Authority;
 use super::framing::Framing;
+use super::{MAX_LIST, MAX_STREAMS};
 use crate::Kind;
 use crate::gateway::door::{Closed, Door, Flow, Way};
 use crate::gateway::stream::Counted;
@@ -141,14 +141,20 @@ impl<D: Door> Upstream<D> {
                 .handshake(io)
                 .await
                 .map_err(failed)?;
-            (Sender::Two(sender), tokio::spawn(drive(connection, flow, over)))
+            (
+                Sender::Two(sender),
+                tokio::spawn(drive(connection, flow, over)),
+            )
         } else {
             let (sender, connection) = http1::Builder::new()
                 .max_buf_size(Framing::MAX_HEAD * 2)
                 .handshake(io)
                 .await
                 .map_err(failed)?;
-            (Sender::One(sender), tokio::spawn(drive(connection, flow, over)))
+            (
+                Sender::One(sender),
+                tokio::spawn(drive(connection, flow, over)),
+            )
         };
         Ok(Open {
             to: to.clone(),

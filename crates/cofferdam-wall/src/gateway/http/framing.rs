@@ -78,7 +78,14 @@ impl Framing {
             State::Body(left) => {
                 let step = at_most(left, rest.len());
                 let left = left - step as u64;
-                (step, if left == 0 { State::Head } else { State::Body(left) })
+                (
+                    step,
+                    if left == 0 {
+                        State::Head
+                    } else {
+                        State::Body(left)
+                    },
+                )
             }
             State::Chunk(left) => {
                 // The last two bytes are the line end.
@@ -269,10 +276,22 @@ mod tests {
     fn what_could_be_read_in_two_ways_is_refused() {
         let body = "5\r\nhello\r\n0\r\n\r\n";
         for (lines, why) in [
-            ("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", Dirty::Length),
-            ("Transfer-Encoding: chunked\r\nContent-Length: 4\r\n", Dirty::Length),
-            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Dirty::Length),
-            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", Dirty::Length),
+            (
+                "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+                Dirty::Length,
+            ),
+            (
+                "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
+                Dirty::Length,
+            ),
+            (
+                "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+                Dirty::Length,
+            ),
+            (
+                "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+                Dirty::Length,
+            ),
             ("Transfer-Encoding: xchunked\r\n", Dirty::Length),
             ("Transfer-Encoding: gzip, chunked\r\n", Dirty::Length),
             ("Transfer-Encoding: \x0bchunked\r\n", Dirty::Control),

@@ -164,12 +164,7 @@ impl Tunnel {
         })
     }
 
-    async fn carry<D: Door>(
-        self,
-        mut client: TcpStream,
-        kept: Vec<u8>,
-        door: D,
-    ) -> io::Result<()> {
+    async fn carry<D: Door>(self, mut client: TcpStream, kept: Vec<u8>, door: D) -> io::Result<()> {
         let Self { to, via, kind, way } = self;
         match (way, kind, &to.place) {
             (Some(way), ..) => copy(client, &kept, way).await,

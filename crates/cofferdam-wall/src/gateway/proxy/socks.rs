@@ -94,10 +94,7 @@ pub(super) async fn reply<S: AsyncWrite + Unpin>(client: &mut S, reply: Reply) -
     client.write_all(&message).await
 }
 
-async fn turn_down<S: AsyncWrite + Unpin, T>(
-    client: &mut S,
-    with: Reply,
-) -> Result<T, SocksError> {
+async fn turn_down<S: AsyncWrite + Unpin, T>(client: &mut S, with: Reply) -> Result<T, SocksError> {
     reply(client, with).await?;
     Err(SocksError::Answered(Some(with)))
 }
