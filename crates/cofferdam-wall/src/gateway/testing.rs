@@ -130,6 +130,7 @@ impl Door for Lab {
                 end: self.0.end.child_token(),
                 sent: Arc::clone(&self.0.sent),
                 received: Arc::clone(&self.0.received),
+                entry: None,
             },
         })
     }

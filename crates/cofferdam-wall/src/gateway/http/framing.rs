@@ -113,18 +113,18 @@ impl Framing {
             },
             State::Trailers => match section(rest)? {
                 None => (0, self.state),
-                Some((lines, step)) => {
-                    for line in lines {
+                Some(lines) => {
+                    for line in &lines {
                         header(line)?;
                     }
-                    (step, State::Head)
+                    (length(&lines), State::Head)
                 }
             },
             // RFC 9112, 2.2: an empty line before a request is nothing.
             State::Head if rest.starts_with(b"\r\n") => (2, State::Head),
             State::Head => match section(rest)? {
                 None => (0, self.state),
-                Some((lines, step)) => (step, after_head(&lines)?),
+                Some(lines) => (length(&lines), after_head(&lines)?),
             },
         };
         self.state = next;
@@ -132,14 +132,14 @@ impl Framing {
     }
 }
 
-/// The lines up to the empty one, and how many bytes they are.
-fn section(bytes: &[u8]) -> Result<Option<(Vec<&[u8]>, usize)>, Dirty> {
+/// The lines up to the empty one.
+fn section(bytes: &[u8]) -> Result<Option<Vec<&[u8]>>, Dirty> {
     let mut lines = Vec::new();
     let mut at = 0;
     loop {
         match line(&bytes[at..], Framing::MAX_HEAD - at)? {
             None => return Ok(None),
-            Some([]) => return Ok(Some((lines, at + 2))),
+            Some([]) => return Ok(Some(lines)),
             Some(text) => {
                 at += text.len() + 2;
                 lines.push(text);
@@ -149,6 +149,11 @@ fn section(bytes: &[u8]) -> Result<Option<(Vec<&[u8]>, usize)>, Dirty> {
             return Err(Dirty::TooLong);
         }
     }
+}
+
+/// How many bytes these lines and the empty one are.
+fn length(lines: &[&[u8]]) -> usize {
+    lines.iter().map(|line| line.len() + 2).sum::<usize>() + 2
 }
 
 /// The next line without its end.

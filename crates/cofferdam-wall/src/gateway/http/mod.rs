@@ -12,7 +12,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode, header};
+use hyper::{Request, Response, StatusCode, Version, header};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -186,7 +186,7 @@ impl<D: Door> Requests<D> {
             Ok(asked) => asked,
             Err(malformed) => return self.malformed(version, &malformed),
         };
-        if let Err(response) = self.permit(version, &asked) {
+        if let Some(response) = self.refuse(version, &asked) {
             return response;
         }
         let to = asked.authority;
@@ -204,36 +204,36 @@ impl<D: Door> Requests<D> {
         self.upstream.carry(&to, request).await
     }
 
-    /// Whether policy lets this request through.
-    fn permit(&self, version: hyper::Version, asked: &Asked) -> Result<(), Response<Body>> {
+    /// The response to a request that policy does not let through.
+    fn refuse(&self, version: Version, asked: &Asked) -> Option<Response<Body>> {
         let to = &asked.authority;
         if let Some(only) = &self.only {
             if to == only {
-                return Ok(());
+                return None;
             }
             let why = format!("this connection is to {only}");
             self.door.refused(&to.place, to.port, self.via, &why);
             let opens = to.to_string();
-            return Err(answer::refused(version, to, &why, Some(&opens)));
+            return Some(answer::refused(version, to, &why, Some(&opens)));
         }
         if !asked.absolute {
-            return Err(answer::bad_request(
+            return Some(answer::bad_request(
                 version,
                 "this port is the sandbox's proxy (CONNECT, http:// requests and SOCKS5), not a web server: set it as a proxy, or use no proxy at all",
             ));
         }
         match self.door.decide(&to.place, to.port, self.via) {
-            Err(closed) => Err(answer::closed(version, to, &closed)),
+            Err(closed) => Some(answer::closed(version, to, &closed)),
             Ok(Kind::Tls) => {
                 let why = "its rule says tls: use https, which goes through CONNECT";
                 self.door.refused(&to.place, to.port, self.via, why);
-                Err(answer::refused(version, to, why, None))
+                Some(answer::refused(version, to, why, None))
             }
-            Ok(Kind::Http | Kind::Plain) => Ok(()),
+            Ok(Kind::Http | Kind::Plain) => None,
         }
     }
 
-    fn malformed(&self, version: hyper::Version, malformed: &Malformed) -> Response<Body> {
+    fn malformed(&self, version: Version, malformed: &Malformed) -> Response<Body> {
         let why = malformed.to_string();
         if let Some(only) = &self.only {
             self.door.refused(&only.place, only.port, self.via, &why);

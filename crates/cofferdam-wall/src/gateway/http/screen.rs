@@ -92,6 +92,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Screen<S> {
                 return Poll::Ready(Ok(()));
             }
             this.bytes.drain(..this.next);
+            if this.bytes.is_empty() && this.framing.in_head() {
+                // A connection that waits for its next request holds no memory for it.
+                this.bytes = Vec::new();
+            }
             (this.next, this.clear) = (0, 0);
             if let Some(late) = &mut this.late
                 && late.as_mut().poll(context).is_ready()

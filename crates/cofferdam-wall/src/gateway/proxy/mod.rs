@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,17 +11,18 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncWriteExt, copy_bidirectional};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use self::socks::{Reply, SocksError};
-use super::door::{Closed, Door, Flow, Place, Way};
+use super::copy::both_ways;
+use super::door::{Closed, Door, Place, Way};
 use super::hello::{self, HelloError};
 use super::http::answer::{self, Body};
 use super::http::authority::Authority;
 use super::http::screen::Screen;
 use super::http::{self, Requests};
-use super::stream::{Client, Counted};
+use super::stream::Client;
 use crate::Kind;
 use crate::log::Via;
 
@@ -209,24 +211,14 @@ async fn dial<D: Door>(to: &Authority, kind: Kind, door: &D, via: Via) -> Result
     }
 }
 
-/// Both directions, until both have ended or the rule goes.
-async fn copy(mut client: TcpStream, first: &[u8], way: Way) -> io::Result<()> {
-    let Way { stream, flow, .. } = way;
-    let Flow {
-        end,
-        sent,
-        received,
-    } = &flow;
-    let mut server = Counted {
-        inner: stream,
-        sent: Arc::clone(sent),
-        received: Arc::clone(received),
-    };
+/// Both directions, until both have ended or the rule goes; `first` was read before.
+async fn copy(client: TcpStream, first: &[u8], mut way: Way) -> io::Result<()> {
+    let flow = &way.flow;
     tokio::select! {
-        moved = async {
-            server.write_all(first).await?;
-            copy_bidirectional(&mut client, &mut server).await
-        } => moved.map(|_| ()),
-        () = end.cancelled() => Ok(()),
+        written = way.stream.write_all(first) => written?,
+        () = flow.end.cancelled() => return Ok(()),
     }
+    flow.sent.fetch_add(first.len() as u64, Ordering::Relaxed);
+    both_ways(client, way.stream, flow).await;
+    Ok(())
 }
