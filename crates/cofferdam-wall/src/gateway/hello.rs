@@ -15,8 +15,10 @@ const TIME: Duration = Duration::from_secs(10);
 pub(crate) enum HelloError {
     #[error(transparent)]
     Sni(#[from] SniError),
-    #[error("the TLS server name is {0}")]
+    #[error("its TLS client hello names {0} instead")]
     Other(HostName),
+    #[error("its rule compares a name, and this is an address")]
+    NoName,
     #[error("no TLS client hello came within {} s", TIME.as_secs())]
     Late,
     /// The client went away: nothing was refused.

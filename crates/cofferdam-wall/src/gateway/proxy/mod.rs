@@ -189,10 +189,8 @@ impl Tunnel {
                     Err(_) => Ok(()),
                 }
             }
-            // Http and tls compare a name, and an address has none.
             (None, ..) => {
-                let why = "its rule compares a name, and this is an address";
-                door.refused(&to.place, to.port, via, why);
+                door.refused(&to.place, to.port, via, &HelloError::NoName.to_string());
                 Ok(())
             }
         }

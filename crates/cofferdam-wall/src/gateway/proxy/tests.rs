@@ -201,7 +201,7 @@ async fn the_server_name_is_compared_before_anything_is_dialled() {
     for (hello, why) in [
         (
             client_hello(Some(b"denied.test")),
-            "the TLS server name is denied.test",
+            "its TLS client hello names denied.test instead",
         ),
         (client_hello(None), "no server name"),
         (client_hello(Some(b"203.0.113.9")), "reads as an address"),
@@ -467,7 +467,7 @@ async fn what_goes_through_socks_is_looked_at_by_its_rule() {
         site.lab.refused(),
         [
             "denied.test:80: this connection is to allowed.test:80",
-            "allowed.test:443: the TLS server name is denied.test"
+            "allowed.test:443: its TLS client hello names denied.test instead"
         ]
     );
     assert!(site.lab.dialled().is_empty());
