@@ -103,6 +103,8 @@ pub(super) async fn carry(sandbox: Arc<Sandbox>, arrival: Arrival, room: Room) {
             let gate = Gate(Arc::clone(&sandbox));
             if let (Kind::Http, Place::Name(name)) = (kind, &place) {
                 drop(opening);
+                // Small pieces go at once. Fails if the connection is gone already.
+                _ = stream.set_nodelay(true);
                 tokio::select! {
                     () = sandbox.end.cancelled() => {}
                     () = Box::pin(http::carry(stream, name, port, gate, Via::Transparent)) => {}

@@ -126,6 +126,8 @@ impl<D: Door> Upstream<D> {
                 opens: None,
             });
         }
+        // Small pieces go at once. Fails if the connection is gone already.
+        _ = stream.set_nodelay(true);
         let io = TokioIo::new(Counted {
             inner: stream,
             sent: flow.sent.clone(),

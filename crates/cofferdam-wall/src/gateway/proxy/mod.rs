@@ -36,6 +36,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Serves one connection to the proxy port until it ends.
 pub(crate) async fn serve<D: Door>(client: TcpStream, door: D) {
+    // Small pieces go at once. Fails if the connection is gone already.
+    _ = client.set_nodelay(true);
     let mut first = [0];
     let peeked = tokio::time::timeout(HANDSHAKE, client.peek(&mut first)).await;
     let Ok(Ok(1)) = peeked else {
