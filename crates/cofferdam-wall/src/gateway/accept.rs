@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gateway::complain;
+use crate::gateway::gate::Gate;
+use crate::gateway::proxy;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::gateway::transparent;
 use crate::gateway::workers::{Workers, watched};
-use crate::log::{Event, Verdict, Via};
+use crate::log::{Event, Verdict};
 
 /// Connections taken in before others get their turn.
 const BATCH: usize = 64;
@@ -94,7 +97,12 @@ fn take(sandbox: &Arc<Sandbox>, stream: StdTcpStream, entrance: Entrance, worker
                     .spawn(transparent::carry(sandbox, arrival, room));
             }
         }
-        Entrance::Proxy => proxy(sandbox, stream),
+        Entrance::Proxy => {
+            count(sandbox);
+            workers
+                .next()
+                .spawn(proxy(Arc::clone(sandbox), stream, room));
+        }
     }
 }
 
@@ -108,18 +116,23 @@ fn room(sandbox: &Sandbox) -> Option<Room> {
     })
 }
 
-fn proxy(sandbox: &Arc<Sandbox>, stream: StdTcpStream) {
+fn count(sandbox: &Sandbox) {
     if sandbox.is_proving() {
         sandbox.seen.proxied.fetch_add(1, Ordering::SeqCst);
     }
-    let told = Told {
-        verdict: Some(Verdict::Failed),
-        via: Some(Via::Connect),
-        reason: Some("the proxy is not there yet".to_owned()),
-        ..Told::default()
+}
+
+async fn proxy(sandbox: Arc<Sandbox>, stream: StdTcpStream, room: Room) {
+    let Room { opening, open } = room;
+    drop(opening);
+    let Ok(stream) = TcpStream::from_std(stream) else {
+        return;
     };
-    sandbox.tell(Event::Connect, &told);
-    reset(stream);
+    tokio::select! {
+        () = sandbox.end.cancelled() => {}
+        () = Box::pin(proxy::serve(stream, Gate(Arc::clone(&sandbox)))) => {}
+    }
+    drop(open);
 }
 
 /// Closes a connection so that the program gets an error at once.

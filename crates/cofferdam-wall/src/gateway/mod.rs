@@ -9,6 +9,7 @@
 //! - `sandbox`, `flows`: what is known of one sandbox; the policy in force.
 //! - `accept`, `transparent`, `lookups`, `packets`: what arrives out of a sandbox.
 //! - `door`, `gate`, `dial`, `resolve`, `copy`: how something gets out.
+//! - `hello`, `http`, `proxy`, `stream`: what is looked at in it, and the port for programs that want a proxy.
 //! - `journal`, `refused`: what is told about it.
 
 mod accept;
@@ -20,17 +21,24 @@ mod door;
 mod explain;
 mod flows;
 mod gate;
+mod hello;
+mod http;
 mod journal;
 mod lookups;
 mod nflog;
 mod packets;
+mod proxy;
 mod refused;
 mod resolve;
 mod sandbox;
 mod server;
 mod start;
+mod stream;
 mod transparent;
 mod workers;
+
+#[cfg(test)]
+mod testing;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -4,24 +4,22 @@ use std::io;
 use std::net::{IpAddr, SocketAddrV4, TcpStream as StdTcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use crate::gateway::accept::{Room, reset};
 use crate::gateway::copy::{both_ways, reset_on_close};
 use crate::gateway::door::{Closed, Door, Place, Way};
 use crate::gateway::gate::Gate;
+use crate::gateway::hello::{self, HelloError};
+use crate::gateway::http;
 use crate::gateway::lookups;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::log::{Event, Verdict, Via};
-use crate::{ClientHello, HostName, Kind, SYNTHETIC};
+use crate::{Kind, SYNTHETIC};
 
 /// Where lookups go.
 const DOMAIN: u16 = 53;
-/// Until a client has said the name that it wants.
-const HELLO: Duration = Duration::from_secs(10);
 
 /// A connection that may go on.
 #[derive(Debug)]
@@ -88,7 +86,7 @@ fn count(sandbox: &Sandbox) {
 /// Carries a connection to its end, on the worker that runs this.
 pub(super) async fn carry(sandbox: Arc<Sandbox>, arrival: Arrival, room: Room) {
     let Room { opening, open } = room;
-    let Ok(stream) = TcpStream::from_std(arrival.stream) else {
+    let Ok(mut stream) = TcpStream::from_std(arrival.stream) else {
         return;
     };
     match arrival.purpose {
@@ -103,10 +101,20 @@ pub(super) async fn carry(sandbox: Arc<Sandbox>, arrival: Arrival, room: Room) {
         }
         Purpose::Out { place, port, kind } => {
             let gate = Gate(Arc::clone(&sandbox));
+            if let (Kind::Http, Place::Name(name)) = (kind, &place) {
+                drop(opening);
+                // Small pieces go at once. Fails if the connection is gone already.
+                _ = stream.set_nodelay(true);
+                tokio::select! {
+                    () = sandbox.end.cancelled() => {}
+                    () = Box::pin(http::carry(stream, name, port, gate, Via::Transparent)) => {}
+                }
+                return;
+            }
             let found = tokio::select! {
                 () = sandbox.end.cancelled() => None,
                 // Boxed for the size of what is only needed at the beginning.
-                found = Box::pin(way(&gate, &stream, &place, port, kind)) => found,
+                found = Box::pin(way(&gate, &mut stream, &place, port, kind)) => found,
             };
             drop(opening);
             match found {
@@ -119,26 +127,25 @@ pub(super) async fn carry(sandbox: Arc<Sandbox>, arrival: Arrival, room: Room) {
 }
 
 /// What has to be seen first is read, then the way is dialled, then what was read is sent on.
-async fn way(gate: &Gate, stream: &TcpStream, place: &Place, port: u16, kind: Kind) -> Option<Way> {
+async fn way(
+    gate: &Gate,
+    stream: &mut TcpStream,
+    place: &Place,
+    port: u16,
+    kind: Kind,
+) -> Option<Way> {
     let hello = match kind {
         Kind::Plain => None,
-        Kind::Tls => match timeout(HELLO, hello(stream, place)).await {
-            Ok(Ok(hello)) => Some(hello),
-            Ok(Err(reason)) => {
-                gate.refused(place, port, Via::Transparent, &reason);
-                return None;
-            }
-            Err(_) => {
-                let reason = "no TLS client hello came in time";
-                gate.refused(place, port, Via::Transparent, reason);
+        Kind::Tls => match named(stream, place).await {
+            Ok(hello) => Some(hello),
+            Err(HelloError::Ended(_)) => return None,
+            Err(refused) => {
+                gate.refused(place, port, Via::Transparent, &refused.to_string());
                 return None;
             }
         },
-        Kind::Http => {
-            let reason = "http is not there yet";
-            gate.refused(place, port, Via::Transparent, reason);
-            return None;
-        }
+        // Carried request by request, and dialled for the first good one: see `carry`.
+        Kind::Http => return None,
     };
     let way = match gate.dial(place, port, Via::Transparent).await {
         Ok(way) => way,
@@ -155,34 +162,10 @@ async fn way(gate: &Gate, stream: &TcpStream, place: &Place, port: u16, kind: Ki
 }
 
 /// The client hello as it came, if it names the place.
-async fn hello(stream: &TcpStream, place: &Place) -> Result<Vec<u8>, String> {
-    let Place::Name(name) = place else {
-        return Err("tls is looked at for names only".to_owned());
-    };
-    let mut hello = ClientHello::default();
-    let mut piece = [0u8; 4096];
-    loop {
-        let read = |error: io::Error| format!("before its TLS client hello: {error}");
-        stream.readable().await.map_err(read)?;
-        let got = match stream.try_read(&mut piece) {
-            Ok(0) => return Err("it ended before its TLS client hello".to_owned()),
-            Ok(got) => got,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(read(error)),
-        };
-        match hello.push(&piece[..got]) {
-            Ok(None) => {}
-            Ok(Some(found)) => return compare(name, &found).map(|()| hello.into_bytes()),
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-}
-
-fn compare(name: &HostName, found: &HostName) -> Result<(), String> {
-    if name == found {
-        Ok(())
-    } else {
-        Err(format!("its TLS client hello names {found} instead"))
+async fn named(stream: &mut TcpStream, place: &Place) -> Result<Vec<u8>, HelloError> {
+    match place {
+        Place::Name(name) => hello::read(stream, &[], name).await,
+        Place::Address(_) => Err(HelloError::NoName),
     }
 }
 
