@@ -201,10 +201,9 @@ mod tests {
         let place = place();
         let repository = place.repository();
         let here = repository.as_path().display().to_string();
-        let find = |name| {
-            find(&place.home, &repository, name)
-                .map(|log| log.sandbox)
-                .ok()
+        let find = |name: Option<&str>| {
+            let found = find(&place.home, &repository, name);
+            found.map(|log| log.sandbox).ok()
         };
         assert_eq!((find(None), find(Some("a"))), (None, None));
         let old = place.log("a", &here, 100);
@@ -219,7 +218,7 @@ mod tests {
         fsx::write_private(&place.home.network_logs().join("x.jsonl"), b"junk").unwrap();
         assert_eq!(find(Some("a")), Some(new));
         assert_eq!(find(Some("b")), Some(other));
-        assert_eq!(find(Some(&old.to_string())), Some(old));
+        assert_eq!(find(Some(old.to_string().as_str())), Some(old));
         assert_eq!(find(None), Some(new));
         assert_eq!(find(Some("c")), None);
     }
@@ -232,7 +231,7 @@ mod tests {
         let log = find(&place.home, &place.repository(), None).unwrap();
         assert!(!log.is_live(&place.home));
         let mut reader = log.open().unwrap();
-        let mut read = || {
+        let mut read = || -> Vec<Vec<u8>> {
             let mut lines = Vec::new();
             reader.read(|line| lines.push(line.to_vec())).unwrap();
             lines

@@ -1,0 +1,34 @@
+//! `cofferdam net reload`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::wall::allowed::Scope;
+use cofferdam::wall::change::Change;
+
+use super::tell;
+use crate::commands::allow::patiently;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+
+/// Put edited rules in force in the sandboxes that are at work
+///
+/// After an edit of `config.yaml` or of a file that `cofferdam net rules` names. Connections that no
+/// rule allows any more are ended.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {}
+
+pub(crate) async fn run(
+    _: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let change = Change::begin(&environment.home, &interrupt.cancel).await?;
+    let applied = patiently(change.apply(&Scope::Global)).await?;
+    Ok(if tell(&applied, environment.colour.on_stderr()) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
