@@ -34,6 +34,11 @@ impl Home {
         self.sandbox(id).join("allowed")
     }
 
+    /// The network logs: one file for each sandbox, `ID.jsonl`.
+    pub fn net(&self) -> PathBuf {
+        self.0.join("net")
+    }
+
     /// One directory for each sandbox, named by its id.
     pub fn state(&self) -> PathBuf {
         self.0.join("state")
@@ -53,12 +58,8 @@ impl Home {
         self.0.join(format!("gateway-{protocol}"))
     }
 
-    /// What sandboxes asked of the network, a file each; kept after them.
-    pub fn network_logs(&self) -> PathBuf {
-        self.0.join("net")
-    }
-
+    /// What one sandbox asked of the network; kept after it.
     pub fn network_log(&self, id: SandboxId) -> PathBuf {
-        self.network_logs().join(format!("{id}.jsonl"))
+        self.net().join(format!("{id}.jsonl"))
     }
 }

@@ -60,7 +60,7 @@ pub(crate) async fn run(
     })?;
     let colour = environment.colour.on_stderr();
     let (scope, sources) = scope(arguments, environment, interrupt).await?;
-    let change = Change::begin(&environment.home, &interrupt.cancel).await?;
+    let change = begin(environment, interrupt).await?;
     let loaded = sources.load();
     rules::check(&loaded, std::slice::from_ref(&rule)).map_err(refused)?;
     let added = change
@@ -91,6 +91,18 @@ pub(crate) async fn run(
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Waits for its turn to change rules.
+pub(super) async fn begin(
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Change, CliError> {
+    let begun = Change::begin(&environment.home);
+    match interrupt.cancel.run_until_cancelled(begun).await {
+        Some(change) => Ok(change?),
+        None => Err(CliError::Interrupted { code: 130 }),
+    }
 }
 
 /// Waits for a change to be in force; says so when that takes a while.

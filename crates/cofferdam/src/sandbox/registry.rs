@@ -424,6 +424,11 @@ pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
     process::is_alive(pid, start).then_some(pid)
 }
 
+/// Whether a process owns the sandbox now.
+pub fn is_in_use(home: &Home, id: SandboxId) -> bool {
+    in_use(&home.sandbox(id))
+}
+
 fn read(directory: &Path) -> Result<Record, RegistryError> {
     let path = directory.join(RECORD);
     let bytes = fsx::read_bounded(&path, RECORD_LIMIT)?;

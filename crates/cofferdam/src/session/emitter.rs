@@ -219,11 +219,10 @@ impl std::fmt::Display for Notice {
                  services on this machine and in your private networks too, and nothing is logged"
                     .to_owned()
             }
-            Self::NetworkConfig { text } => text.clone(),
             Self::NetworkLost { why } => {
                 format!("the sandbox has lost its network, and reaches nothing from now on: {why}")
             }
-            Self::Other { text } => text.clone(),
+            Self::NetworkConfig { text } | Self::Other { text } => text.clone(),
         };
         f.write_str(&printable(&text))
     }

@@ -445,8 +445,8 @@ async fn start(
         error => error.into(),
     })?);
     let problems = ready.sandbox().wall().map(Registration::problems);
-    for text in problems.unwrap_or_default() {
-        let text = text.clone();
+    for problem in problems.unwrap_or_default() {
+        let text = problem.message();
         events.notice(Notice::NetworkConfig { text });
     }
     if let Ready::Isolated(sandbox) = ready {

@@ -21,7 +21,7 @@ const ENDING: &str = ".jsonl";
 /// Opens the sandbox's log for appending; a new one begins with whose it is.
 pub(super) fn open(spec: &WallSpec) -> Result<File, FileError> {
     fsx::private_dir(spec.home.path())?;
-    fsx::private_dir(&spec.home.network_logs())?;
+    fsx::private_dir(&spec.home.net())?;
     let path = spec.home.network_log(spec.sandbox);
     let mut file = OpenOptions::new()
         .append(true)
@@ -59,7 +59,7 @@ pub(crate) fn remove_old(
     now: Timestamp,
     dry_run: bool,
 ) -> Result<Vec<PathBuf>, FileError> {
-    let directory = home.network_logs();
+    let directory = home.net();
     let mut removed = Vec::new();
     let entries = match std::fs::read_dir(&directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(removed),

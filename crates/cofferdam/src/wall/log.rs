@@ -127,7 +127,7 @@ pub fn parse(line: &[u8]) -> Option<Entry> {
 }
 
 fn files(home: &Home) -> Result<Vec<(PathBuf, SandboxId)>, FileError> {
-    let directory = home.network_logs();
+    let directory = home.net();
     let entries = match std::fs::read_dir(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.context("read", &directory)?,
@@ -175,7 +175,7 @@ mod tests {
     fn place() -> Place {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path().join("home"));
-        fsx::private_dir(&home.network_logs()).unwrap();
+        fsx::private_dir(&home.net()).unwrap();
         Place { directory, home }
     }
 
@@ -215,7 +215,7 @@ mod tests {
             b"junk",
         )
         .unwrap();
-        fsx::write_private(&place.home.network_logs().join("x.jsonl"), b"junk").unwrap();
+        fsx::write_private(&place.home.net().join("x.jsonl"), b"junk").unwrap();
         assert_eq!(find(Some("a")), Some(new));
         assert_eq!(find(Some("b")), Some(other));
         assert_eq!(find(Some(old.to_string().as_str())), Some(old));

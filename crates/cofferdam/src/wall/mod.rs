@@ -4,7 +4,7 @@
 pub mod allowed;
 pub mod change;
 mod error;
-pub mod gateway;
+mod gateway;
 mod journal;
 pub mod log;
 mod registration;
@@ -19,7 +19,9 @@ use crate::sandbox::registry::Record;
 pub use cofferdam_wall::control::{Answer, Ask, Explanation, Refused, RuleLine, Seen};
 pub use cofferdam_wall::{Origin, Rule, RuleError};
 pub use error::WallError;
+pub(crate) use gateway::remove_dead as remove_dead_gateways;
 pub use gateway::{Start, ask};
+pub(crate) use journal::remove_old as remove_old_logs;
 pub use registration::{Health, Registration};
 
 /// What a provider needs to put a sandbox behind the wall.

@@ -8,18 +8,18 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cofferdam_wall::control::{self, Answer, Ask, Refused, RuleLine, Seen};
+use cofferdam_wall::control::{self, Answer, Ask, Refused, Seen};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::gateway::{self, Connection, Start};
+use super::change::Change;
+use super::gateway::{self, ANSWER_LIMIT, Connection, Start};
+use super::rules::Problem;
 use super::{Sockets, WallError, WallSpec, journal};
 use crate::home::Home;
 use crate::names::SandboxId;
 
-/// How long the answer to the end of the self-test may take.
-const OPEN_LIMIT: Duration = Duration::from_secs(5);
 /// A gateway that lived so long is no part of a series of ends.
 const CALM: Duration = Duration::from_secs(60);
 /// So many ends in a series, and the sandbox has lost its network.
@@ -46,7 +46,7 @@ pub struct Registration {
     /// To the task that keeps the connection: the self-test is over.
     orders: mpsc::Sender<Order>,
     health: watch::Receiver<Health>,
-    problems: Vec<String>,
+    problems: Vec<Problem>,
     _end: DropGuard,
 }
 
@@ -54,7 +54,7 @@ type Order = oneshot::Sender<Result<Seen, WallError>>;
 
 impl Registration {
     /// Puts a sandbox behind the gateway of its home, which is started where none runs. Until
-    /// [`Registration::open`] everything is refused and counted. Bounded: 13 s.
+    /// [`Registration::open`] everything is refused and counted. Bounded: 8 s.
     pub async fn register(spec: &WallSpec, sockets: Sockets) -> Result<Self, WallError> {
         let log = journal::open(spec)?;
         let mut keeper = Keeper {
@@ -95,18 +95,18 @@ impl Registration {
             self.orders.send(answer).await.ok()?;
             answered.await.ok()
         };
-        match tokio::time::timeout(OPEN_LIMIT, asked).await {
+        match tokio::time::timeout(ANSWER_LIMIT, asked).await {
             Ok(Some(answer)) => answer,
             Ok(None) => Err(self.lost()),
             Err(_) => Err(WallError::Silent {
                 process: None,
-                seconds: OPEN_LIMIT.as_secs(),
+                seconds: ANSWER_LIMIT.as_secs(),
             }),
         }
     }
 
     /// What was refused so far, most often refused first; bounded. A gateway that ended took its
-    /// count with it: the log has everything. Bounded: 13 s.
+    /// count with it: the log has everything. Bounded: 8 s.
     pub async fn refused(&self) -> Result<Vec<Refused>, WallError> {
         let sandbox = self.sandbox.to_string();
         match gateway::ask(&self.home, &Ask::Refused { sandbox }, Start::Never).await? {
@@ -115,8 +115,8 @@ impl Registration {
         }
     }
 
-    /// What is wrong with the places that rules come from, as sentences; what is right is in force.
-    pub fn problems(&self) -> &[String] {
+    /// What is wrong with the places that rules come from; what is right is in force.
+    pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
@@ -148,8 +148,16 @@ struct Keeper {
 impl Keeper {
     /// Registers with the gateway that runs, or with a new one; the rules are read anew. Also what
     /// is wrong with their sources.
-    async fn register(&mut self) -> Result<(Connection, Vec<String>), WallError> {
-        let (rules, problems) = load(&self.spec.sources)?;
+    async fn register(&mut self) -> Result<(Connection, Vec<Problem>), WallError> {
+        // A change of rules between reading them and being there would be lost.
+        let _change = Change::begin(&self.spec.home).await?;
+        let sources = self.spec.sources.clone();
+        // A list may be long.
+        let loaded = tokio::task::spawn_blocking(move || {
+            let loaded = sources.load();
+            (loaded.lines(), loaded.problems)
+        });
+        let (rules, problems) = loaded.await.map_err(std::io::Error::from)?;
         let frame = control::encode(&Ask::Register(control::Registration {
             sandbox: self.spec.sandbox.to_string(),
             rules,
@@ -169,7 +177,9 @@ impl Keeper {
             packets.as_fd(),
             self.log.as_fd(),
         ];
-        match gateway::begin(&self.spec.home, &frame, &fds, Start::IfNeeded).await? {
+        let home = &self.spec.home;
+        let begun = gateway::begin(home, &frame, &fds, Start::IfNeeded, ANSWER_LIMIT);
+        match begun.await? {
             (connection, Answer::Done) => Ok((connection, problems)),
             _ => Err(unexpected()),
         }
@@ -241,7 +251,7 @@ impl Keeper {
             self.epoch = self.epoch.saturating_add(1);
             match self.register().await {
                 Ok((connection, _)) => return Ok(connection),
-                Err(error) if *ends >= ATTEMPTS => return Err(error),
+                Err(error) if *ends >= ATTEMPTS || is_final(&error) => return Err(error),
                 Err(_) => {}
             }
         }
@@ -250,23 +260,20 @@ impl Keeper {
 
 async fn open(connection: &mut Connection) -> Result<Seen, WallError> {
     let frame = control::encode(&Ask::Open)?;
-    match connection.ask(&frame, &[], OPEN_LIMIT).await? {
+    match connection.ask(&frame, &[], ANSWER_LIMIT).await? {
         Answer::Seen(seen) => Ok(seen),
         _ => Err(unexpected()),
     }
 }
 
-fn unexpected() -> WallError {
-    WallError::Protocol("an answer to another question".to_owned())
+/// No later attempt goes better.
+fn is_final(error: &WallError) -> bool {
+    matches!(
+        error,
+        WallError::Directory { .. } | WallError::Refused(_) | WallError::Protocol(_)
+    )
 }
 
-/// The rules as they are now, and what is wrong with the places that they come from.
-fn load(sources: &super::rules::Sources) -> Result<(Vec<RuleLine>, Vec<String>), WallError> {
-    let defaults =
-        cofferdam_wall::defaults::rules().map_err(|error| WallError::Start(error.to_string()))?;
-    let rules = defaults.iter().chain(&sources.flags).map(|rule| RuleLine {
-        text: rule.to_string(),
-        origin: rule.origin(),
-    });
-    Ok((rules.collect(), Vec::new()))
+fn unexpected() -> WallError {
+    WallError::Protocol("an answer to another question".to_owned())
 }

@@ -501,7 +501,7 @@ mod tests {
             ],
             &["rules `b.test:9 tls` (command line) and `b.test:9 plain` (command line) disagree about port 9: remove one; neither counts"],
         );
-        place.sources.flags = (0..MAX_CONTRADICTIONS + 1)
+        place.sources.flags = (0..=MAX_CONTRADICTIONS)
             .flat_map(|n| [format!("h{n}.test:9 tls"), format!("h{n}.test:9 http")])
             .map(|text| rule(&text, Origin::Flag))
             .collect();

@@ -10,7 +10,7 @@ use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
     Access, BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy, CopyStrategy,
     ExecRequest, Execution, Exit, Isolated, IsolatedProvider, IsolatedSandbox, Mount, MountSource,
-    PrivateCopy, Sandbox, SandboxError, SandboxSpec,
+    NetworkKind, PrivateCopy, Sandbox, SandboxError, SandboxSpec,
 };
 use cofferdam::session::Landing;
 use tokio_util::sync::CancellationToken;
@@ -71,6 +71,10 @@ impl Own {
 impl BindMountProvider for Own {
     fn name(&self) -> &'static str {
         "own"
+    }
+
+    fn networks(&self) -> &[NetworkKind] {
+        self.native.networks()
     }
 
     async fn create(
@@ -163,6 +167,10 @@ struct Apart(Own);
 impl IsolatedProvider for Apart {
     fn name(&self) -> &'static str {
         "apart"
+    }
+
+    fn networks(&self) -> &[NetworkKind] {
+        &[NetworkKind::None]
     }
 
     async fn create(

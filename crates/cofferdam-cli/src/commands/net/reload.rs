@@ -4,10 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::wall::allowed::Scope;
-use cofferdam::wall::change::Change;
 
 use super::tell;
-use crate::commands::allow::patiently;
+use crate::commands::allow::{begin, patiently};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -24,7 +23,7 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    let change = Change::begin(&environment.home, &interrupt.cancel).await?;
+    let change = begin(environment, interrupt).await?;
     let applied = patiently(change.apply(&Scope::Global)).await?;
     Ok(if tell(&applied, environment.colour.on_stderr()) {
         ExitCode::SUCCESS

@@ -20,8 +20,10 @@ pub(crate) use wire::Connection;
 
 /// How long a gateway may be without a socket, or a socket without room, before that is an error.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
-/// How long one answer may take. Resolving a name is part of some.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long one answer may take: many rules are compiled first.
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// As [`ANSWER_LIMIT`], where a name is resolved first.
+const EXPLAIN_LIMIT: Duration = Duration::from_secs(20);
 /// How long to wait before looking again.
 const PAUSE: Duration = Duration::from_millis(3);
 /// How often a gateway that ends at once is started for one question.
@@ -35,11 +37,16 @@ pub enum Start {
     Never,
 }
 
-/// Asks the gateway of this home. Bounded: 3 s to reach it, 10 s for the answer. What it cannot do is
-/// [`WallError::Refused`]; there is no [`Answer::Error`] among the answers.
+/// Asks the gateway of this home. Bounded: 3 s to reach it, 5 s for the answer (20 s to
+/// [`Ask::Explain`]). What it cannot do is [`WallError::Refused`]; there is no [`Answer::Error`] among
+/// the answers.
 pub async fn ask(home: &Home, ask: &Ask, start: Start) -> Result<Answer, WallError> {
     let frame = control::encode(ask)?;
-    let (_, answer) = begin(home, &frame, &[], start).await?;
+    let limit = match ask {
+        Ask::Explain { .. } => EXPLAIN_LIMIT,
+        _ => ANSWER_LIMIT,
+    };
+    let (_, answer) = begin(home, &frame, &[], start, limit).await?;
     Ok(answer)
 }
 
@@ -50,11 +57,12 @@ pub(crate) async fn begin(
     frame: &[u8],
     fds: &[BorrowedFd<'_>],
     start: Start,
+    limit: Duration,
 ) -> Result<(Connection, Answer), WallError> {
     let mut ended = WallError::Ended(String::new());
     for _ in 0..STARTS {
         let mut connection = connect(home, start).await?;
-        match connection.ask(frame, fds, ANSWER_LIMIT).await {
+        match connection.ask(frame, fds, limit).await {
             Ok(answer) => return Ok((connection, answer)),
             Err(error @ WallError::Ended(_)) => ended = error,
             Err(error) => return Err(error),

@@ -50,5 +50,7 @@ pub(super) fn start(place: &Place, lock: Lock) -> Result<(), WallError> {
         // Only an error message names it.
         let _ = lock.sign(process);
     }
+    // From here on it is the gateway's alone.
+    drop(lock);
     Ok(())
 }
