@@ -245,7 +245,7 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
         return match error {
             ChangeError::Registry(error) => Some(error),
             ChangeError::Wall(error) => Some(error),
-            _ => None,
+            ChangeError::Add(_) => None,
         };
     }
     match error.downcast_ref::<AgentFailure>()? {

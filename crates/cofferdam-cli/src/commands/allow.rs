@@ -62,7 +62,7 @@ pub(crate) async fn run(
     let (scope, sources) = scope(arguments, environment, interrupt).await?;
     let change = begin(environment, interrupt).await?;
     let loaded = sources.load();
-    rules::check(&loaded, std::slice::from_ref(&rule)).map_err(refused)?;
+    rules::check(&loaded, std::slice::from_ref(&rule)).map_err(|error| refused(&error))?;
     let added = change
         .add(&scope, std::slice::from_ref(&rule))
         .map_err(ChangeError::from)?;
@@ -159,7 +159,7 @@ async fn scope(
     }
 }
 
-fn refused(error: CheckError) -> CliError {
+fn refused(error: &CheckError) -> CliError {
     let hint = match error {
         CheckError::Contradiction(_) => "see where each rule stands with `cofferdam net rules`",
         CheckError::Udp(_) => "name it without `udp` if TCP is enough",

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use cofferdam::wall::rules::Problem;
 use serde::Serialize;
 
 use super::{place, sources, warn};
@@ -27,12 +28,12 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Serialize)]
 struct Listing<'a> {
-    rules: Vec<Line<'a>>,
+    rules: Vec<Listed<'a>>,
     problems: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct Listed<'a> {
     rule: String,
     origin: cofferdam::wall::Origin,
     file: Option<std::borrow::Cow<'a, str>>,
@@ -50,14 +51,14 @@ pub(crate) async fn run(
     if arguments.json {
         let listing = Listing {
             rules: rules
-                .map(|(rule, place)| Line {
+                .map(|(rule, place)| Listed {
                     rule: rule.to_string(),
                     origin: rule.origin(),
                     file: place.file.as_deref().map(std::path::Path::to_string_lossy),
                     line: place.line,
                 })
                 .collect(),
-            problems: loaded.problems.iter().map(|one| one.message()).collect(),
+            problems: loaded.problems.iter().map(Problem::message).collect(),
         };
         output::data(&json::line(&listing)?)?;
     } else {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::text::printable_line;
+use cofferdam::wall::rules::Problem;
 use cofferdam::wall::{Answer, Ask, Explanation, Start, WallError, ask};
 use serde::Serialize;
 
@@ -72,7 +73,7 @@ pub(crate) async fn run(
         let explained = Explained {
             explanation: &explanation,
             place: at,
-            problems: loaded.problems.iter().map(|one| one.message()).collect(),
+            problems: loaded.problems.iter().map(Problem::message).collect(),
         };
         output::data(&json::line(&explained)?)?;
     } else {
