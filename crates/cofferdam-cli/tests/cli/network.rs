@@ -149,7 +149,7 @@ fn rules_with_their_origins() {
     RULE              FROM           FILE
     a.test:80,443     global config  [PLACE]/home/.cofferdam/config.yaml:3
     10.1.0.0/16:5432  allowed live   [PLACE]/home/.cofferdam/allowed/global:3
-    b.test:8443 tls   allowed live   [PLACE]/home/.cofferdam/allowed/fc6b6bb3:3
+    b.test:8443 tls   allowed live   [PLACE]/home/.cofferdam/allowed/[HASH8]:3
     --- stderr
     ");
     let done = environment
@@ -171,7 +171,7 @@ fn a_malformed_config_is_said_and_opens_nothing() {
     code: 1
     --- stdout
     RULE           FROM          FILE
-    b.test:80,443  allowed live  [PLACE]/home/.cofferdam/allowed/e948e70e:3
+    b.test:80,443  allowed live  [PLACE]/home/.cofferdam/allowed/[HASH8]:3
     --- stderr
     warning: [PLACE]/home/.cofferdam/config.yaml:3:15: firewall.allow[0].domain: host name `http://a.test` has the character `:`: write the bare name, without scheme, user, port or path
     ");

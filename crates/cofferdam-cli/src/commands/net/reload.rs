@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::wall::allowed::Scope;
 
-use super::tell;
+use super::{sources, tell, warn};
 use crate::commands::allow::{begin, patiently};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -25,7 +25,13 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, CliError> {
     let change = begin(environment, interrupt).await?;
     let applied = patiently(change.apply(&Scope::Global)).await?;
-    Ok(if tell(&applied, environment.colour.on_stderr()) {
+    let colour = environment.colour.on_stderr();
+    // Sandboxes that start next meet it.
+    let problems = sources(None, environment, interrupt).await?.load().problems;
+    if applied.is_empty() {
+        warn(&problems, colour);
+    }
+    Ok(if tell(&applied, colour) && problems.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
