@@ -36,7 +36,8 @@ pub(super) enum Entrance {
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) opening: OwnedSemaphorePermit,
-    pub(super) open: OwnedSemaphorePermit,
+    /// Its sandbox's and the process's.
+    pub(super) open: [OwnedSemaphorePermit; 2],
 }
 
 /// Accepts until the sandbox ends.
@@ -107,7 +108,10 @@ fn take(sandbox: &Arc<Sandbox>, stream: StdTcpStream, entrance: Entrance, worker
 
 fn room(sandbox: &Sandbox) -> Option<Room> {
     Some(Room {
-        open: Arc::clone(&sandbox.connections).try_acquire_owned().ok()?,
+        open: [
+            Arc::clone(&sandbox.connections).try_acquire_owned().ok()?,
+            Arc::clone(&sandbox.places).try_acquire_owned().ok()?,
+        ],
         opening: Arc::clone(&sandbox.opening).try_acquire_owned().ok()?,
     })
 }

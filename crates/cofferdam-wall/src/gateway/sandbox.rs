@@ -19,9 +19,7 @@ use crate::gateway::resolve::Resolver;
 use crate::log::{Entry, Event, Verdict, Via};
 use crate::{HostName, Policy, PolicyError, Protocol, Rule, RuleError, Synthetic, dns};
 
-/// Connections of one sandbox at once.
-const CONNECTIONS: usize = 16_384;
-/// Of these, those that are still on their way: read for a name, resolved, dialled.
+/// Connections of one sandbox that are still on their way: read for a name, resolved, dialled.
 const OPENING: usize = 1024;
 
 /// Why rules are not taken.
@@ -61,6 +59,8 @@ pub(super) struct Sandbox {
     pub(super) books: Books,
     pub(super) resolver: Arc<Resolver>,
     pub(super) packets: Packets,
+    /// Room for connections: in the process, and for this sandbox, which cannot take all of it.
+    pub(super) places: Arc<Semaphore>,
     pub(super) connections: Arc<Semaphore>,
     pub(super) opening: Arc<Semaphore>,
     policy: RwLock<Arc<Policy>>,
@@ -121,6 +121,31 @@ pub(super) struct Beginning {
     pub(super) journal: Journal,
     pub(super) packets: Packets,
     pub(super) resolver: Arc<Resolver>,
+    pub(super) places: Places,
+}
+
+/// Room for the connections of all sandboxes, by the descriptors that the process may have.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    room: Arc<Semaphore>,
+    for_one: usize,
+}
+
+impl Places {
+    /// What else the process has open, sandboxes' sockets and logs among it.
+    const OTHER_DESCRIPTORS: usize = 1024;
+    const MOST: usize = 100_000;
+
+    pub(super) fn new(descriptors: Option<u64>) -> Self {
+        let most = descriptors.map_or(Self::MOST, |most| {
+            usize::try_from(most).unwrap_or(Self::MOST)
+        });
+        let room = (most.saturating_sub(Self::OTHER_DESCRIPTORS) / 2).clamp(64, Self::MOST);
+        Self {
+            room: Arc::new(Semaphore::new(room)),
+            for_one: room - room / 8,
+        }
+    }
 }
 
 impl Sandbox {
@@ -137,7 +162,8 @@ impl Sandbox {
             books: Books::default(),
             resolver: beginning.resolver,
             packets: beginning.packets,
-            connections: Arc::new(Semaphore::new(CONNECTIONS)),
+            connections: Arc::new(Semaphore::new(beginning.places.for_one)),
+            places: beginning.places.room,
             opening: Arc::new(Semaphore::new(OPENING)),
             policy: RwLock::new(now),
             waiting: Mutex::new(waiting),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::Uid;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,7 +21,7 @@ use crate::gateway::descriptors::Descriptors;
 use crate::gateway::journal::Journals;
 use crate::gateway::packets::{self, Packets};
 use crate::gateway::resolve::Resolver;
-use crate::gateway::sandbox::{Beginning, Sandbox, compile};
+use crate::gateway::sandbox::{Beginning, Places, Sandbox, compile};
 use crate::gateway::start::Started;
 use crate::gateway::workers::Workers;
 use crate::gateway::{GatewayError, complain, explain, lookups};
@@ -40,6 +41,7 @@ struct Gateway {
     workers: Arc<Workers>,
     journals: Journals,
     resolver: Arc<Resolver>,
+    places: Places,
     sandboxes: Mutex<HashMap<String, Arc<Sandbox>>>,
     /// Questions under way.
     asked: AtomicUsize,
@@ -63,6 +65,7 @@ pub(super) fn serve(
         workers: Arc::new(workers),
         journals,
         resolver: Arc::new(Resolver::default()),
+        places: Places::new(getrlimit(Resource::Nofile).current),
         sandboxes: Mutex::default(),
         asked: AtomicUsize::new(0),
         last: AtomicU64::new(0),
@@ -142,6 +145,23 @@ impl Gateway {
     }
 }
 
+/// A question under way.
+struct Asking<'a>(&'a Gateway);
+
+impl<'a> Asking<'a> {
+    fn new(gateway: &'a Gateway) -> Self {
+        gateway.asked.fetch_add(1, Ordering::Relaxed);
+        Self(gateway)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.asked.fetch_sub(1, Ordering::Relaxed);
+        self.0.note();
+    }
+}
+
 /// A sandbox's place among the others; it ends with the connection that holds this.
 #[derive(Debug)]
 struct Registered {
@@ -190,11 +210,10 @@ async fn converse(gateway: &Arc<Gateway>, stream: UnixStream) {
             Ok(None) => return,
             Err(error) => return complain(&format!("a question cannot be read: {error}")),
         };
-        gateway.asked.fetch_add(1, Ordering::Relaxed);
+        let asking = Asking::new(gateway);
         let answer = answer(gateway, &mut registered, question).await;
         let sent = channel.answer(&answer.unwrap_or_else(Answer::Error)).await;
-        gateway.asked.fetch_sub(1, Ordering::Relaxed);
-        gateway.note();
+        drop(asking);
         if sent.is_err() {
             return;
         }
@@ -277,6 +296,7 @@ async fn register(
         journal,
         packets: Packets::new(descriptors.packets),
         resolver: Arc::clone(&gateway.resolver),
+        places: gateway.places.clone(),
     }));
     let before = gateway
         .sandboxes()
