@@ -34,7 +34,7 @@ const ORDINARY: u32 = 1234;
 /// Names the guest's executable in the run as [`ORDINARY`].
 const GUEST: &str = "COFFERDAM_TEST_GUEST";
 /// Nothing here takes long: what does is broken.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// One guest with its wall.
 struct Inside {
@@ -150,6 +150,11 @@ impl Inside {
             packets: File::from(packets),
         };
         gateway.lookups.set_read_timeout(Some(LIMIT)).unwrap();
+        // Also bounds accept(2): what does not arrive fails the test instead of stopping it.
+        for listener in [&gateway.connections, &gateway.proxy] {
+            let kind = rustix::net::sockopt::Timeout::Recv;
+            rustix::net::sockopt::set_socket_timeout(listener, kind, Some(LIMIT)).unwrap();
+        }
         (inside, gateway)
     }
 
