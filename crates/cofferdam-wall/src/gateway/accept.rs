@@ -52,6 +52,8 @@ pub(super) async fn accept(
     };
     loop {
         let ready = tokio::select! {
+            // Nothing more is taken for a sandbox that another registration has replaced.
+            biased;
             () = sandbox.end.cancelled() => return,
             ready = listener.readable() => ready,
         };

@@ -227,15 +227,34 @@ mod tests {
     }
 
     #[test]
+    fn a_full_log_says_so_once() {
+        let mut file = tempfile::tempfile().unwrap();
+        let log = Log {
+            file: file.try_clone().unwrap(),
+            size: AtomicU64::new(LARGEST - 100),
+            torn: AtomicBool::new(true),
+            full: AtomicBool::new(false),
+        };
+        for _ in 0..5 {
+            let entry = Entry::new(Timestamp::now(), Event::Lookup);
+            log.append(&entry).unwrap();
+        }
+        let mut text = String::new();
+        std::io::Seek::rewind(&mut file).unwrap();
+        std::io::Read::read_to_string(&mut file, &mut text).unwrap();
+        // After half a line a new one is begun.
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[0].is_empty() && lines[1].contains("lookup"));
+        assert!(lines[2].contains("the log is full"));
+    }
+
+    #[test]
     fn what_was_left_out_is_counted_and_lines_are_whole() {
-        let folder = std::env::temp_dir().join(format!("cofferdam-journal-{}", std::process::id()));
-        let file = File::options()
-            .append(true)
-            .create(true)
-            .open(&folder)
-            .unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let log = File::options().append(true).open(file.path()).unwrap();
         let (journals, writer) = start().unwrap();
-        let journal = journals.open(file.into()).unwrap();
+        let journal = journals.open(log.into()).unwrap();
         journal.rate.lock().unwrap().left = 2.0;
         let entry = || Entry::new(Timestamp::now(), Event::Lookup);
         for _ in 0..10 {
@@ -243,8 +262,7 @@ mod tests {
         }
         drop((journal, journals));
         writer.finish();
-        let text = std::fs::read_to_string(&folder).unwrap();
-        std::fs::remove_file(&folder).unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
         let entries: Vec<Entry> = text
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())

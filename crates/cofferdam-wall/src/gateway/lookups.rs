@@ -27,6 +27,8 @@ pub(super) async fn over_udp(sandbox: Arc<Sandbox>, socket: StdUdpSocket) {
     };
     loop {
         let ready = tokio::select! {
+            // Nothing more is taken for a sandbox that another registration has replaced.
+            biased;
             () = sandbox.end.cancelled() => return,
             ready = socket.readable() => ready,
         };

@@ -91,6 +91,8 @@ pub(super) async fn watch(sandbox: Arc<Sandbox>) {
     };
     loop {
         let ready = tokio::select! {
+            // Nothing more is taken for a sandbox that another registration has replaced.
+            biased;
             () = sandbox.end.cancelled() => return,
             ready = socket.readable() => ready,
         };

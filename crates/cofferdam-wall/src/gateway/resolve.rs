@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
-use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf;
+use tokio::time::timeout;
 
 use crate::HostName;
 
@@ -22,6 +24,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// One question to one server, and how often.
 const PATIENCE: Duration = Duration::from_secs(2);
 const ATTEMPTS: usize = 2;
+/// One lookup, whatever it takes.
+const LOOKUP: Duration = Duration::from_secs(4);
 /// A name that does not exist may be made in the next moment.
 const REMEMBER_FAILURE: Duration = Duration::from_secs(5);
 /// Questions under way at once.
@@ -68,21 +72,35 @@ impl Resolver {
             Family::V4 => RecordType::A,
             Family::V6 => RecordType::AAAA,
         };
-        match resolver.lookup(asked, kind).await {
-            Ok(lookup) => Ok(lookup
-                .answers()
-                .iter()
-                .filter_map(|record| match &record.data {
-                    RData::A(address) => Some(IpAddr::V4(address.0)),
-                    RData::AAAA(address) => Some(IpAddr::V6(address.0)),
-                    _ => None,
-                })
-                .take(ADDRESSES)
-                .collect()),
-            Err(error) if error.is_no_records_found() && !error.is_nx_domain() => Ok(Vec::new()),
-            Err(error) if error.is_nx_domain() => Err(format!("{name} does not exist")),
-            Err(error) => Err(unresolved(&error)),
-        }
+        let lookup = match timeout(LOOKUP, resolver.lookup(asked, kind)).await {
+            Ok(Ok(lookup)) => lookup,
+            Ok(Err(NetError::Dns(DnsError::NoRecordsFound(none)))) => {
+                return match none.response_code {
+                    ResponseCode::NoError => Ok(Vec::new()),
+                    ResponseCode::NXDomain => Err(format!("{name} does not exist")),
+                    code => Err(format!(
+                        "{name} has no address: the name server says {code}"
+                    )),
+                };
+            }
+            Ok(Err(error)) => return Err(unresolved(&error)),
+            Err(_) => {
+                return Err(format!(
+                    "{name} has no address: no name server answered within {} s",
+                    LOOKUP.as_secs()
+                ));
+            }
+        };
+        Ok(lookup
+            .answers()
+            .iter()
+            .filter_map(|record| match &record.data {
+                RData::A(address) => Some(IpAddr::V4(address.0)),
+                RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+                _ => None,
+            })
+            .take(ADDRESSES)
+            .collect())
     }
 
     fn current(&self) -> Result<Arc<TokioResolver>, NetError> {

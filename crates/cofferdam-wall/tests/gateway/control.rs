@@ -254,6 +254,33 @@ fn nobody_but_the_owner_is_heard() {
 }
 
 #[test]
+fn it_is_nobody_special() {
+    let gateway = Gateway::start();
+    // An answer shows that it has begun.
+    assert_eq!(gateway.connect().ask(&Ask::Status), Answer::Status(vec![]));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
+    let field = |name: &str| -> Vec<&str> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().split_ascii_whitespace().collect()
+    };
+    let own = rustix::process::geteuid();
+    let expected = if own.is_root() {
+        "65534".to_owned()
+    } else {
+        own.as_raw().to_string()
+    };
+    assert_eq!(field("Uid:"), [expected.as_str(); 4]);
+    assert_eq!(field("NoNewPrivs:"), ["1"]);
+    for set in ["CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(field(set), ["0000000000000000"], "{set}");
+    }
+    if own.is_root() {
+        assert_eq!(field("Gid:"), ["65534"; 4]);
+        assert_eq!(field("Groups:"), <[&str; 0]>::default());
+    }
+}
+
+#[test]
 fn nonsense_ends_the_connection_and_nothing_else() {
     let gateway = Gateway::start();
     let mut witness = gateway.connect();

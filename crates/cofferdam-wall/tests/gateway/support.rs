@@ -58,6 +58,10 @@ impl Gateway {
         self.home.path().join("socket")
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for its own end.
     pub(crate) fn ended(&mut self) -> std::process::ExitStatus {
         let start = Instant::now();
