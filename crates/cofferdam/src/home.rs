@@ -34,6 +34,11 @@ impl Home {
         self.sandbox(id).join("allowed")
     }
 
+    /// The network logs: one file for each sandbox, `ID.jsonl`.
+    pub fn net(&self) -> PathBuf {
+        self.0.join("net")
+    }
+
     /// One directory for each sandbox, named by its id.
     pub fn state(&self) -> PathBuf {
         self.0.join("state")

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cofferdam_wall::Rule;
-use tokio_util::sync::CancellationToken;
 
 use super::allowed::{self, AddError, Added, Scope};
 use super::rules::Problem;
@@ -14,7 +13,7 @@ use super::{Answer, Ask, Start, WallError, gateway, sources_of};
 use crate::fsx::{self, Context, FileError};
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
-use crate::sandbox::registry::{self, Phase, Record, RegistryError};
+use crate::sandbox::registry::{self, Phase, Reach, Record, RegistryError};
 
 /// A change holds its lock for moments; one that is held so long is held by a stopped process.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
@@ -24,21 +23,16 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     #[error(transparent)]
-    File(#[from] FileError),
-    #[error(transparent)]
     Add(#[from] AddError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Wall(#[from] WallError),
-    #[error("another cofferdam process has been changing rules for {} s", LOCK_LIMIT.as_secs())]
-    Busy,
-    #[error("cancelled")]
-    Cancelled,
 }
 
 /// The right to change the rules of one home: files and gateway change together, one change after the
-/// other, so that none is lost.
+/// other, so that none is lost. A sandbox that registers holds it too: rules that it has read must be
+/// those in force when it is there.
 #[derive(Debug)]
 pub struct Change {
     home: Home,
@@ -68,7 +62,7 @@ pub enum Outcome {
 
 impl Change {
     /// Waits for changes that others make. Bounded: 20 s.
-    pub async fn begin(home: &Home, cancel: &CancellationToken) -> Result<Self, ChangeError> {
+    pub async fn begin(home: &Home) -> Result<Self, WallError> {
         fsx::private_dir(home.path())?;
         fsx::private_dir(&home.allowed())?;
         let path = home.allowed().join("lock");
@@ -86,15 +80,12 @@ impl Change {
             match lock.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => {}
-                Err(TryLockError::WouldBlock) => return Err(ChangeError::Busy),
+                Err(TryLockError::WouldBlock) => return Err(WallError::Busy(LOCK_LIMIT.as_secs())),
                 Err(TryLockError::Error(source)) => {
                     return Err(FileError::new("lock", path, source).into());
                 }
             }
-            tokio::select! {
-                () = cancel.cancelled() => return Err(ChangeError::Cancelled),
-                () = tokio::time::sleep(PAUSE) => {}
-            }
+            tokio::time::sleep(PAUSE).await;
         }
         let home = home.clone();
         Ok(Self { home, _lock: lock })
@@ -121,7 +112,7 @@ impl Change {
                 record
                     .network
                     .as_ref()
-                    .and_then(|reach| reach.rules())
+                    .and_then(Reach::rules)
                     .map(|_| Outcome::Starting)
             } else {
                 None

@@ -36,6 +36,9 @@ pub enum WallError {
     /// What was asked cannot be done; what was in force stays.
     #[error("the gateway cannot do that: {0}")]
     Refused(String),
+    /// Its lock is held for so many seconds.
+    #[error("another cofferdam process has been changing rules for {0} s")]
+    Busy(u64),
     /// The registration was given up before.
     #[error("the sandbox has lost its network: {0}")]
     Lost(String),

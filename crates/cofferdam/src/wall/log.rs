@@ -127,7 +127,7 @@ pub fn parse(line: &[u8]) -> Option<Entry> {
 }
 
 fn files(home: &Home) -> Result<Vec<(PathBuf, SandboxId)>, FileError> {
-    let directory = home.network_logs();
+    let directory = home.net();
     let entries = match std::fs::read_dir(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.context("read", &directory)?,
@@ -175,7 +175,7 @@ mod tests {
     fn place() -> Place {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path().join("home"));
-        fsx::private_dir(&home.network_logs()).unwrap();
+        fsx::private_dir(&home.net()).unwrap();
         Place { directory, home }
     }
 
@@ -201,10 +201,9 @@ mod tests {
         let place = place();
         let repository = place.repository();
         let here = repository.as_path().display().to_string();
-        let find = |name| {
-            find(&place.home, &repository, name)
-                .map(|log| log.sandbox)
-                .ok()
+        let find = |name: Option<&str>| {
+            let found = find(&place.home, &repository, name);
+            found.map(|log| log.sandbox).ok()
         };
         assert_eq!((find(None), find(Some("a"))), (None, None));
         let old = place.log("a", &here, 100);
@@ -216,10 +215,10 @@ mod tests {
             b"junk",
         )
         .unwrap();
-        fsx::write_private(&place.home.network_logs().join("x.jsonl"), b"junk").unwrap();
+        fsx::write_private(&place.home.net().join("x.jsonl"), b"junk").unwrap();
         assert_eq!(find(Some("a")), Some(new));
         assert_eq!(find(Some("b")), Some(other));
-        assert_eq!(find(Some(&old.to_string())), Some(old));
+        assert_eq!(find(Some(old.to_string().as_str())), Some(old));
         assert_eq!(find(None), Some(new));
         assert_eq!(find(Some("c")), None);
     }
@@ -232,7 +231,7 @@ mod tests {
         let log = find(&place.home, &place.repository(), None).unwrap();
         assert!(!log.is_live(&place.home));
         let mut reader = log.open().unwrap();
-        let mut read = || {
+        let mut read = || -> Vec<Vec<u8>> {
             let mut lines = Vec::new();
             reader.read(|line| lines.push(line.to_vec())).unwrap();
             lines

@@ -16,7 +16,7 @@ use crate::home::Home;
 use crate::names::{RepoPath, SandboxId, Slug};
 use crate::sandbox::registry::Record;
 
-pub use cofferdam_wall::control::{Answer, Ask, Refused, RuleLine, Seen};
+pub use cofferdam_wall::control::{Answer, Ask, Explanation, Refused, RuleLine, Seen};
 pub use cofferdam_wall::{Origin, Rule, RuleError};
 pub use error::WallError;
 pub(crate) use gateway::remove_dead as remove_dead_gateways;

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::change::Change;
 use super::gateway::{self, ANSWER_LIMIT, Connection, Start};
 use super::rules::Problem;
 use super::{Sockets, WallError, WallSpec, journal};
@@ -148,6 +149,8 @@ impl Keeper {
     /// Registers with the gateway that runs, or with a new one; the rules are read anew. Also what
     /// is wrong with their sources.
     async fn register(&mut self) -> Result<(Connection, Vec<Problem>), WallError> {
+        // A change of rules between reading them and being there would be lost.
+        let _change = Change::begin(&self.spec.home).await?;
         let sources = self.spec.sources.clone();
         // A list may be long.
         let loaded = tokio::task::spawn_blocking(move || {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cofferdam_wall::control::RuleLine;
-use cofferdam_wall::{Policy, PolicyError, Protocol, Rule, RuleError, defaults};
+use cofferdam_wall::{Class, Policy, PolicyError, Protocol, Rule, RuleError, Target, defaults};
 
 use super::allowed::{self, Scope};
 use crate::config::{self, ConfigError};
@@ -86,6 +86,15 @@ pub enum LineError {
     NotUtf8,
     #[error(transparent)]
     Rule(#[from] RuleError),
+}
+
+/// A rule that cannot be added.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    #[error("rule `{0}`: udp is not carried yet")]
+    Udp(Box<Rule>),
+    #[error(transparent)]
+    Contradiction(#[from] PolicyError),
 }
 
 impl Problem {
@@ -191,6 +200,31 @@ impl Loaded {
             self.places.clear();
             self.problems.push(Problem::Contradictions);
         }
+    }
+}
+
+/// Whether new rules can stand beside those that are loaded.
+pub fn check(loaded: &Loaded, new: &[Rule]) -> Result<(), CheckError> {
+    if let Some(rule) = new.iter().find(|rule| rule.protocol() == Protocol::Udp) {
+        return Err(CheckError::Udp(Box::new(rule.clone())));
+    }
+    Policy::compile([&loaded.rules, new].concat())?;
+    Ok(())
+}
+
+/// What someone should know who opens this.
+pub fn caution(rule: &Rule) -> Option<String> {
+    match rule.target() {
+        Target::Name(name) if name.is_host() => {
+            Some("this opens a service on this machine itself".to_owned())
+        }
+        Target::Range(range) => match Class::of(range.network()) {
+            Class::Public => None,
+            class => Some(format!(
+                "this opens {class}: what is there was not made for strangers"
+            )),
+        },
+        Target::Name(_) | Target::Below(_) => None,
     }
 }
 
