@@ -1,9 +1,13 @@
 //! One gateway for a home, whoever starts it and however it ends.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::sync::Barrier;
 
-use cofferdam::wall::{Start, WallError};
+use cofferdam::wall::{Ask, Start, WallError};
+use cofferdam_wall::control;
 
 use crate::support::{House, block_on, is_gateway, kill, registered, until};
 
@@ -96,4 +100,47 @@ fn it_is_never_root() {
     if own.is_root() {
         assert_eq!(field("Groups:"), Vec::<String>::new());
     }
+}
+
+/// Whoever could open the socket: only the owner is answered.
+#[test]
+fn others_are_not_answered() {
+    if !rustix::process::getuid().is_root() {
+        // Only root can become somebody else.
+        return;
+    }
+    let house = House::new();
+    house.status(Start::IfNeeded).unwrap();
+    for path in [
+        house.dir.path().to_owned(),
+        house.home.path().to_owned(),
+        house.place(),
+    ] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let socket = house.place().join("socket");
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+    let frame = control::encode(&Ask::Status).unwrap();
+    let answered = |uid: Option<u32>| {
+        std::thread::scope(|scope| {
+            let asks = scope.spawn(|| {
+                if let Some(uid) = uid.map(rustix::thread::Uid::from_raw) {
+                    // Of this thread alone.
+                    rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+                }
+                let mut stream = UnixStream::connect(&socket).unwrap();
+                let asked = stream.write_all(&frame);
+                asked.is_ok() && stream.read_exact(&mut [0u8]).is_ok()
+            });
+            asks.join().unwrap()
+        })
+    };
+    assert!(answered(None));
+    assert!(!answered(Some(1234)));
+    // Not even the user that the gateway has become.
+    let status = format!("/proc/{}", house.gateway().as_raw_nonzero());
+    let runs_as = fs::read_to_string(format!("{status}/status")).unwrap();
+    let line = runs_as.lines().find(|line| line.starts_with("Uid:"));
+    let uid = line.unwrap().split_ascii_whitespace().nth(1).unwrap();
+    assert!(!answered(Some(uid.parse().unwrap())));
 }

@@ -3,10 +3,15 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
+use cofferdam::git::Git;
+use cofferdam::names::SandboxId;
+use cofferdam::session::manage;
 use cofferdam::wall::{Start, WallError};
+use tokio_util::sync::CancellationToken;
 
-use crate::support::House;
+use crate::support::{House, block_on};
 
 fn refuses(house: &House) {
     let refused = house.status(Start::IfNeeded);
@@ -89,4 +94,53 @@ fn one_of_another_user_is_refused() {
     refuses(&house);
     std::os::unix::fs::chown(house.place(), Some(0), None).unwrap();
     house.status(Start::IfNeeded).unwrap();
+}
+
+#[test]
+fn gc_removes_what_is_dead_and_old_alone() {
+    let house = House::new();
+    house.status(Start::IfNeeded).unwrap();
+    let private = |path: &Path| {
+        fs::create_dir(path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(path.join("lock"), "").unwrap();
+    };
+    let (dead, alive) = (house.home.gateway(998), house.home.gateway(999));
+    private(&dead);
+    private(&alive);
+    let lock = fs::File::open(alive.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let no_version = house.home.path().join("gateway-x");
+    private(&no_version);
+    let logs = house.home.network_logs();
+    fs::create_dir(&logs).unwrap();
+    let log = |days: u64| {
+        let path = house.home.network_log(SandboxId::random().unwrap());
+        let file = fs::File::create(&path).unwrap();
+        let age = Duration::from_secs(days * 24 * 60 * 60);
+        file.set_modified(SystemTime::now() - age).unwrap();
+        path
+    };
+    let (old, young) = (log(31), log(29));
+    let notes = logs.join("notes.txt");
+    fs::write(&notes, "").unwrap();
+
+    let gc = |dry_run| {
+        let cancel = CancellationToken::new();
+        let git = Git::new("git");
+        let done = block_on(manage::gc(&house.home, &git, None, None, dry_run, &cancel));
+        let mut removed = done.unwrap().removed;
+        removed.sort();
+        removed
+    };
+    let mut both = [dead.display().to_string(), old.display().to_string()];
+    both.sort();
+    assert_eq!(gc(true), both);
+    assert!(dead.exists() && old.exists());
+    assert_eq!(gc(false), both);
+    assert!(!dead.exists() && !old.exists());
+    for kept in [&alive, &no_version, &young, &notes, &house.place()] {
+        assert!(kept.exists(), "{}", kept.display());
+    }
+    house.status(Start::Never).unwrap();
 }
