@@ -7,6 +7,7 @@
     reason = "tests write files, and fail by panicking"
 )]
 
+mod change;
 mod life;
 mod place;
 mod registration;
