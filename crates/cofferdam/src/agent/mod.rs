@@ -6,6 +6,7 @@ mod codex;
 mod command;
 mod completion;
 mod json;
+mod steering;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ pub use codex::Codex;
 pub use command::Command;
 pub use completion::{completion, signal_in};
 use serde::{Deserialize, Serialize};
+pub(crate) use steering::steers;
 
 /// What an agent is asked to do once.
 #[derive(Debug, Clone)]

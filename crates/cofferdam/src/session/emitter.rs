@@ -213,6 +213,11 @@ impl std::fmt::Display for Notice {
                  not set: {}",
                 names.join(", ")
             ),
+            Self::SteeringWithheld { names } => format!(
+                ".cofferdam/.env is tracked or linked, so it does not say where the agent's key goes; not set: \
+                 {} (if you want it, give it with `--env`)",
+                names.join(", ")
+            ),
             Self::CopyMissing { path } => format!("{} does not exist: not copied", path.display()),
             Self::Other { text } => text.clone(),
         };

@@ -70,9 +70,13 @@ fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
     for name in &plan.unused_arguments {
         events.notice(Notice::UnusedArgument { name: name.clone() });
     }
-    if !plan.withheld.is_empty() {
-        let names = plan.withheld.clone();
+    let names = plan.withheld.callers.clone();
+    if !names.is_empty() {
         events.notice(Notice::EnvironmentWithheld { names });
+    }
+    let names = plan.withheld.steering.clone();
+    if !names.is_empty() {
+        events.notice(Notice::SteeringWithheld { names });
     }
 }
 
