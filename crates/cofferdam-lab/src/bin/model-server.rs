@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::io::{Read, Write};
 
-use cofferdam_lab::model::{Model, Script};
+use cofferdam_lab::model::{Model, Request, Script};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let script = std::env::args()
@@ -17,8 +17,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::io::stdin().read_to_end(&mut Vec::new())?;
     let seen = model.seen();
     for request in &seen.requests {
-        let tools = request.tools().join(" ");
-        writeln!(out, "{} {} tools: {tools}", request.method, request.path)?;
+        let (tools, key) = (request.tools().join(" "), request.key().unwrap_or("none"));
+        let Request { method, path, .. } = request;
+        writeln!(out, "{method} {path} key: {key} tools: {tools}")?;
     }
     for complaint in &seen.complaints {
         writeln!(out, "complaint: {complaint}")?;

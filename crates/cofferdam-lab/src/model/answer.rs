@@ -127,16 +127,19 @@ pub(super) fn other(request: &Request) -> Answer {
         ("POST", path) if path.ends_with("/count_tokens") => json!({"input_tokens": 10}),
         ("GET", path) if path.ends_with("/models") => json!({"object": "list", "data": []}),
         ("HEAD", _) | ("GET", "/") => json!({}),
-        _ => {
-            let body = json!({"error": {"type": "not_found_error", "message": "no such path"}});
-            return Answer::Whole {
-                status: 404,
-                retry_after: None,
-                body,
-            };
-        }
+        // A WebSocket is wanted: this answer tells Codex to do without.
+        ("GET", path) if path.ends_with("/responses") => return failed(426, "no WebSocket here"),
+        _ => return failed(404, "no such path"),
     };
     whole(body)
+}
+
+fn failed(status: u16, message: &str) -> Answer {
+    Answer::Whole {
+        status,
+        retry_after: None,
+        body: json!({"error": {"type": "not_found_error", "message": message}}),
+    }
 }
 
 fn whole(body: Value) -> Answer {

@@ -29,6 +29,9 @@ pub struct AgentRequest {
     pub resume: Option<String>,
     /// Contained providers ask the agent to skip its own permission prompts; no-sandbox never does.
     pub skip_permissions: bool,
+    /// The variables that it will find: what its program does not read itself may be passed on in
+    /// another way.
+    pub environment: BTreeMap<OsString, OsString>,
 }
 
 /// How an agent is started.

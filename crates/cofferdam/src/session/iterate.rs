@@ -62,6 +62,7 @@ pub(super) async fn iterate(
                 prompt: text,
                 resume: None,
                 skip_permissions: true,
+                environment: environment.clone(),
             },
             environment,
             signals: &options.completion_signals,
