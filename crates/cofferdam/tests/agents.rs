@@ -22,6 +22,7 @@ fn request(prompt: &str) -> AgentRequest {
         prompt: prompt.to_owned(),
         resume: None,
         skip_permissions: true,
+        logged_in: false,
         environment: BTreeMap::new(),
     }
 }
@@ -322,6 +323,13 @@ fn codex_is_told_the_key_and_the_address_of_its_environment() {
     assert_eq!(key, Some("k".into()));
     let (_, key) = with(&[("OPENAI_API_KEY", "k"), ("CODEX_API_KEY", "own")]);
     assert_eq!(key, None);
+    let logged_in = AgentRequest {
+        logged_in: true,
+        environment: [("OPENAI_API_KEY".into(), "k".into())].into(),
+        ..request("do it")
+    };
+    let command = agent("codex", &[]).command(&logged_in).unwrap();
+    assert!(command.environment.is_empty());
 }
 
 // covers: S2-33

@@ -41,6 +41,10 @@ impl AgentProvider for Codex {
         &["OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL"]
     }
 
+    fn login_file(&self) -> Option<&str> {
+        Some(".codex/auth.json")
+    }
+
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
         if request.prompt.trim().is_empty() {
             return Err(AgentError::NoPrompt {
@@ -72,7 +76,12 @@ impl AgentProvider for Codex {
             arguments.extend(["--config".into(), format!("openai_base_url={url}").into()]);
         }
         let mut environment = BTreeMap::new();
-        if let (Some(key), None) = (set("OPENAI_API_KEY"), set("CODEX_API_KEY")) {
+        // It would come before the login.
+        if let (Some(key), None, false) = (
+            set("OPENAI_API_KEY"),
+            set("CODEX_API_KEY"),
+            request.logged_in,
+        ) {
             environment.insert("CODEX_API_KEY".into(), key.clone());
         }
         arguments.extend(self.options.arguments.iter().cloned());

@@ -29,6 +29,8 @@ pub struct AgentRequest {
     pub resume: Option<String>,
     /// Contained providers ask the agent to skip its own permission prompts; no-sandbox never does.
     pub skip_permissions: bool,
+    /// It has a login, so it needs no key.
+    pub logged_in: bool,
     /// The variables that it will find: what its program does not read itself may be passed on in
     /// another way.
     pub environment: BTreeMap<OsString, OsString>,
@@ -180,6 +182,11 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
 
     /// Names of variables that this agent takes from the caller's environment.
     fn environment(&self) -> &[&str];
+
+    /// The file, relative to its home, in which its program keeps a login: JSON, and nothing but a login.
+    fn login_file(&self) -> Option<&str> {
+        None
+    }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError>;
 

@@ -218,6 +218,7 @@ impl std::fmt::Display for Notice {
                  {} (if you want it, give it with `--env`)",
                 names.join(", ")
             ),
+            Self::LoginRenewed => "the agent renewed its login, which is kept".to_owned(),
             Self::CopyMissing { path } => format!("{} does not exist: not copied", path.display()),
             Self::Other { text } => text.clone(),
         };

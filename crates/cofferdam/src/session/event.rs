@@ -126,6 +126,8 @@ pub enum Notice {
     SteeringWithheld {
         names: Vec<String>,
     },
+    /// The agent's program renewed its login, and the new one is kept for later runs.
+    LoginRenewed,
     /// `path` was asked for with `copy` but does not exist.
     CopyMissing {
         #[serde(serialize_with = "crate::session::path_json::lossy")]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::envfile::{self, EnvFile, Withheld};
+use super::login::Login;
 use super::options::{PromptSource, RunOptions};
 use super::report::RunErrorKind;
 use crate::git::identity::{self, UserConfig};
@@ -58,6 +59,8 @@ pub(super) struct Plan {
     pub environment: BTreeMap<OsString, OsString>,
     /// What a file of the repository may not say.
     pub withheld: Withheld,
+    /// The agent's login.
+    pub login: Option<Login>,
     /// `/workspace/<repo>` inside.
     pub workdir: PathBuf,
 }
@@ -152,6 +155,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         unused_arguments,
         environment,
         withheld,
+        login: Login::find(options)?,
         workdir,
     })
 }

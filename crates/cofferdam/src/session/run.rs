@@ -93,16 +93,7 @@ async fn live(
     let worked = async {
         prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await?;
         let Some(ready) = &ready else { return Ok(()) };
-        let environment = &plan.environment;
-        iterate::iterate(
-            options,
-            &plan.prompt,
-            environment,
-            ready.sandbox(),
-            events,
-            &mut work,
-        )
-        .await
+        iterate::iterate(options, plan, ready.sandbox(), events, &mut work).await
     }
     .await
     // Whatever a cancelled step calls its end.
@@ -114,6 +105,16 @@ async fn live(
         }
     });
 
+    if let (Some(ready), Some(login)) = (&ready, &plan.login) {
+        let (inside, abandon) = (&plan.environment, &options.abandon);
+        match login.take_back(ready.sandbox(), inside, abandon).await {
+            Ok(true) => events.notice(Notice::LoginRenewed),
+            Ok(false) => {}
+            Err(error) => events.notice(Notice::Other {
+                text: error.to_string(),
+            }),
+        }
+    }
     events.emit(&Event::Step { step: "collect" });
     let isolated = match &ready {
         Some(Ready::Isolated(sandbox)) => Some(sandbox.clone()),
