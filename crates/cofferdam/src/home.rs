@@ -48,6 +48,11 @@ impl Home {
         self.state().join(id.to_string())
     }
 
+    /// The login of the agent of that name.
+    pub fn login(&self, agent: &str) -> PathBuf {
+        self.0.join("logins").join(format!("{agent}.json"))
+    }
+
     /// The packs that were exported from `repo`.
     pub fn vault(&self, repo: &RepoPath) -> PathBuf {
         self.0.join("vault").join(repo.hash8())

@@ -213,6 +213,12 @@ impl std::fmt::Display for Notice {
                  not set: {}",
                 names.join(", ")
             ),
+            Self::SteeringWithheld { names } => format!(
+                ".cofferdam/.env is tracked or linked, so it does not say where the agent's key goes; not set: \
+                 {} (if you want it, give it with `--env`)",
+                names.join(", ")
+            ),
+            Self::LoginRenewed => "the agent renewed its login, which is kept".to_owned(),
             Self::CopyMissing { path } => format!("{} does not exist: not copied", path.display()),
             Self::NetworkOpen => {
                 "the sandbox has this machine's own network: it reaches everything that you reach, \

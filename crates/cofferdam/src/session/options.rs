@@ -124,6 +124,8 @@ pub struct RunOptions {
     pub caller_home: Option<PathBuf>,
     /// Author of the agent's commits. `None`: looked up in the user's git configuration.
     pub identity: Option<Identity>,
+    /// A login file of the agent, kept for this and later runs. `None`: the one that is kept, if any.
+    pub login: Option<PathBuf>,
     pub limits: Limits,
     pub network: NetworkOptions,
     pub log: RunLog,
@@ -165,6 +167,7 @@ impl RunOptions {
             caller_environment: BTreeMap::new(),
             caller_home: None,
             identity: None,
+            login: None,
             limits: Limits::default(),
             network: NetworkOptions::default(),
             log: RunLog::Default,

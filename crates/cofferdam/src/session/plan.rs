@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::envfile::{self, EnvFile};
+use super::envfile::{self, EnvFile, Withheld};
+use super::login::Login;
 use super::network;
 use super::options::{PromptSource, RunOptions};
 use super::report::RunErrorKind;
@@ -63,8 +64,10 @@ pub(super) struct Plan {
     pub unused_arguments: Vec<String>,
     /// Everything the agent finds in its environment beside the provider's own.
     pub environment: BTreeMap<OsString, OsString>,
-    /// Variables that a file of the repository asked for and did not get.
-    pub withheld: Vec<String>,
+    /// What a file of the repository may not say.
+    pub withheld: Withheld,
+    /// The agent's login.
+    pub login: Option<Login>,
     /// `/workspace/<repo>` inside.
     pub workdir: PathBuf,
 }
@@ -161,6 +164,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         unused_arguments,
         environment,
         withheld,
+        login: Login::find(options)?,
         workdir,
     })
 }
@@ -268,23 +272,30 @@ fn prompt(
     }
 }
 
-/// The agent's declared names and those of `.cofferdam/.env`, then what the caller gave. Also the
-/// names that the file wanted from the caller's environment and did not get: a file that came with
-/// the repository gives literal values only, or any repository could name the user's secrets.
+/// The agent's declared names and those of `.cofferdam/.env`, then what the caller gave. Also what the
+/// file wanted and did not get: a file that came with the repository gives literal values only, or any
+/// repository could name the user's secrets, and none of those that say where secrets go.
 async fn environment(
     options: &RunOptions,
     repository: &Repository,
-) -> Result<(BTreeMap<OsString, OsString>, Vec<String>), RunErrorKind> {
+) -> Result<(BTreeMap<OsString, OsString>, Withheld), RunErrorKind> {
     let mut file = EnvFile::read(repository.top.as_path())?;
     let declared = options.agent.environment();
-    let mut withheld = Vec::new();
-    if file.has_empty() && !is_the_users_own(options, repository).await? {
-        withheld = file.without_empty();
-        withheld.retain(|name| !declared.contains(&name.as_str()));
+    let mut withheld = Withheld::default();
+    if file.needs_trust() && !is_the_users_own(options, repository).await? {
+        withheld = file.distrust();
     }
     let mut environment = file.resolve(&options.caller_environment, declared);
     environment.extend(options.environment.clone());
-    withheld.retain(|name| !environment.contains_key(OsStr::new(name)));
+    // What the agent gets from the caller anyway, or was given by name, is no loss.
+    let told = &options.environment;
+    let unset = |name: &String| !environment.contains_key(OsStr::new(name));
+    withheld
+        .callers
+        .retain(|name| unset(name) && !declared.contains(&name.as_str()));
+    withheld
+        .steering
+        .retain(|name| !told.contains_key(OsStr::new(name)));
     Ok((environment, withheld))
 }
 

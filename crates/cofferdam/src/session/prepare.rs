@@ -71,6 +71,10 @@ pub(super) async fn prepare(
     let Some(ready) = slot else {
         return Err(SandboxError::Start("no sandbox".into()).into());
     };
+    if let Some(login) = &plan.login {
+        let (sandbox, inside) = (ready.sandbox(), &plan.environment);
+        login.give(sandbox, inside, cancel).await?;
+    }
     let workspace = owned.record.workspace(&options.home);
     let (host, inside) = tokio::join!(
         hooks::on_host(

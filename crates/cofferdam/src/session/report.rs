@@ -9,6 +9,7 @@ use super::collect::CollectError;
 use super::envfile::EnvFileError;
 use super::hooks::HookError;
 use super::iterate::ExpressionError;
+use super::login::LoginError;
 use super::plan::PlanError;
 use super::stream::AgentFailure;
 use crate::agent::Usage;
@@ -152,6 +153,8 @@ pub enum RunErrorKind {
     },
     #[error(transparent)]
     EnvFile(#[from] EnvFileError),
+    #[error(transparent)]
+    Login(#[from] LoginError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
     #[error(transparent)]

@@ -74,9 +74,13 @@ fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
     for name in &plan.unused_arguments {
         events.notice(Notice::UnusedArgument { name: name.clone() });
     }
-    if !plan.withheld.is_empty() {
-        let names = plan.withheld.clone();
+    let names = plan.withheld.callers.clone();
+    if !names.is_empty() {
         events.notice(Notice::EnvironmentWithheld { names });
+    }
+    let names = plan.withheld.steering.clone();
+    if !names.is_empty() {
+        events.notice(Notice::SteeringWithheld { names });
     }
 }
 
@@ -93,10 +97,9 @@ async fn live(
     let worked = async {
         prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await?;
         let Some(ready) = &ready else { return Ok(()) };
-        let (environment, sandbox) = (&plan.environment, ready.sandbox());
-        let prompt = &plan.prompt;
+        let sandbox = ready.sandbox();
         tokio::select! {
-            done = iterate::iterate(options, prompt, environment, sandbox, events, &mut work) => done,
+            done = iterate::iterate(options, plan, sandbox, events, &mut work) => done,
             never = network::watch(sandbox, events) => match never {},
         }
     }
@@ -110,6 +113,16 @@ async fn live(
         }
     });
 
+    if let (Some(ready), Some(login)) = (&ready, &plan.login) {
+        let (inside, abandon) = (&plan.environment, &options.abandon);
+        match login.take_back(ready.sandbox(), inside, abandon).await {
+            Ok(true) => events.notice(Notice::LoginRenewed),
+            Ok(false) => {}
+            Err(error) => events.notice(Notice::Other {
+                text: error.to_string(),
+            }),
+        }
+    }
     let refused = match &ready {
         Some(ready) => network::refused(ready.sandbox()).await,
         None => Vec::new(),

@@ -36,6 +36,10 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Agent")]
     pub(super) effort: Option<String>,
 
+    /// The agent's login file (`.credentials.json`, `auth.json`), kept for this and later runs
+    #[arg(long, value_name = "FILE", help_heading = "Agent")]
+    pub(super) login: Option<PathBuf>,
+
     /// The prompt, passed as it is
     #[arg(
         long,

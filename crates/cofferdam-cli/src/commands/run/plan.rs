@@ -45,6 +45,7 @@ pub(super) fn options(
         },
         (None, None) => PromptSource::None,
     };
+    options.login = arguments.login.map(|path| directory.join(path));
     options.name = arguments.name;
     options.max_iterations = arguments.max_iterations;
     options.completion_signals = arguments.completion_signals;
