@@ -4,7 +4,7 @@
 //! The main thread answers the library (`server`). Worker threads, each with a runtime of its own, carry
 //! the connections; those of one sandbox are spread over all of them. One thread writes the logs.
 //!
-//! - `start`: what the process gives up before it reads its first byte.
+//! - `start`, `confine`: what the process gives up before it reads its first byte.
 //! - `server`, `channel`, `descriptors`: the library's questions.
 //! - `sandbox`, `flows`: what is known of one sandbox; the policy in force.
 //! - `accept`, `transparent`, `lookups`, `packets`: what arrives out of a sandbox.
@@ -14,6 +14,7 @@
 
 mod accept;
 mod channel;
+mod confine;
 mod copy;
 mod descriptors;
 mod dial;
@@ -61,8 +62,10 @@ pub enum GatewayError {
 /// The whole life of the process. `arguments` are those of the command: see `start`.
 pub fn run(arguments: &[OsString]) -> Result<(), GatewayError> {
     let started = start::prepare(arguments)?;
+    let workers = workers::count();
+    confine::confine();
     let (journals, writer) = journal::start().map_err(GatewayError::Thread)?;
-    let workers = workers::start().map_err(GatewayError::Thread)?;
+    let workers = workers::start(workers).map_err(GatewayError::Thread)?;
     let outcome = server::serve(started, workers, journals);
     // Every sandbox is gone by now, so its last entries are in the queue.
     writer.finish();

@@ -43,8 +43,12 @@ impl Drop for Alive {
     }
 }
 
-pub(super) fn start() -> io::Result<Workers> {
-    let count = thread::available_parallelism().map_or(1, |count| count.get().min(MOST));
+/// How many this machine has room for. To be asked while the files that say so may be read.
+pub(super) fn count() -> usize {
+    thread::available_parallelism().map_or(1, |count| count.get().min(MOST))
+}
+
+pub(super) fn start(count: usize) -> io::Result<Workers> {
     let (alive, ended) = mpsc::channel(1);
     let mut handles = Vec::new();
     for number in 0..count {

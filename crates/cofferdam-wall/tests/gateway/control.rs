@@ -281,6 +281,22 @@ fn it_is_nobody_special() {
 }
 
 #[test]
+fn it_keeps_nothing_of_its_starters_and_does_not_write_its_lock() {
+    let mut gateway = Gateway::start();
+    let mut inherited = gateway.inherited();
+    // Ends when the gateway has closed its copies: it lives, as the answer shows.
+    assert_eq!(inherited.read(&mut [0]).unwrap(), 0);
+    assert_eq!(gateway.connect().ask(&Ask::Status), Answer::Status(vec![]));
+    let stranger = gateway.connect();
+    (&stranger.0).write_all(&[0xff; 8]).unwrap();
+    drop(stranger);
+    std::fs::remove_file(gateway.socket()).unwrap();
+    assert!(gateway.ended().success());
+    let lock = gateway.home.path().join("lock");
+    assert_eq!(std::fs::metadata(lock).unwrap().len(), 0);
+}
+
+#[test]
 fn nonsense_ends_the_connection_and_nothing_else() {
     let gateway = Gateway::start();
     let mut witness = gateway.connect();
