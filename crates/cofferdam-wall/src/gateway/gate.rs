@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::gateway::dial::{self, Unreached};
 use crate::gateway::door::{Closed, Door, Failure, Objection, Place, Way};
 use crate::gateway::flows::{self, Subject};
+use crate::gateway::rate::Below;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::log::{Event, Verdict, Via};
 use crate::{Allowed, Destination, Kind, Policy, Protocol, Refusal, Request};
@@ -41,6 +42,21 @@ impl Door for Gate {
             self.0.tell(Event::Connect, &failed);
             Closed::Failed(failure)
         };
+        if let Place::Name(name) = place
+            && !self.0.admits(allowed.rule, name)
+        {
+            let reason = Below::reason(name);
+            let opens = Some(format!("{name}:{port}"));
+            let refused = Told {
+                verdict: Some(Verdict::Refused),
+                reason: Some(reason.clone()),
+                opens: opens.clone(),
+                rule: None,
+                ..told
+            };
+            self.0.tell(Event::Connect, &refused);
+            return Err(Closed::Refused { reason, opens });
+        }
         // Boxed: the future of a lookup is large, and every connection would carry its size for life.
         let dialled = Box::pin(dial::dial(&policy, &self.0.resolver, place, port)).await;
         let (stream, address) = dialled.map_err(|unreached| match unreached {

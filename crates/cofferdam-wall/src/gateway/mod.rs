@@ -10,7 +10,7 @@
 //! - `accept`, `transparent`, `lookups`, `packets`: what arrives out of a sandbox.
 //! - `door`, `gate`, `dial`, `resolve`, `copy`: how something gets out.
 //! - `hello`, `http`, `proxy`, `stream`: what is looked at in it, and the port for programs that want a proxy.
-//! - `journal`, `refused`: what is told about it.
+//! - `journal`, `refused`: what is told about it. `rate`: how much a sandbox may have.
 
 mod accept;
 mod channel;
@@ -29,6 +29,7 @@ mod lookups;
 mod nflog;
 mod packets;
 mod proxy;
+mod rate;
 mod refused;
 mod resolve;
 mod sandbox;

@@ -80,3 +80,25 @@ pub(super) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     )]
     AsyncFd::new(descriptor)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_goes_wrong_in_one_connection_ends_that_one_only() {
+        let workers = start(1).unwrap();
+        let worker = workers.next();
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let broken = worker.spawn(async { panic!("of a parser") }).await;
+            assert!(broken.unwrap_err().is_panic());
+            assert_eq!(worker.spawn(async { 7 }).await.unwrap(), 7);
+            // The one that says that a whole thread is gone has nothing to say.
+            let gone = tokio::time::timeout(Duration::ZERO, workers.broken());
+            assert!(gone.await.is_err());
+        });
+    }
+}

@@ -575,7 +575,8 @@ mod tests {
     /// Whether nobody holds the other end of this pipe.
     async fn is_alone(pipe: OwnedFd) -> bool {
         let mut pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(pipe).unwrap();
-        let read = tokio::time::timeout(Duration::from_secs(10), pipe.read(&mut [0]));
+        let mut byte = [0];
+        let read = tokio::time::timeout(Duration::from_secs(10), pipe.read(&mut byte));
         matches!(read.await, Ok(Ok(0)))
     }
 
