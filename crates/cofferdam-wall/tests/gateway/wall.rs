@@ -97,7 +97,8 @@ fn outside(test: &str) {
     );
 }
 
-/// The servers: on port 7000 one that speaks first and sends back what it hears.
+/// The servers: on port 7000 one that speaks first and sends back what it hears, on 7002 one that resets
+/// whoever speaks, on 443 one that sends back what it hears.
 fn world() {
     let listener = TcpListener::bind((WORLD, 7000)).unwrap();
     std::thread::spawn(move || {
@@ -112,6 +113,15 @@ fn world() {
                     }
                 }
             });
+        }
+    });
+    let listener = TcpListener::bind((WORLD, 7002)).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+            let at_once = Some(std::time::Duration::ZERO);
+            rustix::net::sockopt::set_socket_linger(&stream, at_once).unwrap();
         }
     });
     let listener = TcpListener::bind((WORLD, 443)).unwrap();
@@ -372,6 +382,19 @@ fn a_connection_ends_with_its_sandbox_and_with_the_gateway() {
             drop(lab.gateway);
             let mut rest = [0u8; 1];
             assert!(matches!((&stream).read(&mut rest), Ok(0) | Err(_)));
+        },
+    );
+}
+
+#[test]
+fn a_reset_of_the_server_is_a_reset_inside() {
+    lab(
+        "wall::a_reset_of_the_server_is_a_reset_inside",
+        |mut lab| {
+            lab.register(&["plain.test:7002"]);
+            let mut stream = connect((resolve("plain.test"), 7002));
+            stream.write_all(b"x").unwrap();
+            assert!(is_reset(&stream));
         },
     );
 }
