@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 use cofferdam_wall::control::{Answer, Ask, Seen};
 use cofferdam_wall::log::{Entry, Event, Verdict};
@@ -54,6 +55,7 @@ fn lab(test: &str, body: fn(Lab)) {
     let gateway = Gateway::start();
     let client = gateway.connect();
     world();
+    name_server();
     #[expect(deprecated, reason = "only this thread's network changes")]
     rustix::thread::unshare(UnshareFlags::NEWNET).unwrap();
     run("ip", &["link", "set", "lo", "up"], "");
@@ -74,17 +76,21 @@ fn outside(test: &str) {
     let folder = tempfile::tempdir().unwrap();
     let hosts = folder.path().join("hosts");
     std::fs::write(&hosts, HOSTS).unwrap();
+    let servers = folder.path().join("resolv.conf");
+    std::fs::write(&servers, "nameserver 127.0.0.1\n").unwrap();
     let mut unshare = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         unshare.args(["--user", "--map-current-user", "--keep-caps"]);
     }
     let script = "ip link set lo up && ip addr add 203.0.113.9/32 dev lo && \
-        mount --bind \"$1\" /etc/hosts && exec \"$0\" --exact \"$2\" --nocapture";
+        mount --bind \"$1\" /etc/hosts && mount --bind \"$3\" /etc/resolv.conf && \
+        exec \"$0\" --exact \"$2\" --nocapture";
     let output = unshare
         .args(["--net", "--mount", "sh", "-c", script])
         .arg(std::env::current_exe().unwrap())
         .arg(&hosts)
         .arg(test)
+        .arg(&servers)
         .env(INSIDE, "1")
         .output()
         .unwrap();
@@ -131,6 +137,33 @@ fn world() {
             let mut heard = [0u8; 4096];
             let got = stream.read(&mut heard).unwrap();
             stream.write_all(&heard[..got]).unwrap();
+        }
+    });
+}
+
+/// What the world's name server says of every name; it may be remembered for no time.
+static TURN: Mutex<Ipv4Addr> = Mutex::new(Ipv4Addr::UNSPECIFIED);
+
+fn turn(address: &str) {
+    *TURN.lock().unwrap() = address.parse().unwrap();
+}
+
+fn name_server() {
+    let socket = UdpSocket::bind("127.0.0.1:53").unwrap();
+    std::thread::spawn(move || {
+        let mut query = [0u8; 1500];
+        while let Ok((_, from)) = socket.recv_from(&mut query) {
+            // The question: a name, a type, a class.
+            let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
+            let is_a = query[end - 4..end - 2] == [0, 1];
+            let mut answer = query[..2].to_vec();
+            answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
+            answer.extend(&query[12..end]);
+            if is_a {
+                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+                answer.extend(TURN.lock().unwrap().octets());
+            }
+            socket.send_to(&answer, from).unwrap();
         }
     });
 }
@@ -289,6 +322,33 @@ fn a_name_that_leads_to_a_private_address_is_not_dialled() {
             assert!(refused.reason.unwrap().contains("10.0.0.5"));
             // Of a mixed answer the address that may be dialled is dialled.
             assert_eq!(hear(&connect((resolve("mixed.test"), 7000)), 6), b"hello\n");
+        },
+    );
+}
+
+#[test]
+fn each_connection_goes_where_its_name_leads_then_and_never_inside() {
+    lab(
+        "wall::each_connection_goes_where_its_name_leads_then_and_never_inside",
+        |mut lab| {
+            lab.register(&["turn.test:7000"]);
+            let inside = resolve("turn.test");
+            turn(WORLD);
+            assert_eq!(hear(&connect((inside, 7000)), 6), b"hello\n");
+            for lie in ["10.0.0.5", "127.0.0.1", "169.254.169.254"] {
+                turn(lie);
+                assert!(is_refused((inside, 7000)), "{lie}");
+                lab.entry(|entry| {
+                    entry.verdict == Some(Verdict::Refused)
+                        && entry
+                            .reason
+                            .as_ref()
+                            .is_some_and(|reason| reason.contains(lie))
+                });
+            }
+            // What was said before binds nobody.
+            turn(WORLD);
+            assert_eq!(hear(&connect((inside, 7000)), 6), b"hello\n");
         },
     );
 }

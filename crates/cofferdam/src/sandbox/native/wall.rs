@@ -262,7 +262,6 @@ mod tests {
             (Attempt::Packet, libc::EINVAL),
             (Attempt::ConnectV6, libc::ECONNREFUSED),
             (Attempt::DatagramV6, libc::EMFILE),
-            (Attempt::Proxy, libc::ECONNREFUSED),
             (Attempt::LookupUdp, libc::ECONNREFUSED),
         ];
         for (attempt, errno) in by_itself {
