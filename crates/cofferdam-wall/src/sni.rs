@@ -85,9 +85,10 @@ impl ClientHello {
         }
     }
 
-    /// Every byte taken so far, to be sent on to the server that was dialled.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.raw
+    /// The bytes of a complete hello, to be sent on to the server that was dialled, and those that came after it.
+    pub fn into_parts(mut self) -> (Vec<u8>, Vec<u8>) {
+        let after = self.raw.split_off(self.next.min(self.raw.len()));
+        (self.raw, after)
     }
 
     fn complete(&self) -> Result<Option<HostName>, SniError> {
@@ -287,7 +288,7 @@ mod tests {
                 let name = answers.find_map(|name| name).unwrap();
                 assert_eq!(name.as_str(), "allowed.test", "pieces of {size}");
                 assert_eq!(answers.len(), 0, "found before the end");
-                assert_eq!(hello.into_bytes(), bytes);
+                assert_eq!(hello.into_parts(), (bytes.clone(), Vec::new()));
             }
         }
     }
@@ -295,10 +296,11 @@ mod tests {
     #[test]
     fn early_data_after_the_hello_is_kept_and_a_dummy_of_ech_is_fine() {
         let hello = message(&[extension(0xfe0d, &[1; 200]), sni(&[b"allowed.test"])].concat());
-        let bytes = [records(&hello, 16384), vec![23, 3, 3, 0, 1, 9]].concat();
+        let (bytes, early) = (records(&hello, 16384), vec![23, 3, 3, 0, 1, 9]);
         let mut hello = ClientHello::default();
-        assert!(hello.push(&bytes).unwrap().is_some());
-        assert_eq!(hello.into_bytes(), bytes);
+        let all = [&bytes[..], &early].concat();
+        assert!(hello.push(&all).unwrap().is_some());
+        assert_eq!(hello.into_parts(), (bytes, early));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
 use crate::gateway::door::Flow;
+use crate::gateway::hello::HelloError;
+use crate::gateway::retry::{Reply, Retry};
 
 /// The worker's buffer.
 const PIECE: usize = 256 << 10;
@@ -32,8 +34,6 @@ static HOLDING: AtomicUsize = AtomicUsize::new(0);
 /// Moves bytes until both directions have ended, one broke, the flow was cancelled, or nothing moved for
 /// too long. Whatever is not a proper end reaches both sides as a reset.
 pub(super) async fn both_ways(inside: TcpStream, outside: TcpStream, flow: &Flow) {
-    prepare(&inside);
-    prepare(&outside);
     let activity = Activity::new();
     let moved = async {
         tokio::try_join!(
@@ -41,14 +41,138 @@ pub(super) async fn both_ways(inside: TcpStream, outside: TcpStream, flow: &Flow
             one_way(&outside, &inside, &flow.received, &activity),
         )
     };
-    let ended = tokio::select! {
-        moved = moved => moved.is_ok(),
-        () = flow.end.cancelled() => false,
-        () = activity.silence() => false,
+    // What broke has been told by its reset.
+    _ = carry(&inside, &outside, flow, &activity, moved).await;
+}
+
+/// The same for a TLS connection that has sent its first hello, with an eye on a second one.
+pub(super) async fn both_ways_compared(
+    inside: TcpStream,
+    outside: TcpStream,
+    flow: &Flow,
+    retry: Retry,
+) -> Result<(), HelloError> {
+    let activity = Activity::new();
+    let answered = AtomicBool::new(false);
+    let out = async {
+        // Boxed: of what is only needed at the beginning nothing stays.
+        let compared = compared(&inside, &outside, flow, &activity, &answered, retry);
+        if Box::pin(compared).await? {
+            one_way(&inside, &outside, &flow.sent, &activity).await?;
+        }
+        Ok::<_, HelloError>(())
     };
-    if !ended {
-        reset_on_close(&inside);
-        reset_on_close(&outside);
+    let back = async {
+        let answer = answer(&inside, &outside, flow, &activity, &answered);
+        if Box::pin(answer).await? {
+            one_way(&outside, &inside, &flow.received, &activity).await?;
+        }
+        Ok(())
+    };
+    let moved = async { tokio::try_join!(out, back) };
+    carry(&inside, &outside, flow, &activity, moved).await
+}
+
+async fn carry<T, E>(
+    inside: &TcpStream,
+    outside: &TcpStream,
+    flow: &Flow,
+    activity: &Activity,
+    moved: impl Future<Output = Result<T, E>>,
+) -> Result<(), E> {
+    prepare(inside);
+    prepare(outside);
+    let ended = tokio::select! {
+        moved = moved => Some(moved),
+        () = flow.end.cancelled() => None,
+        () = activity.silence() => None,
+    };
+    if !matches!(ended, Some(Ok(_))) {
+        reset_on_close(inside);
+        reset_on_close(outside);
+    }
+    ended.map_or(Ok(()), |ended| ended.map(|_| ()))
+}
+
+/// The client's direction until the server has answered; false if it ended.
+async fn compared(
+    inside: &TcpStream,
+    outside: &TcpStream,
+    flow: &Flow,
+    activity: &Activity,
+    answered: &AtomicBool,
+    mut retry: Retry,
+) -> Result<bool, HelloError> {
+    let mut piece = Vec::new();
+    loop {
+        // The server's hello was seen before it was passed on, so this is what a client says after it.
+        let over = answered.load(Ordering::Relaxed);
+        let passed = if over {
+            [retry.rest(), piece].concat()
+        } else {
+            retry.client(&piece)?
+        };
+        if !passed.is_empty() {
+            activity.note();
+            flow.sent.fetch_add(passed.len() as u64, Ordering::Relaxed);
+            deliver(outside, passed, activity).await?;
+        }
+        if over {
+            return Ok(true);
+        }
+        let next = match retry.due() {
+            Some(due) => tokio::time::timeout_at(due.into(), next(inside))
+                .await
+                .map_err(|_| HelloError::Late)?,
+            None => next(inside).await,
+        };
+        piece = next?;
+        if piece.is_empty() {
+            activity.ended(outside)?;
+            return Ok(false);
+        }
+    }
+}
+
+/// The server's direction until it has answered; false if it ended.
+async fn answer(
+    inside: &TcpStream,
+    outside: &TcpStream,
+    flow: &Flow,
+    activity: &Activity,
+    answered: &AtomicBool,
+) -> io::Result<bool> {
+    let mut reply = Reply::default();
+    loop {
+        let piece = next(outside).await?;
+        if piece.is_empty() {
+            activity.ended(inside)?;
+            return Ok(false);
+        }
+        let over = reply.is_answered_with(&piece);
+        answered.store(over, Ordering::Relaxed);
+        activity.note();
+        let received = piece.len() as u64;
+        flow.received.fetch_add(received, Ordering::Relaxed);
+        deliver(inside, piece, activity).await?;
+        if over {
+            return Ok(true);
+        }
+    }
+}
+
+/// What arrives next, in its own memory; nothing at the end.
+async fn next(from: &TcpStream) -> io::Result<Vec<u8>> {
+    loop {
+        from.readable().await?;
+        let read = BUFFER.with_borrow_mut(|buffer| {
+            let got = from.try_read(&mut buffer[..SMALL_PIECE])?;
+            Ok(buffer[..got].to_vec())
+        });
+        match read {
+            Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
     }
 }
 
@@ -87,6 +211,13 @@ impl Activity {
     fn note(&self) {
         let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(millis, Ordering::Relaxed);
+    }
+
+    /// One direction has ended: `to` is told.
+    fn ended(&self, to: &TcpStream) -> io::Result<()> {
+        self.note();
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        shut(to)
     }
 
     /// Returns when nothing has moved for too long.
@@ -129,11 +260,7 @@ async fn one_way(
                 turn = 0;
                 from.readable().await?;
             }
-            Step::End => {
-                activity.note();
-                activity.ended.fetch_add(1, Ordering::Relaxed);
-                return shut(to);
-            }
+            Step::End => return activity.ended(to),
             Step::Moved(bytes, rest) => {
                 activity.note();
                 count.fetch_add(bytes as u64, Ordering::Relaxed);

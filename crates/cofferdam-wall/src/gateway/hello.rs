@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::gateway::retry::Retry;
 use crate::{ClientHello, HostName, SniError};
 
 /// For the client hello to be complete.
-const TIME: Duration = Duration::from_secs(10);
+pub(super) const TIME: Duration = Duration::from_secs(10);
 
 /// Why the connection is closed.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,8 @@ pub(crate) enum HelloError {
     Sni(#[from] SniError),
     #[error("its TLS client hello names {0} instead")]
     Other(HostName),
+    #[error("what follows its TLS client hello is not what TLS sends there")]
+    After,
     #[error("its rule compares a name, and this is an address")]
     NoName,
     #[error("no TLS client hello came within {} s", TIME.as_secs())]
@@ -26,12 +29,21 @@ pub(crate) enum HelloError {
     Ended(#[from] io::Error),
 }
 
-/// Reads a client hello for exactly this name. Gives every byte read, for the server; `kept` was read before.
+/// A client hello that names what it should.
+#[derive(Debug)]
+pub(crate) struct Named {
+    /// For the server.
+    pub(crate) hello: Vec<u8>,
+    /// What is looked at after it.
+    pub(crate) retry: Retry,
+}
+
+/// Reads a client hello for exactly this name; `kept` was read before.
 pub(crate) async fn read<S>(
     client: &mut S,
     kept: &[u8],
     name: &HostName,
-) -> Result<Vec<u8>, HelloError>
+) -> Result<Named, HelloError>
 where
     S: AsyncRead + Unpin,
 {
@@ -40,7 +52,7 @@ where
         .map_err(|_| HelloError::Late)?
 }
 
-async fn whole<S>(client: &mut S, kept: &[u8], name: &HostName) -> Result<Vec<u8>, HelloError>
+async fn whole<S>(client: &mut S, kept: &[u8], name: &HostName) -> Result<Named, HelloError>
 where
     S: AsyncRead + Unpin,
 {
@@ -62,7 +74,9 @@ where
         found = hello.push(&piece[..count])?;
     };
     if found == *name {
-        Ok(hello.into_bytes())
+        let (hello, after) = hello.into_parts();
+        let retry = Retry::new(name.clone(), after);
+        Ok(Named { hello, retry })
     } else {
         Err(HelloError::Other(found))
     }

@@ -9,7 +9,7 @@
 //! - `sandbox`, `flows`: what is known of one sandbox; the policy in force.
 //! - `accept`, `transparent`, `lookups`, `packets`: what arrives out of a sandbox.
 //! - `door`, `gate`, `dial`, `resolve`, `copy`: how something gets out.
-//! - `hello`, `http`, `proxy`, `stream`: what is looked at in it, and the port for programs that want a proxy.
+//! - `hello`, `retry`, `http`, `proxy`, `stream`: what is looked at in it, and the port for programs that want a proxy.
 //! - `journal`, `refused`: what is told about it. `rate`: how much a sandbox may have.
 
 mod accept;
@@ -32,6 +32,7 @@ mod proxy;
 mod rate;
 mod refused;
 mod resolve;
+mod retry;
 mod sandbox;
 mod server;
 mod start;

@@ -330,6 +330,14 @@ impl Program {
         all
     }
 
+    /// Reads so many bytes.
+    pub(crate) async fn take(&mut self, count: usize) -> Vec<u8> {
+        let mut all = vec![0; count];
+        let read = tokio::time::timeout(LIMIT, self.0.read_exact(&mut all)).await;
+        read.unwrap().unwrap();
+        all
+    }
+
     /// Reads until the connection ends; whether that is a reset.
     pub(crate) async fn is_reset(&mut self) -> bool {
         let mut all = Vec::new();
@@ -366,4 +374,17 @@ pub(crate) fn client_hello(name: Option<&[u8]>) -> Vec<u8> {
     body.extend(long(&extensions));
     let message = [&[1, 0][..], &long(&body)].concat();
     [&[22, 3, 1][..], &long(&message)].concat()
+}
+
+/// The head of a server's hello, as far as it is looked at; or of its request for another client hello.
+pub(crate) fn server_hello(retry: bool) -> Vec<u8> {
+    const RETRY: &str = "cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c";
+    let random: Vec<u8> = (0..64)
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&RETRY[at..at + 2], 16).unwrap())
+        .map(|byte| if retry { byte } else { !byte })
+        .collect();
+    let rest = [0, 0x13, 1, 0, 0, 0];
+    let message = [&[2, 0, 0, 40, 3, 3], &random[..], &rest].concat();
+    [&[22, 3, 3, 0, 44], &message[..]].concat()
 }

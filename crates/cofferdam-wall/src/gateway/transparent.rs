@@ -8,12 +8,13 @@ use std::sync::atomic::Ordering;
 use tokio::net::TcpStream;
 
 use crate::gateway::accept::{Room, reset};
-use crate::gateway::copy::{both_ways, reset_on_close};
+use crate::gateway::copy::{both_ways, both_ways_compared, reset_on_close};
 use crate::gateway::door::{Closed, Door, Objection, Place, Way};
 use crate::gateway::gate::Gate;
-use crate::gateway::hello::{self, HelloError};
+use crate::gateway::hello::{self, HelloError, Named};
 use crate::gateway::http;
 use crate::gateway::lookups;
+use crate::gateway::retry::Retry;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::log::{Event, Verdict, Via};
 use crate::{Kind, SYNTHETIC};
@@ -118,7 +119,13 @@ pub(super) async fn carry(sandbox: Arc<Sandbox>, arrival: Arrival, room: Room) {
             };
             drop(opening);
             match found {
-                Some(way) => both_ways(stream, way.stream, &way.flow).await,
+                Some((way, None)) => both_ways(stream, way.stream, &way.flow).await,
+                Some((way, Some(retry))) => {
+                    let carried = both_ways_compared(stream, way.stream, &way.flow, retry).await;
+                    if let Err(error) = carried {
+                        refused(&gate, &place, port, &error);
+                    }
+                }
                 None => reset_on_close(&stream),
             }
             drop(open);
@@ -133,20 +140,13 @@ async fn way(
     place: &Place,
     port: u16,
     kind: Kind,
-) -> Option<Way> {
-    let hello = match kind {
+) -> Option<(Way, Option<Retry>)> {
+    let named = match kind {
         Kind::Plain => None,
         Kind::Tls => match named(stream, place).await {
-            Ok(hello) => Some(hello),
-            Err(HelloError::Ended(_)) => return None,
-            Err(refused) => {
-                gate.refused(&Objection {
-                    to: Some((place, port)),
-                    via: Via::Transparent,
-                    is_request: false,
-                    reason: &refused.to_string(),
-                    opens: None,
-                });
+            Ok(named) => Some(named),
+            Err(error) => {
+                refused(gate, place, port, &error);
                 return None;
             }
         },
@@ -161,14 +161,29 @@ async fn way(
     if way.kind != kind {
         return None;
     }
-    if let Some(hello) = hello {
-        send(&way, &hello).await.ok()?;
-    }
-    Some(way)
+    let Some(Named { hello, retry }) = named else {
+        return Some((way, None));
+    };
+    send(&way, &hello).await.ok()?;
+    Some((way, Some(retry)))
 }
 
-/// The client hello as it came, if it names the place.
-async fn named(stream: &mut TcpStream, place: &Place) -> Result<Vec<u8>, HelloError> {
+/// Logs what is refused for what stands in it.
+fn refused(gate: &Gate, place: &Place, port: u16, error: &HelloError) {
+    if matches!(error, HelloError::Ended(_)) {
+        return;
+    }
+    gate.refused(&Objection {
+        to: Some((place, port)),
+        via: Via::Transparent,
+        is_request: false,
+        reason: &error.to_string(),
+        opens: None,
+    });
+}
+
+/// The client hello, if it names the place.
+async fn named(stream: &mut TcpStream, place: &Place) -> Result<Named, HelloError> {
     match place {
         Place::Name(name) => hello::read(stream, &[], name).await,
         Place::Address(_) => Err(HelloError::NoName),

@@ -16,9 +16,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use self::socks::{Reply, SocksError};
-use super::copy::{both_ways, reset_on_close};
+use super::copy::{both_ways, both_ways_compared, reset_on_close};
 use super::door::{Closed, Door, Failure, Objection, Place, Way};
-use super::hello::{self, HelloError};
+use super::hello::{self, HelloError, Named};
 use super::http::answer::{self, Body};
 use super::http::authority::Authority;
 use super::http::screen::Screen;
@@ -195,8 +195,8 @@ impl Tunnel {
                 Ok(())
             }
             (None, Kind::Tls, Place::Name(name)) => {
-                let hello = match hello::read(&mut client, &kept, name).await {
-                    Ok(hello) => hello,
+                let Named { hello, retry } = match hello::read(&mut client, &kept, name).await {
+                    Ok(named) => named,
                     Err(HelloError::Ended(error)) => return Err(error),
                     Err(refused) => {
                         object(&door, &to, via, &refused.to_string());
@@ -204,7 +204,17 @@ impl Tunnel {
                     }
                 };
                 match dial(&to, kind, &door, via).await {
-                    Ok(way) => copy(client, &hello, way).await,
+                    Ok(mut way) => {
+                        first(&mut way, &hello).await?;
+                        match both_ways_compared(client, way.stream, &way.flow, retry).await {
+                            Ok(()) => Ok(()),
+                            Err(HelloError::Ended(error)) => Err(error),
+                            Err(refused) => {
+                                object(&door, &to, via, &refused.to_string());
+                                Ok(())
+                            }
+                        }
+                    }
                     // Logged by whoever dialled; TLS has no place for a reason.
                     Err(_) => Ok(()),
                 }
@@ -250,14 +260,20 @@ fn object(door: &impl Door, to: &Authority, via: Via, reason: &str) {
     });
 }
 
-/// Both directions, until both have ended or the rule goes; `first` was read before.
-async fn copy(client: TcpStream, first: &[u8], mut way: Way) -> io::Result<()> {
+/// Both directions, until both have ended or the rule goes; `kept` was read before.
+async fn copy(client: TcpStream, kept: &[u8], mut way: Way) -> io::Result<()> {
+    first(&mut way, kept).await?;
+    both_ways(client, way.stream, &way.flow).await;
+    Ok(())
+}
+
+/// Sends the server what was read before it was dialled; an error if the rule goes meanwhile.
+async fn first(way: &mut Way, bytes: &[u8]) -> io::Result<()> {
     let flow = &way.flow;
     tokio::select! {
-        written = way.stream.write_all(first) => written?,
-        () = flow.end.cancelled() => return Ok(()),
+        written = way.stream.write_all(bytes) => written?,
+        () = flow.end.cancelled() => return Err(io::ErrorKind::ConnectionAborted.into()),
     }
-    flow.sent.fetch_add(first.len() as u64, Ordering::Relaxed);
-    both_ways(client, way.stream, flow).await;
+    flow.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
     Ok(())
 }

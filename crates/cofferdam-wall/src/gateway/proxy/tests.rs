@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::gateway::testing::{Lab, Program, Seen, accept, client_hello, echo, web};
+use crate::gateway::testing::{Lab, Program, Seen, accept, client_hello, echo, server_hello, web};
 
 struct Site {
     lab: Lab,
@@ -193,10 +193,11 @@ async fn the_server_name_is_compared_before_anything_is_dialled() {
         .await;
     assert!(program.until("\r\n\r\n").await.starts_with(OK));
     assert!(site.lab.dialled().is_empty());
-    program.say([&hello[20..], b"more"].concat()).await;
+    let more = b"\x17\x03\x03\x00\x04more";
+    program.say([&hello[20..], more].concat()).await;
     let back = program.until("more").await;
     assert!(back.contains("allowed.test"));
-    assert_eq!(site.lab.bytes().0, hello.len() as u64 + 4);
+    assert_eq!(site.lab.bytes().0, (hello.len() + more.len()) as u64);
 
     for (hello, why) in [
         (
@@ -237,6 +238,86 @@ async fn the_server_name_is_compared_before_anything_is_dialled() {
             assert!(site.lab.dialled().is_empty(), "{why}");
         }
     }
+}
+
+const CHANGE_CIPHER_SPEC: &[u8] = &[20, 3, 3, 0, 1, 1];
+const EARLY: &[u8] = &[23, 3, 3, 0, 3, 9, 9, 9];
+
+/// A TLS server as far as its first message goes: it wants a second hello. What follows it may echo.
+async fn retrying(echoes: bool) -> SocketAddr {
+    accept(move |mut stream: TcpStream| async move {
+        let mut hello = [0; 4096];
+        if stream.read(&mut hello).await.is_ok_and(|count| count > 0) {
+            let asks = [&server_hello(true)[..], CHANGE_CIPHER_SPEC].concat();
+            let _ = stream.write_all(&asks).await;
+        }
+        while let Ok(count @ 1..) = stream.read(&mut hello).await {
+            if echoes {
+                let _ = stream.write_all(&hello[..count]).await;
+            }
+        }
+    })
+    .await
+}
+
+// Attack: the first hello is one that the server does not take, and the second one names somebody else.
+#[tokio::test]
+async fn the_second_server_name_is_compared_as_well() {
+    let good = client_hello(Some(b"allowed.test"));
+    let alert = &[21, 3, 3, 0, 2, 1, 90][..];
+    for (second, why) in [
+        (client_hello(Some(b"denied.test")), "names denied.test"),
+        (client_hello(None), "no server name"),
+        (b"\x80\x2e\x01\x03\x03".to_vec(), "not what TLS sends"),
+        (vec![22, 3, 3, 0, 4, 16, 0, 0, 0], "not what TLS sends"),
+    ] {
+        for between in [&b""[..], CHANGE_CIPHER_SPEC, alert, EARLY] {
+            for waits in [true, false] {
+                let site = site().await;
+                site.lab.serve("allowed.test:443", retrying(false).await);
+                let mut program = site.program().await;
+                program.say(connect("allowed.test:443")).await;
+                program.until("\r\n\r\n").await;
+                program.say(&good).await;
+                if waits {
+                    let asked = server_hello(true).len() + CHANGE_CIPHER_SPEC.len();
+                    program.take(asked).await;
+                }
+                let rest = [between, &second].concat();
+                program.say(&rest).await;
+                assert!(program.is_reset().await, "{why}");
+                let refused = site.lab.refused().pop().unwrap();
+                assert!(
+                    refused.starts_with("allowed.test:443: ") && refused.contains(why),
+                    "{refused}"
+                );
+                // The server got no byte of it.
+                assert!(site.lab.bytes().0 <= (good.len() + between.len()) as u64);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_second_hello_for_the_same_name_passes_and_the_rest_is_not_looked_at() {
+    let site = site().await;
+    let hello = client_hello(Some(b"allowed.test"));
+    site.lab.serve("allowed.test:443", retrying(true).await);
+    let mut program = site.program().await;
+    program.say(connect("allowed.test:443")).await;
+    program.until("\r\n\r\n").await;
+    program.say(&hello).await;
+    let asked = server_hello(true).len() + CHANGE_CIPHER_SPEC.len();
+    program.take(asked).await;
+    program.say(CHANGE_CIPHER_SPEC).await;
+    assert_eq!(program.take(6).await, CHANGE_CIPHER_SPEC);
+    program.say(&hello[..30]).await;
+    program.say(&hello[30..]).await;
+    assert_eq!(program.take(hello.len()).await, hello);
+    // Whoever echoes a client's hello has answered with something else than a request for a hello.
+    program.say(b"anything").await;
+    program.until("anything").await;
+    assert!(site.lab.refused().is_empty());
 }
 
 #[tokio::test]
