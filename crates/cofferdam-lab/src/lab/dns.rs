@@ -15,7 +15,10 @@ use super::place;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// Those of the asked family, with this time to live in seconds.
-    Addresses { addresses: Vec<IpAddr>, ttl: u32 },
+    Addresses {
+        addresses: Vec<IpAddr>,
+        ttl: u32,
+    },
     NoSuchName,
     ServerFailure,
     /// None at all.

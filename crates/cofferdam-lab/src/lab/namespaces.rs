@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{WaitOptions, geteuid, wait};
+use rustix::process::{WaitOptions, getegid, geteuid, wait};
 
 use super::control::{self, World};
 use super::place;
@@ -106,7 +106,9 @@ fn internet(directory: &Path, command: &[OsString]) -> io::Result<ExitCode> {
             continue;
         };
         if pid.as_raw_nonzero().get() == house {
-            let code = status.exit_status().and_then(|code| u8::try_from(code).ok());
+            let code = status
+                .exit_status()
+                .and_then(|code| u8::try_from(code).ok());
             return Ok(ExitCode::from(code.unwrap_or(1)));
         }
     }
@@ -127,6 +129,12 @@ fn house(directory: &Path, command: &[OsString]) -> io::Result<ExitCode> {
         router = place::ROUTER,
         router_6 = place::ROUTER_6,
     ))?;
+    // Programs without privileges may ping, as on a usual machine.
+    let groups = match getegid().as_raw() {
+        0 => "0 2147483647".to_owned(),
+        own => format!("{own} {own}"),
+    };
+    fs::write("/proc/sys/net/ipv4/ping_group_range", groups)?;
     let file = directory.join("resolv.conf");
     fs::write(&file, format!("nameserver {}\n", place::DNS))?;
     run(Command::new("mount")

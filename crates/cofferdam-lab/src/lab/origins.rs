@@ -12,11 +12,13 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use rustls::server::Acceptor;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
 
 use super::control::{World, locked};
 use super::{port, tls};
@@ -39,7 +41,7 @@ enum Trade {
 
 pub(crate) fn start(world: Arc<World>) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let acceptor = tls::acceptor()?;
+    let secure = tls::server()?;
     let listeners = runtime.block_on(async {
         let mut listeners = Vec::new();
         for (ports, trade) in [
@@ -62,7 +64,7 @@ pub(crate) fn start(world: Arc<World>) -> io::Result<()> {
                 servers.spawn(accept(
                     listener,
                     trade,
-                    acceptor.clone(),
+                    Arc::clone(&secure),
                     Arc::clone(&world),
                 ));
             }
@@ -72,16 +74,16 @@ pub(crate) fn start(world: Arc<World>) -> io::Result<()> {
     Ok(())
 }
 
-async fn accept(listener: TcpListener, trade: Trade, acceptor: TlsAcceptor, world: Arc<World>) {
+async fn accept(listener: TcpListener, trade: Trade, secure: Arc<ServerConfig>, world: Arc<World>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             continue;
         };
-        let acceptor = acceptor.clone();
+        let secure = Arc::clone(&secure);
         let world = Arc::clone(&world);
         tokio::spawn(async move {
             // A visitor who leaves early is no failure of ours.
-            let _ = serve(stream, trade, acceptor, world).await;
+            let _ = serve(stream, trade, secure, world).await;
         });
     }
 }
@@ -89,7 +91,7 @@ async fn accept(listener: TcpListener, trade: Trade, acceptor: TlsAcceptor, worl
 async fn serve(
     mut stream: TcpStream,
     trade: Trade,
-    acceptor: TlsAcceptor,
+    secure: Arc<ServerConfig>,
     world: Arc<World>,
 ) -> io::Result<()> {
     let local = stream.local_addr()?;
@@ -98,10 +100,11 @@ async fn serve(
     match trade {
         Trade::Http => requests(stream, at, world).await,
         Trade::Tls => {
-            let stream = acceptor.accept(stream).await?;
-            let name = stream.get_ref().1.server_name().map(str::to_owned);
+            // Written down before the certificate is sent: a hello alone is a visit.
+            let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+            let name = start.client_hello().server_name().map(str::to_owned);
             note(&world, at, &format!("tls {}", name.unwrap_or_default()));
-            requests(stream, at, world).await
+            requests(start.into_stream(secure).await?, at, world).await
         }
         Trade::Banner => {
             stream
@@ -149,7 +152,11 @@ fn answer(request: &Request<Incoming>, at: SocketAddr, world: &World) -> Respons
         .or_else(|| request.uri().authority().map(ToString::to_string))
         .unwrap_or_default();
     let seen = format!("{} {} host={host}", request.method(), request.uri());
-    note(world, at, &format!("request {seen} {:?}", request.headers()));
+    note(
+        world,
+        at,
+        &format!("request {seen} {:?}", request.headers()),
+    );
     let body = serde_json::json!({
         "at": at,
         "method": request.method().as_str(),
