@@ -1,0 +1,11 @@
+//! The commit gate and the landings, with real git: what passes, what is refused, and that nothing
+//! else of the repository changes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod beside_the_user;
+mod landings;
+mod leftovers;
+mod names;
+mod packs;
+mod world;
