@@ -88,6 +88,7 @@ fn internet(directory: &Path, command: &[OsString]) -> io::Result<ExitCode> {
          addr add {router}/24 dev inet0
          addr add {dns}/32 dev inet0
          addr add {router_6}/64 dev inet0 nodad
+         addr add fe80::1/64 dev inet0 nodad
          link set inet0 up
          route add local default dev lo table main
          -6 route add local default dev lo table main",

@@ -1,7 +1,7 @@
 //! A hostile program: everything it could do to get out of a sandbox, done on request and reported.
 //!
 //! Started as `serve SOCKET` it takes [`Task`]s over a unix socket, one JSON value a line, each connection
-//! in its own thread. It decides nothing: what an outcome means is for the test that asked.
+//! in its own thread; as `do FILE TASK…` it does some and writes the outcomes down. It decides nothing: what an outcome means is for the test that asked.
 
 mod escape;
 pub mod hello;
@@ -69,6 +69,8 @@ pub enum Task {
     Listen { port: u16 },
     /// How many came to it: `heard`.
     Hits { port: u16 },
+    /// The text of a file: `heard`.
+    Read { path: String },
     /// The names of the network interfaces, in `found`.
     Interfaces,
     /// The variables of the environment, in `found`.

@@ -33,8 +33,10 @@ pub(super) fn ask(
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any)?;
         socket.set_read_timeout(Some(WAIT))?;
-        socket.send_to(&message, to)?;
-        socket.recv_from(&mut answer)?.0
+        // Connected, so that a refusal is heard at once.
+        socket.connect(to)?;
+        socket.send(&message)?;
+        socket.recv(&mut answer)?
     };
     decode(&answer[..length]).ok_or_else(|| io::Error::other("a malformed answer"))
 }

@@ -50,7 +50,7 @@ impl Probe {
     }
 }
 
-/// Plays the probe where the arguments say so: `--probe serve SOCKET` or `--probe race …`.
+/// Plays the probe where the arguments say so: `--probe serve SOCKET`, `--probe do …`, `--probe race …`.
 pub fn role(arguments: &[OsString]) -> Option<ExitCode> {
     let texts: Vec<&str> = arguments
         .iter()
@@ -58,8 +58,11 @@ pub fn role(arguments: &[OsString]) -> Option<ExitCode> {
         .collect();
     let result = match texts.as_slice() {
         ["--probe", "serve", socket] => serve(Path::new(socket)),
+        ["--probe", "do", file, tasks @ ..] => do_some(Path::new(file), tasks),
         ["--probe", "race", words @ ..] => Race::read(words).map(|race| race.run()),
-        ["--probe", ..] => Err(io::Error::other("serve SOCKET, or race ADDRESS NAME NONCE")),
+        ["--probe", ..] => Err(io::Error::other(
+            "serve SOCKET, do FILE TASK…, or race ADDRESS NAME NONCE",
+        )),
         _ => return None,
     };
     Some(match result {
@@ -69,6 +72,16 @@ pub fn role(arguments: &[OsString]) -> Option<ExitCode> {
             ExitCode::FAILURE
         }
     })
+}
+
+/// One outcome a line, for each task in turn.
+fn do_some(file: &Path, tasks: &[&str]) -> io::Result<()> {
+    let mut file = fs::File::create(file)?;
+    for task in tasks {
+        let outcome = timed(serde_json::from_str(task)?, &Shared::default());
+        writeln!(file, "{}", serde_json::to_string(&outcome)?)?;
+    }
+    Ok(())
 }
 
 #[derive(Debug, Default)]
@@ -93,11 +106,9 @@ fn serve(socket: &Path) -> io::Result<()> {
 fn attend(stream: UnixStream, shared: &Shared) -> io::Result<()> {
     let mut writer = stream.try_clone()?;
     for line in BufReader::new(stream).lines() {
-        let start = Instant::now();
         let task: Task = serde_json::from_str(&line?)?;
         let last = task == Task::Exit;
-        let mut outcome = attempt(task, shared);
-        outcome.millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let outcome = timed(task, shared);
         let mut line = serde_json::to_vec(&outcome)?;
         line.push(b'\n');
         writer.write_all(&line)?;
@@ -109,6 +120,13 @@ fn attend(stream: UnixStream, shared: &Shared) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn timed(task: Task, shared: &Shared) -> Outcome {
+    let start = Instant::now();
+    let mut outcome = attempt(task, shared);
+    outcome.millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+    outcome
 }
 
 fn attempt(task: Task, shared: &Shared) -> Outcome {
@@ -161,6 +179,7 @@ fn attempt(task: Task, shared: &Shared) -> Outcome {
             outcome.heard = hits.to_string();
             Ok(())
         }
+        Task::Read { path } => fs::read_to_string(path).map(|text| outcome.heard = text),
         Task::Interfaces => scan::interfaces().map(|names| outcome.found = names),
         Task::Environment => {
             outcome.found = std::env::vars_os()
