@@ -4,11 +4,11 @@ use cofferdam_lab::lab::Transport;
 
 use crate::bench::{ALLOWED, DENIED, INSIDE, SHARED};
 use crate::place::PROXY;
-use crate::trial::{Trial, http, tcp};
+use crate::trial::{Trial, http, line, tcp, word};
 
 pub(crate) fn denied_address(trial: &mut Trial<'_>) {
     for to in ["203.0.113.11:443", "203.0.113.11:80", "203.0.113.11:22"] {
-        trial.exfil(to, |place, nonce| place.ask(&tcp(to, nonce)));
+        trial.exfil(to, |place, nonce| place.ask(&word(to, nonce)));
     }
     trial.exfil("port 8080", |place, nonce| {
         place.ask(&http(
@@ -18,21 +18,21 @@ pub(crate) fn denied_address(trial: &mut Trial<'_>) {
         ))
     });
     trial.exfil("port 53", |place, nonce| {
-        place.ask(&tcp("192.0.2.53:53", nonce))
+        place.ask(&word("192.0.2.53:53", nonce))
     });
     trial.exfil("through the proxy", |place, nonce| {
-        place.connect(DENIED, 80, nonce.as_bytes())
+        place.connect(DENIED, 80, line(nonce))
     });
     trial.allowed_works();
 }
 
 pub(crate) fn denied_port(trial: &mut Trial<'_>) {
     trial.exfil("allowed.test:8443", |place, nonce| {
-        place.ask(&tcp("allowed.test:8443", nonce))
+        place.ask(&word("allowed.test:8443", nonce))
     });
     let nonce = trial.nonce();
     let wall = &trial.bench.wall;
-    let outcome = wall.ask(&tcp("allowed.test:4000", nonce));
+    let outcome = wall.ask(&word("allowed.test:4000", &nonce));
     trial.refuses("port 4000", outcome.error.is_some(), &outcome);
     let log = wall.user.cofferdam(&["net", "log", "wall", "--json"]);
     let line = log.stdout.lines().find(|line| {
@@ -71,7 +71,7 @@ pub(crate) fn ipv6(trial: &mut Trial<'_>) {
         "[64:ff9b::203.0.113.11]",
     ] {
         trial.stays_in(host, &trial.bench.wall, |place, nonce| {
-            place.connect(host, 80, nonce.as_bytes())
+            place.connect(host, 80, line(nonce))
         });
     }
     trial.allowed_works();
@@ -124,7 +124,7 @@ pub(crate) fn range(trial: &mut Trial<'_>) {
         // A name that resolves into the range has no rule.
         "inside.test:5432".to_owned(),
     ] {
-        trial.exfil(&to, |place, nonce| place.ask(&tcp(&to, nonce)));
+        trial.exfil(&to, |place, nonce| place.ask(&word(&to, nonce)));
     }
     let mark = trial.bench.control.mark().unwrap();
     let to = format!("{INSIDE}:5432");

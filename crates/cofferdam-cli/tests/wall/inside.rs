@@ -7,7 +7,7 @@ use cofferdam_lab::probe::Task;
 use crate::bench::DENIED;
 use crate::house::LOOPBACK;
 use crate::place::{PROXY, Place};
-use crate::trial::{Trial, http, request, tcp};
+use crate::trial::{Trial, http, request, tcp, word};
 
 pub(crate) fn privilege(trial: &mut Trial<'_>) {
     let found = trial.bench.house.ask(&Task::Escape).found;
@@ -21,7 +21,7 @@ pub(crate) fn privilege(trial: &mut Trial<'_>) {
     let found = trial.bench.wall.ask(&Task::Escape).found;
     trial.refuses("every way to more privilege", found.is_empty(), &found);
     trial.exfil("a denied address afterwards", |place, nonce| {
-        place.ask(&tcp("203.0.113.11:80", nonce))
+        place.ask(&word("203.0.113.11:80", nonce))
     });
     let names = trial.bench.wall.ask(&Task::Interfaces).found;
     trial.refuses("other interfaces", names == ["lo"], &names);
@@ -33,7 +33,7 @@ pub(crate) fn environment(trial: &mut Trial<'_>) {
     let variables = wall.ask(&Task::Environment).found;
     // The program never looks at them: what it reaches, it reaches by its own socket.
     trial.exfil("a denied address", |place, nonce| {
-        place.ask(&tcp("203.0.113.11:80", nonce))
+        place.ask(&word("203.0.113.11:80", nonce))
     });
     trial.exfil("a denied name", |place, nonce| {
         place.ask(&http("denied.test:80", "denied.test", &format!("/{nonce}")))
@@ -135,14 +135,14 @@ pub(crate) fn moved_interface(trial: &mut Trial<'_>) {
         &names,
     );
     for to in ["203.0.113.11:80", "198.51.100.1:4000", "192.0.2.2:4000"] {
-        trial.stays_in(to, &place, |place, nonce| place.ask(&tcp(to, nonce)));
+        trial.stays_in(to, &place, |place, nonce| place.ask(&word(to, nonce)));
         trial.stays_in(to, &place, |place, nonce| {
             place.ask(&Task::Udp {
                 to: to.to_owned(),
                 payload: nonce.into(),
             })
         });
-        trial.exfil(to, |place, nonce| place.ask(&tcp(to, nonce)));
+        trial.exfil(to, |place, nonce| place.ask(&word(to, nonce)));
     }
     let outcome = place.ask(&tcp(PROXY, "GET / HTTP/1.1\r\n\r\n"));
     trial.refuses("the proxy", !outcome.heard.contains(DENIED), &outcome);

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::{CONFIG, DENIED};
 use crate::place::Place;
-use crate::trial::{Trial, http, tcp};
+use crate::trial::{Trial, http, word};
 
 pub(crate) fn start_race(trial: &mut Trial<'_>) {
     let race = |trial: &mut Trial<'_>, options: &[&str]| {
@@ -59,7 +59,7 @@ fn signal(process: i32, signal: Signal) {
 
 fn denied(trial: &mut Trial<'_>, what: &str) {
     trial.exfil(what, |place, nonce| {
-        place.ask(&tcp("203.0.113.11:80", nonce))
+        place.ask(&word("203.0.113.11:80", nonce))
     });
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn gateway_dies(trial: &mut Trial<'_>) {
         "allowed.test",
         &format!("/{nonce}"),
     ));
-    let away = wall.ask(&tcp("203.0.113.11:80", nonce.clone()));
+    let away = wall.ask(&word("203.0.113.11:80", &nonce));
     let seen = trial.bench.control.since(mark).unwrap();
     trial.refuses(
         "while stopped",
@@ -139,7 +139,7 @@ pub(crate) fn gateway_dies(trial: &mut Trial<'_>) {
         let nonce = trial.nonce();
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(400) {
-            wall.ask(&tcp("203.0.113.11:80", nonce.clone()));
+            wall.ask(&word("203.0.113.11:80", &nonce));
             let payload = nonce.clone().into_bytes();
             let to = format!("{DENIED}:443");
             wall.ask(&Task::Udp { to, payload });
@@ -165,7 +165,7 @@ pub(crate) fn gateway_dies(trial: &mut Trial<'_>) {
     orphan.child.kill().unwrap();
     orphan.child.wait().unwrap();
     let nonce = trial.nonce();
-    let outcome = orphan.try_ask(&tcp("203.0.113.11:80", nonce.clone()));
+    let outcome = orphan.try_ask(&word("203.0.113.11:80", &nonce));
     let found = trial.found(&nonce);
     trial.refuses(
         "after its command was killed",
@@ -183,7 +183,7 @@ pub(crate) fn start_again(trial: &mut Trial<'_>) {
             &["--allow", "allowed.test"],
             &[
                 http("allowed.test:80", "allowed.test", "/"),
-                tcp("203.0.113.11:80", nonce.clone()),
+                word("203.0.113.11:80", &nonce),
                 Task::Ping {
                     to: DENIED.to_owned(),
                     payload: nonce.clone().into_bytes(),
@@ -208,10 +208,7 @@ pub(crate) fn start_again(trial: &mut Trial<'_>) {
         }
     }
     let nonce = trial.nonce();
-    let (done, _) = user.once(
-        &["--network", "open"],
-        &[tcp("203.0.113.11:80", nonce.clone())],
-    );
+    let (done, _) = user.once(&["--network", "open"], &[word("203.0.113.11:80", &nonce)]);
     trial.fires(
         "a run without the wall",
         !trial.found(&nonce).is_empty(),

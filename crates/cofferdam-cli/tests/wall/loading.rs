@@ -7,7 +7,7 @@ use cofferdam_lab::lab::Reply;
 use cofferdam_lab::probe::Task;
 
 use crate::bench::{DENIED, at};
-use crate::trial::{Trial, http, tcp};
+use crate::trial::{Trial, http, word};
 use crate::user::User;
 
 /// What every run here tries: a denied address, a name of the default list, a name, and metadata.
@@ -15,11 +15,11 @@ fn tasks(nonce: &str) -> Vec<Task> {
     let path = format!("/{nonce}");
     vec![
         http("allowed.test:80", "allowed.test", "/"),
-        tcp(&format!("{DENIED}:80"), nonce),
+        word(&format!("{DENIED}:80"), nonce),
         http("denied.test:80", "denied.test", &path),
         http("169.254.169.254:80", "169.254.169.254", &path),
-        tcp("10.0.0.5:4000", nonce),
-        tcp("192.0.2.2:4000", nonce),
+        word("10.0.0.5:4000", nonce),
+        word("192.0.2.2:4000", nonce),
     ]
 }
 

@@ -3,7 +3,7 @@
 use cofferdam_lab::probe::{Outcome, Task};
 
 use crate::place::Place;
-use crate::trial::{Trial, tcp};
+use crate::trial::{Trial, word};
 
 const A: u16 = 1;
 const MX: u16 = 15;
@@ -93,10 +93,10 @@ pub(crate) fn own_server(trial: &mut Trial<'_>) {
         query(place, "8.8.8.8:53", false, &format!("{nonce}.test"), A)
     });
     trial.exfil("tcp/853", |place, nonce| {
-        place.ask(&tcp("192.0.2.53:853", nonce))
+        place.ask(&word("192.0.2.53:853", nonce))
     });
     trial.exfil("https", |place, nonce| {
-        place.ask(&tcp("192.0.2.53:443", nonce))
+        place.ask(&word("192.0.2.53:443", nonce))
     });
     trial.allowed_works();
 }

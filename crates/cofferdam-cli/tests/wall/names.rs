@@ -5,12 +5,12 @@ use cofferdam_lab::probe::{Outcome, Step, Task};
 
 use crate::bench::ALLOWED;
 use crate::place::{PROXY, Place};
-use crate::trial::{Trial, http, request, tcp};
+use crate::trial::{Trial, http, request, tcp, word};
 
 pub(crate) fn server_name(trial: &mut Trial<'_>) {
     trial.exfil("another name, CONNECT", |place, nonce| {
         let hello = client_hello(Some(&format!("{nonce}.test"))).unwrap();
-        place.connect("allowed.test", 443, &hello)
+        place.connect("allowed.test", 443, hello)
     });
     trial.exfil("another name", |place, nonce| {
         let hello = client_hello(Some(&format!("{nonce}.test"))).unwrap();
@@ -21,7 +21,7 @@ pub(crate) fn server_name(trial: &mut Trial<'_>) {
         place.ask(&tcp("allowed.test:443", hello))
     });
     trial.exfil("no TLS at all", |place, nonce| {
-        place.ask(&tcp("allowed.test:443", nonce))
+        place.ask(&word("allowed.test:443", nonce))
     });
     trial.exfil("in pieces", |place, nonce| {
         let hello = client_hello(Some(&format!("{nonce}.test"))).unwrap();
@@ -32,7 +32,7 @@ pub(crate) fn server_name(trial: &mut Trial<'_>) {
         let hello = client_hello(name).unwrap();
         for by_proxy in [false, true] {
             let deed = |place: &Place| match by_proxy {
-                true => place.connect("allowed.test", 443, &hello),
+                true => place.connect("allowed.test", 443, hello.clone()),
                 false => place.ask(&tcp("allowed.test:443", hello.clone())),
             };
             let outcome = deed(&trial.bench.open);

@@ -98,7 +98,7 @@ impl Place {
     }
 
     /// Says something to `host` and `port`: through the proxy where there is a wall.
-    pub(crate) fn connect(&self, host: &str, port: u16, say: &[u8]) -> Outcome {
+    pub(crate) fn connect(&self, host: &str, port: u16, say: impl Into<Vec<u8>>) -> Outcome {
         let mut steps = vec![Step::say(say), Step::HearAll];
         if !self.behind_wall {
             let to = format!("{host}:{port}");
@@ -111,7 +111,7 @@ impl Place {
     }
 
     /// The same as SOCKS5 with a name.
-    pub(crate) fn socks(&self, host: &str, port: u16, say: &[u8]) -> Outcome {
+    pub(crate) fn socks(&self, host: &str, port: u16, say: impl Into<Vec<u8>>) -> Outcome {
         if !self.behind_wall {
             return self.connect(host, port, say);
         }
@@ -120,7 +120,7 @@ impl Place {
         wish.extend(host.as_bytes());
         wish.extend(port.to_be_bytes());
         let steps = [
-            Step::say([5, 1, 0]),
+            Step::say([5_u8, 1, 0]),
             Step::Hear,
             Step::say(wish),
             Step::Hear,

@@ -4,7 +4,7 @@ use cofferdam_lab::probe::Task;
 
 use crate::bench::SIBLINGS;
 use crate::house::{EVERYWHERE, LOOPBACK, OUTSIDE};
-use crate::trial::{Trial, http, tcp};
+use crate::trial::{Trial, http, line, tcp, word};
 
 pub(crate) fn metadata(trial: &mut Trial<'_>) {
     for address in [
@@ -19,14 +19,14 @@ pub(crate) fn metadata(trial: &mut Trial<'_>) {
             place.ask(&http(&to, address, &format!("/latest/{nonce}")))
         });
         trial.exfil(&format!("{to}, CONNECT"), |place, nonce| {
-            place.connect(address, 80, nonce.as_bytes())
+            place.connect(address, 80, line(nonce))
         });
         trial.exfil(&format!("{to}, absolute form"), |place, nonce| {
             place.absolute(address, 80, &format!("/latest/{nonce}"))
         });
     }
     trial.exfil("by name", |place, nonce| {
-        place.connect("metadata.google.internal", 80, nonce.as_bytes())
+        place.connect("metadata.google.internal", 80, line(nonce))
     });
     trial.allowed_works();
 }
@@ -50,14 +50,14 @@ pub(crate) fn host(trial: &mut Trial<'_>) {
         ("host.cofferdam.internal", EVERYWHERE),
     ] {
         let what = format!("{host}:{port}");
-        trial.exfil(&what, |place, nonce| place.ask(&tcp(&what, nonce)));
+        trial.exfil(&what, |place, nonce| place.ask(&word(&what, nonce)));
         trial.exfil(&format!("{what}, proxy"), |place, nonce| {
-            place.connect(host, port, nonce.as_bytes())
+            place.connect(host, port, line(nonce))
         });
         trial.stays_in(
             &format!("{what}, socks"),
             &trial.bench.wall,
-            |place, nonce| place.socks(host, port, nonce.as_bytes()),
+            |place, nonce| place.socks(host, port, line(nonce)),
         );
     }
     trial.allowed_works();
@@ -82,9 +82,11 @@ pub(crate) fn sibling(trial: &mut Trial<'_>) {
         "192.0.2.2",
     ] {
         let to = format!("{host}:{PORT}");
-        trial.stays_in(&to, &bench.wall, |place, nonce| place.ask(&tcp(&to, nonce)));
         trial.stays_in(&to, &bench.wall, |place, nonce| {
-            place.connect(host, PORT, nonce.as_bytes())
+            place.ask(&word(&to, nonce))
+        });
+        trial.stays_in(&to, &bench.wall, |place, nonce| {
+            place.connect(host, PORT, line(nonce))
         });
     }
     trial.refuses("hits", hits(&bench.sibling) == "0", &hits(&bench.sibling));

@@ -150,6 +150,16 @@ pub(crate) fn tcp(to: &str, say: impl Into<Vec<u8>>) -> Task {
     }
 }
 
+/// A nonce as something that servers of lines answer at once.
+pub(crate) fn line(nonce: &str) -> String {
+    format!("{nonce}\r\n\r\n")
+}
+
+/// Connects and says the nonce.
+pub(crate) fn word(to: &str, nonce: &str) -> Task {
+    tcp(to, line(nonce))
+}
+
 /// One request.
 pub(crate) fn request(host: &str, target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")

@@ -7,7 +7,7 @@ use cofferdam_lab::probe::Outcome;
 
 use crate::bench::{ALLOWED, OTHER, at};
 use crate::place::Place;
-use crate::trial::{Trial, http, tcp};
+use crate::trial::{Trial, http, line, tcp};
 
 /// Of the rule `*.rebind.test`.
 const PORT: u16 = 4000;
@@ -41,7 +41,7 @@ pub(crate) fn rebinding(trial: &mut Trial<'_>) {
         let what = format!("an allowed name at {address}");
         trial.exfil(&what, |place, nonce| say(place, &name, nonce));
         trial.stays_in(&what, &trial.bench.wall, |place, nonce| {
-            place.connect(&name, PORT, nonce.as_bytes())
+            place.connect(&name, PORT, line(nonce))
         });
     }
     lab.name(

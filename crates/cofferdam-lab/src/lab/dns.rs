@@ -83,7 +83,7 @@ pub(crate) fn start(world: Arc<World>) -> io::Result<()> {
 }
 
 fn serve(world: &World, mut stream: TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.set_read_timeout(Some(Duration::from_millis(400)))?;
     loop {
         let mut length = [0; 2];
         stream.read_exact(&mut length)?;

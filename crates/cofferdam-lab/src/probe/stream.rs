@@ -16,7 +16,7 @@ use super::Step;
 const CONNECT: Duration = Duration::from_secs(3);
 const HEAR: Duration = Duration::from_secs(3);
 /// Silence after something was heard ends [`Step::HearAll`].
-const PAUSE: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(150);
 const MOST: usize = 1 << 16;
 
 pub(super) fn connect(to: &str) -> io::Result<TcpStream> {
