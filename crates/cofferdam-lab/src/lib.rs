@@ -2,4 +2,5 @@
 //! tests and benchmarks only; nothing of it is in the product.
 
 pub mod lab;
+pub mod model;
 pub mod probe;

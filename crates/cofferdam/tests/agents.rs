@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 
 use cofferdam::agent::{
@@ -20,6 +22,8 @@ fn request(prompt: &str) -> AgentRequest {
         prompt: prompt.to_owned(),
         resume: None,
         skip_permissions: true,
+        logged_in: false,
+        environment: BTreeMap::new(),
     }
 }
 
@@ -287,6 +291,45 @@ fn commands() {
     };
     check_command("command", own.clone(), &plain, &["./a", "-x"]);
     check_command("command", own, &request(""), &["./a", "-x"]);
+}
+
+/// `codex exec` itself looks for neither of them.
+#[test]
+fn codex_is_told_the_key_and_the_address_of_its_environment() {
+    let with = |pairs: &[(&str, &str)]| {
+        let pairs = pairs.iter().map(|(k, v)| (k.into(), v.into()));
+        let request = AgentRequest {
+            environment: pairs.collect(),
+            ..request("do it")
+        };
+        let command = agent("codex", &["--own"]).command(&request).unwrap();
+        let key = command
+            .environment
+            .get(OsStr::new("CODEX_API_KEY"))
+            .cloned();
+        (command.arguments, key)
+    };
+    let skip = "--dangerously-bypass-approvals-and-sandbox";
+    let plain = ["codex", "exec", "--json", skip, "--own", "-"].map(OsString::from);
+    assert_eq!(with(&[]), (plain.to_vec(), None));
+    let blank = [("OPENAI_API_KEY", ""), ("OPENAI_BASE_URL", "")];
+    assert_eq!(with(&blank), (plain.to_vec(), None));
+    let (arguments, key) = with(&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://m/\"")]);
+    let address = r#"openai_base_url="http://m/\"""#;
+    let told = [
+        "codex", "exec", "--json", skip, "--config", address, "--own", "-",
+    ];
+    assert_eq!(arguments, told.map(OsString::from));
+    assert_eq!(key, Some("k".into()));
+    let (_, key) = with(&[("OPENAI_API_KEY", "k"), ("CODEX_API_KEY", "own")]);
+    assert_eq!(key, None);
+    let logged_in = AgentRequest {
+        logged_in: true,
+        environment: [("OPENAI_API_KEY".into(), "k".into())].into(),
+        ..request("do it")
+    };
+    let command = agent("codex", &[]).command(&logged_in).unwrap();
+    assert!(command.environment.is_empty());
 }
 
 // covers: S2-33

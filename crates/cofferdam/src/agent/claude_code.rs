@@ -47,6 +47,10 @@ impl AgentProvider for ClaudeCode {
         ]
     }
 
+    fn login_file(&self) -> Option<&str> {
+        Some(".claude/.credentials.json")
+    }
+
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
         if request.prompt.trim().is_empty() {
             return Err(AgentError::NoPrompt {

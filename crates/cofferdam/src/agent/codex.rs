@@ -1,7 +1,7 @@
 //! Codex: `codex exec --json -`, the prompt on standard input.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -41,6 +41,10 @@ impl AgentProvider for Codex {
         &["OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL"]
     }
 
+    fn login_file(&self) -> Option<&str> {
+        Some(".codex/auth.json")
+    }
+
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
         if request.prompt.trim().is_empty() {
             return Err(AgentError::NoPrompt {
@@ -62,6 +66,24 @@ impl AgentProvider for Codex {
                 format!("model_reasoning_effort={effort}").into(),
             ]);
         }
+        let set = |name: &str| {
+            let value = request.environment.get(OsStr::new(name));
+            value.filter(|value| !value.is_empty())
+        };
+        // `codex exec` reads no address from its environment, and a key only under its own name.
+        if let Some(url) = set("OPENAI_BASE_URL").and_then(|url| url.to_str()) {
+            let url = Value::from(url);
+            arguments.extend(["--config".into(), format!("openai_base_url={url}").into()]);
+        }
+        let mut environment = BTreeMap::new();
+        // It would come before the login.
+        if let (Some(key), None, false) = (
+            set("OPENAI_API_KEY"),
+            set("CODEX_API_KEY"),
+            request.logged_in,
+        ) {
+            environment.insert("CODEX_API_KEY".into(), key.clone());
+        }
         arguments.extend(self.options.arguments.iter().cloned());
         if let Some(id) = &request.resume {
             arguments.extend(["resume".into(), json::session_id(NAME, id)?.into()]);
@@ -70,7 +92,7 @@ impl AgentProvider for Codex {
         Ok(AgentCommand {
             arguments,
             stdin: Some(request.prompt.clone().into_bytes()),
-            environment: BTreeMap::new(),
+            environment,
         })
     }
 

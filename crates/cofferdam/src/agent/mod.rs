@@ -6,6 +6,7 @@ mod codex;
 mod command;
 mod completion;
 mod json;
+mod steering;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ pub use codex::Codex;
 pub use command::Command;
 pub use completion::{completion, signal_in};
 use serde::{Deserialize, Serialize};
+pub(crate) use steering::steers;
 
 /// What an agent is asked to do once.
 #[derive(Debug, Clone)]
@@ -27,6 +29,11 @@ pub struct AgentRequest {
     pub resume: Option<String>,
     /// Contained providers ask the agent to skip its own permission prompts; no-sandbox never does.
     pub skip_permissions: bool,
+    /// It has a login, so it needs no key.
+    pub logged_in: bool,
+    /// The variables that it will find: what its program does not read itself may be passed on in
+    /// another way.
+    pub environment: BTreeMap<OsString, OsString>,
 }
 
 /// How an agent is started.
@@ -175,6 +182,11 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
 
     /// Names of variables that this agent takes from the caller's environment.
     fn environment(&self) -> &[&str];
+
+    /// The file, relative to its home, in which its program keeps a login: JSON, and nothing but a login.
+    fn login_file(&self) -> Option<&str> {
+        None
+    }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError>;
 

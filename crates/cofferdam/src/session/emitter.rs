@@ -213,8 +213,22 @@ impl std::fmt::Display for Notice {
                  not set: {}",
                 names.join(", ")
             ),
+            Self::SteeringWithheld { names } => format!(
+                ".cofferdam/.env is tracked or linked, so it does not say where the agent's key goes; not set: \
+                 {} (if you want it, give it with `--env`)",
+                names.join(", ")
+            ),
+            Self::LoginRenewed => "the agent renewed its login, which is kept".to_owned(),
             Self::CopyMissing { path } => format!("{} does not exist: not copied", path.display()),
-            Self::Other { text } => text.clone(),
+            Self::NetworkOpen => {
+                "the sandbox has this machine's own network: it reaches everything that you reach, \
+                 services on this machine and in your private networks too, and nothing is logged"
+                    .to_owned()
+            }
+            Self::NetworkLost { why } => {
+                format!("the sandbox has lost its network, and reaches nothing from now on: {why}")
+            }
+            Self::NetworkConfig { text } | Self::Other { text } => text.clone(),
         };
         f.write_str(&printable(&text))
     }

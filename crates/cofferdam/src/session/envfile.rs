@@ -4,8 +4,9 @@
 //! pair of quotes around a value is taken off; inside double quotes `\n`, `\r`, `\t`, `\\` and `\"`
 //! are escapes. Nothing is interpolated, and a value never spans lines.
 //!
-//! A repository could bring this file and name any variable of the caller in it: the caller decides
-//! whether the file is trusted before it resolves it (invariant 4).
+//! A repository could bring this file, name any variable of the caller in it, and send the agent with the
+//! caller's key to a host of its own: the caller decides whether the file is trusted before it resolves
+//! it (invariant 4).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::agent::steers;
 use crate::fsx::{Context, FileError};
 
 /// Where the file is, below the repository's top.
@@ -40,6 +42,15 @@ pub enum EnvFileError {
 /// The file's variables. An empty value means: take the caller's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct EnvFile(BTreeMap<String, String>);
+
+/// Variables that a file of the repository's own did not set.
+#[derive(Debug, Default)]
+pub(super) struct Withheld {
+    /// It asked for the caller's values.
+    pub(super) callers: Vec<String>,
+    /// It gave values that would decide where an agent's secret goes ([`steers`]).
+    pub(super) steering: Vec<String>,
+}
 
 impl EnvFile {
     /// Reads the file of the repository whose top is `root`. A missing one is empty. A symlink that
@@ -83,15 +94,22 @@ impl EnvFile {
         Ok(Self(variables))
     }
 
-    /// Whether it asks for values of the caller.
-    pub(super) fn has_empty(&self) -> bool {
-        self.0.values().any(String::is_empty)
+    /// Whether it holds what only the user may say.
+    pub(super) fn needs_trust(&self) -> bool {
+        self.0.iter().any(|(name, value)| wants_trust(name, value))
     }
 
-    /// Takes out what asks for values of the caller, and gives the names.
-    pub(super) fn without_empty(&mut self) -> Vec<String> {
-        let empty = self.0.extract_if(.., |_, value| value.is_empty());
-        empty.map(|(name, _)| name).collect()
+    /// Takes out what only the user may say.
+    pub(super) fn distrust(&mut self) -> Withheld {
+        let taken = self
+            .0
+            .extract_if(.., |name, value| wants_trust(name, value));
+        let (callers, steering): (Vec<_>, Vec<_>) = taken.partition(|(_, value)| value.is_empty());
+        let names = |taken: Vec<(String, String)>| taken.into_iter().map(|(name, _)| name);
+        Withheld {
+            callers: names(callers).collect(),
+            steering: names(steering).collect(),
+        }
     }
 
     /// The variables for the sandbox: those that the file lists and those that the agent declares,
@@ -121,6 +139,10 @@ impl EnvFile {
         }
         resolved
     }
+}
+
+fn wants_trust(name: &str, value: &str) -> bool {
+    value.is_empty() || steers(name)
 }
 
 fn entry(line: &str) -> Result<(&str, String), &'static str> {

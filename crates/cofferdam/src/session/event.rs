@@ -121,10 +121,27 @@ pub enum Notice {
     EnvironmentWithheld {
         names: Vec<String>,
     },
+    /// `.cofferdam/.env` is the repository's own file, and it sets these, which decide where the agent's
+    /// secret goes: only the user does that.
+    SteeringWithheld {
+        names: Vec<String>,
+    },
+    /// The agent's program renewed its login, and the new one is kept for later runs.
+    LoginRenewed,
     /// `path` was asked for with `copy` but does not exist.
     CopyMissing {
         #[serde(serialize_with = "crate::session::path_json::lossy")]
         path: PathBuf,
+    },
+    /// The sandbox has the host's network: no wall.
+    NetworkOpen,
+    /// Something about the network's rules could not be used; all others are in force.
+    NetworkConfig {
+        text: String,
+    },
+    /// No gateway could be kept up. From now on the sandbox reaches nothing.
+    NetworkLost {
+        why: String,
     },
     Other {
         text: String,

@@ -9,7 +9,7 @@ use super::emitter::Emitter;
 use super::event::Event;
 use super::inside::{Inside, InsideError};
 use super::options::RunOptions;
-use super::plan::Prompt;
+use super::plan::{Plan, Prompt};
 use super::report::{Iteration, RunErrorKind};
 use super::stream::{AgentFailure, Invocation};
 use crate::agent::AgentRequest;
@@ -38,12 +38,12 @@ pub(super) struct Work {
 /// Runs the iterations. `work` grows as they end.
 pub(super) async fn iterate(
     options: &RunOptions,
-    prompt: &Prompt,
-    environment: &BTreeMap<OsString, OsString>,
+    plan: &Plan,
     sandbox: &dyn Sandbox,
     events: &Emitter,
     work: &mut Work,
 ) -> Result<(), RunErrorKind> {
+    let (prompt, environment) = (&plan.prompt, &plan.environment);
     let of = options.max_iterations.get();
     for iteration in 1..=of {
         if options.cancel.is_cancelled() {
@@ -62,6 +62,8 @@ pub(super) async fn iterate(
                 prompt: text,
                 resume: None,
                 skip_permissions: true,
+                logged_in: plan.login.is_some(),
+                environment: environment.clone(),
             },
             environment,
             signals: &options.completion_signals,

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::envfile::{self, EnvFile};
+use super::envfile::{self, EnvFile, Withheld};
+use super::login::Login;
+use super::network;
 use super::options::{PromptSource, RunOptions};
 use super::report::RunErrorKind;
 use crate::git::identity::{self, UserConfig};
@@ -15,7 +17,7 @@ use crate::git::{Head, Identity, Oid, Repository};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
 use crate::prompt::{self, Substituted};
 use crate::sandbox::registry::{self, Mode, Phase, Record, Strategy, VERSION};
-use crate::sandbox::{BranchStrategy, Contained};
+use crate::sandbox::{BranchStrategy, Contained, NetworkKind};
 
 /// A run that cannot be, found before anything was made.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,12 @@ pub enum PlanError {
     GitSymlink(PathBuf),
     #[error("an empty completion signal would match everything")]
     EmptySignal,
+    #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), network::listed(given))]
+    NoSuchNetwork {
+        provider: String,
+        asked: NetworkKind,
+        given: Vec<NetworkKind>,
+    },
 }
 
 /// What will be done. Made by [`plan`] alone.
@@ -56,8 +64,10 @@ pub(super) struct Plan {
     pub unused_arguments: Vec<String>,
     /// Everything the agent finds in its environment beside the provider's own.
     pub environment: BTreeMap<OsString, OsString>,
-    /// Variables that a file of the repository asked for and did not get.
-    pub withheld: Vec<String>,
+    /// What a file of the repository may not say.
+    pub withheld: Withheld,
+    /// The agent's login.
+    pub login: Option<Login>,
     /// `/workspace/<repo>` inside.
     pub workdir: PathBuf,
 }
@@ -87,6 +97,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     {
         return Err(PlanError::EmptySignal.into());
     }
+    network::check(&options.network, &options.sandbox)?;
     let id = SandboxId::random().map_err(|source| {
         crate::fsx::FileError::new("get random numbers from", "/dev/urandom", source)
     })?;
@@ -139,6 +150,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         nested_before: Vec::new(),
         kept: None,
         outcome: None,
+        network: Some(options.network.reach()),
     };
     Ok(Plan {
         repository,
@@ -152,6 +164,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         unused_arguments,
         environment,
         withheld,
+        login: Login::find(options)?,
         workdir,
     })
 }
@@ -259,23 +272,30 @@ fn prompt(
     }
 }
 
-/// The agent's declared names and those of `.cofferdam/.env`, then what the caller gave. Also the
-/// names that the file wanted from the caller's environment and did not get: a file that came with
-/// the repository gives literal values only, or any repository could name the user's secrets.
+/// The agent's declared names and those of `.cofferdam/.env`, then what the caller gave. Also what the
+/// file wanted and did not get: a file that came with the repository gives literal values only, or any
+/// repository could name the user's secrets, and none of those that say where secrets go.
 async fn environment(
     options: &RunOptions,
     repository: &Repository,
-) -> Result<(BTreeMap<OsString, OsString>, Vec<String>), RunErrorKind> {
+) -> Result<(BTreeMap<OsString, OsString>, Withheld), RunErrorKind> {
     let mut file = EnvFile::read(repository.top.as_path())?;
     let declared = options.agent.environment();
-    let mut withheld = Vec::new();
-    if file.has_empty() && !is_the_users_own(options, repository).await? {
-        withheld = file.without_empty();
-        withheld.retain(|name| !declared.contains(&name.as_str()));
+    let mut withheld = Withheld::default();
+    if file.needs_trust() && !is_the_users_own(options, repository).await? {
+        withheld = file.distrust();
     }
     let mut environment = file.resolve(&options.caller_environment, declared);
     environment.extend(options.environment.clone());
-    withheld.retain(|name| !environment.contains_key(OsStr::new(name)));
+    // What the agent gets from the caller anyway, or was given by name, is no loss.
+    let told = &options.environment;
+    let unset = |name: &String| !environment.contains_key(OsStr::new(name));
+    withheld
+        .callers
+        .retain(|name| unset(name) && !declared.contains(&name.as_str()));
+    withheld
+        .steering
+        .retain(|name| !told.contains_key(OsStr::new(name)));
     Ok((environment, withheld))
 }
 

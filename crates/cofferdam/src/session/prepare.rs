@@ -26,6 +26,7 @@ use crate::git::worktree::{self, Worktree};
 use crate::git::{Repository, UserRules, copies};
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
+use crate::wall::Registration;
 
 /// Directories that a sandbox may not write, made for its time where they are missing.
 pub(super) const PROTECTED: [&str; 2] = [".cofferdam", ".husky"];
@@ -70,6 +71,10 @@ pub(super) async fn prepare(
     let Some(ready) = slot else {
         return Err(SandboxError::Start("no sandbox".into()).into());
     };
+    if let Some(login) = &plan.login {
+        let (sandbox, inside) = (ready.sandbox(), &plan.environment);
+        login.give(sandbox, inside, cancel).await?;
+    }
     let workspace = owned.record.workspace(&options.home);
     let (host, inside) = tokio::join!(
         hooks::on_host(
@@ -414,7 +419,9 @@ async fn start(
             .cloned(),
         caller_home: options.caller_home.clone(),
         limits: options.limits.clone(),
-        network: crate::sandbox::Network::None,
+        network: options
+            .network
+            .spec(&options.home, &owned.record, &plan.repository.top),
     };
     let limit = options.timeouts.sandbox_start;
     let create = async {
@@ -441,6 +448,11 @@ async fn start(
         SandboxError::Cancelled => RunErrorKind::Cancelled,
         error => error.into(),
     })?);
+    let problems = ready.sandbox().wall().map(Registration::problems);
+    for problem in problems.unwrap_or_default() {
+        let text = problem.message();
+        events.notice(Notice::NetworkConfig { text });
+    }
     if let Ready::Isolated(sandbox) = ready {
         let sent = super::transfer::send(
             owned.directory(),

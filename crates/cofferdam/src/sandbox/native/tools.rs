@@ -68,6 +68,8 @@ const TOOLS: &[Tool] = &[
         parts: &[
             ".local/bin",
             ".local/share/claude/versions",
+            // Codex's own installer; its login is elsewhere in `.codex`.
+            ".codex/packages/standalone",
             ".local/share/uv/tools",
             ".local/share/uv/python",
             ".local/share/pipx/venvs",

@@ -1,0 +1,118 @@
+//! The model has bad moments.
+
+use std::time::Instant;
+
+use cofferdam_lab::model::{Fault, Turn};
+
+use crate::program::Program;
+use crate::world::{World, finish};
+
+/// A commit whose subject is `subject`.
+pub(crate) fn commit(subject: &str) -> Turn {
+    Turn::shell(format!(
+        "git commit -q --allow-empty -m {subject} && echo made"
+    ))
+}
+
+fn complete() -> Turn {
+    Turn::say("Done.\n<promise>COMPLETE</promise>")
+}
+
+/// It goes on after the fault: commits before and after it are there.
+fn recovers(program: Program, fault: Fault) {
+    let turns = [
+        commit("before"),
+        Turn::say("never heard in full").with(fault),
+        commit("after"),
+        complete().after("made"),
+    ];
+    let world = World::new(program, turns);
+    let done = world.run(&[]).expect_code(0);
+    let completion = &done.report()["report"]["completion"];
+    assert_eq!(completion, "<promise>COMPLETE</promise>");
+    assert_eq!(world.subjects(), "after\nbefore\nstart");
+    assert_eq!(world.seen().work().count(), 4);
+}
+
+const TOO_MANY: Fault = Fault::Status {
+    code: 429,
+    retry_after: Some(1),
+};
+
+#[test]
+fn claude_code_waits_after_too_many_requests() {
+    recovers(Program::ClaudeCode, TOO_MANY);
+}
+
+#[test]
+fn codex_waits_after_too_many_requests() {
+    recovers(Program::Codex, TOO_MANY);
+}
+
+const OVERLOADED: Fault = Fault::Status {
+    code: 529,
+    retry_after: None,
+};
+
+#[test]
+fn claude_code_tries_an_overloaded_model_again() {
+    recovers(Program::ClaudeCode, OVERLOADED);
+}
+
+#[test]
+fn codex_tries_an_overloaded_model_again() {
+    recovers(Program::Codex, OVERLOADED);
+}
+
+#[test]
+fn claude_code_asks_again_after_a_cut_stream() {
+    recovers(Program::ClaudeCode, Fault::Cut);
+}
+
+#[test]
+fn codex_asks_again_after_a_cut_stream() {
+    recovers(Program::Codex, Fault::Cut);
+}
+
+/// The run fails with the agent's own words, and what was committed before is there.
+fn gives_up(program: Program, last: Fault, words: &str) {
+    let world = World::new(program, [commit("before"), Turn::default().with(last)]);
+    let (options, arguments) = program.impatient(world.model().port());
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let start = Instant::now();
+    let done = finish(world.start(&options, &arguments)).expect_code(1);
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+    let last = done.report();
+    assert_eq!(last["event"], "failed", "{last}");
+    let told = done.stdout.contains(words) || done.stderr.contains(words);
+    assert!(told, "{}\n---\n{}", done.stdout, done.stderr);
+    assert_eq!(last["kept"]["commits"][0]["subject"], "before", "{last}");
+    assert_eq!(world.subjects(), "before\nstart");
+    world.seen();
+}
+
+const BROKEN: Fault = Fault::Status {
+    code: 500,
+    retry_after: None,
+};
+
+#[test]
+fn claude_code_gives_up_on_a_broken_model() {
+    gives_up(Program::ClaudeCode, BROKEN, "the scripted model refuses");
+}
+
+#[test]
+fn codex_gives_up_on_a_broken_model() {
+    // It has words of its own for this.
+    gives_up(Program::Codex, BROKEN, "high demand");
+}
+
+#[test]
+fn claude_code_gives_up_on_streams_that_are_cut_for_ever() {
+    gives_up(Program::ClaudeCode, Fault::Cut, "error");
+}
+
+#[test]
+fn codex_gives_up_on_streams_that_are_cut_for_ever() {
+    gives_up(Program::Codex, Fault::Cut, "stream disconnected");
+}

@@ -1,0 +1,15 @@
+//! The real Claude Code and the real Codex behind the wall, with a scripted model on this machine: they
+//! work, meet errors, are cancelled and log in. `scripts/test` installs them.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test starts programs, writes files and fails by panicking"
+)]
+
+mod cancel;
+mod faults;
+mod login;
+mod program;
+mod work;
+mod world;

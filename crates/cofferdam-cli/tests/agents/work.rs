@@ -1,0 +1,111 @@
+//! A task from prompt to landed commit, and what else the programs tried to reach.
+
+use cofferdam_lab::model::{Fault, Tool, Turn};
+use serde_json::Value;
+
+use crate::program::{HOST, KEY, Program};
+use crate::world::World;
+
+const FILE: &str = "src/lib.txt";
+
+/// Looks, edits by the program's own tool, commits, and says that it is done. Each turn needs what the
+/// tool before it gave.
+fn task() -> [Turn; 4] {
+    let path = || FILE.to_owned();
+    [
+        Turn {
+            say: "I look at it first.".into(),
+            ..Turn::tool(Tool::Read { path: path() })
+        },
+        Turn::tool(Tool::Edit {
+            path: path(),
+            old: "one".into(),
+            new: "ONE".into(),
+        })
+        .after("one"),
+        Turn::shell(format!(
+            "git commit -qam 'one is ONE' && cat {FILE}; echo as $(id -u)"
+        )),
+        Turn::say("It is done.\n<promise>COMPLETE</promise>").after("ONE\ntwo\nas 1000"),
+    ]
+}
+
+fn check(program: Program, options: &[&str]) {
+    let world = World::new(program, task());
+    let done = world.run(options).expect_code(0);
+    let seen = world.seen();
+    program.expect_key(&seen, KEY);
+    assert_eq!(seen.work().count(), 4);
+
+    let report = &done.report()["report"];
+    assert_eq!(
+        report["completion"], "<promise>COMPLETE</promise>",
+        "{report}"
+    );
+    let commit = world.git(&["log", "-1", "--format=%an <%ae>, %cn: %s", "main"]);
+    assert_eq!(commit, "Test <test@example.com>, Test: one is ONE");
+    let file = world.repository().join(FILE);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "ONE\ntwo\n");
+    assert_eq!(
+        world.git(&["status", "--porcelain", "--untracked-files=no"]),
+        ""
+    );
+
+    only_the_model(&world.network_log());
+}
+
+/// Nothing was reached but the model. The programs tried: their reports, updates, extensions.
+#[track_caller]
+fn only_the_model(log: &[Value]) {
+    let entries = |verdict: &str| -> Vec<&str> {
+        let entries = log.iter().filter(|entry| entry["verdict"] == verdict);
+        let names = entries.map(|entry| entry["name"].as_str());
+        names.map(Option::unwrap_or_default).collect()
+    };
+    let allowed = entries("allowed");
+    assert!(!allowed.is_empty(), "{log:?}");
+    assert!(allowed.iter().all(|&name| name == HOST), "{allowed:?}");
+    let refused = entries("refused");
+    assert!(
+        !refused.is_empty() && !refused.contains(&HOST),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn claude_code_works_in_this_checkout() {
+    check(Program::ClaudeCode, &["--head"]);
+}
+
+#[test]
+fn codex_works_in_this_checkout() {
+    check(Program::Codex, &["--head"]);
+}
+
+#[test]
+fn claude_code_works_in_a_copy() {
+    check(Program::ClaudeCode, &["--mode", "copy"]);
+}
+
+/// An older model gets other tools of the program: functions, and patches as text.
+#[test]
+fn codex_works_in_a_copy() {
+    check(Program::Codex, &["--mode", "copy", "--model", "gpt-5.5"]);
+}
+
+/// A slow model is no silent one.
+fn slow(program: Program) {
+    let words = Turn::say("Slowly.\n<promise>COMPLETE</promise>");
+    let world = World::new(program, [words.with(Fault::Slow { millis: 300 })]);
+    world.run(&["--idle-timeout", "20s"]).expect_code(0);
+}
+
+#[test]
+fn claude_code_waits_for_a_slow_model() {
+    slow(Program::ClaudeCode);
+}
+
+#[test]
+fn codex_waits_for_a_slow_model() {
+    slow(Program::Codex);
+}

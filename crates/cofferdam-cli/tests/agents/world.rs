@@ -1,0 +1,226 @@
+//! A user with a repository, a model on his machine, and a network policy that allows nothing but it.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use cofferdam_lab::model::{Model, Script, Seen};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::program::{HOST, KEY, Program, installed};
+
+/// A command that has not ended by then is taken for hung.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// What the user asks for. The model's script says what comes of it.
+const PROMPT: &str = "Write `ONE` in src/lib.txt and commit it. When nothing is left to do, print on a \
+                      line of its own:\n<promise>COMPLETE</promise>";
+
+#[derive(Debug)]
+pub(crate) struct World {
+    place: TempDir,
+    pub(crate) program: Program,
+    model: Model,
+    /// The user has the agent's key in his environment.
+    pub(crate) has_key: bool,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    #[track_caller]
+    pub(crate) fn expect_code(self, code: i32) -> Self {
+        let Self { stdout, stderr, .. } = &self;
+        assert_eq!(self.status.code(), Some(code), "{stdout}\n---\n{stderr}");
+        self
+    }
+
+    /// The lines of `--json` output.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        let lines = self.stdout.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// The last of them: the report.
+    pub(crate) fn report(&self) -> Value {
+        self.lines().pop().unwrap()
+    }
+}
+
+impl World {
+    pub(crate) fn new(program: Program, script: impl Into<Script>) -> Self {
+        let place = tempfile::Builder::new()
+            .prefix("cofferdam-test-")
+            .tempdir()
+            .unwrap();
+        for name in ["cofferdam", "repository/src", "tmp"] {
+            fs::create_dir_all(place.path().join(name)).unwrap();
+        }
+        let config = place.path().join("cofferdam/config.yaml");
+        fs::write(config, "firewall:\n  allow: []\n").unwrap();
+        let this = Self {
+            place,
+            program,
+            model: Model::start(script).unwrap(),
+            has_key: true,
+        };
+        fs::write(this.repository().join("src/lib.txt"), "one\ntwo\n").unwrap();
+        this.git(&["init", "--quiet", "--initial-branch=main"]);
+        this.git(&["config", "user.name", "Test"]);
+        this.git(&["config", "user.email", "test@example.com"]);
+        this.git(&["add", "--all"]);
+        this.git(&["commit", "--quiet", "--message=start"]);
+        this
+    }
+
+    pub(crate) fn repository(&self) -> PathBuf {
+        self.place.path().join("repository")
+    }
+
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What the model saw; every request fitted its script.
+    #[track_caller]
+    pub(crate) fn seen(&self) -> Seen {
+        let seen = self.model.seen();
+        assert!(seen.complaints.is_empty(), "{:?}", seen.complaints);
+        seen
+    }
+
+    fn sealed(&self, program: &Path) -> Command {
+        let home = installed();
+        let own = home.join(".npm-global/bin");
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", own.display());
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", home)
+            .env("COFFERDAM_HOME", self.place.path().join("cofferdam"))
+            .env("TMPDIR", self.place.path().join("tmp"))
+            .env("TERM", "dumb")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .current_dir(self.repository())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `cofferdam run` with the agent, its model allowed and known to it.
+    pub(crate) fn start(&self, options: &[&str], arguments: &[String]) -> Child {
+        let port = self.model.port();
+        let mut command = self.sealed(Path::new(env!("CARGO_BIN_EXE_cofferdam")));
+        if self.has_key {
+            command.env(self.program.key_variable(), KEY);
+        }
+        let (name, address) = self.program.address(port);
+        command
+            .env(name, address)
+            .args(["run", "--json", "--agent", self.program.name()])
+            .args(["--prompt", PROMPT, "--name", "one"])
+            .args(["--allow", &format!("{HOST}:{port}")])
+            .args(options)
+            .arg("--")
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    /// The same, to its end.
+    #[track_caller]
+    pub(crate) fn run(&self, options: &[&str]) -> Done {
+        finish(self.start(options, &[]))
+    }
+
+    /// Another command of `cofferdam`.
+    #[track_caller]
+    pub(crate) fn cofferdam(&self, arguments: &[&str]) -> Done {
+        let mut command = self.sealed(Path::new(env!("CARGO_BIN_EXE_cofferdam")));
+        command
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish(command.spawn().unwrap())
+    }
+
+    /// The sandbox's network log.
+    #[track_caller]
+    pub(crate) fn network_log(&self) -> Vec<Value> {
+        let done = self.cofferdam(&["net", "log", "one", "--json"]);
+        done.expect_code(0).lines()
+    }
+
+    /// Plain git of the user, which must succeed; its output without the last line feed.
+    #[track_caller]
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        let mut git = self.sealed(Path::new("git"));
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = git.args(arguments).output().unwrap();
+        let stderr = String::from_utf8_lossy(&stderr);
+        assert!(status.success(), "git {arguments:?}: {stderr}");
+        String::from_utf8_lossy(&stdout).trim_end().to_owned()
+    }
+
+    /// Subjects on `main`, newest first.
+    #[track_caller]
+    pub(crate) fn subjects(&self) -> String {
+        self.git(&["log", "--format=%s", "main"])
+    }
+}
+
+/// Waits for a child whose output is piped. One that hangs is killed and fails the test.
+#[track_caller]
+pub(crate) fn finish(mut child: Child) -> Done {
+    let stdout = child.stdout.take().map(collect);
+    let stderr = child.stderr.take().map(collect);
+    let start = Instant::now();
+    let mut hung = false;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > LIMIT {
+            hung = true;
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let text = |stream: Option<std::thread::JoinHandle<Vec<u8>>>| {
+        let bytes = stream.map(|thread| thread.join().unwrap());
+        String::from_utf8(bytes.unwrap_or_default()).unwrap()
+    };
+    let (stdout, stderr) = (text(stdout), text(stderr));
+    assert!(
+        !hung,
+        "the command did not end within {LIMIT:?}\n{stdout}\n---\n{stderr}"
+    );
+    Done {
+        status,
+        stdout,
+        stderr,
+    }
+}
+
+fn collect(mut stream: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}

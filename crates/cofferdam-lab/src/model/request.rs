@@ -1,0 +1,88 @@
+//! What a program sent to the model, as it came.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub method: String,
+    /// With its query.
+    pub path: String,
+    /// Names in lower case. Of several with one name, the last.
+    pub headers: BTreeMap<String, String>,
+    /// `Null` where it is no JSON.
+    pub body: Value,
+}
+
+impl Request {
+    /// The secret that came with it, without the word before it.
+    pub fn key(&self) -> Option<&str> {
+        let bearer = || {
+            let value = self.headers.get("authorization")?;
+            value.strip_prefix("Bearer ").or(Some(value))
+        };
+        self.headers
+            .get("x-api-key")
+            .map(String::as_str)
+            .or_else(bearer)
+    }
+
+    /// The path without its query.
+    pub fn route(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
+    }
+
+    /// The names of the tools that the program offers, those in namespaces and in messages too.
+    pub fn tools(&self) -> Vec<&str> {
+        let top = list(&self.body, "tools");
+        let items = list(&self.body, "input").flat_map(|item| list(item, "tools"));
+        top.chain(items)
+            .flat_map(|tool| std::iter::once(tool).chain(list(tool, "tools")))
+            .filter_map(|tool| text(tool, "name").or_else(|| text(tool, "type")))
+            .collect()
+    }
+
+    /// What tools gave so far in this conversation, oldest first.
+    pub fn tool_results(&self) -> Vec<String> {
+        let messages = list(&self.body, "messages").flat_map(|message| list(message, "content"));
+        let anthropic = messages
+            .filter(|block| text(block, "type") == Some("tool_result"))
+            .filter_map(|block| block.get("content"));
+        let openai = list(&self.body, "input")
+            .filter(|item| {
+                matches!(
+                    text(item, "type"),
+                    Some("function_call_output" | "custom_tool_call_output")
+                )
+            })
+            .filter_map(|item| item.get("output"));
+        anthropic.chain(openai).map(words).collect()
+    }
+}
+
+/// A string, or the texts of a list of parts.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| text(part, "text"))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        other => other.to_string(),
+    }
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value
+        .get(name)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name).and_then(Value::as_str)
+}
