@@ -133,8 +133,10 @@ impl<'a> Trial<'a> {
 /// or the gateway's own lookups, whose names the nonce covers.
 fn leaves(packet: &Packet) -> bool {
     let to_us = packet.to.to_string() == place::HOUSE || packet.to.to_string() == place::HOUSE_6;
+    // The kernel's own word to its neighbours on the wire (MLD, router solicitation).
+    let to_neighbours = packet.to.is_multicast() && packet.to.is_ipv6();
     match packet.transport {
-        _ if to_us => false,
+        _ if to_us || to_neighbours => false,
         Transport::Syn | Transport::Other(_) => true,
         Transport::Udp => packet.to_port != 53 || packet.to.to_string() != place::DNS,
         Transport::Icmp => packet.from.is_ipv4(),
