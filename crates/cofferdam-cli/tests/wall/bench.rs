@@ -34,7 +34,7 @@ const RULES: [&str; 7] = [
 pub(crate) const CONFIG: &str = "firewall:\n  allow:\n    - domain: live.test\n      ports: [7]\n";
 
 pub(crate) struct Bench {
-    directory: PathBuf,
+    pub(crate) directory: PathBuf,
     pub(crate) control: Control,
     pub(crate) house_services: HouseServices,
     /// Behind the wall, with [`RULES`].

@@ -1,5 +1,6 @@
 //! Attacks 10, 24, 32, 33: on what is inside the sandbox itself.
 
+use std::path::Path;
 use std::process::Command;
 
 use cofferdam_lab::probe::Task;
@@ -57,20 +58,29 @@ pub(crate) fn environment(trial: &mut Trial<'_>) {
 }
 
 pub(crate) fn surfaces(trial: &mut Trial<'_>) {
-    let scan = Task::Scan {
+    let scan = |first, last| Task::Scan {
         address: "127.0.0.1".to_owned(),
-        first: 1,
-        last: 65535,
+        first,
+        last,
     };
-    let found = trial.bench.house.ask(&scan).found;
+    let found = trial
+        .bench
+        .house
+        .ask(&scan(LOOPBACK - 10, LOOPBACK + 10))
+        .found;
     let fires = found.contains(&LOOPBACK.to_string());
     trial.fires("ports of the house", fires, &found);
     let wall = &trial.bench.wall;
-    let open = wall.ask(&scan).found;
+    let open = wall.ask(&scan(1, u16::MAX)).found;
     // The listener for redirected connections, and the proxy.
     let data_plane = |port: &String| ["15001", "3128"].contains(&port.as_str());
     trial.refuses("ports", open.iter().all(data_plane), &open);
-    let rules = |place: &Place| place.user.cofferdam(&["net", "rules", &place.name]).stdout;
+    let rules = |place: &Place| {
+        place
+            .user
+            .cofferdam(&["net", "rules", "--sandbox", &place.name])
+            .stdout
+    };
     let before = rules(wall);
     for port in &open {
         let to = format!("127.0.0.1:{port}");
@@ -95,10 +105,17 @@ pub(crate) fn surfaces(trial: &mut Trial<'_>) {
         rules(wall) == before && !before.is_empty(),
         &before,
     );
-    let found = trial.bench.house.ask(&Task::UnixSockets).found;
+    let sockets = |below: &Path| Task::UnixSockets {
+        below: below.display().to_string(),
+    };
+    let found = trial
+        .bench
+        .house
+        .ask(&sockets(&trial.bench.directory))
+        .found;
     let fires = found.iter().any(|path| path.ends_with("/control"));
     trial.fires("unix sockets", fires, &found);
-    let found = wall.ask(&Task::UnixSockets).found;
+    let found = wall.ask(&sockets(Path::new("/"))).found;
     let own = |path: &String| path.ends_with("/wall.sock");
     trial.refuses("unix sockets", found.iter().all(own), &found);
     trial.allowed_works();

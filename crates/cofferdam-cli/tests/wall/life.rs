@@ -119,12 +119,10 @@ pub(crate) fn gateway_dies(trial: &mut Trial<'_>) {
         &format!("/{nonce}"),
     ));
     let away = wall.ask(&word("203.0.113.11:80", &nonce));
-    let seen = trial.bench.control.since(mark).unwrap();
-    trial.refuses(
-        "while stopped",
-        seen.is_empty() && held.heard.is_empty(),
-        &(&held, away),
-    );
+    let left = trial.left_since(mark);
+    let found = trial.found(&nonce);
+    let still = left.is_empty() && found.is_empty() && held.heard.is_empty();
+    trial.refuses("while stopped", still, &(&left, &found, &held, away));
     for process in &running {
         signal(*process, Signal::CONT);
     }

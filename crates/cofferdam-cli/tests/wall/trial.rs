@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use cofferdam_lab::lab::control::Mark;
 use cofferdam_lab::lab::{Packet, Transport, Visit, place};
 use cofferdam_lab::probe::{Outcome, Step, Task};
 
@@ -93,11 +94,16 @@ impl<'a> Trial<'a> {
         let outcome = deed(wall, &nonce);
         let found = self.found(&nonce);
         self.refuses(what, found.is_empty(), &(&found, &outcome));
-        let packets = self.bench.control.since(mark).unwrap().packets;
-        let left: Vec<&Packet> = packets.iter().filter(|packet| leaves(packet)).collect();
+        let left = self.left_since(mark);
         self.refuses(what, left.is_empty(), &(&left, &outcome));
         // Refused means at once: an agent must not hang.
         self.refuses(what, outcome.millis < 2500, &outcome);
+    }
+
+    /// What went out anew, whoever sent it.
+    pub(crate) fn left_since(&self, mark: Mark) -> Vec<Packet> {
+        let packets = self.bench.control.since(mark).unwrap().packets;
+        packets.into_iter().filter(leaves).collect()
     }
 
     /// Where the lab or a service of the house saw it.

@@ -61,8 +61,8 @@ pub enum Task {
         first: u16,
         last: u16,
     },
-    /// Which unix sockets take a connection: those in the file system, and the abstract ones.
-    UnixSockets,
+    /// Which unix sockets take a connection: those below a directory, and the abstract ones.
+    UnixSockets { below: String },
     /// Every way to more privilege or another network: those that went are in `found`.
     Escape,
     /// Listens on a port of every address, and counts.

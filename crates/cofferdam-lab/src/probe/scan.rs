@@ -17,14 +17,16 @@ pub(super) fn ports(address: &str, first: u16, last: u16) -> io::Result<Vec<Stri
     let address: IpAddr = address.parse().map_err(io::Error::other)?;
     let open = (first..=last).filter(|port| {
         let to = SocketAddr::new(address, *port);
-        TcpStream::connect_timeout(&to, Duration::from_millis(300)).is_ok()
+        let stream = TcpStream::connect_timeout(&to, Duration::from_millis(300));
+        // A connection may meet itself where its own port was the one it tried.
+        stream.is_ok_and(|stream| stream.local_addr().is_ok_and(|local| local != to))
     });
     Ok(open.map(|port| port.to_string()).collect())
 }
 
-pub(super) fn unix_sockets() -> Vec<String> {
+pub(super) fn unix_sockets(below: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut left = vec![PathBuf::from("/")];
+    let mut left = vec![PathBuf::from(below)];
     let mut entries = 0;
     while let Some(directory) = left.pop() {
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {

@@ -165,8 +165,8 @@ fn attempt(task: Task, shared: &Shared) -> Outcome {
             first,
             last,
         } => scan::ports(&address, first, last).map(|open| outcome.found = open),
-        Task::UnixSockets => {
-            outcome.found = scan::unix_sockets();
+        Task::UnixSockets { below } => {
+            outcome.found = scan::unix_sockets(&below);
             Ok(())
         }
         Task::Escape => {
