@@ -1,6 +1,6 @@
 //! Resolve, check, dial: the address dialled is one that this very decision has seen.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::gateway::door::Place;
 use crate::gateway::resolve::{Family, Resolver};
-use crate::{Destination, HostName, Policy, Protocol, Refusal, Request};
+use crate::{Class, Destination, HostName, Policy, Protocol, Reason, Refusal, Request};
 
 /// Until a connection stands, resolution included.
 const IN_ALL: Duration = Duration::from_secs(10);
@@ -107,13 +107,45 @@ pub(super) fn check(
     address: IpAddr,
     port: u16,
 ) -> Result<(), Refusal> {
-    policy
-        .decide(&Request {
-            destination: Destination::Resolved { name, address },
+    let protocol = Protocol::Tcp;
+    let decide = |destination| {
+        policy.decide(&Request {
+            destination,
             port,
-            protocol: Protocol::Tcp,
+            protocol,
         })
-        .map(|_| ())
+    };
+    decide(Destination::Resolved { name, address })?;
+    if name.is_host() || decide(Destination::Address(address)).is_ok() || !is_own(address) {
+        return Ok(());
+    }
+    Err(Refusal {
+        reason: Reason::Special {
+            name: Some(name.clone()),
+            address,
+            class: Class::Own,
+        },
+        port: Some(port),
+        protocol,
+    })
+}
+
+/// Whether this machine itself has the address: a name that leads to it leads to services that listen for
+/// this machine or its network, however public the address is. Nothing is sent.
+fn is_own(address: IpAddr) -> bool {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let Ok(socket) = UdpSocket::bind((any, 0)) else {
+        // Not known, so not dialled.
+        return true;
+    };
+    // From an address to itself is the only way where both ends are the same; no way is no harm.
+    socket.connect((address, 9)).is_ok()
+        && socket
+            .local_addr()
+            .map_or(true, |local| local.ip() == address)
 }
 
 /// The first address that answers; none of them is the error `None`.
