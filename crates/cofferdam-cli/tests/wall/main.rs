@@ -6,7 +6,6 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
     reason = "a test starts programs, writes files, prints its table and fails by panicking"

@@ -31,9 +31,12 @@ pub(crate) fn server_name(trial: &mut Trial<'_>) {
     for (what, name) in [("an address", Some("203.0.113.231")), ("no name", None)] {
         let hello = client_hello(name).unwrap();
         for by_proxy in [false, true] {
-            let deed = |place: &Place| match by_proxy {
-                true => place.connect("allowed.test", 443, hello.clone()),
-                false => place.ask(&tcp("allowed.test:443", hello.clone())),
+            let deed = |place: &Place| {
+                if by_proxy {
+                    place.connect("allowed.test", 443, hello.clone())
+                } else {
+                    place.ask(&tcp("allowed.test:443", hello.clone()))
+                }
             };
             let outcome = deed(&trial.bench.open);
             trial.fires(what, !outcome.heard.is_empty(), &outcome);

@@ -87,6 +87,10 @@ pub(crate) fn run(directory: &Path, selection: &Selection) -> ExitCode {
         println!("test result: ok. 0 passed; 0 failed");
         return ExitCode::SUCCESS;
     }
+    // None is missing from the list itself.
+    let mut numbers: Vec<u8> = ATTACKS.iter().map(|(number, ..)| *number).collect();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(1..=33));
     let bench = Bench::new(directory);
     println!("lab and sandboxes after {} ms", start.elapsed().as_millis());
     let mut rows: Vec<Row> = chosen
