@@ -1,5 +1,5 @@
-//! Builds the guest, the static executable that the library starts in every native sandbox, and
-//! leaves its path in `COFFERDAM_GUEST_FILE`. See docs/decisions/0001-guest-build.md.
+//! Builds the two static executables that the library carries, and leaves their paths in
+//! `COFFERDAM_GUEST_FILE` and `COFFERDAM_GATEWAY_FILE`. See docs/decisions/0001-guest-build.md.
 
 #![expect(
     clippy::disallowed_methods,
@@ -7,95 +7,152 @@
 )]
 
 use std::env;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+
+/// One executable to build.
+struct Executable {
+    name: &'static str,
+    /// Its crate, beside this one.
+    folder: &'static str,
+    /// A file to embed instead, for packagers.
+    given: &'static str,
+    /// Where the embedding module finds the path.
+    file: &'static str,
+    opt_level: &'static str,
+    panic: &'static str,
+}
+
+const EXECUTABLES: [Executable; 2] = [
+    Executable {
+        name: "cofferdam-guest",
+        folder: "cofferdam-guest",
+        given: "COFFERDAM_GUEST",
+        file: "COFFERDAM_GUEST_FILE",
+        opt_level: "s",
+        panic: "abort",
+    },
+    Executable {
+        name: "cofferdam-gateway",
+        folder: "cofferdam-wall",
+        given: "COFFERDAM_GATEWAY",
+        file: "COFFERDAM_GATEWAY_FILE",
+        opt_level: "3",
+        // One connection that fails must not take the others with it.
+        panic: "unwind",
+    },
+];
 
 fn main() {
-    println!("cargo::rerun-if-env-changed=COFFERDAM_GUEST");
-    if let Some(given) = env::var_os("COFFERDAM_GUEST") {
-        let given = PathBuf::from(given);
-        println!("cargo::rerun-if-changed={}", given.display());
-        println!("cargo::rustc-env=COFFERDAM_GUEST_FILE={}", given.display());
-        return;
-    }
-    if let Err(error) = build() {
-        println!("cargo::error=cannot build cofferdam-guest: {error}");
+    // Side by side: each has dependencies that the other does not wait for.
+    let builds = EXECUTABLES.map(|executable| {
+        let name = executable.name;
+        (name, std::thread::spawn(move || provide(&executable)))
+    });
+    for (name, build) in builds {
+        let error = match build.join() {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error,
+            Err(_) => "the build script failed".to_owned(),
+        };
+        println!("cargo::error=cannot build {name}: {error}");
     }
 }
 
-fn build() -> Result<(), String> {
-    let variable = |name: &str| env::var_os(name).ok_or_else(|| format!("{name} is not set"));
-    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
-    let guest = here.join("../cofferdam-guest");
-    for path in ["src", "Cargo.toml", "../../Cargo.lock"] {
-        println!("cargo::rerun-if-changed={}", guest.join(path).display());
-    }
-    let out = PathBuf::from(variable("OUT_DIR")?);
-    let target = variable("TARGET")?
-        .into_string()
-        .map_err(|_| "TARGET is not text")?;
-    let cargo = PathBuf::from(variable("CARGO")?);
-    let directory = out.join("guest");
-
-    // What the outer build has fetched is enough, unless it was vendored or cleaned in between.
-    let first = run(&cargo, &guest, &target, &directory, true)?;
-    if !first.success() && !run(&cargo, &guest, &target, &directory, false)?.success() {
-        return Err("the nested cargo build failed; its messages are above".to_owned());
-    }
-    let built = directory.join(&target).join("release/cofferdam-guest");
-    println!("cargo::rustc-env=COFFERDAM_GUEST_FILE={}", built.display());
+fn provide(executable: &Executable) -> Result<(), String> {
+    println!("cargo::rerun-if-env-changed={}", executable.given);
+    let path = match env::var_os(executable.given) {
+        Some(given) => {
+            let given = PathBuf::from(given);
+            println!("cargo::rerun-if-changed={}", given.display());
+            given
+        }
+        None => build(executable)?,
+    };
+    println!("cargo::rustc-env={}={}", executable.file, path.display());
     Ok(())
 }
 
-fn run(
-    cargo: &Path,
-    guest: &Path,
-    target: &str,
-    directory: &Path,
-    offline: bool,
-) -> Result<std::process::ExitStatus, String> {
-    let mut command = Command::new(cargo);
-    // The outer build's flags, wrappers and lints are not the guest's.
-    for (name, _) in env::vars_os() {
-        let Some(text) = name.to_str() else { continue };
-        let inherited = text.starts_with("CARGO")
-            && ![
-                "CARGO_HOME",
-                "CARGO_HTTP",
-                "CARGO_NET",
-                "CARGO_REGISTR",
-                "CARGO_SOURCE",
-            ]
-            .iter()
-            .any(|kept| text.starts_with(kept));
-        let compiler = text.starts_with("RUSTC_") || text == "RUSTFLAGS" || text == "RUSTDOCFLAGS";
-        if inherited || compiler || text == "CLIPPY_ARGS" || text == "CLIPPY_CONF_DIR" {
-            command.env_remove(&name);
-        }
+fn build(executable: &Executable) -> Result<PathBuf, String> {
+    let variable = |name: &str| env::var_os(name).ok_or_else(|| format!("{name} is not set"));
+    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let source = here.join("..").join(executable.folder);
+    for path in ["src", "Cargo.toml", "../../Cargo.lock"] {
+        println!("cargo::rerun-if-changed={}", source.join(path).display());
     }
-    command
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "--quiet",
-            "--bin",
-            "cofferdam-guest",
-        ])
-        .args(offline.then_some("--offline"))
-        .arg("--manifest-path")
-        .arg(guest.join("Cargo.toml"))
-        .args(["--target", target])
-        .arg("--target-dir")
-        .arg(directory)
-        .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s")
-        .env("CARGO_PROFILE_RELEASE_LTO", "thin")
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
-        .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
-        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
-        .env("CARGO_INCREMENTAL", "0");
-    command
-        .status()
-        .map_err(|error| format!("cannot start {}: {error}", cargo.display()))
+    let target = variable("TARGET")?
+        .into_string()
+        .map_err(|_| "TARGET is not text")?;
+    let nested = Nested {
+        cargo: PathBuf::from(variable("CARGO")?),
+        // A directory each: one directory's lock would put them in a row.
+        directory: PathBuf::from(variable("OUT_DIR")?).join(executable.name),
+        source,
+        target,
+    };
+    // What the outer build has fetched is enough, unless it was vendored or cleaned in between.
+    let first = nested.run(executable, true)?;
+    if !first.success() && !nested.run(executable, false)?.success() {
+        return Err("the nested cargo build failed; its messages are above".to_owned());
+    }
+    let built = nested.directory.join(&nested.target);
+    Ok(built.join("release").join(executable.name))
+}
+
+/// Where and with what one executable is built.
+struct Nested {
+    cargo: PathBuf,
+    directory: PathBuf,
+    source: PathBuf,
+    target: String,
+}
+
+impl Nested {
+    fn run(&self, executable: &Executable, offline: bool) -> Result<ExitStatus, String> {
+        let mut command = Command::new(&self.cargo);
+        // The outer build's flags, wrappers and lints are not the guest's.
+        for (name, _) in env::vars_os() {
+            let Some(text) = name.to_str() else { continue };
+            let inherited = text.starts_with("CARGO")
+                && ![
+                    "CARGO_HOME",
+                    "CARGO_HTTP",
+                    "CARGO_NET",
+                    "CARGO_REGISTR",
+                    "CARGO_SOURCE",
+                ]
+                .iter()
+                .any(|kept| text.starts_with(kept));
+            let compiler =
+                text.starts_with("RUSTC_") || text == "RUSTFLAGS" || text == "RUSTDOCFLAGS";
+            if inherited || compiler || text == "CLIPPY_ARGS" || text == "CLIPPY_CONF_DIR" {
+                command.env_remove(&name);
+            }
+        }
+        command
+            .args([
+                "build",
+                "--release",
+                "--locked",
+                "--quiet",
+                "--bin",
+                executable.name,
+            ])
+            .args(offline.then_some("--offline"))
+            .arg("--manifest-path")
+            .arg(self.source.join("Cargo.toml"))
+            .args(["--target", &self.target])
+            .arg("--target-dir")
+            .arg(&self.directory)
+            .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", executable.opt_level)
+            .env("CARGO_PROFILE_RELEASE_LTO", "thin")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
+            .env("CARGO_PROFILE_RELEASE_PANIC", executable.panic)
+            .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
+            .env("CARGO_INCREMENTAL", "0");
+        command
+            .status()
+            .map_err(|error| format!("cannot start {}: {error}", self.cargo.display()))
+    }
 }

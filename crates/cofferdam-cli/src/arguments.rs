@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, delete, demo, diff, doctor, gc, list, log, merge, run};
+use crate::commands::{
+    allow, completions, delete, demo, diff, doctor, gc, list, log, merge, net, run,
+};
 
 /// Sandboxes for coding agents: full speed inside, a host that stays yours, commits you can trust.
 #[derive(Debug, Parser)]
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     Log(log::Arguments),
     Merge(merge::Arguments),
     Delete(delete::Arguments),
+    Allow(allow::Arguments),
+    Net(net::Arguments),
     Gc(gc::Arguments),
     Doctor(doctor::Arguments),
     Demo(demo::Arguments),

@@ -17,9 +17,12 @@ use cofferdam::sandbox::registry::RegistryError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{AgentFailure, CollectError, Landing, PlanError, RunError, RunErrorKind};
 use cofferdam::text::{printable, printable_bytes_line};
+use cofferdam::wall::WallError;
+use cofferdam::wall::change::ChangeError;
+use cofferdam::wall::log::LogError;
 
 use crate::environment::EnvironmentError;
-use crate::ui::style;
+use crate::ui::{opening, style};
 
 /// 2: the command line cannot be understood (the code that clap uses too).
 const USAGE: u8 = 2;
@@ -30,6 +33,9 @@ pub(crate) enum CliError {
     /// The command line asks for something that does not go together.
     #[error("{0}")]
     Usage(String),
+    /// As [`Self::Usage`], and the command knows the next step.
+    #[error("{message}")]
+    Misused { message: String, hint: String },
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
     #[error(transparent)]
@@ -41,6 +47,12 @@ pub(crate) enum CliError {
     Program { error: Box<RunError>, hint: String },
     #[error(transparent)]
     Manage(#[from] ManageError),
+    #[error(transparent)]
+    Wall(#[from] WallError),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error(transparent)]
+    NetworkLog(#[from] LogError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error("cannot start the event loop: {0}")]
@@ -67,7 +79,7 @@ pub(crate) fn report(error: &CliError, colour: bool) -> ExitCode {
     let text = render(error, colour);
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
     match error {
-        CliError::Usage(_) | CliError::Agent(_) => ExitCode::from(USAGE),
+        CliError::Usage(_) | CliError::Misused { .. } | CliError::Agent(_) => ExitCode::from(USAGE),
         _ => ExitCode::FAILURE,
     }
 }
@@ -93,6 +105,9 @@ pub(crate) fn render(error: &CliError, colour: bool) -> String {
     if let Some(run) = run {
         for line in kept(run) {
             let _ = writeln!(out, "{} {line}", label("kept:", style::STRONG));
+        }
+        if let Some(line) = opening::line(&run.kept.refused, run.kept.name.as_ref()) {
+            let _ = writeln!(out, "{} {line}", label("refused:", style::WARNING));
         }
     }
     for hint in hints(error) {
@@ -196,6 +211,9 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             CliError::Agent(error) => Some(error),
             CliError::Run(error) => Some(&error.kind),
             CliError::Manage(error) => Some(error),
+            CliError::Wall(error) => Some(error),
+            CliError::Change(error) => Some(error),
+            CliError::NetworkLog(error) => Some(error),
             CliError::File(error) => Some(error),
             _ => None,
         };
@@ -223,6 +241,13 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             _ => None,
         };
     }
+    if let Some(error) = error.downcast_ref::<ChangeError>() {
+        return match error {
+            ChangeError::Registry(error) => Some(error),
+            ChangeError::Wall(error) => Some(error),
+            ChangeError::Add(_) => None,
+        };
+    }
     match error.downcast_ref::<AgentFailure>()? {
         AgentFailure::Request(error) => Some(error),
         AgentFailure::Sandbox(error) => Some(error),
@@ -233,7 +258,9 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
 fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<CliError>() {
         return match error {
-            CliError::Failed { hint, .. } | CliError::Program { hint, .. } => Some(hint.clone()),
+            CliError::Failed { hint, .. }
+            | CliError::Misused { hint, .. }
+            | CliError::Program { hint, .. } => Some(hint.clone()),
             CliError::Usage(_) => Some("see `cofferdam run --help`".to_owned()),
             _ => None,
         };
@@ -252,6 +279,12 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     }
     if let Some(error) = error.downcast_ref::<EnvironmentError>() {
         return Some(environment_hint(error));
+    }
+    if let Some(error) = error.downcast_ref::<WallError>() {
+        return error.hint();
+    }
+    if let Some(LogError::Unknown { .. } | LogError::None { .. }) = error.downcast_ref() {
+        return Some(NO_LOG_HINT.to_owned());
     }
     if let Some(AgentFailure::Idle(_)) = error.downcast_ref() {
         return Some("allow more with `--idle-timeout`".to_owned());
@@ -286,6 +319,9 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     }
     None
 }
+
+const NO_LOG_HINT: &str =
+    "a sandbox has one unless it was started with `--network none` or `--network open`";
 
 const CHECKED_OUT_HINT: &str =
     "name another branch, or work in that checkout itself with `-C DIR` and `--head`";
@@ -366,6 +402,7 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
         SandboxError::Start(_) => {
             Some("see what this machine lacks with `cofferdam doctor`".to_owned())
         }
+        SandboxError::Wall(error) => error.hint(),
         SandboxError::Program { .. }
         | SandboxError::Gone(_)
         | SandboxError::TimedOut(_)

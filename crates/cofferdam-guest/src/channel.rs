@@ -50,6 +50,14 @@ impl Channel {
         self.socket.write_all(&frame)
     }
 
+    /// The same with descriptors, which are closed here.
+    pub(crate) fn send_with(&mut self, reply: &Reply, fds: Vec<OwnedFd>) -> io::Result<()> {
+        let frame = protocol::encode(reply).map_err(io::Error::other)?;
+        let sent = sys::send_with(self.socket.as_fd(), &frame, &fds)?;
+        drop(fds);
+        self.socket.write_all(&frame[sent..])
+    }
+
     /// Takes in what has arrived; blocks if nothing has.
     pub(crate) fn fill(&mut self) -> io::Result<Arrival> {
         let mut buffer = [0u8; 16 << 10];

@@ -6,13 +6,15 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use cofferdam_guest::protocol::{AGENT_ID, ExecStep, GuestExit, Reply, Request, Setup};
+use cofferdam_guest::protocol::{
+    self, AGENT_ID, ExecStep, Findings, GuestExit, HEAD, Network, Reply, Request, Setup,
+};
 
 use crate::channel::{Arrival, Channel};
 use crate::launch::Prepared;
 use crate::program::{self, Program};
 use crate::tree::Refusal;
-use crate::{seccomp, sys, view};
+use crate::{prove, seccomp, sys, view, wall};
 
 /// Sets the sandbox up and serves it until the end.
 pub(crate) fn run(
@@ -22,7 +24,7 @@ pub(crate) fn run(
     go: &OwnedFd,
 ) -> ! {
     let code = match set_up(setup, prepared, go) {
-        Ok(()) => serve(channel, setup).map_or(1, |()| 0),
+        Ok(sockets) => serve(channel, setup, sockets).map_or(1, |()| 0),
         Err(refusal) => {
             let _ = channel.send(&refusal.into());
             1
@@ -31,7 +33,8 @@ pub(crate) fn run(
     sys::exit(code);
 }
 
-fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<(), Refusal> {
+/// The sockets of the wall, where the set-up asks for one.
+fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<Vec<OwnedFd>, Refusal> {
     let step = |what: &'static str| {
         move |error: io::Error| Refusal::Broken(format!("cannot {what}: {error}"))
     };
@@ -53,14 +56,30 @@ fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<(), Re
     }
     sys::new_session().map_err(step("start a session"))?;
     sys::set_umask(0o022);
+    if setup.network != Network::Open {
+        sys::loopback_up().map_err(step("bring the loopback interface up"))?;
+        // The agent's own servers may use any port. Where the host's `/proc` is read-only they use high ones.
+        let _ = fs::OpenOptions::new()
+            .write(true)
+            .open("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+            .and_then(|mut file| io::Write::write_all(&mut file, b"0"));
+    }
     view::enter(setup, prepared)?;
     sys::set_hostname(setup.hostname.as_bytes()).map_err(step("set the host name"))?;
-    sys::loopback_up().map_err(step("bring the loopback interface up"))?;
-    // The wall will go here: the namespaces are up, and privileges over them not yet gone.
+    let sockets = match setup.network {
+        Network::Wall => wall::raise()?.into(),
+        Network::None | Network::Open => Vec::new(),
+    };
     sys::process_option(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(step("refuse new privileges"))?;
     sys::drop_capabilities().map_err(step("drop capabilities"))?;
+    if setup.network == Network::Open {
+        // Abstract unix sockets belong to the network namespace: behind the host's are its desktop and its
+        // services. Best effort: needs Linux 6.12 with Landlock.
+        let _ = sys::scope_abstract_sockets();
+    }
     // The agent has this process's uid: it must not be able to trace or read it.
-    sys::process_option(libc::PR_SET_DUMPABLE, 0).map_err(step("refuse to be traced"))
+    sys::process_option(libc::PR_SET_DUMPABLE, 0).map_err(step("refuse to be traced"))?;
+    Ok(sockets)
 }
 
 /// With more programs than this, those of which no process is left are forgotten.
@@ -83,11 +102,16 @@ struct Init<'a> {
 }
 
 /// Returns when the host has gone or said something that is no request.
-fn serve(channel: &mut Channel, setup: &Setup) -> io::Result<()> {
+fn serve(channel: &mut Channel, setup: &Setup, sockets: Vec<OwnedFd>) -> io::Result<()> {
     let signals = sys::signal_descriptor(&[libc::SIGCHLD])?;
     sys::ignore_signal(libc::SIGPIPE);
     let filter = seccomp::program();
-    channel.send(&Reply::Ready)?;
+    // No copy stays here: the wall's sockets are the host's alone, and close when it closes them.
+    if sockets.is_empty() {
+        channel.send(&Reply::Ready)?;
+    } else {
+        channel.send_with(&Reply::Ready, sockets)?;
+    }
     let mut init = Init {
         channel,
         setup,
@@ -151,6 +175,12 @@ impl Init<'_> {
             Request::Freeze { request } => (request, freeze()),
             Request::Thaw { request } => (request, to_all(libc::SIGCONT)),
             Request::Ping { request } => (request, Ok(())),
+            Request::Prove { request } => match self.prove() {
+                Ok(findings) => {
+                    return self.channel.send(&Reply::Proved { request, findings });
+                }
+                Err(error) => (request, Err(error)),
+            },
         };
         self.channel.send(&match done {
             Ok(()) => Reply::Done { request },
@@ -159,6 +189,26 @@ impl Init<'_> {
                 errno: error.raw_os_error().unwrap_or(libc::EIO),
             },
         })
+    }
+
+    /// By a child with a program's privileges, limits and filter.
+    fn prove(&mut self) -> io::Result<Findings> {
+        let (read, write) = sys::pipe()?;
+        let child = sys::fork_into(0)?;
+        if child == 0 {
+            drop(read);
+            let confined = program::confine(self.setup.limits, &self.filter);
+            let written = confined.and_then(|()| {
+                let frame = protocol::encode(&prove::findings()).map_err(io::Error::other)?;
+                io::Write::write_all(&mut fs::File::from(write), &frame)
+            });
+            sys::exit(i32::from(written.is_err()));
+        }
+        drop(write);
+        let mut frame = Vec::new();
+        io::Read::read_to_end(&mut fs::File::from(read), &mut frame)?;
+        let body = frame.get(HEAD..).unwrap_or_default();
+        protocol::decode(body).map_err(io::Error::other)
     }
 
     fn exec(&mut self, exec: u64, program: io::Result<Program>) -> io::Result<()> {

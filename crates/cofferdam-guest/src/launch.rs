@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use cofferdam_guest::protocol::{AGENT_ID, Agent, Reply, Setup, SetupMount, Source};
+use cofferdam_guest::protocol::{AGENT_ID, Agent, Network, Reply, Setup, SetupMount, Source};
 
 use crate::channel::Channel;
 use crate::idmap::{self, Maps};
@@ -56,7 +56,11 @@ fn launch(channel: &mut Channel, setup: &Setup) -> Result<i32, Refusal> {
         }
     };
     let (wait, go) = sys::pipe().map_err(broken("cannot make a pipe"))?;
-    let init = sys::fork_into(sys::NAMESPACES).map_err(|error| Refusal::Unsupported {
+    let network = match setup.network {
+        Network::None | Network::Wall => sys::NETWORK,
+        Network::Open => 0,
+    };
+    let init = sys::fork_into(sys::NAMESPACES | network).map_err(|error| Refusal::Unsupported {
         what: format!("this machine refuses user namespaces: {error}"),
         hint: namespace_hint(&error),
     })?;

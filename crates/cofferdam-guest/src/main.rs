@@ -9,11 +9,14 @@ mod channel;
 mod idmap;
 mod init;
 mod launch;
+mod netlink;
 mod program;
+mod prove;
 mod seccomp;
 mod sys;
 mod tree;
 mod view;
+mod wall;
 
 fn main() {
     sys::exit(launch::run());

@@ -130,6 +130,12 @@ impl Program {
     }
 }
 
+/// Gives this process the limits and the filter of a program.
+pub(crate) fn confine(limits: ProcessLimits, filter: &[libc::sock_filter]) -> io::Result<()> {
+    apply(limits)?;
+    sys::install_filter(filter)
+}
+
 fn apply(limits: ProcessLimits) -> io::Result<()> {
     let bound = |resource, value: Option<u64>| {
         let Some(value) = value else { return Ok(()) };

@@ -13,6 +13,22 @@ pub const HEAD: usize = 4;
 /// The agent's uid and gid as seen inside.
 pub const AGENT_ID: u32 = 1000;
 
+/// The ports of the wall's sockets on the sandbox's loopback address.
+pub const REDIRECT_PORT: u16 = 15001;
+pub const LOOKUPS_PORT: u16 = 15053;
+/// For programs that want a proxy: CONNECT, absolute-form HTTP, SOCKS5.
+pub const PROXY_PORT: u16 = 3128;
+/// How many descriptors come with [`Reply::Ready`] where the set-up asks for [`Network::Wall`]: the listener
+/// for connections, the listener of the proxy, the socket for lookups, the reports of refused packets.
+pub const WALL_SOCKETS: usize = 4;
+/// What `/etc/resolv.conf` names behind the wall. Lookups are redirected wherever they go, so any address does
+/// that is not loopback; this one is for documentation only (RFC 5737), and never stands for a name.
+pub const NAMESERVER: [u8; 4] = [192, 0, 2, 53];
+/// Asked for when the wall is tried: nothing can allow it (RFC 2606).
+pub const REFUSED_NAME: &str = "wall.cofferdam.invalid";
+/// Connected to when the wall is tried: it stands for no name and no rule may contain it.
+pub const REFUSED_ADDRESS: [u8; 4] = [198, 19, 255, 254];
+
 /// The frame does not follow the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameError {
@@ -77,6 +93,18 @@ pub struct Setup {
     pub limits: ProcessLimits,
     /// Programs start here unless a request says otherwise.
     pub workdir: Vec<u8>,
+    pub network: Network,
+}
+
+/// What the sandbox's network namespace is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    /// Its own, with the loopback interface alone.
+    None,
+    /// Its own; connections and lookups are led to the sockets that come with [`Reply::Ready`].
+    Wall,
+    /// The host's.
+    Open,
 }
 
 /// Whose host ids the sandbox's processes have.
@@ -144,6 +172,10 @@ pub enum Request {
     Ping {
         request: u64,
     },
+    /// Tries the wall from inside, as a program would: answered by [`Reply::Proved`].
+    Prove {
+        request: u64,
+    },
 }
 
 /// What the guest answers.
@@ -180,6 +212,75 @@ pub enum Reply {
         request: u64,
         errno: i32,
     },
+    Proved {
+        request: u64,
+        findings: Findings,
+    },
+}
+
+/// What was found when the wall was tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings {
+    /// Every network interface of the namespace.
+    pub interfaces: Vec<String>,
+    pub attempts: Vec<Finding>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    pub attempt: Attempt,
+    pub outcome: Outcome,
+}
+
+/// What is tried. Each is refused by a wall that stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Attempt {
+    /// [`REFUSED_NAME`], from a server out there.
+    LookupUdp,
+    LookupTcp,
+    /// [`REFUSED_ADDRESS`].
+    Address,
+    /// The metadata service of most clouds, and of another one.
+    Metadata,
+    OtherMetadata,
+    /// UDP, not to a name server.
+    Datagram,
+    /// ICMP without a privilege.
+    Ping,
+    /// Packets of one's own making.
+    Raw,
+    Packet,
+    ConnectV6,
+    DatagramV6,
+    /// [`REFUSED_NAME`] by way of the proxy.
+    Proxy,
+}
+
+impl Attempt {
+    pub const ALL: [Self; 12] = [
+        Self::LookupUdp,
+        Self::LookupTcp,
+        Self::Address,
+        Self::Metadata,
+        Self::OtherMetadata,
+        Self::Datagram,
+        Self::Ping,
+        Self::Raw,
+        Self::Packet,
+        Self::ConnectV6,
+        Self::DatagramV6,
+        Self::Proxy,
+    ];
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The error number; 0 where the connection was closed without a byte.
+    Refused(i32),
+    /// It could be done; the first bytes of what came back.
+    Answered(Vec<u8>),
+    /// Nothing came back in time.
+    Silence,
 }
 
 /// What a program that was not started failed at.

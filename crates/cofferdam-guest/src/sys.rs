@@ -30,11 +30,13 @@ const FSCONFIG_SET_STRING: c_uint = 1;
 const FSCONFIG_CMD_CREATE: c_uint = 6;
 const AT_RECURSIVE: c_int = 0x8000;
 
-/// Every namespace that a sandbox has of its own.
+/// The network namespace, which a sandbox shares with the host only if the user says so.
+pub(crate) const NETWORK: c_int = libc::CLONE_NEWNET;
+
+/// Every other namespace: a sandbox always has its own.
 pub(crate) const NAMESPACES: c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
@@ -446,6 +448,116 @@ pub(crate) fn loopback_up() -> io::Result<()> {
         ))?;
     }
     Ok(())
+}
+
+/// A netlink socket of this protocol, close-on-exec.
+pub(crate) fn netlink_socket(protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers.
+    let fd = unsafe {
+        libc::socket(
+            libc::AF_NETLINK,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+            protocol,
+        )
+    };
+    owned(c_long::from(fd))
+}
+
+/// Whether a socket of this kind may be made at all.
+pub(crate) fn try_socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<()> {
+    // SAFETY: takes numbers; the result is new and ours.
+    let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    owned(c_long::from(fd)).map(drop)
+}
+
+/// Changes how many connections may wait to be accepted.
+pub(crate) fn listen(socket: BorrowedFd<'_>, backlog: c_int) -> io::Result<()> {
+    // SAFETY: takes a descriptor and a number.
+    check_int(unsafe { libc::listen(socket.as_raw_fd(), backlog) }).map(drop)
+}
+
+/// The names of all network interfaces of this namespace.
+pub(crate) fn interfaces() -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    // SAFETY: the list ends with an entry whose index is zero and is freed once.
+    unsafe {
+        let list = libc::if_nameindex();
+        if list.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let mut entry = list;
+        while (*entry).if_index != 0 {
+            names.push(
+                CStr::from_ptr((*entry).if_name)
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+            entry = entry.add(1);
+        }
+        libc::if_freenameindex(list);
+    }
+    Ok(names)
+}
+
+/// Sends all bytes in one piece.
+pub(crate) fn write_all(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: pointer and length belong together.
+    let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+    match check(sent as c_long)? as usize {
+        all if all == bytes.len() => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EMSGSIZE)),
+    }
+}
+
+/// Sends bytes with descriptors that travel with the first of them; how many bytes went.
+pub(crate) fn send_with(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    fds: &[OwnedFd],
+) -> io::Result<usize> {
+    let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let length = size_of_val(raw.as_slice());
+    // Words, so that the header in it is aligned.
+    let mut control = [0u64; 16];
+    // SAFETY: every pointer in the header points to memory that outlives the call, and the control
+    // message is as long as what is copied into it.
+    unsafe {
+        let mut part = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(length as u32) as _;
+        if header.msg_controllen as usize > size_of_val(&control) {
+            return Err(io::Error::from_raw_os_error(libc::E2BIG));
+        }
+        let message = libc::CMSG_FIRSTHDR(&raw const header);
+        (*message).cmsg_level = libc::SOL_SOCKET;
+        (*message).cmsg_type = libc::SCM_RIGHTS;
+        (*message).cmsg_len = libc::CMSG_LEN(length as u32) as _;
+        std::ptr::copy_nonoverlapping(raw.as_ptr().cast(), libc::CMSG_DATA(message), length);
+        let sent = libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL);
+        Ok(check(sent as c_long)? as usize)
+    }
+}
+
+/// From now on this process and its descendants reach only their own abstract unix sockets, not those of
+/// others in the same network namespace. The process must have no_new_privs.
+pub(crate) fn scope_abstract_sockets() -> io::Result<()> {
+    const ABSTRACT_UNIX_SOCKET: u64 = 1;
+    // struct landlock_ruleset_attr: nothing of files, nothing of ports, one scope.
+    let attr: [u64; 3] = [0, 0, ABSTRACT_UNIX_SOCKET];
+    // SAFETY: the structure outlives the call; the descriptor is new and ours.
+    unsafe {
+        let size = size_of_val(&attr);
+        let ruleset = libc::syscall(libc::SYS_landlock_create_ruleset, attr.as_ptr(), size, 0);
+        let ruleset = owned(ruleset)?;
+        let fd = c_long::from(ruleset.as_raw_fd());
+        check(libc::syscall(libc::SYS_landlock_restrict_self, fd, 0)).map(drop)
+    }
 }
 
 /// A pipe, both ends close-on-exec.

@@ -7,7 +7,7 @@ use std::io;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use cofferdam_guest::protocol::{Setup, SetupMount, Source};
+use cofferdam_guest::protocol::{NAMESERVER, Network, Setup, SetupMount, Source};
 
 use crate::launch::Prepared;
 use crate::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind};
@@ -113,7 +113,7 @@ pub(crate) fn enter(setup: &Setup, prepared: Vec<Prepared>) -> Result<(), Refusa
             .map_err(step("make a directory"))?;
     }
     system(&tree).map_err(step("mount the system directories"))?;
-    etc(&tree, &setup.hostname).map_err(step("make `/etc`"))?;
+    etc(&tree, &setup.hostname, setup.network).map_err(step("make `/etc`"))?;
     proc(&tree).map_err(|error| Refusal::Unsupported {
         what: format!("cannot mount a `/proc` for the sandbox: {error}"),
         hint: "inside a container, run it with an unmasked `/proc` (Docker: `--security-opt \
@@ -178,23 +178,17 @@ fn system(tree: &Tree) -> io::Result<()> {
     sys::make_symlink(tree.root().as_raw_fd(), c"/run", c"var/run")
 }
 
-fn etc(tree: &Tree, hostname: &str) -> io::Result<()> {
+fn etc(tree: &Tree, hostname: &str, network: Network) -> io::Result<()> {
     for path in ETC_TREES {
         offer(tree, path)?;
     }
     for path in ETC_FILES {
-        let Ok(source) = sys::open_at(libc::AT_FDCWD, &host(path)?, libc::O_RDONLY, 0) else {
-            continue;
-        };
-        let mut content = Vec::new();
-        let read = fs::File::from(source)
-            .take(ETC_LIMIT + 1)
-            .read_to_end(&mut content);
-        if read.is_ok_and(|length| length as u64 <= ETC_LIMIT) {
+        if let Some(content) = host_content(path)? {
             make_parents(tree, path)?;
             write(tree, path, &content)?;
         }
     }
+    let (hosts, resolv) = names(hostname, network)?;
     let own: [(&CStr, String); 7] = [
         (
             c"etc/passwd",
@@ -207,10 +201,7 @@ fn etc(tree: &Tree, hostname: &str) -> io::Result<()> {
             c"etc/group",
             "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n".to_owned(),
         ),
-        (
-            c"etc/hosts",
-            format!("127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 {hostname}\n"),
-        ),
+        (c"etc/hosts", hosts),
         (c"etc/hostname", format!("{hostname}\n")),
         (
             c"etc/nsswitch.conf",
@@ -218,13 +209,47 @@ fn etc(tree: &Tree, hostname: &str) -> io::Result<()> {
              protocols: files\nservices: files\n"
                 .to_owned(),
         ),
-        (c"etc/resolv.conf", String::new()),
+        (c"etc/resolv.conf", resolv),
         (c"etc/host.conf", "multi on\n".to_owned()),
     ];
     for (path, content) in own {
         write(tree, path, content.as_bytes())?;
     }
     sys::make_symlink(tree.root().as_raw_fd(), c"/proc/self/mounts", c"etc/mtab")
+}
+
+/// A file of the host's; `None` where it cannot be read or is too long.
+fn host_content(path: &CStr) -> io::Result<Option<Vec<u8>>> {
+    let Ok(source) = sys::open_at(libc::AT_FDCWD, &host(path)?, libc::O_RDONLY, 0) else {
+        return Ok(None);
+    };
+    let mut content = Vec::new();
+    let read = fs::File::from(source)
+        .take(ETC_LIMIT + 1)
+        .read_to_end(&mut content);
+    let whole = read.is_ok_and(|length| length as u64 <= ETC_LIMIT);
+    Ok(whole.then_some(content))
+}
+
+/// What `/etc/hosts` and `/etc/resolv.conf` say. On the host's own network, what the host says.
+fn names(hostname: &str, network: Network) -> io::Result<(String, String)> {
+    let own = format!("127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 {hostname}\n");
+    let text = |content: Option<Vec<u8>>| {
+        String::from_utf8_lossy(&content.unwrap_or_default()).into_owned()
+    };
+    Ok(match network {
+        Network::None => (own, String::new()),
+        // No search list: a name means itself. The gateway is near: what it does not answer soon it never will.
+        Network::Wall => {
+            let server = std::net::Ipv4Addr::from(NAMESERVER);
+            let resolv = format!("nameserver {server}\noptions timeout:2 attempts:2\n");
+            (own, resolv)
+        }
+        Network::Open => {
+            let hosts = text(host_content(c"etc/hosts")?);
+            (own + &hosts, text(host_content(c"etc/resolv.conf")?))
+        }
+    })
 }
 
 fn write(tree: &Tree, path: &CStr, content: &[u8]) -> io::Result<()> {

@@ -1,8 +1,8 @@
 //! Network policy of a sandbox: what may leave it, by name, address and port. Knows nothing of git,
 //! agents or engines.
 //!
-//! Everything here is a pure function of its arguments: no sockets, no files, no clock. The relay and
-//! the gateway move the bytes and ask this crate.
+//! Everything here but `gateway` is a pure function of its arguments: no sockets, no files, no clock. The
+//! gateway moves the bytes and asks the rest.
 //!
 //! - [`HostName`]: the one strict host name, parsed at the edge and compared label by label.
 //! - [`Rule`], [`Policy`]: what is allowed and who said so; an empty policy allows nothing.

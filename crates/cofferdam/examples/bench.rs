@@ -26,7 +26,7 @@ use cofferdam::sandbox::{
     Access, BindMount, BindMountProvider, BranchStrategy, ExecRequest, Limits, Mount, MountSource,
     Network, SandboxSpec,
 };
-use cofferdam::session::{Event, EventSink, Landing, RunLog, RunOptions};
+use cofferdam::session::{Event, EventSink, Landing, NetworkOptions, RunLog, RunOptions};
 use tokio_util::sync::CancellationToken;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -355,6 +355,7 @@ async fn head(home: &Home, git: &Git, path: &Path, moment: Moment, count: usize)
         let mut options = RunOptions::new(home.clone(), path, agent, sandbox);
         options.caller_environment = [("PATH".into(), search_path.clone())].into();
         options.log = RunLog::None;
+        options.network = NetworkOptions::None;
         options.git = git.clone();
         let reached: Arc<Mutex<Option<Instant>>> = Arc::default();
         let seen = reached.clone();

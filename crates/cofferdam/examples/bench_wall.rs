@@ -27,7 +27,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: bench_wall start none|wall N | inside LOAD PORT WORDS… | idle LOAD PORT N | decide RULES N";
 /// Where the load program is mounted inside.
-const INSIDE: &str = "/opt/bench";
+const INSIDE: &str = "/workspace/bench";
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -137,6 +137,36 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileE
 
 /// Reads at most `limit` bytes; a longer file is an error. Never follows a symlink at the end.
 pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    read_checked(path, limit, |_| Ok(()))
+}
+
+/// As [`read_bounded`], for a file that decides what is allowed: nobody but its owner may be able to
+/// write it, and that is this user or root.
+pub fn read_guarded(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    let read = read_checked(path, limit, |found| {
+        let owner = found.uid();
+        if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+            return Err("it belongs to another user");
+        }
+        if found.mode() & 0o022 != 0 {
+            return Err("others than its owner can write it (`chmod go-w` changes that)");
+        }
+        Ok(())
+    });
+    read.map_err(|error| {
+        if error.source.raw_os_error() == Some(libc::ELOOP) {
+            let why = "it is a symlink: put the file itself there";
+            return FileError::new("read", path, io::Error::other(why));
+        }
+        error
+    })
+}
+
+fn read_checked(
+    path: &Path,
+    limit: u64,
+    check: impl FnOnce(&fs::Metadata) -> Result<(), &'static str>,
+) -> Result<Vec<u8>, FileError> {
     use std::io::Read;
     let file = fs::OpenOptions::new()
         .read(true)
@@ -151,6 +181,7 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
             io::Error::other("it is not a regular file"),
         ));
     }
+    check(&found).map_err(|why| FileError::new("use", path, io::Error::other(why)))?;
     // As much as it says it has: it grows from there if it says too little.
     let expected = found.len().min(limit).saturating_add(1).min(64 << 20);
     let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));

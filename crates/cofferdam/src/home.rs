@@ -19,6 +19,26 @@ impl Home {
         &self.0
     }
 
+    /// The user's own configuration.
+    pub fn config(&self) -> PathBuf {
+        self.0.join("config.yaml")
+    }
+
+    /// Rules that `cofferdam allow` keeps: `global`, and one file for each repository.
+    pub fn allowed(&self) -> PathBuf {
+        self.0.join("allowed")
+    }
+
+    /// What `cofferdam allow` keeps for one sandbox, as long as that exists.
+    pub fn allowed_for(&self, id: SandboxId) -> PathBuf {
+        self.sandbox(id).join("allowed")
+    }
+
+    /// The network logs: one file for each sandbox, `ID.jsonl`.
+    pub fn net(&self) -> PathBuf {
+        self.0.join("net")
+    }
+
     /// One directory for each sandbox, named by its id.
     pub fn state(&self) -> PathBuf {
         self.0.join("state")
@@ -36,5 +56,19 @@ impl Home {
     /// The packs that were exported from `repo`.
     pub fn vault(&self, repo: &RepoPath) -> PathBuf {
         self.0.join("vault").join(repo.hash8())
+    }
+
+    /// The socket and the lock of the gateway that speaks this version of its protocol.
+    pub fn gateway(&self, protocol: u32) -> PathBuf {
+        self.0.join(format!("gateway-{protocol}"))
+    }
+
+    /// What sandboxes asked of the network, a file each; kept after them.
+    pub fn network_logs(&self) -> PathBuf {
+        self.0.join("net")
+    }
+
+    pub fn network_log(&self, id: SandboxId) -> PathBuf {
+        self.network_logs().join(format!("{id}.jsonl"))
     }
 }

@@ -7,6 +7,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod agent;
+pub mod config;
+mod embedded;
 pub mod fsx;
 pub mod git;
 pub mod home;

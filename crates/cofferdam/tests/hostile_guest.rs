@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use cofferdam::sandbox::{
     BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy, CopyStrategy, ExecRequest,
-    Execution, Exit, Isolated, IsolatedProvider, IsolatedSandbox, MountSource, Sandbox,
-    SandboxError, SandboxSpec,
+    Execution, Exit, Isolated, IsolatedProvider, IsolatedSandbox, MountSource, NetworkKind,
+    Sandbox, SandboxError, SandboxSpec,
 };
 use cofferdam::session::manage;
 use cofferdam::{RunError, RunReport};
@@ -173,6 +173,10 @@ impl BindMountProvider for Hostile {
         "hostile"
     }
 
+    fn networks(&self) -> &[NetworkKind] {
+        &[NetworkKind::None]
+    }
+
     async fn create(
         &self,
         spec: &SandboxSpec,
@@ -193,6 +197,10 @@ impl BindMountProvider for Hostile {
 impl IsolatedProvider for Hostile {
     fn name(&self) -> &'static str {
         "hostile"
+    }
+
+    fn networks(&self) -> &[NetworkKind] {
+        &[NetworkKind::None]
     }
 
     async fn create(

@@ -1,5 +1,6 @@
 //! One file for each command: its options, and what it does with the library.
 
+pub(crate) mod allow;
 pub(crate) mod completions;
 pub(crate) mod delete;
 pub(crate) mod demo;
@@ -9,6 +10,7 @@ pub(crate) mod gc;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod merge;
+pub(crate) mod net;
 pub(crate) mod run;
 
 use std::process::ExitCode;
@@ -37,6 +39,8 @@ pub(crate) async fn dispatch(
                 Command::Log(arguments) => log::run(arguments, environment, &interrupt).await,
                 Command::Merge(arguments) => merge::run(arguments, environment, &interrupt).await,
                 Command::Delete(arguments) => delete::run(arguments, environment, &interrupt).await,
+                Command::Allow(arguments) => allow::run(&arguments, environment, &interrupt).await,
+                Command::Net(arguments) => net::run(arguments, environment, &interrupt).await,
                 Command::Gc(arguments) => gc::run(&arguments, environment, &interrupt).await,
                 Command::Doctor(arguments) => {
                     doctor::run(&arguments, environment, &interrupt).await

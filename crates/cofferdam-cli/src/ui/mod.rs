@@ -3,8 +3,10 @@
 pub(crate) mod human;
 pub(crate) mod json;
 pub(crate) mod live;
+pub(crate) mod opening;
 pub(crate) mod output;
 pub(crate) mod steps;
 pub(crate) mod style;
 pub(crate) mod summary;
 pub(crate) mod table;
+pub(crate) mod traffic;

@@ -51,8 +51,6 @@ pub(crate) struct Narrator {
     pub(crate) verbosity: Verbosity,
     /// The user named no strategy.
     pub(crate) strategy_by_default: bool,
-    /// What else the user should know at the start.
-    pub(crate) remarks: Vec<String>,
     /// What is going on, for a status line.
     pub(crate) status: String,
 }
@@ -62,7 +60,6 @@ impl Narrator {
         Self {
             verbosity,
             strategy_by_default,
-            remarks: Vec::new(),
             status: "starting".to_owned(),
         }
     }
@@ -194,14 +191,11 @@ impl Narrator {
         if let Some(log) = log {
             texts.push(format!("log: tail -f {}", shell_word(log)));
         }
-        let head = texts.into_iter().map(|text| (Kind::Head, text));
-        let remarks = self
-            .remarks
-            .iter()
-            .map(|text| (Kind::Warning, printable_line(text)));
-        head.chain(remarks)
-            .map(|(kind, text)| Line { kind, text })
-            .collect()
+        let head = |text| Line {
+            kind: Kind::Head,
+            text,
+        };
+        texts.into_iter().map(head).collect()
     }
 }
 

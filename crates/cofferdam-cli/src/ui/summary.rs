@@ -6,6 +6,7 @@ use cofferdam::session::{CommitLine, Landing, RunReport};
 use cofferdam::text::{printable, printable_line};
 
 use super::human;
+use super::opening;
 use super::steps::shell_word;
 use super::style::{self, paint};
 use super::table::fit;
@@ -51,6 +52,9 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
     if let Some(path) = &report.preserved_worktree {
         let path = shell_word(path);
         let _ = writeln!(out, "uncommitted work of the agent is kept in {path}");
+    }
+    if let Some(line) = opening::line(&report.refused, Some(&report.name)) {
+        let _ = writeln!(out, "{} {line}", paint("refused:", style::WARNING, colour));
     }
     if let Some(next) = next(report) {
         let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));

@@ -199,6 +199,7 @@ impl TestEnvironment {
     pub(crate) fn snapshots(&self) -> insta::Settings {
         let mut settings = insta::Settings::clone_current();
         let place = self.place.path().to_str().unwrap();
+        settings.add_filter(r"/allowed/[0-9a-f]{8}\b", "/allowed/[HASH8]");
         settings.add_filter(&place.replace('.', "\\."), "[PLACE]");
         for (pattern, shown) in [
             (r"\b[0-9a-f]{40}\b", "[COMMIT]"),

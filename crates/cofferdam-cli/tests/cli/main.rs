@@ -19,6 +19,7 @@ mod list;
 mod look;
 mod merge;
 mod mistakes;
+mod network;
 mod reference;
 mod run;
 mod terminal;

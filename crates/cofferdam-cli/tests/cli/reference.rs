@@ -46,14 +46,15 @@ fn render(root: &Command) -> String {
         .get_subcommands()
         .filter(|command| command.get_name() != "help")
     {
-        section(&mut out, command);
+        section(&mut out, command, "cofferdam");
     }
     out
 }
 
-fn section(out: &mut String, command: &Command) {
+fn section(out: &mut String, command: &Command, above: &str) {
     let mut command = command.clone();
-    let _ = writeln!(out, "\n## cofferdam {}\n", command.get_name());
+    let name = format!("{above} {}", command.get_name());
+    let _ = writeln!(out, "\n## {name}\n");
     let about = command
         .get_long_about()
         .or(command.get_about())
@@ -78,6 +79,11 @@ fn section(out: &mut String, command: &Command) {
             heading = next;
         }
         option(out, argument);
+    }
+    for below in command.get_subcommands() {
+        if below.get_name() != "help" {
+            section(out, below, &name);
+        }
     }
 }
 

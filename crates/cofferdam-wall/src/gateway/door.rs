@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::gateway::flows::Entry;
 use crate::log::Via;
 use crate::{HostName, Kind};
 
@@ -32,6 +33,9 @@ pub(crate) struct Flow {
     /// Bytes out of and into the sandbox.
     pub(crate) sent: Arc<AtomicU64>,
     pub(crate) received: Arc<AtomicU64>,
+    /// Its line in the books; none where a protocol is tried without a sandbox.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    pub(crate) entry: Option<Entry>,
 }
 
 /// Why there is no way.

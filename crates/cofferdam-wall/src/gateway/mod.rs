@@ -1,6 +1,76 @@
 //! The gateway: the one process of a user on the host that carries the connections of his sandboxes. It
 //! holds their policies; a sandbox holds nothing but the sockets it handed over.
+//!
+//! The main thread answers the library (`server`). Worker threads, each with a runtime of its own, carry
+//! the connections; those of one sandbox are spread over all of them. One thread writes the logs.
+//!
+//! - `start`: what the process gives up before it reads its first byte.
+//! - `server`, `channel`, `descriptors`: the library's questions.
+//! - `sandbox`, `flows`: what is known of one sandbox; the policy in force.
+//! - `accept`, `transparent`, `lookups`, `packets`: what arrives out of a sandbox.
+//! - `door`, `gate`, `dial`, `resolve`, `copy`: how something gets out.
+//! - `hello`, `http`, `proxy`, `stream`: what is looked at in it, and the port for programs that want a proxy.
+//! - `journal`, `refused`: what is told about it.
 
-#![expect(dead_code, reason = "being built")]
-
+mod accept;
+mod channel;
+mod copy;
+mod descriptors;
+mod dial;
 mod door;
+mod explain;
+mod flows;
+mod gate;
+mod hello;
+mod http;
+mod journal;
+mod lookups;
+mod nflog;
+mod packets;
+mod proxy;
+mod refused;
+mod resolve;
+mod sandbox;
+mod server;
+mod start;
+mod stream;
+mod transparent;
+mod workers;
+
+#[cfg(test)]
+mod testing;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+pub use start::StartError;
+
+/// Why the gateway ended otherwise than by having nothing to do.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("the gateway cannot start a thread: {0}")]
+    Thread(io::Error),
+    #[error("the gateway's control socket does not work: {0}")]
+    Control(io::Error),
+    #[error("a thread of the gateway ended")]
+    Worker,
+}
+
+/// The whole life of the process. `arguments` are those of the command: see `start`.
+pub fn run(arguments: &[OsString]) -> Result<(), GatewayError> {
+    let started = start::prepare(arguments)?;
+    let (journals, writer) = journal::start().map_err(GatewayError::Thread)?;
+    let workers = workers::start().map_err(GatewayError::Thread)?;
+    let outcome = server::serve(started, workers, journals);
+    // Every sandbox is gone by now, so its last entries are in the queue.
+    writer.finish();
+    outcome
+}
+
+/// One line to standard error, which the starter keeps in a file.
+pub fn complain(message: &str) {
+    // There is nobody left to tell if this fails.
+    _ = writeln!(io::stderr(), "cofferdam-gateway: {message}");
+}

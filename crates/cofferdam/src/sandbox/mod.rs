@@ -17,9 +17,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::process::Exit;
-pub use spec::{Access, ExecRequest, Limits, Mount, MountSource, Network, SandboxSpec};
+pub use spec::{
+    Access, ExecRequest, Limits, Mount, MountSource, Network, NetworkKind, SandboxSpec,
+};
 
 use crate::names::BranchName;
+use crate::wall::{Registration, WallError};
 
 /// Why a provider could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +43,9 @@ pub enum SandboxError {
     /// The sandbox, or contact with it, is gone. Its processes are dead.
     #[error("the sandbox is gone: {0}")]
     Gone(String),
+    /// No sandbox starts without the wall that it was to have.
+    #[error("the sandbox has no wall: {0}")]
+    Wall(#[from] WallError),
     #[error("the sandbox did not answer within {0} s")]
     TimedOut(u64),
     #[error("cancelled")]
@@ -58,6 +64,11 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
 
     /// Ends every process and frees what the sandbox held. Idempotent. Bounded: 10 s.
     async fn close(&self) -> Result<(), SandboxError>;
+
+    /// What keeps it behind the wall, where [`SandboxSpec::network`] is [`Network::Wall`].
+    fn wall(&self) -> Option<&Registration> {
+        None
+    }
 
     /// Stops every program inside until [`Sandbox::thaw`]; nothing of the agent runs when this
     /// returns. A provider that cannot says so.
@@ -106,6 +117,13 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// The networks that its sandboxes can have: it fails none of them silently. Who says nothing
+    /// promises nothing: his sandboxes reach whatever they reach, and only [`NetworkKind::Open`] may
+    /// be asked for.
+    fn networks(&self) -> &[NetworkKind] {
+        &[NetworkKind::Open]
+    }
+
     async fn create(
         &self,
         spec: &SandboxSpec,
@@ -117,6 +135,11 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
 #[async_trait]
 pub trait IsolatedProvider: Send + Sync + fmt::Debug {
     fn name(&self) -> &str;
+
+    /// As [`BindMountProvider::networks`].
+    fn networks(&self) -> &[NetworkKind] {
+        &[NetworkKind::Open]
+    }
 
     /// `spec.mounts` is empty.
     async fn create(
@@ -231,6 +254,14 @@ impl Contained {
             Self::BindMount(kind) => kind.provider.name(),
             Self::PrivateCopy(kind) => kind.provider.name(),
             Self::Isolated(kind) => kind.provider.name(),
+        }
+    }
+
+    pub(crate) fn networks(&self) -> &[NetworkKind] {
+        match self {
+            Self::BindMount(kind) => kind.provider.networks(),
+            Self::PrivateCopy(kind) => kind.provider.networks(),
+            Self::Isolated(kind) => kind.provider.networks(),
         }
     }
 

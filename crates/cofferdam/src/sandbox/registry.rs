@@ -19,6 +19,7 @@ use crate::home::Home;
 use crate::names::{BranchName, RepoPath, SandboxId, Slug};
 use crate::process;
 use crate::session::Landing;
+use crate::wall::{Origin, Rule};
 
 /// The newest record format this version writes. Older ones stay readable.
 pub const VERSION: u32 = 1;
@@ -152,6 +153,34 @@ pub struct Record {
     /// Present from [`Phase::Collected`] on.
     #[serde(default)]
     pub outcome: Option<Outcome>,
+    /// What it may reach. Absent in records of versions without a network.
+    #[serde(default)]
+    pub network: Option<Reach>,
+}
+
+/// What a sandbox may reach, as its record keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Reach {
+    None,
+    /// What the rules of its sources name; here are those of the command that started it, in their
+    /// text form.
+    Allowlist {
+        rules: Vec<String>,
+    },
+    Open,
+}
+
+impl Reach {
+    /// The rules of the command that started it. `None`: there is no wall, or one of them is not to
+    /// be understood by this version, and fewer rules than it was given would be no answer.
+    pub fn rules(&self) -> Option<Vec<Rule>> {
+        let Self::Allowlist { rules } = self else {
+            return None;
+        };
+        let parsed = rules.iter().map(|text| Rule::parse(text, Origin::Flag));
+        parsed.collect::<Result<_, _>>().ok()
+    }
 }
 
 impl Record {
@@ -395,6 +424,11 @@ pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
     process::is_alive(pid, start).then_some(pid)
 }
 
+/// Whether a process owns the sandbox now.
+pub fn is_in_use(home: &Home, id: SandboxId) -> bool {
+    in_use(&home.sandbox(id))
+}
+
 fn read(directory: &Path) -> Result<Record, RegistryError> {
     let path = directory.join(RECORD);
     let bytes = fsx::read_bounded(&path, RECORD_LIMIT)?;
@@ -563,6 +597,7 @@ mod tests {
             nested_before: vec![PathText(PathBuf::from("a/.git"))],
             kept: None,
             outcome: None,
+            network: None,
         }
     }
 

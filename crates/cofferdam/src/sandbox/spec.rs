@@ -91,6 +91,35 @@ pub enum Network {
     Open,
 }
 
+impl Network {
+    pub fn kind(&self) -> NetworkKind {
+        match self {
+            Self::None => NetworkKind::None,
+            Self::Wall(_) => NetworkKind::Allowlist,
+            Self::Open => NetworkKind::Open,
+        }
+    }
+}
+
+/// The kinds of [`Network`], which a provider can give or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkKind {
+    None,
+    Allowlist,
+    Open,
+}
+
+impl NetworkKind {
+    /// As `--network` calls it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Allowlist => "allowlist",
+            Self::Open => "open",
+        }
+    }
+}
+
 /// One program to run in a sandbox.
 #[derive(Debug, Clone, Default)]
 pub struct ExecRequest {

@@ -220,7 +220,15 @@ impl std::fmt::Display for Notice {
             ),
             Self::LoginRenewed => "the agent renewed its login, which is kept".to_owned(),
             Self::CopyMissing { path } => format!("{} does not exist: not copied", path.display()),
-            Self::Other { text } => text.clone(),
+            Self::NetworkOpen => {
+                "the sandbox has this machine's own network: it reaches everything that you reach, \
+                 services on this machine and in your private networks too, and nothing is logged"
+                    .to_owned()
+            }
+            Self::NetworkLost { why } => {
+                format!("the sandbox has lost its network, and reaches nothing from now on: {why}")
+            }
+            Self::NetworkConfig { text } | Self::Other { text } => text.clone(),
         };
         f.write_str(&printable(&text))
     }

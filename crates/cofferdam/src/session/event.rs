@@ -133,6 +133,16 @@ pub enum Notice {
         #[serde(serialize_with = "crate::session::path_json::lossy")]
         path: PathBuf,
     },
+    /// The sandbox has the host's network: no wall.
+    NetworkOpen,
+    /// Something about the network's rules could not be used; all others are in force.
+    NetworkConfig {
+        text: String,
+    },
+    /// No gateway could be kept up. From now on the sandbox reaches nothing.
+    NetworkLost {
+        why: String,
+    },
     Other {
         text: String,
     },

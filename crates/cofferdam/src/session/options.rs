@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::event::EventSink;
+use super::network::NetworkOptions;
 use crate::agent::AgentProvider;
 use crate::git::{Git, Identity};
 use crate::home::Home;
@@ -126,6 +127,7 @@ pub struct RunOptions {
     /// A login file of the agent, kept for this and later runs. `None`: the one that is kept, if any.
     pub login: Option<PathBuf>,
     pub limits: Limits,
+    pub network: NetworkOptions,
     pub log: RunLog,
     pub events: EventSink,
     /// First stage: the agent's tree is ended, commits are collected, everything is disposed.
@@ -167,6 +169,7 @@ impl RunOptions {
             identity: None,
             login: None,
             limits: Limits::default(),
+            network: NetworkOptions::default(),
             log: RunLog::Default,
             events: EventSink::default(),
             cancel: CancellationToken::new(),

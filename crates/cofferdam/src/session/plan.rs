@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::envfile::{self, EnvFile, Withheld};
 use super::login::Login;
+use super::network;
 use super::options::{PromptSource, RunOptions};
 use super::report::RunErrorKind;
 use crate::git::identity::{self, UserConfig};
@@ -16,7 +17,7 @@ use crate::git::{Head, Identity, Oid, Repository};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
 use crate::prompt::{self, Substituted};
 use crate::sandbox::registry::{self, Mode, Phase, Record, Strategy, VERSION};
-use crate::sandbox::{BranchStrategy, Contained};
+use crate::sandbox::{BranchStrategy, Contained, NetworkKind};
 
 /// A run that cannot be, found before anything was made.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,12 @@ pub enum PlanError {
     GitSymlink(PathBuf),
     #[error("an empty completion signal would match everything")]
     EmptySignal,
+    #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), network::listed(given))]
+    NoSuchNetwork {
+        provider: String,
+        asked: NetworkKind,
+        given: Vec<NetworkKind>,
+    },
 }
 
 /// What will be done. Made by [`plan`] alone.
@@ -90,6 +97,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     {
         return Err(PlanError::EmptySignal.into());
     }
+    network::check(&options.network, &options.sandbox)?;
     let id = SandboxId::random().map_err(|source| {
         crate::fsx::FileError::new("get random numbers from", "/dev/urandom", source)
     })?;
@@ -142,6 +150,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         nested_before: Vec::new(),
         kept: None,
         outcome: None,
+        network: Some(options.network.reach()),
     };
     Ok(Plan {
         repository,

@@ -26,6 +26,7 @@ use crate::git::worktree::{self, Worktree};
 use crate::git::{Repository, UserRules, copies};
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
+use crate::wall::Registration;
 
 /// Directories that a sandbox may not write, made for its time where they are missing.
 pub(super) const PROTECTED: [&str; 2] = [".cofferdam", ".husky"];
@@ -418,7 +419,9 @@ async fn start(
             .cloned(),
         caller_home: options.caller_home.clone(),
         limits: options.limits.clone(),
-        network: crate::sandbox::Network::None,
+        network: options
+            .network
+            .spec(&options.home, &owned.record, &plan.repository.top),
     };
     let limit = options.timeouts.sandbox_start;
     let create = async {
@@ -445,6 +448,11 @@ async fn start(
         SandboxError::Cancelled => RunErrorKind::Cancelled,
         error => error.into(),
     })?);
+    let problems = ready.sandbox().wall().map(Registration::problems);
+    for problem in problems.unwrap_or_default() {
+        let text = problem.message();
+        events.notice(Notice::NetworkConfig { text });
+    }
     if let Ready::Isolated(sandbox) = ready {
         let sent = super::transfer::send(
             owned.directory(),

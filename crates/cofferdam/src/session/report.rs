@@ -24,6 +24,7 @@ use crate::process::Exit;
 use crate::prompt::PromptError;
 use crate::sandbox::SandboxError;
 use crate::sandbox::registry::RegistryError;
+use crate::wall::Refused;
 
 /// One commit of the agent that came home.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -87,6 +88,8 @@ pub struct RunReport {
     /// A worktree with uncommitted work that was left where it is.
     #[serde(serialize_with = "crate::session::path_json::optional")]
     pub preserved_worktree: Option<PathBuf>,
+    /// What the wall refused, most often refused first; bounded.
+    pub refused: Vec<Refused>,
 }
 
 /// What is kept when a run fails: everything that was made until then.
@@ -102,6 +105,8 @@ pub struct Kept {
     pub preserved_worktree: Option<PathBuf>,
     #[serde(serialize_with = "crate::session::path_json::optional")]
     pub log: Option<PathBuf>,
+    /// As in [`RunReport::refused`].
+    pub refused: Vec<Refused>,
 }
 
 /// A run that did not succeed. Nothing is lost: see [`Kept`].

@@ -8,6 +8,7 @@ use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use super::iterate::{self, Work};
 use super::manage::{DiffStyle, diff_between};
+use super::network::{self, NetworkOptions};
 use super::options::RunOptions;
 use super::plan::{self, Plan, PlanError};
 use super::prepare::{self, Ready};
@@ -67,6 +68,9 @@ fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
     for what in options.sandbox.degradations(&options.limits) {
         events.notice(Notice::Degraded { what });
     }
+    if options.network == NetworkOptions::Open {
+        events.notice(Notice::NetworkOpen);
+    }
     for name in &plan.unused_arguments {
         events.notice(Notice::UnusedArgument { name: name.clone() });
     }
@@ -93,7 +97,11 @@ async fn live(
     let worked = async {
         prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await?;
         let Some(ready) = &ready else { return Ok(()) };
-        iterate::iterate(options, plan, ready.sandbox(), events, &mut work).await
+        let sandbox = ready.sandbox();
+        tokio::select! {
+            done = iterate::iterate(options, plan, sandbox, events, &mut work) => done,
+            never = network::watch(sandbox, events) => match never {},
+        }
     }
     .await
     // Whatever a cancelled step calls its end.
@@ -115,6 +123,10 @@ async fn live(
             }),
         }
     }
+    let refused = match &ready {
+        Some(ready) => network::refused(ready.sandbox()).await,
+        None => Vec::new(),
+    };
     events.emit(&Event::Step { step: "collect" });
     let isolated = match &ready {
         Some(Ready::Isolated(sandbox)) => Some(sandbox.clone()),
@@ -143,7 +155,20 @@ async fn live(
     if let Some(sandbox) = &isolated {
         let _ = tokio::time::timeout(CLOSE_LIMIT, sandbox.close()).await;
     }
-    finish(options, plan, owned, events, began, work, worked, collected).await
+    let mut kept = Kept {
+        id: Some(plan.record.id),
+        name: Some(plan.record.name.clone()),
+        branch: Some(plan.source_branch.clone()),
+        refused,
+        log: events.path().map(std::path::Path::to_owned),
+        ..Kept::default()
+    };
+    kept.iterations = std::mem::take(&mut work.iterations);
+    let completion = work.completion;
+    finish(
+        options, plan, owned, events, began, kept, completion, worked, collected,
+    )
+    .await
 }
 
 /// Prepares. The steps see a cancel themselves and take back what they half made; one that does not
@@ -176,18 +201,11 @@ async fn finish(
     owned: Owned,
     events: &Emitter,
     began: Instant,
-    work: Work,
+    mut kept: Kept,
+    completion: Option<String>,
     worked: Result<(), RunErrorKind>,
     collected: Result<Collected, collect::CollectError>,
 ) -> Result<RunReport, RunError> {
-    let mut kept = Kept {
-        id: Some(plan.record.id),
-        name: Some(plan.record.name.clone()),
-        branch: Some(plan.source_branch.clone()),
-        iterations: work.iterations,
-        log: events.path().map(std::path::Path::to_owned),
-        ..Kept::default()
-    };
     let collected = match collected {
         Ok(collected) => collected,
         Err(error) => {
@@ -258,7 +276,7 @@ async fn finish(
         target_branch: plan.target_branch.clone(),
         base,
         iterations: kept.iterations,
-        completion: work.completion,
+        completion,
         landing: kept.landing.unwrap_or(Landing::Nothing),
         commits: kept.commits,
         diffstat,
@@ -266,6 +284,7 @@ async fn finish(
         duration: began.elapsed(),
         log: kept.log,
         preserved_worktree: kept.preserved_worktree,
+        refused: kept.refused,
     })
 }
 

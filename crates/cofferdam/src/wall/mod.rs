@@ -1,15 +1,28 @@
 //! The wall around a sandbox, from the library's side: where its rules come from, the gateway that
 //! carries its connections, and the registration that keeps both together while the sandbox lives.
 
+pub mod allowed;
+pub mod change;
+mod error;
+mod gateway;
+mod journal;
+pub mod log;
+mod registration;
 pub mod rules;
 
 use std::os::fd::OwnedFd;
 
 use crate::home::Home;
-use crate::names::{SandboxId, Slug};
+use crate::names::{RepoPath, SandboxId, Slug};
+use crate::sandbox::registry::Record;
 
-pub use cofferdam_wall::control::{Refused, Seen};
+pub use cofferdam_wall::control::{Answer, Ask, Explanation, Refused, RuleLine, Seen};
 pub use cofferdam_wall::{Origin, Rule, RuleError};
+pub use error::WallError;
+pub(crate) use gateway::remove_dead as remove_dead_gateways;
+pub use gateway::{Start, ask};
+pub(crate) use journal::remove_old as remove_old_logs;
+pub use registration::{Health, Registration};
 
 /// What a provider needs to put a sandbox behind the wall.
 #[derive(Debug, Clone)]
@@ -31,4 +44,19 @@ pub struct Sockets {
     pub lookups: OwnedFd,
     /// The netlink socket on which the kernel reports refused packets.
     pub packets: OwnedFd,
+}
+
+/// Where the rules of a sandbox come from, as its record tells it; `None`: it has no wall.
+pub fn sources_of(home: &Home, record: &Record) -> Option<rules::Sources> {
+    let flags = record.network.as_ref()?.rules()?;
+    // Another repository may be reached by that path now: its rules are not this sandbox's.
+    let repository = RepoPath::resolve(&record.repository)
+        .ok()
+        .filter(|real| real.as_path() == record.repository);
+    Some(rules::Sources {
+        home: home.clone(),
+        repository,
+        sandbox: Some(record.id),
+        flags,
+    })
 }

@@ -10,9 +10,9 @@ use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
     Access, BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy, CopyStrategy,
     ExecRequest, Execution, Exit, Isolated, IsolatedProvider, IsolatedSandbox, Mount, MountSource,
-    PrivateCopy, Sandbox, SandboxError, SandboxSpec,
+    NetworkKind, PrivateCopy, Sandbox, SandboxError, SandboxSpec,
 };
-use cofferdam::session::Landing;
+use cofferdam::session::{Landing, NetworkOptions};
 use tokio_util::sync::CancellationToken;
 
 use crate::bad_input::{HEAD, branch, whole, whole_ok};
@@ -71,6 +71,10 @@ impl Own {
 impl BindMountProvider for Own {
     fn name(&self) -> &'static str {
         "own"
+    }
+
+    fn networks(&self) -> &[NetworkKind] {
+        self.native.networks()
     }
 
     async fn create(
@@ -163,6 +167,10 @@ struct Apart(Own);
 impl IsolatedProvider for Apart {
     fn name(&self) -> &'static str {
         "apart"
+    }
+
+    fn networks(&self) -> &[NetworkKind] {
+        &[NetworkKind::None]
     }
 
     async fn create(
@@ -448,4 +456,19 @@ fn streams_that_never_end_are_left_behind() {
 #[test]
 fn what_must_not_compile_does_not_compile() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
+}
+
+#[test]
+fn a_network_that_the_provider_cannot_give_is_refused_by_name() {
+    let env = Env::new();
+    let apart = Apart(Own::new(Fault::None));
+    let isolated = Isolated::new(apart, CopyStrategy::MergeToHead);
+    let mut options = env.with(isolated, command(&["true"]));
+    options.network = NetworkOptions::default();
+    let error = run(options).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "provider `apart` cannot give its sandboxes the network `allowlist`; it gives `none`"
+    );
+    env.assert_no_state();
 }

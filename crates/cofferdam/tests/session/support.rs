@@ -12,7 +12,7 @@ use cofferdam::git::{Git, Identity};
 use cofferdam::home::Home;
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, CopyStrategy, PrivateCopy};
-use cofferdam::session::{Event, EventSink, RunLog};
+use cofferdam::session::{Event, EventSink, NetworkOptions, RunLog};
 use cofferdam::{RunError, RunOptions, RunReport};
 
 pub(crate) struct Env {
@@ -154,6 +154,8 @@ impl Env {
         let mut options = RunOptions::new(self.home.clone(), &self.repo, agent, sandbox);
         options.git = host_git();
         options.log = RunLog::None;
+        // Where the network matters, a test asks for it.
+        options.network = NetworkOptions::None;
         options.identity = Some(Identity {
             name: "User".into(),
             email: "user@example.com".into(),

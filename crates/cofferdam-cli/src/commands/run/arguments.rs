@@ -9,6 +9,7 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesPars
 use clap::{ArgGroup, Args, ValueEnum};
 use cofferdam::agent::AGENTS;
 use cofferdam::names::BranchName;
+use cofferdam::wall::{Origin, Rule};
 
 use crate::ui::human::{parse_bytes, parse_duration};
 
@@ -113,6 +114,14 @@ pub(crate) struct Arguments {
     )]
     pub(super) pids: Option<u64>,
 
+    /// What the sandbox may reach
+    #[arg(long, value_enum, default_value_t = NetworkMode::Allowlist, help_heading = "Network")]
+    pub(super) network: NetworkMode,
+
+    /// Open this too, for this run: example.com, db.example.com:5432, "db.example.com:8443 tls"
+    #[arg(long, value_name = "RULE", value_parser = parse_rule, help_heading = "Network")]
+    pub(super) allow: Vec<Rule>,
+
     /// Names the sandbox, its temporary branch and its log
     #[arg(long, help_heading = "Sandbox")]
     pub(super) name: Option<String>,
@@ -206,6 +215,17 @@ pub(super) enum FileMode {
     Copy,
 }
 
+/// What a sandbox may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum NetworkMode {
+    /// Nothing but its own loopback
+    None,
+    /// What `cofferdam net rules` lists
+    Allowlist,
+    /// Everything that this machine reaches: no wall
+    Open,
+}
+
 impl Arguments {
     pub(super) fn names_strategy(&self) -> bool {
         self.head || self.merge_to_head || self.branch.is_some()
@@ -231,6 +251,10 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
         return Err(refused());
     }
     Ok((key.to_owned(), value.to_owned()))
+}
+
+fn parse_rule(text: &str) -> Result<Rule, String> {
+    Rule::parse(text, Origin::Flag).map_err(|error| error.to_string())
 }
 
 fn parse_count(text: &str) -> Result<NonZeroU32, String> {

@@ -43,15 +43,10 @@ pub(crate) async fn run(
         (false, false) => Verbosity::Normal,
     };
     let by_default = !arguments.names_strategy();
-    let reaches_model = arguments.runs_command();
     let place = program::Place::new(&arguments, environment);
     let mut options = plan::options(arguments, environment)?;
 
-    let mut narrator = Narrator::new(verbosity, by_default);
-    if !reaches_model {
-        let text = "sandboxes have no network yet, so this agent cannot reach its model";
-        narrator.remarks.push(text.to_owned());
-    }
+    let narrator = Narrator::new(verbosity, by_default);
     let colour = environment.colour;
     let live = Live::start(mode, narrator, colour.on_stderr()).map_err(CliError::Runtime)?;
     options.events = live.sink();

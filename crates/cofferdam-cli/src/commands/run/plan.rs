@@ -8,9 +8,11 @@ use cofferdam::RunOptions;
 use cofferdam::agent::{self, AGENTS, AgentError, AgentOptions, AgentProvider};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy};
-use cofferdam::session::{Hook, Hooks, PromptSource, RunLog};
+use cofferdam::session::{Hook, Hooks, NetworkOptions, PromptSource, RunLog};
+use cofferdam::wall::rules::Loaded;
+use cofferdam::wall::{self, Rule};
 
-use super::arguments::{Arguments, FileMode};
+use super::arguments::{Arguments, FileMode, NetworkMode};
 use crate::environment::Environment;
 use crate::error::CliError;
 
@@ -63,6 +65,7 @@ pub(super) fn options(
         cpus: arguments.cpus.or(usual.cpus),
         open_files: usual.open_files,
     };
+    options.network = network(arguments.network, arguments.allow)?;
     options.log = match (arguments.log, arguments.no_log) {
         (Some(path), _) => RunLog::File(directory.join(path)),
         (None, true) => RunLog::None,
@@ -123,6 +126,21 @@ fn sandbox(arguments: &Arguments) -> Result<Contained, CliError> {
         return usage("`--copy` is for a worktree: add `--merge-to-head` or `--branch NAME`");
     }
     Ok(BindMount::new(native, strategy).into())
+}
+
+/// Rules that do not go together are known before anything is made.
+fn network(mode: NetworkMode, rules: Vec<Rule>) -> Result<NetworkOptions, CliError> {
+    match mode {
+        NetworkMode::Allowlist => {
+            if let Err(error) = wall::rules::check(&Loaded::default(), &rules) {
+                return usage(format!("`--allow`: {error}"));
+            }
+            Ok(NetworkOptions::Allowlist { rules })
+        }
+        _ if !rules.is_empty() => usage("`--allow` is for `--network allowlist` only"),
+        NetworkMode::None => Ok(NetworkOptions::None),
+        NetworkMode::Open => Ok(NetworkOptions::Open),
+    }
 }
 
 fn prompt_arguments(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, CliError> {

@@ -3,14 +3,19 @@
 //! nobody waits for any more costs nothing.
 
 use std::collections::HashMap;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cofferdam_guest::protocol::{self, ExecStep, GuestExit, HEAD, Reply, Request};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use cofferdam_guest::protocol::{
+    self, ExecStep, GuestExit, HEAD, Reply, Request, WALL_SOCKETS as MAX_SOCKETS,
+};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -91,10 +96,21 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
 }
 
-/// The first reply of a guest: it is ready, or says why not.
-pub(super) async fn greet(stream: &mut UnixStream) -> Result<(), SandboxError> {
-    match read_reply(stream).await {
-        Ok(Some(Reply::Ready)) => Ok(()),
+/// The first reply of a guest: it is ready, or says why not. The descriptors that came with it, at most
+/// [`MAX_SOCKETS`]; with no later reply any is taken.
+pub(super) async fn greet(stream: &mut UnixStream) -> Result<Vec<OwnedFd>, SandboxError> {
+    let mut fds = Vec::new();
+    // They travel with the first byte.
+    let first = match receive_first(stream, &mut fds).await {
+        Ok(first) => first,
+        Err(error) => return Err(SandboxError::Start(error.to_string())),
+    };
+    let reply = match first {
+        Some(byte) => read_reply(&mut (&[byte][..]).chain(stream)).await,
+        None => Ok(None),
+    };
+    match reply {
+        Ok(Some(Reply::Ready)) => Ok(fds),
         Ok(Some(Reply::Unsupported { what, hint })) => Err(SandboxError::Unsupported {
             what: crate::text::printable(&what),
             hint: crate::text::printable(&hint),
@@ -108,6 +124,27 @@ pub(super) async fn greet(stream: &mut UnixStream) -> Result<(), SandboxError> {
         )),
         Err(error) => Err(SandboxError::Start(error.to_string())),
     }
+}
+
+/// Reads one byte with the descriptors that travel with it; `None` at the end.
+async fn receive_first(stream: &UnixStream, fds: &mut Vec<OwnedFd>) -> io::Result<Option<u8>> {
+    let mut byte = [0u8; 1];
+    let got = stream
+        .async_io(Interest::READABLE, || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut parts = [IoSliceMut::new(&mut byte)];
+            let flags = RecvFlags::CMSG_CLOEXEC;
+            let received = rustix::net::recvmsg(stream, &mut parts, &mut control, flags)?;
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(received) = message {
+                    fds.extend(received);
+                }
+            }
+            Ok(received.bytes)
+        })
+        .await?;
+    Ok((got == 1).then_some(byte[0]))
 }
 
 /// Sends a frame without descriptors, before the connection is made.
@@ -330,7 +367,9 @@ async fn send_all(stream: &UnixStream, frame: &[u8], fds: &[OwnedFd]) -> io::Res
     Ok(())
 }
 
-async fn read_reply(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> io::Result<Option<Reply>> {
+pub(super) async fn read_reply(
+    stream: &mut (impl tokio::io::AsyncRead + Unpin),
+) -> io::Result<Option<Reply>> {
     let mut head = [0u8; HEAD];
     if stream.read(&mut head[..1]).await? == 0 {
         return Ok(None);
@@ -415,7 +454,7 @@ fn deliver(shared: &Shared, reply: &Reply) -> Result<(), &'static str> {
                 let _ = question.send(Err(errno));
             }
         }
-        Reply::Ready | Reply::Unsupported { .. } | Reply::Broken { .. } => {
+        Reply::Ready | Reply::Unsupported { .. } | Reply::Broken { .. } | Reply::Proved { .. } => {
             return Err("a second greeting");
         }
     }

@@ -6,12 +6,12 @@
 
 mod cgroup;
 mod connection;
-mod guest;
 mod identity;
 pub mod jail;
 mod probe;
 mod sandbox;
 mod tools;
+mod wall;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use super::{BindMountProvider, Limits, Sandbox, SandboxError, SandboxSpec};
+use super::{BindMountProvider, Limits, NetworkKind, Sandbox, SandboxError, SandboxSpec};
 
 pub use cgroup::remove_leftovers;
+pub(crate) use identity::gateway as gateway_id;
 pub use probe::{Check, Status, probe};
 
 /// How native sandboxes are made.
@@ -62,6 +63,10 @@ impl BindMountProvider for Native {
 
     fn degradations(&self, limits: &Limits) -> Vec<String> {
         cgroup::degradations(limits)
+    }
+
+    fn networks(&self) -> &[NetworkKind] {
+        &[NetworkKind::None, NetworkKind::Allowlist, NetworkKind::Open]
     }
 
     async fn create(

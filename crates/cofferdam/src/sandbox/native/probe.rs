@@ -3,7 +3,8 @@
 use std::fs;
 use std::io;
 
-use super::{cgroup, guest};
+use super::cgroup;
+use crate::embedded;
 
 /// One thing that native sandboxes need.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -185,7 +186,7 @@ fn proc_mount() -> Check {
 }
 
 fn program() -> Check {
-    let made: io::Result<String> = guest::executable();
+    let made: io::Result<String> = embedded::guest();
     match made {
         Ok(_) => Check::new("guest", Status::Ok, "embedded, static", ""),
         Err(error) => Check::new(

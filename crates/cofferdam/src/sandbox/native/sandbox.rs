@@ -22,11 +22,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::cgroup::Group;
 use super::connection::{self, Connection, NotStarted, Program};
-use super::{NativeOptions, guest, identity, tools};
+use super::{NativeOptions, identity, tools, wall};
+use crate::embedded;
 use crate::sandbox::{
-    Access, BoxRead, BoxWrite, ExecRequest, Execution, Exit, Mount, MountSource, Sandbox,
+    Access, BoxRead, BoxWrite, ExecRequest, Execution, Exit, Mount, MountSource, Network, Sandbox,
     SandboxError, SandboxSpec,
 };
+use crate::wall::Registration;
 
 /// How long the launcher may take to follow its sandbox into death before it is killed.
 const LAUNCHER_LIMIT: Duration = Duration::from_secs(4);
@@ -48,6 +50,8 @@ pub(super) struct NativeSandbox {
     agent: Agent,
     /// True when everything of the sandbox is gone.
     closed: watch::Receiver<bool>,
+    /// Keeps it behind the wall.
+    wall: Option<Registration>,
 }
 
 impl NativeSandbox {
@@ -74,6 +78,11 @@ impl NativeSandbox {
                 file_size: options.file_size,
             },
             workdir: spec.workdir.as_os_str().as_bytes().to_vec(),
+            network: match spec.network {
+                Network::None => protocol::Network::None,
+                Network::Wall(_) => protocol::Network::Wall,
+                Network::Open => protocol::Network::Open,
+            },
         };
         let frame = protocol::encode(&setup).map_err(|error| SandboxError::Unsupported {
             what: format!("cannot describe the sandbox to its init: {error}"),
@@ -91,7 +100,14 @@ impl NativeSandbox {
             connection::send(&stream, &frame)
                 .await
                 .map_err(start_error)?;
-            connection::greet(&mut stream).await
+            let sockets = connection::greet(&mut stream).await?;
+            match &spec.network {
+                Network::Wall(spec) => Ok(Some(wall::raise(&mut stream, sockets, spec).await?)),
+                Network::None | Network::Open if sockets.is_empty() => Ok(None),
+                Network::None | Network::Open => Err(SandboxError::Start(
+                    "its init handed over what nobody asked for".to_owned(),
+                )),
+            }
         };
         let came_up = tokio::select! {
             () = cancel.cancelled() => Err(SandboxError::Cancelled),
@@ -99,11 +115,14 @@ impl NativeSandbox {
                 up.unwrap_or(Err(SandboxError::TimedOut(options.ready_limit.as_secs())))
             }
         };
-        if let Err(error) = came_up {
-            drop(stream);
-            starting.finish().await;
-            return Err(error);
-        }
+        let wall = match came_up {
+            Ok(wall) => wall,
+            Err(error) => {
+                drop(stream);
+                starting.finish().await;
+                return Err(error);
+            }
+        };
         let connection = Connection::new(stream);
         let (gone, closed) = watch::channel(false);
         let keeper = connection.clone();
@@ -117,6 +136,7 @@ impl NativeSandbox {
             environment,
             agent,
             closed,
+            wall,
         })
     }
 
@@ -194,6 +214,10 @@ impl Sandbox for NativeSandbox {
         }
     }
 
+    fn wall(&self) -> Option<&Registration> {
+        self.wall.as_ref()
+    }
+
     async fn freeze(&self) -> Result<(), SandboxError> {
         self.connection
             .question(|request| Request::Freeze { request })
@@ -233,7 +257,7 @@ fn setup_mount(mount: &Mount) -> SetupMount {
 
 /// The launcher with one end of the control socket as its standard input.
 fn spawn() -> Result<(UnixStream, Child), SandboxError> {
-    let executable = guest::executable().map_err(start_error)?;
+    let executable = embedded::guest().map_err(start_error)?;
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)

@@ -18,6 +18,7 @@ use crate::session::collect::{Collector, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
 use crate::session::report::Landing;
+use crate::wall::{self, WallError};
 
 /// How long one interrupted sandbox may take to be collected.
 const COLLECT_LIMIT: Duration = Duration::from_secs(600);
@@ -135,7 +136,23 @@ pub async fn gc(
             Err(error) => report.problems.push(error.to_string()),
         }
     }
+    remove_old_of_the_network(home, dry_run, &mut report);
     Ok(report)
+}
+
+/// Logs that have had their time, and what gateways of other versions left.
+fn remove_old_of_the_network(home: &Home, dry_run: bool, report: &mut GcReport) {
+    let in_use = |id| registry::is_in_use(home, id);
+    let logs = wall::remove_old_logs(home, in_use, Timestamp::now(), dry_run);
+    let gateways = wall::remove_dead_gateways(home, dry_run);
+    for done in [logs.map_err(WallError::from), gateways] {
+        match done {
+            Ok(paths) => report
+                .removed
+                .extend(paths.iter().map(|path| path.display().to_string())),
+            Err(error) => report.problems.push(error.to_string()),
+        }
+    }
 }
 
 async fn recover(

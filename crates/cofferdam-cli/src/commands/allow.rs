@@ -1,0 +1,181 @@
+//! `cofferdam allow`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use cofferdam::git::RepositoryError;
+use cofferdam::sandbox::registry;
+use cofferdam::session::manage::ManageError;
+use cofferdam::wall::allowed::Scope;
+use cofferdam::wall::change::{Applied, Change, ChangeError};
+use cofferdam::wall::rules::{self, CheckError, Sources};
+use cofferdam::wall::{Origin, Rule, sources_of};
+
+use super::net::{repository, tell, warn};
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+use crate::ui::steps::shell_word;
+use crate::ui::style::{self, paint};
+
+/// So long a change may take without a word.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Open something to sandboxes, at once and from now on
+///
+/// RULE is a name, `*.` and a name, an address or a range, with ports after a colon. A name without
+/// ports is opened on 80 and 443. After it may stand what is looked at: `http`, `tls` or `plain`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("scope").args(["sandbox", "repo", "global"]))]
+pub(crate) struct Arguments {
+    /// Such as example.com, db.example.com:5432, 10.1.0.0/16:443
+    #[arg(required = true, value_name = "RULE")]
+    rule: Vec<String>,
+
+    /// For this sandbox, as long as it exists
+    #[arg(long, value_name = "SANDBOX")]
+    sandbox: Option<String>,
+
+    /// For the sandboxes of this repository (what is meant without a flag)
+    #[arg(long)]
+    repo: bool,
+
+    /// For all your sandboxes
+    #[arg(long)]
+    global: bool,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let rule = Rule::parse(&arguments.rule.join(" "), Origin::Live).map_err(|error| {
+        CliError::Misused {
+            message: error.to_string(),
+            hint: "see `cofferdam allow --help`".to_owned(),
+        }
+    })?;
+    let colour = environment.colour.on_stderr();
+    let (scope, sources) = scope(arguments, environment, interrupt).await?;
+    let change = begin(environment, interrupt).await?;
+    let loaded = sources.load();
+    rules::check(&loaded, std::slice::from_ref(&rule)).map_err(|error| refused(&error))?;
+    let added = change
+        .add(&scope, std::slice::from_ref(&rule))
+        .map_err(ChangeError::from)?;
+    let verb = if added.added.is_empty() {
+        "allowed before"
+    } else {
+        "allowed"
+    };
+    output::note(&format!(
+        "{} {rule} for {}, kept in {}\n",
+        paint(&format!("{verb}:"), style::GOOD, colour),
+        words(&scope),
+        shell_word(&added.file)
+    ));
+    if let Some(caution) = rules::caution(&rule) {
+        let label = paint("warning:", style::WARNING, colour);
+        output::note(&format!("{label} {caution}\n"));
+    }
+    // What is wrong with a source decides about sandboxes at work, and is said with them.
+    let applied = patiently(change.apply(&scope)).await?;
+    if applied.is_empty() {
+        warn(&loaded.problems, colour);
+    }
+    Ok(if tell(&applied, colour) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Waits for its turn to change rules.
+pub(super) async fn begin(
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Change, CliError> {
+    let begun = Change::begin(&environment.home);
+    match interrupt.cancel.run_until_cancelled(begun).await {
+        Some(change) => Ok(change?),
+        None => Err(CliError::Interrupted { code: 130 }),
+    }
+}
+
+/// Waits for a change to be in force; says so when that takes a while.
+pub(super) async fn patiently(
+    change: impl Future<Output = Result<Vec<Applied>, ChangeError>>,
+) -> Result<Vec<Applied>, ChangeError> {
+    let mut change = std::pin::pin!(change);
+    tokio::select! {
+        done = &mut change => return done,
+        () = tokio::time::sleep(QUIET) => {}
+    }
+    output::note("putting the rules in force…\n");
+    change.await
+}
+
+/// For whom the rule is meant, and what rules there are already.
+async fn scope(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<(Scope, Sources), CliError> {
+    let mut sources = Sources {
+        home: environment.home.clone(),
+        repository: None,
+        sandbox: None,
+        flags: Vec::new(),
+    };
+    if arguments.global {
+        return Ok((Scope::Global, sources));
+    }
+    let top = match repository(environment, interrupt).await {
+        Ok(found) => found.top,
+        Err(ManageError::Repository(error @ RepositoryError::NotARepository { .. })) => {
+            return Err(CliError::Misused {
+                message: format!("{error}, and the rule is for the sandboxes of a repository"),
+                hint: "name one with `-C DIR`, or allow it for all your sandboxes with `--global`"
+                    .to_owned(),
+            });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let Some(name) = &arguments.sandbox else {
+        sources.repository = Some(top.clone());
+        return Ok((Scope::Repository(top), sources));
+    };
+    let entry = registry::find(&environment.home, &top, name).map_err(ManageError::from)?;
+    let id = entry.record.id;
+    match sources_of(&environment.home, &entry.record) {
+        Some(sources) => Ok((Scope::Sandbox(id), sources)),
+        None => Err(CliError::Failed {
+            message: format!("sandbox `{}` has no rules", entry.record.name),
+            hint: "it was started with `--network none` or `--network open`".to_owned(),
+        }),
+    }
+}
+
+fn refused(error: &CheckError) -> CliError {
+    let hint = match error {
+        CheckError::Contradiction(_) => "see where each rule stands with `cofferdam net rules`",
+        CheckError::Udp(_) => "name it without `udp` if TCP is enough",
+    };
+    CliError::Misused {
+        message: error.to_string(),
+        hint: hint.to_owned(),
+    }
+}
+
+fn words(scope: &Scope) -> String {
+    match scope {
+        Scope::Global => "all your sandboxes".to_owned(),
+        Scope::Repository(repository) => {
+            format!("sandboxes of {}", shell_word(repository.as_path()))
+        }
+        Scope::Sandbox(_) => "this sandbox".to_owned(),
+    }
+}

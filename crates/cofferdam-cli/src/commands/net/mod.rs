@@ -1,0 +1,153 @@
+//! `cofferdam net`: what sandboxes asked of the network, and what decides about it.
+
+mod log;
+mod reload;
+mod rules;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use cofferdam::git::{Repository, RepositoryError};
+use cofferdam::sandbox::registry;
+use cofferdam::session::manage::ManageError;
+use cofferdam::wall::change::{Applied, Outcome};
+use cofferdam::wall::rules::{Place, Problem, Sources};
+use cofferdam::wall::sources_of;
+
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::steps::shell_word;
+use crate::ui::{human, output};
+
+/// See what sandboxes asked of the network and what decides about it
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Log(log::Arguments),
+    Rules(rules::Arguments),
+    Test(test::Arguments),
+    Reload(reload::Arguments),
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    match arguments.command {
+        Command::Log(arguments) => log::run(&arguments, environment, interrupt).await,
+        Command::Rules(arguments) => rules::run(&arguments, environment, interrupt).await,
+        Command::Test(arguments) => test::run(&arguments, environment, interrupt).await,
+        Command::Reload(arguments) => reload::run(&arguments, environment, interrupt).await,
+    }
+}
+
+/// The repository that the command works in.
+pub(super) async fn repository(
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Repository, ManageError> {
+    let found = Repository::discover(
+        &environment.git,
+        &environment.directory,
+        environment.user_home.as_deref(),
+        &interrupt.cancel,
+    );
+    Ok(found.await?)
+}
+
+/// Where the rules come from: of a sandbox, of this repository, or of no repository in particular.
+async fn sources(
+    sandbox: Option<&str>,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Sources, CliError> {
+    let home = environment.home.clone();
+    let found = match repository(environment, interrupt).await {
+        Err(ManageError::Repository(RepositoryError::NotARepository { .. }))
+            if sandbox.is_none() =>
+        {
+            None
+        }
+        found => Some(found?.top),
+    };
+    let (Some(name), Some(repository)) = (sandbox, &found) else {
+        return Ok(Sources {
+            home,
+            repository: found,
+            sandbox: None,
+            flags: Vec::new(),
+        });
+    };
+    let entry = registry::find(&home, repository, name).map_err(ManageError::from)?;
+    sources_of(&home, &entry.record).ok_or_else(|| CliError::Failed {
+        message: format!("sandbox `{}` has no rules", entry.record.name),
+        hint: "it was started with `--network none` or `--network open`".to_owned(),
+    })
+}
+
+/// What is wrong with the sources, on standard error.
+pub(super) fn warn(problems: &[Problem], colour: bool) {
+    use crate::ui::style;
+    let label = style::paint("warning:", style::WARNING, colour);
+    for problem in problems {
+        output::note(&format!("{label} {}\n", problem.message()));
+    }
+}
+
+/// Where a rule stands, for a table.
+fn place(place: &Place) -> String {
+    match (&place.file, place.line) {
+        (Some(file), Some(line)) => format!("{}:{line}", shell_word(file.as_os_str())),
+        (Some(file), None) => shell_word(file.as_os_str()),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+/// For which sandboxes at work a change counts now. Gives whether it does for all of them.
+pub(super) fn tell(applied: &[Applied], colour: bool) -> bool {
+    let mut good = true;
+    for one in applied {
+        let name = &one.name;
+        match &one.outcome {
+            Outcome::InForce { closed: 0 } => {
+                output::note(&format!("in force in sandbox {name}\n"));
+            }
+            Outcome::InForce { closed } => {
+                let closed =
+                    human::plural(usize::try_from(*closed).unwrap_or(usize::MAX), "connection");
+                output::note(&format!(
+                    "in force in sandbox {name}; {closed} ended by it\n"
+                ));
+            }
+            Outcome::Starting => {
+                output::note(&format!("sandbox {name} is starting, and starts with it\n"));
+            }
+            Outcome::Kept(problems) => {
+                good = false;
+                warn(problems, colour);
+                output::note(&format!(
+                    "sandbox {name} keeps the rules that it had; correct the file, then: cofferdam net reload\n"
+                ));
+            }
+            Outcome::Failed(error) => {
+                good = false;
+                let said = cofferdam::text::printable_line(&error.to_string());
+                output::note(&format!(
+                    "sandbox {name} keeps the rules that it had: {said}\n"
+                ));
+            }
+        }
+    }
+    if applied.is_empty() {
+        output::note("no such sandbox is at work: it counts from the next start\n");
+    }
+    good
+}

@@ -1,0 +1,475 @@
+//! The inside of the wall, with this program as the gateway: it holds the four sockets and sees what arrives.
+//! Every test runs as the caller, and where that is root once more as the ordinary user 1234, in a copy of
+//! this program that setpriv(1) starts.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests start programs, write files, and stop at the first surprise"
+)]
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use cofferdam_guest::protocol::{
+    self, Agent, Attempt, Findings, GuestExit, HEAD, Network, Outcome, ProcessLimits, Reply,
+    Request, Setup,
+};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+
+const ORDINARY: u32 = 1234;
+/// Names the guest's executable in the run as [`ORDINARY`].
+const GUEST: &str = "COFFERDAM_TEST_GUEST";
+/// Nothing here takes long: what does is broken.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// One guest with its wall.
+struct Inside {
+    stream: UnixStream,
+    child: Child,
+    next: u64,
+}
+
+struct Gateway {
+    connections: TcpListener,
+    proxy: TcpListener,
+    lookups: UdpSocket,
+    packets: File,
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn guest() -> PathBuf {
+    let built = || PathBuf::from(env!("CARGO_BIN_EXE_cofferdam-guest"));
+    std::env::var_os(GUEST).map_or_else(built, PathBuf::from)
+}
+
+/// The run as an ordinary user, of copies that he can execute.
+fn repeat_as_ordinary_user(test: &str) {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = |from: &Path, name: &str| {
+        let to = dir.path().join(name);
+        fs::copy(from, &to).unwrap();
+        to
+    };
+    let program = copy(&std::env::current_exe().unwrap(), "wall");
+    let guest = copy(&guest(), "guest");
+    let id = ORDINARY.to_string();
+    let done = Command::new("setpriv")
+        .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+        .arg(program)
+        .args(["--exact", test, "--nocapture"])
+        .current_dir("/")
+        .env(GUEST, guest)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(
+        done.status.success() && text.contains("1 passed"),
+        "as uid {ORDINARY}: {text}{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+}
+
+macro_rules! both {
+    ($(#[$meta:meta])* fn $name:ident() $body:block) => {
+        $(#[$meta])*
+        #[test]
+        fn $name() {
+            $body
+            repeat_as_ordinary_user(stringify!($name));
+        }
+    };
+}
+
+impl Inside {
+    fn start(network: Network) -> (Self, Vec<OwnedFd>) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(Some(LIMIT)).unwrap();
+        let child = Command::new(guest())
+            .env_clear()
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let agent = if is_root() {
+            let (uid, gid) = (ORDINARY + 1, ORDINARY + 1);
+            Agent::Separate { uid, gid }
+        } else {
+            Agent::Caller
+        };
+        let mut inside = Self {
+            stream: ours,
+            child,
+            next: 0,
+        };
+        inside.send(
+            &protocol::encode(&Setup {
+                hostname: "inside".to_owned(),
+                agent,
+                mounts: Vec::new(),
+                limits: ProcessLimits::default(),
+                workdir: b"/".to_vec(),
+                network,
+            })
+            .unwrap(),
+            &[],
+        );
+        let (reply, sockets) = inside.receive();
+        assert_eq!(reply, Reply::Ready);
+        (inside, sockets)
+    }
+
+    fn walled() -> (Self, Gateway) {
+        let (inside, sockets) = Self::start(Network::Wall);
+        let [connections, proxy, lookups, packets] = sockets.try_into().unwrap();
+        let gateway = Gateway {
+            connections: TcpListener::from(connections),
+            proxy: TcpListener::from(proxy),
+            lookups: UdpSocket::from(lookups),
+            packets: File::from(packets),
+        };
+        gateway.lookups.set_read_timeout(Some(LIMIT)).unwrap();
+        // Also bounds accept(2): what does not arrive fails the test instead of stopping it.
+        for listener in [&gateway.connections, &gateway.proxy] {
+            let kind = rustix::net::sockopt::Timeout::Recv;
+            rustix::net::sockopt::set_socket_timeout(listener, kind, Some(LIMIT)).unwrap();
+        }
+        (inside, gateway)
+    }
+
+    fn send(&self, frame: &[u8], fds: &[OwnedFd]) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        if !borrowed.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(&borrowed));
+        }
+        let parts = [IoSlice::new(frame)];
+        let sent =
+            rustix::net::sendmsg(&self.stream, &parts, &mut control, SendFlags::NOSIGNAL).unwrap();
+        assert_eq!(sent, frame.len());
+    }
+
+    fn receive(&mut self) -> (Reply, Vec<OwnedFd>) {
+        let mut fds = Vec::new();
+        let mut head = [0u8; HEAD];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut head)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let got = rustix::net::recvmsg(&self.stream, &mut parts, &mut control, flags).unwrap();
+        assert_eq!(got.bytes, HEAD);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                fds.extend(received);
+            }
+        }
+        let mut body = vec![0; protocol::body_length(head).unwrap()];
+        self.stream.read_exact(&mut body).unwrap();
+        (protocol::decode(&body).unwrap(), fds)
+    }
+
+    /// Starts `perl -e SCRIPT`: what it prints, errors included, can be read here.
+    fn begin(&mut self, script: &str) -> File {
+        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let input = OwnedFd::from(File::open("/dev/null").unwrap());
+        let fds = [input, write.try_clone().unwrap(), write];
+        let request = Request::Exec {
+            exec: self.next,
+            arguments: [&b"perl"[..], b"-e", script.as_bytes()]
+                .map(Vec::from)
+                .into(),
+            environment: Vec::new(),
+            directory: None,
+        };
+        self.next += 1;
+        self.send(&protocol::encode(&request).unwrap(), &fds);
+        File::from(read)
+    }
+
+    fn end(&mut self, mut output: File) -> String {
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        loop {
+            match self.receive() {
+                (Reply::Started { .. }, fds) if fds.is_empty() => {}
+                (Reply::Exited { exit, .. }, fds) if fds.is_empty() => {
+                    assert_eq!(exit, GuestExit::Code(0), "{text}");
+                    return text;
+                }
+                other => panic!("{other:?}: {text}"),
+            }
+        }
+    }
+
+    fn perl(&mut self, script: &str) -> String {
+        let output = self.begin(script);
+        self.end(output)
+    }
+
+    fn prove(&mut self) -> Findings {
+        self.send(
+            &protocol::encode(&Request::Prove { request: 0 }).unwrap(),
+            &[],
+        );
+        match self.receive() {
+            (Reply::Proved { findings, .. }, fds) if fds.is_empty() => findings,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // The end of the stream ends the guest.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        let _ = self.child.wait();
+    }
+}
+
+/// Connects, and prints the error number or what the other side says.
+fn connect(to: &str, port: u16) -> String {
+    format!(
+        "use IO::Socket::IP; my $s = IO::Socket::IP->new(PeerHost => '{to}', PeerPort => {port}, \
+         Type => SOCK_STREAM); if ($s) {{ my $l = <$s>; print $l // 'nothing' }} else {{ print $!+0 }}"
+    )
+}
+
+/// Sends a datagram, and prints the error number or the answer.
+fn datagram(to: &str, port: u16) -> String {
+    format!(
+        "use IO::Socket::IP; my $s = IO::Socket::IP->new(PeerHost => '{to}', PeerPort => {port}, \
+         Type => SOCK_DGRAM, Proto => 'udp') or do {{ print $!+0; exit }}; \
+         if (defined $s->send('hello')) {{ if (defined $s->recv(my $m, 99)) {{ print $m }} else {{ print $!+0 }} }} else {{ print $!+0 }}"
+    )
+}
+
+both! {
+    fn a_connection_arrives_with_its_true_destination() {
+        let (mut inside, gateway) = Inside::walled();
+        gateway.connections.set_nonblocking(false).unwrap();
+        let output = inside.begin(&connect("203.0.113.7", 8443));
+        let (mut stream, _) = gateway.connections.accept().unwrap();
+        let wanted = rustix::net::sockopt::ip_original_dst(&stream).unwrap();
+        assert_eq!(wanted, SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 7), 8443));
+        stream.write_all(b"from the gateway\n").unwrap();
+        drop(stream);
+        assert_eq!(inside.end(output), "from the gateway\n");
+    }
+}
+
+both! {
+    fn a_lookup_arrives_wherever_it_was_sent() {
+        let (mut inside, gateway) = Inside::walled();
+        gateway.lookups.set_nonblocking(false).unwrap();
+        for server in ["192.0.2.53", "8.8.8.8", "255.255.255.254"] {
+            let output = inside.begin(&datagram(server, 53));
+            let mut question = [0; 99];
+            let (got, from) = gateway.lookups.recv_from(&mut question).unwrap();
+            assert_eq!(&question[..got], b"hello");
+            gateway.lookups.send_to(b"answer", from).unwrap();
+            assert_eq!(inside.end(output), "answer", "{server}");
+        }
+        let resolv = inside.perl("open F, '/etc/resolv.conf'; print <F>");
+        assert_eq!(resolv, "nameserver 192.0.2.53\noptions timeout:2 attempts:2\n");
+    }
+}
+
+both! {
+    fn the_agents_own_servers_are_its_own() {
+        let (mut inside, gateway) = Inside::walled();
+        gateway.connections.set_nonblocking(true).unwrap();
+        for (listen, dial) in [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.9"), ("::1", "::1")] {
+            let both_ends = format!(
+                "use IO::Socket::IP; my $l = IO::Socket::IP->new(LocalHost => '{listen}', LocalPort => 0, \
+                 Listen => 1) or die $!; my $c = IO::Socket::IP->new(PeerHost => '{dial}', \
+                 PeerPort => $l->sockport) or die $!; my $s = $l->accept; print $s 'own'; close $s; print <$c>"
+            );
+            assert_eq!(inside.perl(&both_ends), "own", "{listen}");
+        }
+        let error = gateway.connections.accept().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock, "the gateway heard of it");
+    }
+}
+
+both! {
+    fn what_is_no_lookup_is_refused_at_once_and_reported() {
+        let (mut inside, mut gateway) = Inside::walled();
+        assert_eq!(inside.perl(&datagram("192.0.2.1", 443)), "1", "EPERM");
+        // Whole before sendto(2) returned: nothing to wait for.
+        let mut report = [0; 4096];
+        let got = gateway.packets.read(&mut report).unwrap();
+        let to = [192, 0, 2, 1];
+        let port = 443u16.to_be_bytes();
+        // An IPv4 header ends with the destination; the ports follow.
+        let found = report[..got].windows(8).any(|w| w[..4] == to && w[6..] == port);
+        assert!(found, "{:?}", &report[..got]);
+        for (to, port) in [("2001:db8::1", 443), ("2001:db8::1", 53)] {
+            assert_eq!(inside.perl(&datagram(to, port)), "101", "ENETUNREACH");
+        }
+        assert_eq!(inside.perl(&connect("2001:db8::1", 443)), "101", "ENETUNREACH");
+    }
+}
+
+both! {
+    fn an_agent_cannot_change_the_wall() {
+        let (mut inside, _gateway) = Inside::walled();
+        let netfilter = inside.perl("socket(S, 16, 3, 12) and print 'open'; print $!+0");
+        assert_eq!(netfilter, "1", "EPERM");
+        // The route of everything to loopback, taken away: RTM_DELROUTE, answered by an NLMSG_ERROR.
+        let route = "socket(S, 16, 3, 0) or die $!; \
+                     my $b = pack('C12', 2,0,0,0, 255,3,254,2, 0,0,0,0); \
+                     send(S, pack('LSSLL', 28, 25, 5, 1, 0) . $b, 0) or die $!; \
+                     recv(S, my $m, 999, 0); print -unpack('x16 l', $m)";
+        assert_eq!(inside.perl(route), "1", "EPERM");
+        let bind = |port: u16| {
+            format!(
+                "use IO::Socket::IP; IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => {port}, \
+                 Listen => 1) and print 'bound'; print $!+0"
+            )
+        };
+        assert_eq!(inside.perl(&bind(15001)), "98", "EADDRINUSE");
+        assert_eq!(inside.perl(&bind(3128)), "98", "EADDRINUSE");
+        let init = inside.perl("opendir(D, '/proc/1/fd') and print 'open'; print $!+0");
+        assert_eq!(init, "13", "EACCES");
+        let sockets = inside.perl(
+            "opendir D, '/proc/self/fd'; print join ' ', grep { readlink(\"/proc/self/fd/$_\") =~ /socket|netlink/ } readdir D",
+        );
+        assert_eq!(sockets, "", "an agent inherited a socket");
+        let effective = inside.perl("open F, '/proc/self/status'; /^Cap(Eff|Prm|Bnd|Amb|Inh):\\s+(\\w+)/ and print \"$2 \" while <F>");
+        assert_eq!(effective, "0000000000000000 ".repeat(5));
+    }
+}
+
+both! {
+    /// Nothing but the gateway held the sockets: with it everything ends, instead of waiting for ever.
+    fn without_a_gateway_everything_is_refused() {
+        let (mut inside, gateway) = Inside::walled();
+        drop(gateway);
+        assert_eq!(inside.perl(&connect("203.0.113.7", 8443)), "111", "ECONNREFUSED");
+        assert_eq!(inside.perl(&connect("127.0.0.1", 3128)), "111", "ECONNREFUSED");
+        assert_eq!(inside.perl(&datagram("192.0.2.53", 53)), "111", "ECONNREFUSED");
+        assert_eq!(inside.perl(&datagram("192.0.2.1", 443)), "1", "EPERM");
+    }
+}
+
+both! {
+    fn trying_the_wall_finds_what_is_there() {
+        let (mut inside, gateway) = Inside::walled();
+        let Gateway { connections, proxy, lookups, packets: _packets } = gateway;
+        connections.set_nonblocking(false).unwrap();
+        proxy.set_nonblocking(false).unwrap();
+        lookups.set_nonblocking(false).unwrap();
+        let found = std::thread::scope(|scope| {
+            // A lookup over TCP, an address, and two metadata services.
+            let arrived = scope.spawn(|| {
+                let mut wanted = Vec::new();
+                for _ in 0..4 {
+                    let (stream, _) = connections.accept().unwrap();
+                    wanted.push(rustix::net::sockopt::ip_original_dst(&stream).unwrap().to_string());
+                }
+                wanted.sort();
+                wanted
+            });
+            scope.spawn(|| {
+                let (mut stream, _) = proxy.accept().unwrap();
+                stream.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n").unwrap();
+            });
+            scope.spawn(|| {
+                let (_, from) = lookups.recv_from(&mut [0; 512]).unwrap();
+                lookups.send_to(b"no such name", from).unwrap();
+            });
+            let found = inside.prove();
+            assert_eq!(
+                arrived.join().unwrap(),
+                ["100.100.100.200:80", "169.254.169.254:80", "192.0.2.1:53", "198.19.255.254:443"]
+            );
+            found
+        });
+        assert_eq!(found.interfaces, ["lo"]);
+        let of = |attempt| {
+            let mut all = found.attempts.iter().filter(|finding| finding.attempt == attempt);
+            let first = all.next().unwrap().outcome.clone();
+            assert_eq!(all.next(), None);
+            first
+        };
+        assert_eq!(of(Attempt::LookupUdp), Outcome::Answered(b"no such name".to_vec()));
+        assert!(matches!(of(Attempt::Proxy), Outcome::Answered(said) if said.starts_with(b"HTTP/1.1 403")));
+        for (attempt, errno) in [
+            (Attempt::Datagram, 1),
+            (Attempt::Ping, 13),
+            (Attempt::Raw, 1),
+            (Attempt::Packet, 97),
+            (Attempt::ConnectV6, 101),
+            (Attempt::DatagramV6, 101),
+        ] {
+            assert_eq!(of(attempt), Outcome::Refused(errno), "{attempt:?}");
+        }
+        for attempt in [Attempt::LookupTcp, Attempt::Address, Attempt::Metadata, Attempt::OtherMetadata] {
+            assert!(matches!(of(attempt), Outcome::Refused(_)), "{attempt:?}");
+        }
+    }
+}
+
+both! {
+    fn without_a_network_there_is_nothing_to_hand_over() {
+        let (mut inside, sockets) = Inside::start(Network::None);
+        assert!(sockets.is_empty());
+        assert_eq!(inside.perl(&connect("203.0.113.7", 8443)), "101", "ENETUNREACH");
+        assert_eq!(inside.perl("print -s '/etc/resolv.conf'"), "0");
+    }
+}
+
+both! {
+    fn the_open_network_is_the_hosts_with_its_names() {
+        let (mut inside, sockets) = Inside::start(Network::Open);
+        assert!(sockets.is_empty());
+        let host = fs::read_link("/proc/self/ns/net").unwrap();
+        assert_eq!(inside.perl("print readlink '/proc/self/ns/net'"), host.to_str().unwrap());
+        let resolv = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        assert_eq!(inside.perl("open F, '/etc/resolv.conf'; print <F>"), resolv);
+        let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
+        assert!(inside.perl("open F, '/etc/hosts'; print <F>").ends_with(&hosts));
+    }
+}
+
+both! {
+    /// Where the kernel can scope abstract sockets. Where it cannot, a program reaches it: the test says so.
+    fn on_the_open_network_the_hosts_abstract_sockets_are_out_of_reach() {
+        let name = format!("cofferdam-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let dial = format!(
+            "use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0); \
+             connect(S, pack_sockaddr_un(\"\\0{name}\")) and print 'connected'; print $!+0"
+        );
+        let (mut inside, _) = Inside::start(Network::Open);
+        // landlock_create_ruleset(2) tells its version; from 6 on there are scopes.
+        let version = inside.perl("my $v = syscall(444, 0, 0, 1); print $v");
+        let scopes = version.parse::<i32>().unwrap() >= 6;
+        let expected = if scopes { "1" } else { "connected0" };
+        assert_eq!(inside.perl(&dial), expected, "version {version}");
+        drop(listener);
+    }
+}

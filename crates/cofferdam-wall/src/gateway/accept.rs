@@ -1,0 +1,146 @@
+//! Connections out of a sandbox are taken in here and spread over the workers.
+
+use std::net::{SocketAddrV4, TcpStream as StdTcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::gateway::complain;
+use crate::gateway::gate::Gate;
+use crate::gateway::proxy;
+use crate::gateway::sandbox::{Sandbox, Told};
+use crate::gateway::transparent;
+use crate::gateway::workers::{Workers, watched};
+use crate::log::{Event, Verdict};
+
+/// Connections taken in before others get their turn.
+const BATCH: usize = 64;
+/// Until the next try when the process has no descriptor left.
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
+
+/// Which of the sandbox's listeners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entrance {
+    /// Every connection is redirected to it; its own address.
+    Redirected(SocketAddrV4),
+    Proxy,
+}
+
+/// What a connection holds as long as it lives, and as long as it is on its way.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) opening: OwnedSemaphorePermit,
+    /// Its sandbox's and the process's.
+    pub(super) open: [OwnedSemaphorePermit; 2],
+}
+
+/// Accepts until the sandbox ends.
+pub(super) async fn accept(
+    sandbox: Arc<Sandbox>,
+    listener: OwnedFd,
+    entrance: Entrance,
+    workers: Arc<Workers>,
+) {
+    let Ok(listener) = watched(listener) else {
+        return;
+    };
+    loop {
+        let ready = tokio::select! {
+            // Nothing more is taken for a sandbox that another registration has replaced.
+            biased;
+            () = sandbox.end.cancelled() => return,
+            ready = listener.readable() => ready,
+        };
+        let Ok(mut ready) = ready else { return };
+        for _ in 0..BATCH {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            match rustix::net::accept_with(&listener, flags) {
+                Ok(stream) => take(&sandbox, stream.into(), entrance, &workers),
+                Err(Errno::AGAIN) => {
+                    ready.clear_ready();
+                    break;
+                }
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                    tokio::time::sleep(OUT_OF_DESCRIPTORS).await;
+                    break;
+                }
+                Err(Errno::INVAL | Errno::BADF | Errno::NOTSOCK) => return,
+                // The connection was gone before it was taken.
+                Err(_) => {}
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn take(sandbox: &Arc<Sandbox>, stream: StdTcpStream, entrance: Entrance, workers: &Workers) {
+    let Some(room) = room(sandbox) else {
+        reset(stream);
+        let told = Told {
+            verdict: Some(Verdict::Refused),
+            reason: Some("too many connections at once".to_owned()),
+            ..Told::default()
+        };
+        sandbox.tell(Event::Connect, &told);
+        return;
+    };
+    match entrance {
+        Entrance::Redirected(own) => {
+            if let Some(arrival) = transparent::look(sandbox, stream, own) {
+                let sandbox = Arc::clone(sandbox);
+                workers
+                    .next()
+                    .spawn(transparent::carry(sandbox, arrival, room));
+            }
+        }
+        Entrance::Proxy => {
+            count(sandbox);
+            workers
+                .next()
+                .spawn(proxy(Arc::clone(sandbox), stream, room));
+        }
+    }
+}
+
+fn room(sandbox: &Sandbox) -> Option<Room> {
+    Some(Room {
+        open: [
+            Arc::clone(&sandbox.connections).try_acquire_owned().ok()?,
+            Arc::clone(&sandbox.places).try_acquire_owned().ok()?,
+        ],
+        opening: Arc::clone(&sandbox.opening).try_acquire_owned().ok()?,
+    })
+}
+
+fn count(sandbox: &Sandbox) {
+    if sandbox.is_proving() {
+        sandbox.seen.proxied.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn proxy(sandbox: Arc<Sandbox>, stream: StdTcpStream, room: Room) {
+    let Room { opening, open } = room;
+    drop(opening);
+    let Ok(stream) = TcpStream::from_std(stream) else {
+        return;
+    };
+    tokio::select! {
+        () = sandbox.end.cancelled() => {}
+        () = Box::pin(proxy::serve(stream, Gate(Arc::clone(&sandbox)))) => {}
+    }
+    drop(open);
+}
+
+/// Closes a connection so that the program gets an error at once.
+pub(super) fn reset(stream: StdTcpStream) {
+    if let Err(error) = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)) {
+        complain(&format!("a connection is closed without a reset: {error}"));
+    }
+    drop(stream);
+}

@@ -1,0 +1,227 @@
+//! Bytes between a sandbox and the world, both ways at once, over one buffer of the worker thread: a silent
+//! connection holds no memory for its bytes.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until};
+
+use crate::gateway::door::Flow;
+
+/// The worker's buffer.
+const PIECE: usize = 256 << 10;
+/// Bytes moved before other connections get their turn.
+const TURN: usize = 4 * PIECE;
+/// What may wait in memory for slow readers, in the whole process, before connections get smaller pieces.
+const HELD: usize = 64 << 20;
+const SMALL_PIECE: usize = 4 << 10;
+/// How long a connection may be silent, and one of which one direction has ended.
+const SILENCE: Duration = Duration::from_secs(2 * 60 * 60);
+const HALF_SILENCE: Duration = Duration::from_secs(10 * 60);
+
+thread_local! {
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; PIECE].into_boxed_slice());
+}
+
+static HOLDING: AtomicUsize = AtomicUsize::new(0);
+
+/// Moves bytes until both directions have ended, one broke, the flow was cancelled, or nothing moved for
+/// too long. Whatever is not a proper end reaches both sides as a reset.
+pub(super) async fn both_ways(inside: TcpStream, outside: TcpStream, flow: &Flow) {
+    prepare(&inside);
+    prepare(&outside);
+    let activity = Activity::new();
+    let moved = async {
+        tokio::try_join!(
+            one_way(&inside, &outside, &flow.sent, &activity),
+            one_way(&outside, &inside, &flow.received, &activity),
+        )
+    };
+    let ended = tokio::select! {
+        moved = moved => moved.is_ok(),
+        () = flow.end.cancelled() => false,
+        () = activity.silence() => false,
+    };
+    if !ended {
+        reset_on_close(&inside);
+        reset_on_close(&outside);
+    }
+}
+
+/// Makes the close of a connection a reset, which reaches a program as an error.
+pub(super) fn reset_on_close(stream: &TcpStream) {
+    // Fails if the connection is gone already.
+    _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+}
+
+fn prepare(stream: &TcpStream) {
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(120))
+        .with_interval(Duration::from_secs(30))
+        .with_retries(4);
+    _ = stream.set_nodelay(true);
+    _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+}
+
+/// When something moved last, in milliseconds since the beginning.
+#[derive(Debug)]
+struct Activity {
+    start: Instant,
+    last: AtomicU64,
+    ended: AtomicUsize,
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            last: AtomicU64::new(0),
+            ended: AtomicUsize::new(0),
+        }
+    }
+
+    fn note(&self) {
+        let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(millis, Ordering::Relaxed);
+    }
+
+    /// Returns when nothing has moved for too long.
+    async fn silence(&self) {
+        loop {
+            let bound = if self.ended.load(Ordering::Relaxed) == 0 {
+                SILENCE
+            } else {
+                HALF_SILENCE
+            };
+            let last = self.start + Duration::from_millis(self.last.load(Ordering::Relaxed));
+            if Instant::now() >= last + bound {
+                return;
+            }
+            // Looked at this often at least, because the bound may have become the shorter one.
+            sleep_until((last + bound).min(Instant::now() + HALF_SILENCE)).await;
+        }
+    }
+}
+
+enum Step {
+    /// Nothing to read now.
+    Wait,
+    End,
+    /// So many bytes arrived; of these, what the reader has not taken.
+    Moved(usize, Vec<u8>),
+}
+
+async fn one_way(
+    from: &TcpStream,
+    to: &TcpStream,
+    count: &AtomicU64,
+    activity: &Activity,
+) -> io::Result<()> {
+    let mut turn = 0;
+    let mut piece = PIECE;
+    loop {
+        match step(from, to, piece)? {
+            Step::Wait => {
+                turn = 0;
+                from.readable().await?;
+            }
+            Step::End => {
+                activity.note();
+                activity.ended.fetch_add(1, Ordering::Relaxed);
+                return shut(to);
+            }
+            Step::Moved(bytes, rest) => {
+                activity.note();
+                count.fetch_add(bytes as u64, Ordering::Relaxed);
+                if !rest.is_empty() {
+                    let written = bytes - rest.len();
+                    deliver(to, rest, activity).await?;
+                    // About what the reader takes at once.
+                    piece = written.clamp(SMALL_PIECE, PIECE);
+                } else if bytes == piece {
+                    piece = (piece * 2).min(PIECE);
+                }
+                turn += bytes;
+                if turn >= TURN {
+                    turn = 0;
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+}
+
+/// One read and the writes of what it brought, without a wait.
+fn step(from: &TcpStream, to: &TcpStream, piece: usize) -> io::Result<Step> {
+    let piece = if HOLDING.load(Ordering::Relaxed) > HELD {
+        SMALL_PIECE
+    } else {
+        piece
+    };
+    BUFFER.with_borrow_mut(|buffer| {
+        let got = match from.try_read(&mut buffer[..piece]) {
+            Ok(0) => return Ok(Step::End),
+            Ok(got) => got,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Step::Wait),
+            Err(error) => return Err(error),
+        };
+        let written = write(to, &buffer[..got])?;
+        Ok(Step::Moved(got, buffer[written..got].to_vec()))
+    })
+}
+
+/// Writes what goes without a wait.
+fn write(to: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match to.try_write(&bytes[written..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(written)
+}
+
+async fn deliver(to: &TcpStream, rest: Vec<u8>, activity: &Activity) -> io::Result<()> {
+    let _held = Held::new(rest.len());
+    let mut written = 0;
+    while written < rest.len() {
+        to.writable().await?;
+        let more = write(to, &rest[written..])?;
+        if more > 0 {
+            activity.note();
+        }
+        written += more;
+    }
+    Ok(())
+}
+
+/// Bytes that wait in memory.
+struct Held(usize);
+
+impl Held {
+    fn new(bytes: usize) -> Self {
+        HOLDING.fetch_add(bytes, Ordering::Relaxed);
+        Self(bytes)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HOLDING.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+fn shut(to: &TcpStream) -> io::Result<()> {
+    match SockRef::from(to).shutdown(std::net::Shutdown::Write) {
+        // The other side is gone already.
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,132 @@
+//! The door of one sandbox: its policy decides, its log is told.
+
+use std::sync::Arc;
+
+use crate::gateway::dial::{self, Unreached};
+use crate::gateway::door::{Closed, Door, Place, Way};
+use crate::gateway::flows::{self, Subject};
+use crate::gateway::sandbox::{Sandbox, Told};
+use crate::log::{Event, Verdict, Via};
+use crate::{Allowed, Destination, Kind, Policy, Protocol, Refusal, Request};
+
+/// See [`Door`].
+#[derive(Debug, Clone)]
+pub(super) struct Gate(pub(super) Arc<Sandbox>);
+
+impl Door for Gate {
+    fn decide(&self, place: &Place, port: u16, via: Via) -> Result<Kind, Closed> {
+        match decide(&self.0.policy(), place, port) {
+            Ok(allowed) => Ok(allowed.kind),
+            Err(refusal) => Err(self.refuse(place, port, via, &refusal)),
+        }
+    }
+
+    async fn dial(&self, place: &Place, port: u16, via: Via) -> Result<Way, Closed> {
+        let policy = self.0.policy();
+        let allowed = decide(&policy, place, port)
+            .map_err(|refusal| self.refuse(place, port, via, &refusal))?;
+        let told = Told {
+            place: Some(place),
+            port: Some(port),
+            via: Some(via),
+            rule: Some(allowed.rule),
+            ..Told::default()
+        };
+        let fail = |error: String| {
+            let failed = Told {
+                verdict: Some(Verdict::Failed),
+                reason: Some(error.clone()),
+                ..told.clone()
+            };
+            self.0.tell(Event::Connect, &failed);
+            Closed::Failed(error)
+        };
+        // Boxed: the future of a lookup is large, and every connection would carry its size for life.
+        let dialled = Box::pin(dial::dial(&policy, &self.0.resolver, place, port)).await;
+        let (stream, address) = dialled.map_err(|unreached| match unreached {
+            Unreached::Refused(refusal) => self.refuse(place, port, via, &refusal),
+            Unreached::Failed(error) => fail(error),
+        })?;
+        let id = self.0.number();
+        let subject = Subject {
+            place: place.clone(),
+            address,
+            port,
+            kind: allowed.kind,
+        };
+        let flow = flows::enter(&self.0, id, subject, via).map_err(|refusal| match refusal {
+            Some(refusal) => self.refuse(place, port, via, &refusal),
+            None => fail("the rule changed meanwhile".to_owned()),
+        })?;
+        self.0.tell(
+            Event::Connect,
+            &Told {
+                verdict: Some(Verdict::Allowed),
+                id: Some(id),
+                address: Some(address),
+                ..told
+            },
+        );
+        Ok(Way {
+            stream,
+            kind: allowed.kind,
+            flow,
+        })
+    }
+
+    fn refused(&self, place: &Place, port: u16, via: Via, reason: &str) {
+        let event = if via == Via::Http {
+            Event::Request
+        } else {
+            Event::Connect
+        };
+        self.0.tell(
+            event,
+            &Told {
+                verdict: Some(Verdict::Refused),
+                place: Some(place),
+                port: Some(port),
+                via: Some(via),
+                reason: Some(reason.to_owned()),
+                ..Told::default()
+            },
+        );
+    }
+}
+
+impl Gate {
+    fn refuse(&self, place: &Place, port: u16, via: Via, refusal: &Refusal) -> Closed {
+        let reason = refusal.to_string();
+        let opens = refusal.opening_rule();
+        self.0.tell(
+            Event::Connect,
+            &Told {
+                verdict: Some(Verdict::Refused),
+                place: Some(place),
+                port: Some(port),
+                via: Some(via),
+                reason: Some(reason.clone()),
+                opens: opens.clone(),
+                ..Told::default()
+            },
+        );
+        Closed::Refused { reason, opens }
+    }
+}
+
+/// Decides about a name or an address, before resolution.
+pub(super) fn decide<'a>(
+    policy: &'a Policy,
+    place: &Place,
+    port: u16,
+) -> Result<Allowed<'a>, Refusal> {
+    let destination = match place {
+        Place::Name(name) => Destination::Name(name),
+        Place::Address(address) => Destination::Address(*address),
+    };
+    policy.decide(&Request {
+        destination,
+        port,
+        protocol: Protocol::Tcp,
+    })
+}

@@ -1,0 +1,254 @@
+//! HTTP in the clear: every request is read, compared with the place that policy named, and written anew.
+//!
+//! - [`carry`]: a connection to one place. [`Requests`]: one place or many, as a proxy has them.
+//! - [`framing`], [`screen`]: no request reaches the HTTP library that two programs could read differently.
+//! - [`authority`]: whom a request is for. [`forward`]: the server's side. [`answer`]: our own responses.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, Version, header};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use self::answer::Body;
+use self::authority::{Asked, Authority, Malformed};
+use self::forward::Upstream;
+use self::framing::{Dirty, Framing};
+use self::screen::Screen;
+use super::door::{Door, Place};
+use super::stream::Client;
+use crate::log::Via;
+use crate::{HostName, Kind};
+
+pub(crate) mod answer;
+pub(crate) mod authority;
+mod forward;
+mod framing;
+pub(crate) mod screen;
+
+#[cfg(test)]
+mod tests;
+
+/// For the head of a request to be complete.
+pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
+/// Between two requests of an HTTP/1 connection.
+const BETWEEN: Duration = Duration::from_secs(120);
+/// Without a byte in either direction. Long: a model server may think for a quarter of an hour.
+pub(crate) const IDLE: Duration = Duration::from_secs(30 * 60);
+/// At the same time in one HTTP/2 connection.
+const MAX_STREAMS: u32 = 100;
+/// Streams that were reset and are not forgotten yet: more end the connection.
+const MAX_RESETS: usize = 50;
+const MAX_HEADERS: usize = 128;
+/// Bytes of an HTTP/2 head, as the protocol counts them.
+const MAX_LIST: u32 = 32 * 1024;
+/// What an HTTP/2 client says first when it has not asked whether it may (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Carries a connection that may talk to `place` and to nobody else. The server is dialled when the first
+/// acceptable request has come.
+pub(crate) async fn carry<S, D>(client: S, place: &HostName, port: u16, door: D, via: Via)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    D: Door,
+{
+    let only = Authority {
+        place: Place::Name(place.clone()),
+        port,
+    };
+    let requests = Requests::new(Some(only.clone()), door.clone(), via);
+    // Nothing to tell anybody: what was refused is logged, and a connection that breaks is over.
+    let Ok((client, two)) = sniff(client).await else {
+        return;
+    };
+    let idle = client.idle(IDLE);
+    if two {
+        tokio::select! {
+            () = serve_two(client, requests.clone()) => {}
+            () = idle => {}
+            () = requests.over.cancelled() => {}
+        }
+        return;
+    }
+    let screen = Screen::new(client, HEAD_TIME);
+    let dirty = screen.dirty();
+    let service = requests.clone();
+    let connection = one().serve_connection(
+        TokioIo::new(screen),
+        service_fn(move |request| {
+            let requests = service.clone();
+            async move { Ok::<_, Infallible>(requests.answer(request).await) }
+        }),
+    );
+    tokio::select! {
+        _ = connection => {}
+        () = idle => {}
+        () = requests.over.cancelled() => {}
+    }
+    tell_dirty(&dirty, &only, &door, via);
+}
+
+/// Logs what was not in order in a connection to `to`.
+fn tell_dirty<D: Door>(dirty: &OnceLock<Dirty>, to: &Authority, door: &D, via: Via) {
+    if let Some(dirty) = dirty.get() {
+        door.refused(&to.place, to.port, via, &dirty.to_string());
+    }
+}
+
+/// The HTTP/1 server, strict and bounded.
+pub(crate) fn one() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(BETWEEN)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(Framing::MAX_HEAD * 2);
+    builder
+}
+
+async fn serve_two<S, D>(client: Client<S>, requests: Requests<D>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    D: Door,
+{
+    let service = service_fn(move |request| {
+        let requests = requests.clone();
+        async move { Ok::<_, Infallible>(requests.answer(request).await) }
+    });
+    let _ = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_pending_accept_reset_streams(MAX_RESETS)
+        .max_local_error_reset_streams(MAX_RESETS)
+        .max_header_list_size(MAX_LIST)
+        .serve_connection(TokioIo::new(client), service)
+        .await;
+}
+
+/// Reads until it is clear which version is spoken.
+async fn sniff<S: AsyncRead + Unpin>(mut client: S) -> io::Result<(Client<S>, bool)> {
+    let mut kept = Vec::with_capacity(PREFACE.len());
+    let read = async {
+        while kept.len() < PREFACE.len() && PREFACE.starts_with(&kept) {
+            let mut piece = [0; PREFACE.len()];
+            let count = client.read(&mut piece[kept.len()..]).await?;
+            if count == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+            }
+            let end = kept.len() + count;
+            kept.extend_from_slice(&piece[kept.len()..end]);
+        }
+        Ok::<_, io::Error>(())
+    };
+    tokio::time::timeout(HEAD_TIME, read).await??;
+    let two = kept == PREFACE;
+    Ok((Client::new(kept, client), two))
+}
+
+/// The requests of one client connection: checked one by one.
+#[derive(Debug, Clone)]
+pub(crate) struct Requests<D> {
+    /// The one place they may be for; none in a proxy, where each is decided on its own.
+    only: Option<Authority>,
+    door: D,
+    via: Via,
+    upstream: Arc<Upstream<D>>,
+    /// The connection must end: a rule has gone.
+    pub(crate) over: CancellationToken,
+}
+
+impl<D: Door> Requests<D> {
+    pub(crate) fn new(only: Option<Authority>, door: D, via: Via) -> Self {
+        let over = CancellationToken::new();
+        Self {
+            only,
+            upstream: Arc::new(Upstream::new(door.clone(), via, over.clone())),
+            door,
+            via,
+            over,
+        }
+    }
+
+    /// The response to one request, whatever is in it.
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let version = request.version();
+        let (head, body) = request.into_parts();
+        let asked = authority::asked(&head);
+        let request = Request::from_parts(head, body);
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(malformed) => return self.malformed(version, &malformed),
+        };
+        if let Some(response) = self.refuse(version, &asked) {
+            return response;
+        }
+        let to = asked.authority;
+        if wants_upgrade(request.headers()) {
+            let why = "upgrades are not carried where requests are checked";
+            self.door.refused(&to.place, to.port, self.via, why);
+            return answer::text(
+                version,
+                StatusCode::NOT_IMPLEMENTED,
+                format!(
+                    "cofferdam: {why}: a websocket to {to} needs a plain rule, on the host: cofferdam allow '{to} plain'\n"
+                ),
+            );
+        }
+        self.upstream.carry(&to, request).await
+    }
+
+    /// The response to a request that policy does not let through.
+    fn refuse(&self, version: Version, asked: &Asked) -> Option<Response<Body>> {
+        let to = &asked.authority;
+        if let Some(only) = &self.only {
+            if to == only {
+                return None;
+            }
+            let why = format!("this connection is to {only}");
+            self.door.refused(&to.place, to.port, self.via, &why);
+            let opens = to.to_string();
+            return Some(answer::refused(version, to, &why, Some(&opens)));
+        }
+        if !asked.absolute {
+            return Some(answer::bad_request(
+                version,
+                "this port is the sandbox's proxy (CONNECT, http:// requests and SOCKS5), not a web server: set it as a proxy, or use no proxy at all",
+            ));
+        }
+        match self.door.decide(&to.place, to.port, self.via) {
+            Err(closed) => Some(answer::closed(version, to, &closed)),
+            Ok(Kind::Tls) => {
+                let why = "its rule says tls: use https, which goes through CONNECT";
+                self.door.refused(&to.place, to.port, self.via, why);
+                Some(answer::refused(version, to, why, None))
+            }
+            Ok(Kind::Http | Kind::Plain) => None,
+        }
+    }
+
+    fn malformed(&self, version: Version, malformed: &Malformed) -> Response<Body> {
+        let why = malformed.to_string();
+        if let Some(only) = &self.only {
+            self.door.refused(&only.place, only.port, self.via, &why);
+        } else if let Malformed::Disagree { line, .. } = malformed {
+            self.door.refused(&line.place, line.port, self.via, &why);
+        }
+        answer::bad_request(version, &why)
+    }
+}
+
+/// Whether the client asks for another protocol. An offer of HTTP/2 may be left unanswered (RFC 9110, 7.8),
+/// and some clients make it with every request.
+fn wants_upgrade(headers: &header::HeaderMap) -> bool {
+    headers
+        .get_all(header::UPGRADE)
+        .iter()
+        .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"h2c"))
+}

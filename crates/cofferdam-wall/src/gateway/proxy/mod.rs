@@ -1,0 +1,224 @@
+//! The proxy port of a sandbox, for programs that want one: SOCKS5, CONNECT, and requests with a whole
+//! `http://` address. It opens nothing that the transparent way does not.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use self::socks::{Reply, SocksError};
+use super::copy::both_ways;
+use super::door::{Closed, Door, Place, Way};
+use super::hello::{self, HelloError};
+use super::http::answer::{self, Body};
+use super::http::authority::Authority;
+use super::http::screen::Screen;
+use super::http::{self, Requests};
+use super::stream::Client;
+use crate::Kind;
+use crate::log::Via;
+
+mod socks;
+
+#[cfg(test)]
+mod tests;
+
+/// For a SOCKS5 handshake to be complete.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Serves one connection to the proxy port until it ends.
+pub(crate) async fn serve<D: Door>(client: TcpStream, door: D) {
+    // Small pieces go at once. Fails if the connection is gone already.
+    _ = client.set_nodelay(true);
+    let mut first = [0];
+    let peeked = tokio::time::timeout(HANDSHAKE, client.peek(&mut first)).await;
+    let Ok(Ok(1)) = peeked else {
+        return;
+    };
+    // Nothing to tell anybody: what was refused is logged, and a connection that breaks is over.
+    let _ = if first == [socks::VERSION] {
+        socks5(client, door).await
+    } else {
+        web(client, door).await
+    };
+}
+
+async fn socks5<D: Door>(mut client: TcpStream, door: D) -> io::Result<()> {
+    let request = socks::request(&mut client);
+    let (place, port) = match tokio::time::timeout(HANDSHAKE, request).await? {
+        Ok(asked) => asked,
+        Err(SocksError::Io(error)) => return Err(error),
+        Err(SocksError::Answered(_)) => return client.shutdown().await,
+    };
+    let to = Authority { place, port };
+    match Tunnel::open(&to, &door, Via::Socks5).await {
+        Ok(tunnel) => {
+            socks::reply(&mut client, Reply::Succeeded).await?;
+            tunnel.carry(client, Vec::new(), door).await
+        }
+        Err(closed) => {
+            let reply = match closed {
+                Closed::Refused { .. } => Reply::NotAllowed,
+                Closed::Failed(_) => Reply::HostUnreachable,
+            };
+            socks::reply(&mut client, reply).await?;
+            client.shutdown().await
+        }
+    }
+}
+
+/// HTTP to the proxy. A CONNECT is the last request of its connection.
+async fn web<D: Door>(client: TcpStream, door: D) -> io::Result<()> {
+    let requests = Requests::new(None, door.clone(), Via::Http);
+    let connect = Arc::new(Mutex::new(None));
+    let client = Client::new(Vec::new(), client);
+    let idle = client.idle(http::IDLE);
+    let service = {
+        let (requests, connect, door) = (requests.clone(), Arc::clone(&connect), door.clone());
+        service_fn(move |request| {
+            let (requests, connect) = (requests.clone(), Arc::clone(&connect));
+            let door = door.clone();
+            // To get the stream back from the server, its future must be one that may move.
+            Box::pin(async move {
+                let response = if request.method() == Method::CONNECT {
+                    accept(&request, &door, &connect).await
+                } else {
+                    requests.answer(request).await
+                };
+                Ok::<_, Infallible>(response)
+            })
+        })
+    };
+    let screen = TokioIo::new(Screen::new(client, http::HEAD_TIME));
+    let connection = http::one().serve_connection(screen, service);
+    let parts = tokio::select! {
+        ended = connection.without_shutdown() => ended.map_err(io::Error::other)?,
+        () = idle => return Ok(()),
+        () = requests.over.cancelled() => return Ok(()),
+    };
+    let (unseen, client) = parts.io.into_inner().into_parts();
+    let (unread, mut client) = client.into_parts();
+    let tunnel = connect
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    match tunnel {
+        // What the client sent before it had its answer.
+        Some(tunnel) => {
+            let kept = [&parts.read_buf[..], &unseen, &unread].concat();
+            tunnel.carry(client, kept, door).await
+        }
+        None => client.shutdown().await,
+    }
+}
+
+/// Decides about a CONNECT. After a 200 the tunnel is in `connect`.
+async fn accept<D: Door>(
+    request: &Request<Incoming>,
+    door: &D,
+    connect: &Mutex<Option<Tunnel>>,
+) -> Response<Body> {
+    let version = request.version();
+    let target = request.uri().authority().map_or("", |text| text.as_str());
+    let to = match Authority::parse(target, None) {
+        Ok(to) if request.uri().scheme().is_none() => to,
+        Ok(_) => return answer::bad_request(version, "CONNECT takes HOST:PORT"),
+        Err(error) => return answer::bad_request(version, &error.to_string()),
+    };
+    match Tunnel::open(&to, door, Via::Connect).await {
+        Ok(tunnel) => {
+            *connect.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+            let mut response = answer::text(version, StatusCode::OK, String::new());
+            response.headers_mut().clear();
+            response
+        }
+        Err(closed) => answer::closed(version, &to, &closed),
+    }
+}
+
+/// A connection through the proxy that policy allows: dialled already where nothing in it is looked at.
+#[derive(Debug)]
+struct Tunnel {
+    to: Authority,
+    via: Via,
+    kind: Kind,
+    way: Option<Way>,
+}
+
+impl Tunnel {
+    async fn open<D: Door>(to: &Authority, door: &D, via: Via) -> Result<Self, Closed> {
+        let kind = door.decide(&to.place, to.port, via)?;
+        let way = match kind {
+            Kind::Plain => Some(dial(to, kind, door, via).await?),
+            Kind::Tls | Kind::Http => None,
+        };
+        Ok(Self {
+            to: to.clone(),
+            via,
+            kind,
+            way,
+        })
+    }
+
+    async fn carry<D: Door>(self, mut client: TcpStream, kept: Vec<u8>, door: D) -> io::Result<()> {
+        let Self { to, via, kind, way } = self;
+        match (way, kind, &to.place) {
+            (Some(way), ..) => copy(client, &kept, way).await,
+            (None, Kind::Http, Place::Name(name)) => {
+                http::carry(Client::new(kept, client), name, to.port, door, via).await;
+                Ok(())
+            }
+            (None, Kind::Tls, Place::Name(name)) => {
+                let hello = match hello::read(&mut client, &kept, name).await {
+                    Ok(hello) => hello,
+                    Err(HelloError::Ended(error)) => return Err(error),
+                    Err(refused) => {
+                        door.refused(&to.place, to.port, via, &refused.to_string());
+                        return Ok(());
+                    }
+                };
+                match dial(&to, kind, &door, via).await {
+                    Ok(way) => copy(client, &hello, way).await,
+                    // Logged by whoever dialled; TLS has no place for a reason.
+                    Err(_) => Ok(()),
+                }
+            }
+            (None, ..) => {
+                door.refused(&to.place, to.port, via, &HelloError::NoName.to_string());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Dials what was decided about. A rule that changed in between is no longer that decision.
+async fn dial<D: Door>(to: &Authority, kind: Kind, door: &D, via: Via) -> Result<Way, Closed> {
+    let way = door.dial(&to.place, to.port, via).await?;
+    if way.kind == kind {
+        Ok(way)
+    } else {
+        Err(Closed::Failed(
+            "its rule changed just now: try again".to_owned(),
+        ))
+    }
+}
+
+/// Both directions, until both have ended or the rule goes; `first` was read before.
+async fn copy(client: TcpStream, first: &[u8], mut way: Way) -> io::Result<()> {
+    let flow = &way.flow;
+    tokio::select! {
+        written = way.stream.write_all(first) => written?,
+        () = flow.end.cancelled() => return Ok(()),
+    }
+    flow.sent.fetch_add(first.len() as u64, Ordering::Relaxed);
+    both_ways(client, way.stream, flow).await;
+    Ok(())
+}

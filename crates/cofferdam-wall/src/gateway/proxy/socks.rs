@@ -1,0 +1,106 @@
+//! SOCKS5 (RFC 1928): CONNECT without a login, to a name or an address.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::gateway::door::Place;
+use crate::gateway::http::authority::host_of;
+
+/// The first byte of every message.
+pub(super) const VERSION: u8 = 5;
+const NO_LOGIN: u8 = 0;
+const NO_METHOD: u8 = 0xff;
+const CONNECT: u8 = 1;
+
+/// The answer to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Reply {
+    Succeeded = 0,
+    NotAllowed = 2,
+    HostUnreachable = 4,
+    Command = 7,
+    AddressType = 8,
+}
+
+/// Why there is no request.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SocksError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Was answered, with this reply where the protocol has one.
+    #[error("the request was turned down: {0:?}")]
+    Answered(Option<Reply>),
+}
+
+/// Reads exactly the handshake, no byte of what follows, and answers it up to the reply. Bound the time outside.
+pub(super) async fn request<S>(client: &mut S) -> Result<(Place, u16), SocksError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let [version, methods] = bytes(client).await?;
+    let mut offered = vec![0; usize::from(methods)];
+    client.read_exact(&mut offered).await?;
+    if version != VERSION || !offered.contains(&NO_LOGIN) {
+        client.write_all(&[VERSION, NO_METHOD]).await?;
+        return Err(SocksError::Answered(None));
+    }
+    client.write_all(&[VERSION, NO_LOGIN]).await?;
+
+    let [version, command, _, kind] = bytes(client).await?;
+    if version != VERSION {
+        return Err(SocksError::Answered(None));
+    }
+    let place = match kind {
+        1 => Ok(Place::Address(
+            Ipv4Addr::from(bytes::<4, _>(client).await?).into(),
+        )),
+        3 => {
+            let [length] = bytes(client).await?;
+            let mut name = vec![0; usize::from(length)];
+            client.read_exact(&mut name).await?;
+            place(&name).ok_or(Reply::NotAllowed)
+        }
+        4 => Ok(Place::Address(
+            Ipv6Addr::from(bytes::<16, _>(client).await?).into(),
+        )),
+        _ => return turn_down(client, Reply::AddressType).await,
+    };
+    let port = u16::from_be_bytes(bytes(client).await?);
+    if command != CONNECT {
+        return turn_down(client, Reply::Command).await;
+    }
+    match place {
+        Ok(place) if port != 0 => Ok((place, port)),
+        Ok(_) => turn_down(client, Reply::NotAllowed).await,
+        Err(reply) => turn_down(client, reply).await,
+    }
+}
+
+/// Some programs put an address where the name belongs.
+fn place(name: &[u8]) -> Option<Place> {
+    let text = std::str::from_utf8(name).ok()?;
+    match text.parse::<Ipv6Addr>() {
+        Ok(address) => Some(Place::Address(address.into())),
+        Err(_) => host_of(text).ok(),
+    }
+}
+
+/// Sends the reply, with no address: the one that was dialled is nobody's business in the sandbox.
+pub(super) async fn reply<S: AsyncWrite + Unpin>(client: &mut S, reply: Reply) -> io::Result<()> {
+    let message = [VERSION, reply as u8, 0, 1, 0, 0, 0, 0, 0, 0];
+    client.write_all(&message).await
+}
+
+async fn turn_down<S: AsyncWrite + Unpin, T>(client: &mut S, with: Reply) -> Result<T, SocksError> {
+    reply(client, with).await?;
+    Err(SocksError::Answered(Some(with)))
+}
+
+async fn bytes<const N: usize, S: AsyncRead + Unpin>(client: &mut S) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    client.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}

@@ -1,0 +1,323 @@
+//! For tests: a door with a real policy that dials real servers on loopback.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::header::{HeaderMap, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::door::{Closed, Door, Flow, Place, Way};
+use crate::log::Via;
+use crate::{Destination, Kind, Origin, Policy, Protocol, Rule};
+
+/// How long anything here may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Lab(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    policy: Policy,
+    servers: Mutex<HashMap<String, SocketAddr>>,
+    refused: Mutex<Vec<String>>,
+    dialled: Mutex<Vec<String>>,
+    end: CancellationToken,
+    sent: Arc<AtomicU64>,
+    received: Arc<AtomicU64>,
+}
+
+impl Lab {
+    pub(crate) fn new(rules: &[&str]) -> Self {
+        let rules = rules.iter().map(|text| Rule::parse(text, Origin::Flag));
+        let policy = Policy::compile(rules.collect::<Result<_, _>>().unwrap()).unwrap();
+        Self(Arc::new(Inner {
+            policy,
+            servers: Mutex::default(),
+            refused: Mutex::default(),
+            dialled: Mutex::default(),
+            end: CancellationToken::new(),
+            sent: Arc::default(),
+            received: Arc::default(),
+        }))
+    }
+
+    /// Puts a server where `to` (`HOST:PORT`) leads.
+    pub(crate) fn serve(&self, to: &str, server: SocketAddr) {
+        self.0.servers.lock().unwrap().insert(to.to_owned(), server);
+    }
+
+    pub(crate) fn refused(&self) -> Vec<String> {
+        self.0.refused.lock().unwrap().clone()
+    }
+
+    pub(crate) fn dialled(&self) -> Vec<String> {
+        self.0.dialled.lock().unwrap().clone()
+    }
+
+    /// The rules of all open connections go.
+    pub(crate) fn end(&self) {
+        self.0.end.cancel();
+    }
+
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (load(&self.0.sent), load(&self.0.received))
+    }
+
+    fn note(&self, place: &Place, port: u16, why: &str) {
+        let what = format!("{}: {why}", text(place, port));
+        self.0.refused.lock().unwrap().push(what);
+    }
+}
+
+fn text(place: &Place, port: u16) -> String {
+    match place {
+        Place::Name(name) => format!("{name}:{port}"),
+        Place::Address(address) => SocketAddr::new(*address, port).to_string(),
+    }
+}
+
+impl Door for Lab {
+    fn decide(&self, place: &Place, port: u16, _: Via) -> Result<Kind, Closed> {
+        let destination = match place {
+            Place::Name(name) => Destination::Name(name),
+            Place::Address(address) => Destination::Address(*address),
+        };
+        let request = crate::Request {
+            destination,
+            port,
+            protocol: Protocol::Tcp,
+        };
+        match self.0.policy.decide(&request) {
+            Ok(allowed) => Ok(allowed.kind),
+            Err(refusal) => {
+                self.note(place, port, &refusal.to_string());
+                Err(Closed::Refused {
+                    reason: refusal.to_string(),
+                    opens: refusal.opening_rule(),
+                })
+            }
+        }
+    }
+
+    async fn dial(&self, place: &Place, port: u16, via: Via) -> Result<Way, Closed> {
+        let kind = self.decide(place, port, via)?;
+        let to = text(place, port);
+        self.0.dialled.lock().unwrap().push(to.clone());
+        let server = self.0.servers.lock().unwrap().get(&to).copied();
+        let server = server.ok_or_else(|| Closed::Failed("no such name".to_owned()))?;
+        let stream = TcpStream::connect(server).await;
+        Ok(Way {
+            stream: stream.map_err(|error| Closed::Failed(error.to_string()))?,
+            kind,
+            flow: Flow {
+                end: self.0.end.child_token(),
+                sent: Arc::clone(&self.0.sent),
+                received: Arc::clone(&self.0.received),
+                entry: None,
+            },
+        })
+    }
+
+    fn refused(&self, place: &Place, port: u16, _: Via, reason: &str) {
+        self.note(place, port, reason);
+    }
+}
+
+/// Requests as a web server saw them: `METHOD HOST PATH BODY`.
+pub(crate) type Seen = Arc<Mutex<Vec<String>>>;
+
+/// A web server of either version that tells what it saw: by path `/redirect`, `/drip` (a piece, and the end
+/// of the body only after `release`), `/trailers`; otherwise the headers of the request.
+pub(crate) async fn web(two: bool, release: CancellationToken) -> (SocketAddr, Seen) {
+    let seen = Seen::default();
+    let saw = Arc::clone(&seen);
+    let address = accept(move |stream| {
+        let (saw, release) = (Arc::clone(&saw), release.clone());
+        async move {
+            let service =
+                service_fn(move |request| respond(request, Arc::clone(&saw), release.clone()));
+            let io = TokioIo::new(stream);
+            let _ = if two {
+                hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(io, service)
+                    .await
+            } else {
+                hyper::server::conn::http1::Builder::new()
+                    .serve_connection(io, service)
+                    .await
+            };
+        }
+    })
+    .await;
+    (address, seen)
+}
+
+type Reply = UnsyncBoxBody<Bytes, Infallible>;
+
+async fn respond(
+    request: Request<Incoming>,
+    saw: Seen,
+    release: CancellationToken,
+) -> Result<Response<Reply>, hyper::Error> {
+    let (head, body) = request.into_parts();
+    let host = match head.uri.authority() {
+        Some(authority) => authority.to_string(),
+        None => head.headers["host"].to_str().unwrap().to_owned(),
+    };
+    let body = String::from_utf8_lossy(&body.collect().await?.to_bytes()).into_owned();
+    let line = format!("{} {host} {} {body}", head.method, head.uri.path());
+    saw.lock().unwrap().push(line.trim_end().to_owned());
+    let headers = Full::from(format!("{:?}\n", head.headers)).boxed_unsync();
+    let mut response = Response::new(headers);
+    match head.uri.path() {
+        "/redirect" => {
+            *response.status_mut() = hyper::StatusCode::FOUND;
+            let to = HeaderValue::from_static("http://denied.test/");
+            response.headers_mut().insert("location", to);
+        }
+        "/drip" => *response.body_mut() = pieces(release).boxed_unsync(),
+        "/trailers" => {
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", HeaderValue::from_static("0"));
+            let with = Full::from("body").with_trailers(async move { Some(Ok(trailers)) });
+            *response.body_mut() = with.boxed_unsync();
+        }
+        _ => {}
+    }
+    Ok(response)
+}
+
+/// A piece at once, another one after `release`.
+fn pieces(release: CancellationToken) -> Pieces {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let _ = sender.send(Bytes::from("first")).await;
+        release.cancelled().await;
+        let _ = sender.send(Bytes::from("last")).await;
+    });
+    Pieces(receiver)
+}
+
+struct Pieces(mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = self.0.poll_recv(context);
+        piece.map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// A server of anything that says `greeting` at once, then gives back what it gets. Tells what it got.
+pub(crate) async fn echo(greeting: &'static str) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
+    let got = Arc::<Mutex<Vec<u8>>>::default();
+    let gets = Arc::clone(&got);
+    let address = accept(move |mut stream| {
+        let gets = Arc::clone(&gets);
+        async move {
+            let _ = stream.write_all(greeting.as_bytes()).await;
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = stream.read(&mut piece).await {
+                gets.lock().unwrap().extend_from_slice(&piece[..count]);
+                let _ = stream.write_all(&piece[..count]).await;
+            }
+        }
+    })
+    .await;
+    (address, got)
+}
+
+/// A listener on loopback that gives each connection to `serve`.
+pub(crate) async fn accept<F, S>(serve: S) -> SocketAddr
+where
+    S: Fn(TcpStream) -> F + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream));
+        }
+    });
+    address
+}
+
+/// A client of what listens at this address.
+pub(crate) struct Program(pub(crate) TcpStream);
+
+impl Program {
+    pub(crate) async fn connect(to: SocketAddr) -> Self {
+        Self(TcpStream::connect(to).await.unwrap())
+    }
+
+    pub(crate) async fn say(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Reads until `end` has come.
+    pub(crate) async fn until(&mut self, end: &str) -> String {
+        let mut all = Vec::new();
+        let read = async {
+            while !all.ends_with(end.as_bytes()) {
+                all.push(self.0.read_u8().await.unwrap());
+            }
+        };
+        let done = tokio::time::timeout(LIMIT, read).await;
+        let all = String::from_utf8_lossy(&all).into_owned();
+        assert!(done.is_ok(), "{end:?} did not come, but: {all}");
+        all
+    }
+
+    /// Reads until the connection ends.
+    pub(crate) async fn rest(&mut self) -> String {
+        let mut all = Vec::new();
+        // A reset is an end as well.
+        let read = self.0.read_to_end(&mut all);
+        let done = tokio::time::timeout(LIMIT, read).await;
+        let all = String::from_utf8_lossy(&all).into_owned();
+        assert!(done.is_ok(), "the connection did not end after: {all}");
+        all
+    }
+}
+
+/// A client hello with these bytes as its server name; without, none.
+pub(crate) fn client_hello(name: Option<&[u8]>) -> Vec<u8> {
+    let long = |content: &[u8]| {
+        let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+        [&length[..], content].concat()
+    };
+    let mut extensions = [&[0, 10][..], &long(&[0, 2, 0, 29])].concat();
+    if let Some(name) = name {
+        let names = long(&[&[0][..], &long(name)].concat());
+        extensions.extend([&[0, 0][..], &long(&names)].concat());
+    }
+    let mut body = vec![3, 3];
+    body.extend([7; 32]);
+    body.extend([0, 0, 2, 0x13, 1, 1, 0]);
+    body.extend(long(&extensions));
+    let message = [&[1, 0][..], &long(&body)].concat();
+    [&[22, 3, 1][..], &long(&message)].concat()
+}

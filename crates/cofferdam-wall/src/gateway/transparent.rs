@@ -1,0 +1,186 @@
+//! A connection that a program in the sandbox made as if the network were there.
+
+use std::io;
+use std::net::{IpAddr, SocketAddrV4, TcpStream as StdTcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::net::TcpStream;
+
+use crate::gateway::accept::{Room, reset};
+use crate::gateway::copy::{both_ways, reset_on_close};
+use crate::gateway::door::{Closed, Door, Place, Way};
+use crate::gateway::gate::Gate;
+use crate::gateway::hello::{self, HelloError};
+use crate::gateway::http;
+use crate::gateway::lookups;
+use crate::gateway::sandbox::{Sandbox, Told};
+use crate::log::{Event, Verdict, Via};
+use crate::{Kind, SYNTHETIC};
+
+/// Where lookups go.
+const DOMAIN: u16 = 53;
+
+/// A connection that may go on.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    stream: StdTcpStream,
+    purpose: Purpose,
+}
+
+#[derive(Debug)]
+enum Purpose {
+    Lookups,
+    Out { place: Place, port: u16, kind: Kind },
+}
+
+/// Decides about a connection before anything is read. `own` is the listener's address: who connects to
+/// that, or was not redirected at all, did not come through the wall's redirection.
+pub(super) fn look(
+    sandbox: &Arc<Sandbox>,
+    stream: StdTcpStream,
+    own: SocketAddrV4,
+) -> Option<Arrival> {
+    let original = rustix::net::sockopt::ip_original_dst(&stream);
+    let Some(to) = original
+        .ok()
+        .filter(|to| *to != own && !to.ip().is_loopback())
+    else {
+        count(sandbox);
+        let told = Told {
+            verdict: Some(Verdict::Refused),
+            via: Some(Via::Transparent),
+            address: Some(IpAddr::V4(*own.ip())),
+            port: Some(own.port()),
+            reason: Some("a connection to the wall itself".to_owned()),
+            ..Told::default()
+        };
+        sandbox.tell(Event::Connect, &told);
+        reset(stream);
+        return None;
+    };
+    if to.port() == DOMAIN {
+        let purpose = Purpose::Lookups;
+        return Some(Arrival { stream, purpose });
+    }
+    count(sandbox);
+    let place = match sandbox.name_of(*to.ip()) {
+        Some(name) if SYNTHETIC.contains(IpAddr::V4(*to.ip())) => Place::Name(name),
+        _ => Place::Address(IpAddr::V4(*to.ip())),
+    };
+    let port = to.port();
+    let Ok(kind) = Gate(Arc::clone(sandbox)).decide(&place, port, Via::Transparent) else {
+        reset(stream);
+        return None;
+    };
+    let purpose = Purpose::Out { place, port, kind };
+    Some(Arrival { stream, purpose })
+}
+
+fn count(sandbox: &Sandbox) {
+    if sandbox.is_proving() {
+        sandbox.seen.connections.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Carries a connection to its end, on the worker that runs this.
+pub(super) async fn carry(sandbox: Arc<Sandbox>, arrival: Arrival, room: Room) {
+    let Room { opening, open } = room;
+    let Ok(mut stream) = TcpStream::from_std(arrival.stream) else {
+        return;
+    };
+    match arrival.purpose {
+        Purpose::Lookups => {
+            drop(open);
+            let done = tokio::select! {
+                () = sandbox.end.cancelled() => Ok(()),
+                done = Box::pin(lookups::over_tcp(&sandbox, stream)) => done,
+            };
+            // A client that sends nonsense or stops reading has nobody to be told.
+            _ = done;
+        }
+        Purpose::Out { place, port, kind } => {
+            let gate = Gate(Arc::clone(&sandbox));
+            if let (Kind::Http, Place::Name(name)) = (kind, &place) {
+                drop(opening);
+                // Small pieces go at once. Fails if the connection is gone already.
+                _ = stream.set_nodelay(true);
+                tokio::select! {
+                    () = sandbox.end.cancelled() => {}
+                    () = Box::pin(http::carry(stream, name, port, gate, Via::Transparent)) => {}
+                }
+                return;
+            }
+            let found = tokio::select! {
+                () = sandbox.end.cancelled() => None,
+                // Boxed for the size of what is only needed at the beginning.
+                found = Box::pin(way(&gate, &mut stream, &place, port, kind)) => found,
+            };
+            drop(opening);
+            match found {
+                Some(way) => both_ways(stream, way.stream, &way.flow).await,
+                None => reset_on_close(&stream),
+            }
+            drop(open);
+        }
+    }
+}
+
+/// What has to be seen first is read, then the way is dialled, then what was read is sent on.
+async fn way(
+    gate: &Gate,
+    stream: &mut TcpStream,
+    place: &Place,
+    port: u16,
+    kind: Kind,
+) -> Option<Way> {
+    let hello = match kind {
+        Kind::Plain => None,
+        Kind::Tls => match named(stream, place).await {
+            Ok(hello) => Some(hello),
+            Err(HelloError::Ended(_)) => return None,
+            Err(refused) => {
+                gate.refused(place, port, Via::Transparent, &refused.to_string());
+                return None;
+            }
+        },
+        // Carried request by request, and dialled for the first good one: see `carry`.
+        Kind::Http => return None,
+    };
+    let way = match gate.dial(place, port, Via::Transparent).await {
+        Ok(way) => way,
+        Err(Closed::Refused { .. } | Closed::Failed(_)) => return None,
+    };
+    // Between the hello and now the rule may have become another one.
+    if way.kind != kind {
+        return None;
+    }
+    if let Some(hello) = hello {
+        send(&way, &hello).await.ok()?;
+    }
+    Some(way)
+}
+
+/// The client hello as it came, if it names the place.
+async fn named(stream: &mut TcpStream, place: &Place) -> Result<Vec<u8>, HelloError> {
+    match place {
+        Place::Name(name) => hello::read(stream, &[], name).await,
+        Place::Address(_) => Err(HelloError::NoName),
+    }
+}
+
+async fn send(way: &Way, bytes: &[u8]) -> io::Result<()> {
+    let mut written = 0;
+    while written < bytes.len() {
+        way.stream.writable().await?;
+        match way.stream.try_write(&bytes[written..]) {
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    way.flow
+        .sent
+        .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    Ok(())
+}

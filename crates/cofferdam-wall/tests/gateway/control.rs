@@ -1,0 +1,310 @@
+//! What the library asks, what it gets, and when the gateway ends.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+
+use cofferdam_wall::control::{Answer, Ask, MAX_FRAME, Seen};
+use cofferdam_wall::log::{Event, Verdict};
+
+use crate::support::{BOUND, Gateway, Sockets, answered, query, registration, rules};
+
+fn lookup(to: &UdpSocket, name: &str) -> (u8, Option<std::net::Ipv4Addr>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(BOUND)).unwrap();
+    socket
+        .send_to(&query(name, 1), to.local_addr().unwrap())
+        .unwrap();
+    let mut answer = [0u8; 512];
+    let got = socket.recv(&mut answer).unwrap();
+    answered(&answer[..got])
+}
+
+/// Whether a connection to a listener is reset, or closed where that is all there is to see.
+fn is_refused(to: &std::net::TcpListener) -> bool {
+    let mut stream = TcpStream::connect(to.local_addr().unwrap()).unwrap();
+    stream.set_read_timeout(Some(BOUND)).unwrap();
+    match stream.read(&mut [0u8; 1]) {
+        Ok(0) => true,
+        Ok(_) => false,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn a_sandbox_is_there_as_long_as_its_connection() {
+    let gateway = Gateway::start();
+    let sockets = Sockets::new([0; 3]);
+    let mut owner = gateway.connect();
+    let mut other = gateway.connect();
+    assert_eq!(other.ask(&Ask::Status), Answer::Status(vec![]));
+    let register = registration("one", &["a.test", "b.test:22"], false);
+    assert_eq!(
+        owner.ask_with(&register, &sockets.descriptors()),
+        Answer::Done
+    );
+    let Answer::Status(status) = other.ask(&Ask::Status) else {
+        panic!();
+    };
+    assert_eq!((status[0].sandbox.as_str(), status[0].rules), ("one", 2));
+    // On the same connection once only.
+    owner.error(&register, &sockets.descriptors());
+    drop(owner);
+    let gone = std::time::Instant::now();
+    while other.ask(&Ask::Status) != Answer::Status(vec![]) {
+        assert!(gone.elapsed() < BOUND);
+    }
+    assert_eq!(
+        other.error(
+            &Ask::Refused {
+                sandbox: "one".to_owned()
+            },
+            &[]
+        ),
+        "no sandbox `one` is behind this gateway"
+    );
+}
+
+#[test]
+fn the_newest_registration_of_a_sandbox_counts() {
+    let gateway = Gateway::start();
+    let (first, second) = (Sockets::new([0; 3]), Sockets::new([0; 3]));
+    let mut old = gateway.connect();
+    let mut new = gateway.connect();
+    old.ask_with(&registration("one", &[], false), &first.descriptors());
+    new.ask_with(
+        &registration("one", &["a.test"], false),
+        &second.descriptors(),
+    );
+    assert_eq!(old.answer(), None, "the old connection is closed");
+    assert_eq!(lookup(&second.lookups, "a.test").0, 0);
+    let Answer::Status(status) = new.ask(&Ask::Status) else {
+        panic!();
+    };
+    assert_eq!((status.len(), status[0].rules), (1, 1));
+}
+
+#[test]
+fn descriptors_that_are_something_else_are_refused_by_number() {
+    let gateway = Gateway::start();
+    let sockets = Sockets::new([0; 3]);
+    let register = registration("one", &[], false);
+    for (number, wrong) in [(0, 2), (1, 4), (2, 0), (3, 2), (4, 3)] {
+        let mut descriptors = sockets.descriptors();
+        descriptors[number] = descriptors[wrong].try_clone().unwrap();
+        let error = gateway.connect().error(&register, &descriptors);
+        assert!(
+            error.starts_with(&format!("descriptor {number} is not")),
+            "{error}"
+        );
+    }
+    let mut read_only: Vec<OwnedFd> = sockets.descriptors();
+    read_only[4] = std::fs::File::open("/dev/null").unwrap().into();
+    assert_eq!(
+        gateway.connect().error(&register, &read_only),
+        "descriptor 4 is not a file open for appending"
+    );
+    assert_eq!(
+        gateway
+            .connect()
+            .error(&register, &sockets.descriptors()[..4]),
+        "a sandbox comes with 5 descriptors, not with 4"
+    );
+    // The positive control.
+    assert_eq!(
+        gateway
+            .connect()
+            .ask_with(&register, &sockets.descriptors()),
+        Answer::Done
+    );
+}
+
+#[test]
+fn a_policy_that_does_not_compile_leaves_the_old_one() {
+    let gateway = Gateway::start();
+    let sockets = Sockets::new([0; 3]);
+    let mut client = gateway.connect();
+    client.ask_with(
+        &registration("one", &["a.test"], false),
+        &sockets.descriptors(),
+    );
+    for (bad, says) in [
+        (vec!["b.test", "https://b.test"], "rule `https://b.test`"),
+        (vec!["203.0.113.7:53 udp"], "udp is not carried"),
+        (vec!["b.test:9 http", "b.test:9 tls"], "disagree"),
+    ] {
+        match client.set_rules("one", &bad) {
+            Answer::Error(error) => assert!(error.contains(says), "{error}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(lookup(&sockets.lookups, "a.test").0, 0);
+        assert_eq!(lookup(&sockets.lookups, "b.test"), (3, None));
+    }
+    assert_eq!(
+        client.set_rules("one", &["b.test"]),
+        Answer::RulesSet { closed: 0 }
+    );
+    assert_eq!(lookup(&sockets.lookups, "a.test"), (3, None));
+    assert_eq!(lookup(&sockets.lookups, "b.test").0, 0);
+}
+
+#[test]
+fn while_proving_everything_is_refused_counted_and_not_logged() {
+    let gateway = Gateway::start();
+    let sockets = Sockets::new([0; 3]);
+    let mut client = gateway.connect();
+    client.ask_with(
+        &registration("one", &["a.test"], true),
+        &sockets.descriptors(),
+    );
+    assert_eq!(lookup(&sockets.lookups, "a.test"), (3, None));
+    assert_eq!(lookup(&sockets.lookups, "c.test"), (3, None));
+    assert!(is_refused(&sockets.connections));
+    assert!(is_refused(&sockets.proxy));
+    assert_eq!(
+        client.ask(&Ask::Open),
+        Answer::Seen(Seen {
+            lookups: 2,
+            connections: 1,
+            proxied: 1,
+            packets: 0
+        })
+    );
+    assert_eq!(lookup(&sockets.lookups, "a.test").0, 0);
+    assert_eq!(lookup(&sockets.lookups, "c.test"), (3, None));
+    let log = sockets.log_until(|log| log.len() >= 2);
+    let told: Vec<_> = log
+        .iter()
+        .map(|entry| (entry.event, entry.name.as_deref(), entry.verdict))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Event::Lookup, Some("a.test"), Some(Verdict::Allowed)),
+            (Event::Lookup, Some("c.test"), Some(Verdict::Refused)),
+        ]
+    );
+    assert_eq!(log[1].opens.as_deref(), Some("c.test"));
+}
+
+#[test]
+fn refusals_are_counted_by_destination() {
+    let gateway = Gateway::start();
+    let sockets = Sockets::new([0; 3]);
+    let mut client = gateway.connect();
+    client.ask_with(&registration("one", &[], false), &sockets.descriptors());
+    for _ in 0..3 {
+        lookup(&sockets.lookups, "c.test");
+    }
+    lookup(&sockets.lookups, "d.test");
+    let sandbox = "one".to_owned();
+    let Answer::Refused(refused) = client.ask(&Ask::Refused { sandbox }) else {
+        panic!();
+    };
+    let told: Vec<_> = refused
+        .iter()
+        .map(|one| (one.what.as_str(), one.count, one.reason.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("c.test", 3, "no rule names c.test"),
+            ("d.test", 1, "no rule names d.test"),
+        ]
+    );
+}
+
+#[test]
+fn a_decision_is_explained() {
+    let gateway = Gateway::start();
+    let mut client = gateway.connect();
+    let mut explain = |host: &str, port| {
+        let ask = Ask::Explain {
+            rules: rules(&["host.cofferdam.internal:8080", "203.0.113.0/24:5432"]),
+            host: host.to_owned(),
+            port,
+        };
+        match client.ask(&ask) {
+            Answer::Explained(explanation) => explanation,
+            other => panic!("{other:?}"),
+        }
+    };
+    let host = explain("host.cofferdam.internal", 8080);
+    assert!(host.allowed);
+    assert_eq!(host.addresses, [("127.0.0.1".parse().unwrap(), None)]);
+    let address = explain("203.0.113.7", 5432);
+    assert_eq!(
+        (address.allowed, address.kind.as_deref()),
+        (true, Some("plain"))
+    );
+    let refused = explain("b.test", 443);
+    assert!(!refused.allowed);
+    assert_eq!(refused.reason.as_deref(), Some("no rule names b.test"));
+    assert_eq!(refused.opens.as_deref(), Some("b.test:443"));
+}
+
+#[test]
+fn nobody_but_the_owner_is_heard() {
+    let stranger = Gateway::owned_by(rustix::process::geteuid().as_raw() + 1);
+    let mut client = stranger.connect();
+    let frame = cofferdam_wall::control::encode(&Ask::Status).unwrap();
+    // The gateway may have closed already.
+    _ = client.0.write_all(&frame);
+    assert_eq!(client.answer(), None);
+}
+
+#[test]
+fn it_is_nobody_special() {
+    let gateway = Gateway::start();
+    // An answer shows that it has begun.
+    assert_eq!(gateway.connect().ask(&Ask::Status), Answer::Status(vec![]));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
+    let field = |name: &str| -> Vec<&str> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().split_ascii_whitespace().collect()
+    };
+    let own = rustix::process::geteuid();
+    let expected = if own.is_root() {
+        "65534".to_owned()
+    } else {
+        own.as_raw().to_string()
+    };
+    assert_eq!(field("Uid:"), [expected.as_str(); 4]);
+    assert_eq!(field("NoNewPrivs:"), ["1"]);
+    for set in ["CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(field(set), ["0000000000000000"], "{set}");
+    }
+    if own.is_root() {
+        assert_eq!(field("Gid:"), ["65534"; 4]);
+        assert_eq!(field("Groups:"), <[&str; 0]>::default());
+    }
+}
+
+#[test]
+fn nonsense_ends_the_connection_and_nothing_else() {
+    let gateway = Gateway::start();
+    let mut witness = gateway.connect();
+    let too_long = u32::try_from(MAX_FRAME + 1).unwrap().to_le_bytes();
+    for nonsense in [&too_long[..], &[1, 0, 0, 0, 0xff], &[0, 0, 0, 0]] {
+        let mut client = gateway.connect();
+        client.0.write_all(nonsense).unwrap();
+        assert_eq!(client.answer(), None, "{nonsense:?}");
+    }
+    assert_eq!(witness.ask(&Ask::Status), Answer::Status(vec![]));
+}
+
+#[test]
+fn it_ends_when_nobody_can_find_it_but_not_before_its_sandboxes() {
+    let mut gateway = Gateway::start();
+    let sockets = Sockets::new([0; 3]);
+    let mut client = gateway.connect();
+    client.ask_with(
+        &registration("one", &["a.test"], false),
+        &sockets.descriptors(),
+    );
+    std::fs::remove_file(gateway.socket()).unwrap();
+    assert_eq!(lookup(&sockets.lookups, "a.test").0, 0);
+    assert!(matches!(client.ask(&Ask::Status), Answer::Status(_)));
+    drop(client);
+    assert!(gateway.ended().success());
+}

@@ -1,0 +1,145 @@
+//! The user's own configuration, `config.yaml` in Cofferdam's home: read strictly, whole or not at all.
+//!
+//! This version reads `firewall.allow` (seeds/1). Everything else in the file is an error, so that no
+//! setting is believed to be in force that is not.
+
+mod firewall;
+mod yaml;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use cofferdam_wall::{Rule, RuleError};
+
+use crate::fsx::{self, FileError};
+use crate::home::Home;
+use crate::text::{fit, printable_line};
+
+pub use firewall::MAX_RULES;
+
+/// The longest file in bytes: room for [`MAX_RULES`] written in any usual way.
+pub const MAX_FILE: u64 = 16 << 20;
+
+/// What the file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config {
+    /// `firewall.allow`; none where the file does not have it.
+    pub allow: Option<Vec<LocatedRule>>,
+}
+
+/// A rule and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocatedRule {
+    pub rule: Rule,
+    /// From 1.
+    pub line: u64,
+}
+
+/// The file is there and cannot be used. Nothing of it is in force.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{}:{at}{}: {problem}", path.display(), Field(field))]
+    Content {
+        path: PathBuf,
+        at: Position,
+        /// Such as `firewall.allow[2].ports`; empty where the whole file is meant.
+        field: String,
+        problem: Box<ContentError>,
+    },
+}
+
+/// A place in a text file, both from 1, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    pub line: u64,
+    pub column: u64,
+}
+
+/// What is wrong at one place of the file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    #[error("the file is not UTF-8 text")]
+    NotUtf8,
+    /// No YAML, or another shape than the schema's.
+    #[error("{0}")]
+    Yaml(String),
+    #[error("this version of cofferdam reads `firewall` only: take `{0}` out")]
+    NotYet(&'static str),
+    #[error("it has no value: leave it out, or write `{0}`")]
+    NoValue(&'static str),
+    #[error("`domain` and `cidr` in one entry: make two entries of it")]
+    Both,
+    #[error("the entry names neither a `domain` nor a `cidr`")]
+    Neither,
+    #[error("more than {MAX_RULES} entries")]
+    TooMany,
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+}
+
+/// Reads the file; where there is none, nothing is configured.
+pub fn load(home: &Home) -> Result<Config, ConfigError> {
+    let path = home.config();
+    match fsx::read_guarded(&path, MAX_FILE) {
+        Ok(bytes) => parse(&path, &bytes),
+        Err(error) if error.is_not_found() => Ok(Config::default()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads what the file at `path` holds.
+fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
+    let parsed = text(bytes).and_then(firewall::parse);
+    parsed.map_err(|Misplaced { at, field, problem }| ConfigError::Content {
+        path: path.to_owned(),
+        at,
+        field,
+        problem: Box::new(problem),
+    })
+}
+
+/// A problem before it is known which file it is in.
+#[derive(Debug, PartialEq, Eq)]
+struct Misplaced {
+    at: Position,
+    field: String,
+    problem: ContentError,
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Misplaced> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+        let last = valid.rsplit('\n').next().unwrap_or_default();
+        Misplaced {
+            at: Position {
+                line: valid.matches('\n').count() as u64 + 1,
+                column: last.chars().count() as u64 + 1,
+            },
+            field: String::new(),
+            problem: ContentError::NotUtf8,
+        }
+    })
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// `: field` on one line and of bounded length, or nothing.
+struct Field<'a>(&'a str);
+
+impl fmt::Display for Field<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        write!(f, ": {}", fit(&printable_line(self.0), 120))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,385 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+/// The rules of the text, or the error, whose file is `config.yaml`.
+fn read(text: &str) -> Result<Option<Vec<String>>, String> {
+    match parse(Path::new("config.yaml"), text.as_bytes()) {
+        Ok(config) => Ok(config
+            .allow
+            .map(|rules| rules.iter().map(|one| one.rule.to_string()).collect())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[track_caller]
+fn check(text: &str, rules: Option<&[&str]>) {
+    let rules = rules.map(|rules| rules.iter().map(|&rule| rule.to_owned()).collect());
+    assert_eq!(read(text), Ok(rules), "{text:?}");
+}
+
+/// An entry on line 3 of an otherwise good file is refused, and the message begins so.
+#[track_caller]
+fn refused(entry: &str, message: &str) {
+    let text = format!("firewall:\n  allow:\n    - {entry}\n    - domain: good.test\n");
+    let error = read(&text).expect_err(entry);
+    assert!(
+        error.starts_with(&format!("config.yaml:{message}")),
+        "{entry:?}: {error}"
+    );
+    assert!(
+        error.len() < 600 && error.chars().all(|c| !c.is_control() && c.is_ascii()),
+        "{entry:?}: {error:?}"
+    );
+}
+
+// covers: S1-23 S1-24 S1-25 S1-26 S1-27
+#[test]
+fn the_example_of_the_document() {
+    let text = "\
+firewall:
+  allow:
+    - domain: api.example.com              # defaults to ports 80, 443
+    - domain: staging.example.com
+      ports: [443, 8443]                   # custom port list
+    - cidr: 10.0.0.0/8                     # raw IP/CIDR range
+      ports: [443]                         # optional port restriction
+    - cidr: 203.0.113.9
+    - cidr: 2001:db8::/32
+      ports:
+        - 5432
+    - domain: \"*.example.com\"
+";
+    check(
+        text,
+        Some(&[
+            "api.example.com:80,443",
+            "staging.example.com:443,8443",
+            "10.0.0.0/8:443",
+            "203.0.113.9",
+            "[2001:db8::/32]:5432",
+            "*.example.com:80,443",
+        ]),
+    );
+}
+
+#[test]
+fn what_says_nothing_configures_nothing() {
+    for text in ["", "\n", "# all of it\n", "---\n", "firewall: {}\n"] {
+        check(text, None);
+    }
+    check("firewall:\n  allow: []\n", Some(&[]));
+    check(
+        "\u{feff}firewall:\r\n  allow:\r\n    - domain: A.test.\r\n",
+        Some(&["a.test:80,443"]),
+    );
+    // Said twice is harmless.
+    let twice = "firewall: {allow: [{domain: a.test}, {domain: a.test, ports: [443, 443]}]}";
+    check(twice, Some(&["a.test:80,443", "a.test:443"]));
+}
+
+// covers: S1-15
+#[test]
+fn keys_that_nothing_reads_are_errors() {
+    for (text, message) in [
+        (
+            "sync:\n  - src: /x\n",
+            "2:3: sync: this version of cofferdam reads `firewall` only: take `sync` out",
+        ),
+        (
+            "firewall: {}\nenv: {A: b}\n",
+            "2:6: env: this version of cofferdam reads `firewall` only: take `env` out",
+        ),
+        (
+            "on_sync:\n",
+            "1:8: on_sync: this version of cofferdam reads `firewall` only: take `on_sync` out",
+        ),
+        (
+            "firewal: {}\n",
+            "1:1: firewal: unknown field `firewal`, expected one of firewall, sync, env, on_sync",
+        ),
+        (
+            "firewall:\n  deny: []\n",
+            "2:3: firewall.deny: unknown field `deny`",
+        ),
+        (
+            "firewall:\n",
+            "1:9: firewall: it has no value: leave it out, or write `firewall: {}`",
+        ),
+        (
+            "firewall:\n  allow:\n",
+            "2:8: firewall.allow: it has no value: leave it out, or write `allow: []`",
+        ),
+        (
+            "firewall:\n  allow: a.test\n",
+            "2:10: firewall.allow: it is not a list",
+        ),
+        (
+            "firewall: {}\nfirewall: {allow: []}\n",
+            "2:1: `firewall` is given twice",
+        ),
+        (
+            "firewall: {}\n---\nfirewall: {}\n",
+            "2:1: a second document is not read here",
+        ),
+        ("[]\n", "1:1: it has no `key: value`"),
+        ("firewall: [\n", "1:11: firewall: "),
+        ("firewall:\n\tallow: []\n", "2:2: tabs disallowed"),
+    ] {
+        let error = read(text).expect_err(text);
+        assert!(
+            error.starts_with(&format!("config.yaml:{message}")),
+            "{text:?}: {error}"
+        );
+    }
+}
+
+// covers: S1-35
+#[test]
+fn bad_entries_are_named_by_line_and_field() {
+    for (entry, message) in [
+        (
+            "domain: a..test",
+            "3:15: firewall.allow[0].domain: host name `a..test` has an empty label",
+        ),
+        (
+            "domain: https://a.test/x",
+            "3:15: firewall.allow[0].domain: host name `https://a.test/x` has the character `:`: write the bare name",
+        ),
+        (
+            "domain: a.test:443",
+            "3:15: firewall.allow[0].domain: host name `a.test:443` has the character `:`",
+        ),
+        (
+            "domain: \"a.test; touch x\"",
+            "3:15: firewall.allow[0].domain: host name `a.test; touch x` has the character `;`",
+        ),
+        (
+            "domain: $(touch x)",
+            "3:15: firewall.allow[0].domain: host name `$(touch x)` has the character `$`",
+        ),
+        (
+            "domain: \"a\\0.test\"",
+            "3:15: firewall.allow[0].domain: host name `a\\u{0}.test` has the character `\\u{0}`",
+        ),
+        (
+            "domain: \"a\\u202e.test\"",
+            "3:15: firewall.allow[0].domain: host name `a\\u{202e}.test` is not ASCII",
+        ),
+        (
+            "domain: a\u{202e}.test",
+            "3:15: firewall.allow[0].domain: host name `a\\u{202e}.test` is not ASCII",
+        ),
+        (
+            "domain: \"a\\n.test\"",
+            "3:15: firewall.allow[0].domain: host name `a\\n.test` has the character `\\n`",
+        ),
+        (
+            "domain: a\0.test",
+            "3:16: firewall.allow[0]: unexpected character",
+        ),
+        (
+            "domain: a\u{1b}[2J.test",
+            "3:15: firewall.allow[0]: unexpected character",
+        ),
+        (
+            "domain: \"\"",
+            "3:15: firewall.allow[0].domain: a host name is empty",
+        ),
+        ("domain:", "3:13: firewall.allow[0].domain: it has no value"),
+        (
+            "domain: 10.0.0.1",
+            "3:15: firewall.allow[0].domain: `10.0.0.1` reads as an address",
+        ),
+        (
+            "domain: \"*\"",
+            "3:15: firewall.allow[0].domain: wildcard `*` is not `*.` before a name",
+        ),
+        (
+            "domain: \"*.com\"",
+            "3:15: firewall.allow[0].domain: wildcard `*.com` is not",
+        ),
+        (
+            "domain: *.a.test",
+            "3:15: firewall.allow[0]: a value that begins with `*` needs quotes",
+        ),
+        (
+            "domain: host.cofferdam.internal",
+            "3:15: firewall.allow[0].domain: `host.cofferdam.internal` is this machine: name the port",
+        ),
+        (
+            "domain: [a.test]",
+            "3:15: firewall.allow[0].domain: it is not text",
+        ),
+        (
+            "cidr: 10.0.0/8",
+            "3:13: firewall.allow[0].cidr: `10.0.0/8` is not an address or a range",
+        ),
+        ("cidr: 10.0.0.0/33", "3:13: firewall.allow[0].cidr: "),
+        (
+            "cidr: a.test",
+            "3:13: firewall.allow[0].cidr: `a.test` is not an address or a range",
+        ),
+        (
+            "cidr: 0.0.0.0/0",
+            "3:13: firewall.allow[0].cidr: range `0.0.0.0/0` is too wide",
+        ),
+        (
+            "cidr: ::/0",
+            "3:13: firewall.allow[0].cidr: range `::/0` is too wide",
+        ),
+        (
+            "cidr: 10.0.0.0/8",
+            "3:13: firewall.allow[0].cidr: range `10.0.0.0/8` is a private address: name its ports",
+        ),
+        (
+            "cidr: 127.0.0.0/8",
+            "3:13: firewall.allow[0].cidr: range `127.0.0.0/8` is a loopback address: name its ports",
+        ),
+        (
+            "cidr: 169.254.0.0/16",
+            "3:13: firewall.allow[0].cidr: range `169.254.0.0/16` is a link-local address: name its ports",
+        ),
+        (
+            "{cidr: 169.254.169.254, ports: [80]}",
+            "3:14: firewall.allow[0].cidr: `169.254.169.254` is a cloud metadata service",
+        ),
+        (
+            "{domain: a.test, ports: [80, 0]}",
+            "3:36: firewall.allow[0].ports[1]: `0` is not a port",
+        ),
+        (
+            "{domain: a.test, ports: [70000]}",
+            "3:32: firewall.allow[0].ports[0]: `70000` is not a port",
+        ),
+        (
+            "{domain: a.test, ports: [-1]}",
+            "3:32: firewall.allow[0].ports[0]: `-1` is not a port",
+        ),
+        (
+            "{domain: a.test, ports: [http]}",
+            "3:32: firewall.allow[0].ports[0]: it is not a whole number",
+        ),
+        (
+            "{domain: a.test, ports: 80}",
+            "3:31: firewall.allow[0].ports: it is not a list",
+        ),
+        (
+            "{domain: a.test, ports: []}",
+            "3:31: firewall.allow[0].ports: the list of ports is empty",
+        ),
+        (
+            "{domain: a.test, ports: }",
+            "3:29: firewall.allow[0].ports: it has no value",
+        ),
+        (
+            "{domain: a.test, port: [80]}",
+            "3:24: firewall.allow[0].port: unknown field `port`",
+        ),
+        (
+            "{domain: a.test, domain: b.test}",
+            "3:24: firewall.allow[0]: `domain` is given twice",
+        ),
+        (
+            "{domain: a.test, cidr: 203.0.113.9}",
+            "3:30: firewall.allow[0]: `domain` and `cidr` in one entry",
+        ),
+        (
+            "{ports: [80]}",
+            "3:7: firewall.allow[0]: the entry names neither",
+        ),
+        ("a.test", "3:7: firewall.allow[0]: it has no `key: value`"),
+        (
+            "{<<: {domain: a.test}}",
+            "3:8: firewall.allow[0]: merge keys are not read here",
+        ),
+        (
+            "domain: &a a.test",
+            "3:18: firewall.allow[0]: anchors and aliases are not read here",
+        ),
+    ] {
+        refused(entry, message);
+    }
+    let long = format!("domain: {}.test", "x".repeat(300));
+    refused(
+        &long,
+        "3:15: firewall.allow[0].domain: a host name of 305 bytes is too long",
+    );
+    refused(&"{".repeat(100_000), "3:");
+    refused(&"x".repeat(1 << 20), "3:7: firewall.allow[0]: ");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_named_by_line() {
+    let parsed = parse(Path::new("c"), b"# \xc3\xa4\n# \xc3\xa4\xff\n").unwrap_err();
+    assert_eq!(parsed.to_string(), "c:2:4: the file is not UTF-8 text");
+}
+
+#[test]
+fn a_hundred_thousand_rules_load_and_a_wrong_one_among_many_is_found() {
+    let text = |count: usize, last: &str| {
+        let mut text = String::from("firewall:\n  allow:\n");
+        let entry = |n| format!("    - domain: h{n}.test\n      ports: [443]\n");
+        text.extend((0..count).map(entry));
+        text + "    - domain: " + last + "\n"
+    };
+    assert_eq!(
+        read(&text(99_999, "a.test")).unwrap().unwrap().len(),
+        100_000
+    );
+    let error = read(&text(2_000, "a.test/x")).unwrap_err();
+    assert!(
+        error.starts_with("config.yaml:4003:15: firewall.allow[2000].domain: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_file_itself_must_be_the_users_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = Home::new(directory.path());
+    let path = home.config();
+    assert_eq!(load(&home).unwrap(), Config::default());
+    let refused = |why: &str| {
+        let error = load(&home).unwrap_err().to_string();
+        assert!(
+            error.contains(why) && error.contains("config.yaml"),
+            "{error}"
+        );
+    };
+    fs::create_dir(&path).unwrap();
+    refused("it is not a regular file");
+    fs::remove_dir(&path).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    refused("it is not a regular file");
+    fs::remove_file(&path).unwrap();
+    fsx::write_private(&path, b"firewall: {allow: []}\n").unwrap();
+    assert_eq!(load(&home).unwrap().allow, Some(vec![]));
+    for mode in [0o620, 0o602] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        refused("others than its owner can write it");
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(load(&home).is_ok());
+    let link = directory.path().join("real");
+    fs::rename(&path, &link).unwrap();
+    std::os::unix::fs::symlink(&link, &path).unwrap();
+    refused("it is a symlink");
+    fs::remove_file(&path).unwrap();
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(MAX_FILE + 1).unwrap();
+    refused("it is larger than");
+    if rustix::process::geteuid().is_root() {
+        file.set_len(0).unwrap();
+        std::os::unix::fs::chown(&path, Some(1234), None).unwrap();
+        refused("it belongs to another user");
+    }
+}

@@ -1,0 +1,229 @@
+//! Puts a native sandbox behind the wall, and starts nothing in it before the wall was tried from inside.
+//!
+//! [`judge`] is pure: what the attempts found, and what arrived at the gateway meanwhile. The second
+//! is the positive control: an attempt that was refused by accident never arrives there.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use cofferdam_guest::protocol::{self, Attempt, Findings, Outcome, Reply, Request, WALL_SOCKETS};
+use tokio::net::UnixStream;
+
+use super::connection;
+use crate::sandbox::SandboxError;
+use crate::wall::{Registration, Seen, Sockets, WallError, WallSpec};
+
+/// How long trying the wall may take; about a millisecond where it stands.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Registers the sandbox, tries the wall, and puts the policy in force.
+pub(super) async fn raise(
+    stream: &mut UnixStream,
+    sockets: Vec<OwnedFd>,
+    spec: &WallSpec,
+) -> Result<Registration, SandboxError> {
+    let Ok::<[OwnedFd; WALL_SOCKETS], _>([connections, proxy, lookups, packets]) =
+        sockets.try_into()
+    else {
+        let what = "its init did not hand over the wall's sockets";
+        return Err(SandboxError::Start(what.to_owned()));
+    };
+    let sockets = Sockets {
+        connections,
+        proxy,
+        lookups,
+        packets,
+    };
+    let registration = Registration::register(spec, sockets).await?;
+    let findings = tokio::time::timeout(LIMIT, prove(stream))
+        .await
+        .unwrap_or(Err(SandboxError::TimedOut(LIMIT.as_secs())))?;
+    let seen = registration.open().await?;
+    match judge(&findings, &seen) {
+        failed if failed.is_empty() => Ok(registration),
+        failed => Err(WallError::Breached(failed.join("; ")).into()),
+    }
+}
+
+async fn prove(stream: &mut UnixStream) -> Result<Findings, SandboxError> {
+    let broken = |what: String| SandboxError::Start(format!("its wall was not tried: {what}"));
+    let frame = protocol::encode(&Request::Prove { request: 0 })
+        .map_err(|error| broken(error.to_string()))?;
+    connection::send(stream, &frame)
+        .await
+        .map_err(|error| broken(error.to_string()))?;
+    match connection::read_reply(stream).await {
+        Ok(Some(Reply::Proved { findings, .. })) => Ok(findings),
+        Ok(Some(Reply::Failed { errno, .. })) => {
+            Err(broken(std::io::Error::from_raw_os_error(errno).to_string()))
+        }
+        Ok(_) => Err(broken("its init said something else".to_owned())),
+        Err(error) => Err(broken(error.to_string())),
+    }
+}
+
+/// Every check that failed, in words; none where the wall stands.
+fn judge(findings: &Findings, seen: &Seen) -> Vec<String> {
+    let mut failed = Vec::new();
+    if findings.interfaces != ["lo"] {
+        let found: Vec<String> = findings
+            .interfaces
+            .iter()
+            .map(|name| crate::text::printable(name))
+            .collect();
+        failed.push(format!(
+            "there are network interfaces besides `lo`: {}",
+            found.join(", ")
+        ));
+    }
+    for attempt in Attempt::ALL {
+        let mut outcomes = findings
+            .attempts
+            .iter()
+            .filter(|finding| finding.attempt == attempt)
+            .map(|finding| &finding.outcome);
+        let what = name(attempt);
+        match (outcomes.next(), outcomes.next()) {
+            (Some(outcome), None) if is_refused(attempt, outcome) => {}
+            (Some(Outcome::Silence), None) => failed.push(format!("{what} got no answer")),
+            (Some(_), None) => failed.push(format!("{what} was not refused")),
+            _ => failed.push(format!("{what} was not tried")),
+        }
+    }
+    let arrived = [
+        (seen.lookups, LOOKUPS, "lookups"),
+        (seen.connections, CONNECTIONS, "connections"),
+        (seen.proxied, PROXIED, "connections to the proxy"),
+    ];
+    for (count, tried, what) in arrived {
+        if count < tried {
+            failed.push(format!("of {tried} {what}, {count} arrived at the gateway"));
+        }
+    }
+    failed
+}
+
+/// What must arrive at the gateway: lookups over UDP and TCP, one address and two metadata services.
+const LOOKUPS: u32 = 2;
+const CONNECTIONS: u32 = 3;
+const PROXIED: u32 = 1;
+
+fn name(attempt: Attempt) -> &'static str {
+    match attempt {
+        Attempt::LookupUdp => "a lookup of a name that no rule names",
+        Attempt::LookupTcp => "the same lookup over TCP",
+        Attempt::Address => "a connection to an address that no rule names",
+        Attempt::Metadata | Attempt::OtherMetadata => "a connection to a cloud metadata service",
+        Attempt::Datagram => "a UDP datagram",
+        Attempt::Ping => "a ping socket",
+        Attempt::Raw => "a raw socket",
+        Attempt::Packet => "a packet socket",
+        Attempt::ConnectV6 => "a connection over IPv6",
+        Attempt::DatagramV6 => "a datagram over IPv6",
+        Attempt::Proxy => "a refused name by way of the proxy",
+    }
+}
+
+fn is_refused(attempt: Attempt, outcome: &Outcome) -> bool {
+    match (attempt, outcome) {
+        (Attempt::LookupUdp | Attempt::LookupTcp, Outcome::Answered(answer)) => {
+            does_not_exist(answer)
+        }
+        // A lookup that could not be made proves nothing.
+        (Attempt::LookupUdp | Attempt::LookupTcp, _) => false,
+        (Attempt::Proxy, Outcome::Answered(answer)) => answer.starts_with(b"HTTP/1.1 4"),
+        (_, Outcome::Refused(_)) => true,
+        (_, Outcome::Answered(_) | Outcome::Silence) => false,
+    }
+}
+
+/// An answer (QR) with the code NXDOMAIN and no record (RFC 1035, 4.1.1).
+fn does_not_exist(answer: &[u8]) -> bool {
+    matches!(answer, [_, _, flags, code, _, _, 0, 0, ..] if flags & 0x80 != 0 && code & 0x0f == 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_guest::protocol::Finding;
+
+    const NXDOMAIN: [u8; 12] = [0x43, 0x64, 0x81, 0x83, 0, 1, 0, 0, 0, 0, 0, 0];
+
+    fn standing() -> (Findings, Seen) {
+        let outcome = |attempt| match attempt {
+            Attempt::LookupUdp | Attempt::LookupTcp => Outcome::Answered(NXDOMAIN.into()),
+            Attempt::Proxy => Outcome::Answered(b"HTTP/1.1 403 Forbidden\r\n".into()),
+            _ => Outcome::Refused(libc::ECONNRESET),
+        };
+        let findings = Findings {
+            interfaces: vec!["lo".to_owned()],
+            attempts: Attempt::ALL
+                .map(|attempt| Finding {
+                    attempt,
+                    outcome: outcome(attempt),
+                })
+                .into(),
+        };
+        let seen = Seen {
+            lookups: LOOKUPS,
+            connections: CONNECTIONS,
+            proxied: PROXIED,
+            packets: 1,
+        };
+        (findings, seen)
+    }
+
+    #[test]
+    fn a_wall_that_stands_passes() {
+        let (findings, seen) = standing();
+        assert_eq!(judge(&findings, &seen), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_attempt_that_gets_through_fails() {
+        for attempt in Attempt::ALL {
+            let through = [
+                Outcome::Answered(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
+                Outcome::Answered(Vec::new()),
+                Outcome::Silence,
+            ];
+            for outcome in through {
+                let (mut findings, seen) = standing();
+                for finding in &mut findings.attempts {
+                    if finding.attempt == attempt {
+                        finding.outcome = outcome.clone();
+                    }
+                }
+                assert_eq!(judge(&findings, &seen).len(), 1, "{attempt:?} {outcome:?}");
+            }
+            let (mut findings, seen) = standing();
+            findings
+                .attempts
+                .retain(|finding| finding.attempt != attempt);
+            assert_eq!(judge(&findings, &seen).len(), 1, "{attempt:?} left out");
+        }
+    }
+
+    #[test]
+    fn what_did_not_arrive_at_the_gateway_was_refused_by_accident() {
+        for number in 0..3 {
+            let (findings, mut seen) = standing();
+            match number {
+                0 => seen.lookups = 1,
+                1 => seen.connections = 2,
+                _ => seen.proxied = 0,
+            }
+            assert_eq!(judge(&findings, &seen).len(), 1, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn another_interface_fails() {
+        let (mut findings, seen) = standing();
+        findings.interfaces.push("eth0".to_owned());
+        assert_eq!(
+            judge(&findings, &seen),
+            ["there are network interfaces besides `lo`: lo, eth0"]
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! What a run's sandbox may reach: asked for, checked against its provider, watched while it works.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use super::emitter::Emitter;
+use super::event::Notice;
+use super::plan::PlanError;
+use crate::home::Home;
+use crate::names::RepoPath;
+use crate::sandbox::registry::{Reach, Record};
+use crate::sandbox::{Contained, Network, NetworkKind, Sandbox};
+use crate::wall::rules::Sources;
+use crate::wall::{Health, Refused, Rule, WallSpec};
+
+/// How long the summary of what was refused may take. It is news, not work.
+const SUMMARY_LIMIT: Duration = Duration::from_secs(2);
+
+/// What a run's sandbox may reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkOptions {
+    /// Its own loopback and nothing else.
+    None,
+    /// What the user's rules name (the default list where he has none), and these.
+    Allowlist { rules: Vec<Rule> },
+    /// The host's own network: no wall at all.
+    Open,
+}
+
+impl Default for NetworkOptions {
+    fn default() -> Self {
+        Self::Allowlist { rules: Vec::new() }
+    }
+}
+
+impl NetworkOptions {
+    fn kind(&self) -> NetworkKind {
+        match self {
+            Self::None => NetworkKind::None,
+            Self::Allowlist { .. } => NetworkKind::Allowlist,
+            Self::Open => NetworkKind::Open,
+        }
+    }
+
+    /// As the record keeps it.
+    pub(super) fn reach(&self) -> Reach {
+        match self {
+            Self::None => Reach::None,
+            Self::Allowlist { rules } => Reach::Allowlist {
+                rules: rules.iter().map(ToString::to_string).collect(),
+            },
+            Self::Open => Reach::Open,
+        }
+    }
+
+    /// As the provider gets it.
+    pub(super) fn spec(&self, home: &Home, record: &Record, repository: &RepoPath) -> Network {
+        match self {
+            Self::None => Network::None,
+            Self::Open => Network::Open,
+            Self::Allowlist { rules } => Network::Wall(Box::new(WallSpec {
+                home: home.clone(),
+                sandbox: record.id,
+                name: record.name.clone(),
+                sources: Sources {
+                    home: home.clone(),
+                    repository: Some(repository.clone()),
+                    sandbox: Some(record.id),
+                    flags: rules.clone(),
+                },
+            })),
+        }
+    }
+}
+
+/// A provider that cannot give what is asked is an error, never another network.
+pub(super) fn check(asked: &NetworkOptions, sandbox: &Contained) -> Result<(), PlanError> {
+    let (asked, given) = (asked.kind(), sandbox.networks());
+    if given.contains(&asked) {
+        return Ok(());
+    }
+    Err(PlanError::NoSuchNetwork {
+        provider: sandbox.provider_name().to_owned(),
+        asked,
+        given: given.to_vec(),
+    })
+}
+
+pub(super) fn listed(kinds: &[NetworkKind]) -> String {
+    if kinds.is_empty() {
+        return "none at all".to_owned();
+    }
+    let words: Vec<_> = kinds
+        .iter()
+        .map(|kind| format!("`{}`", kind.as_str()))
+        .collect();
+    words.join(", ")
+}
+
+/// Says once if the sandbox loses its network. Never returns: for a `select!` beside the work.
+pub(super) async fn watch(sandbox: &dyn Sandbox, events: &Emitter) -> Infallible {
+    if let Some(wall) = sandbox.wall() {
+        let mut health = wall.health();
+        let lost = health.wait_for(|health| matches!(health, Health::Lost(_)));
+        // Without a keeper the sandbox is being closed.
+        if let Ok(health) = lost.await
+            && let Health::Lost(why) = &*health
+        {
+            let why = why.clone();
+            events.notice(Notice::NetworkLost { why });
+        }
+    }
+    std::future::pending().await
+}
+
+/// What the wall refused to the sandbox; nothing where there is no wall, or no answer.
+pub(super) async fn refused(sandbox: &dyn Sandbox) -> Vec<Refused> {
+    let Some(wall) = sandbox.wall() else {
+        return Vec::new();
+    };
+    match tokio::time::timeout(SUMMARY_LIMIT, wall.refused()).await {
+        Ok(Ok(refused)) => refused,
+        // The log has it.
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
+}

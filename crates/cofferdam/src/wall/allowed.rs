@@ -1,0 +1,226 @@
+//! The files of `cofferdam allow`: one rule a line in its text form, `#` begins a comment line. People
+//! edit them by hand; a bad line is left out and named, the others count.
+
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cofferdam_wall::{Origin, Rule};
+
+use super::rules::{LineError, Loaded, Problem};
+use crate::fsx::{self, FileError};
+use crate::home::Home;
+use crate::names::{RepoPath, SandboxId};
+use crate::text::printable;
+
+/// The longest file in bytes.
+const MAX_FILE: u64 = 16 << 20;
+/// So many bad lines of one file are named.
+const NAMED: usize = 20;
+
+/// For which sandboxes a rule counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// All of this user.
+    Global,
+    /// Those of one repository.
+    Repository(RepoPath),
+    /// This one, as long as it exists.
+    Sandbox(SandboxId),
+}
+
+/// What came of adding rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Added {
+    pub file: PathBuf,
+    pub added: Vec<Rule>,
+    /// These were there already.
+    pub present: Vec<Rule>,
+}
+
+/// Nothing was added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file is for something else, or no text.
+    #[error("{0}")]
+    Unusable(Box<Problem>),
+}
+
+impl Scope {
+    /// Where its rules are kept.
+    pub fn file(&self, home: &Home) -> PathBuf {
+        match self {
+            Self::Global => home.allowed().join("global"),
+            Self::Repository(repository) => home.allowed().join(repository.hash8()),
+            Self::Sandbox(id) => home.allowed_for(*id),
+        }
+    }
+
+    /// The first line of the file. It tells apart two repositories whose paths have one hash.
+    fn header(&self) -> String {
+        match self {
+            Self::Global => "# for: all sandboxes".to_owned(),
+            Self::Repository(repository) => {
+                format!("# for: repository {}", escaped(repository.as_path()))
+            }
+            Self::Sandbox(id) => format!("# for: sandbox {id}"),
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Global => "all sandboxes".to_owned(),
+            Self::Repository(repository) => escaped(repository.as_path()),
+            Self::Sandbox(id) => format!("sandbox {id}"),
+        }
+    }
+}
+
+/// Adds what the file of `scope` says to `loaded`; a missing file says nothing.
+pub(super) fn read_into(loaded: &mut Loaded, home: &Home, scope: &Scope) {
+    let path: Arc<Path> = scope.file(home).into();
+    let bytes = match read(&path, scope) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return,
+        Err(problem) => {
+            loaded.problems.push(problem);
+            return;
+        }
+    };
+    let mut bad = 0;
+    for (line, rule) in rules(&bytes) {
+        match rule {
+            Ok(rule) => loaded.push(rule, Some(&path), Some(line)),
+            Err(source) => {
+                bad += 1;
+                if bad <= NAMED {
+                    let path = path.to_path_buf();
+                    loaded.problems.push(Problem::Line { path, line, source });
+                }
+            }
+        }
+    }
+    if bad > NAMED {
+        loaded.problems.push(Problem::MoreLines {
+            path: path.to_path_buf(),
+            count: bad - NAMED,
+        });
+    }
+}
+
+/// Writes `new` into the file of `scope`, which readers see old or new but never half. A rule that is
+/// there is not written again. One who adds holds the lock on changes.
+pub fn add(home: &Home, scope: &Scope, new: &[Rule]) -> Result<Added, AddError> {
+    let file = scope.file(home);
+    let mut bytes = match read(&file, scope) {
+        Ok(found) => found.unwrap_or_default(),
+        Err(Problem::File(error)) => return Err(error.into()),
+        Err(problem) => return Err(AddError::Unusable(Box::new(problem))),
+    };
+    let mut known: Vec<Rule> = rules(&bytes).filter_map(|(_, rule)| rule.ok()).collect();
+    let mut done = Added {
+        file,
+        added: Vec::new(),
+        present: Vec::new(),
+    };
+    let mut text = String::new();
+    if bytes.is_empty() {
+        let _ = writeln!(text, "{}", scope.header());
+        text.push_str("# One rule a line, kept by `cofferdam allow`. After an edit: `cofferdam net reload`.\n");
+    } else if !bytes.ends_with(b"\n") {
+        text.push('\n');
+    }
+    for rule in new {
+        if known.contains(rule) {
+            done.present.push(rule.clone());
+            continue;
+        }
+        let _ = writeln!(text, "{rule}");
+        known.push(rule.clone());
+        done.added.push(rule.clone());
+    }
+    if !done.added.is_empty() {
+        bytes.extend_from_slice(text.as_bytes());
+        fsx::private_dir(home.path())?;
+        if let Some(parent) = done.file.parent() {
+            fsx::private_dir(parent)?;
+        }
+        fsx::write_private(&done.file, &bytes)?;
+    }
+    Ok(done)
+}
+
+/// The file's bytes; none where there is no file.
+fn read(path: &Path, scope: &Scope) -> Result<Option<Vec<u8>>, Problem> {
+    let bytes = match fsx::read_guarded(path, MAX_FILE) {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let header = scope.header();
+    let first = bytes
+        .split(|&byte| byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    if !bytes.is_empty() && first.trim_ascii_end() != header.as_bytes() {
+        return Err(Problem::Scope {
+            path: path.to_owned(),
+            wanted: scope.words(),
+            header,
+        });
+    }
+    Ok(Some(bytes))
+}
+
+/// The rules of a file with the numbers of their lines.
+fn rules(bytes: &[u8]) -> impl Iterator<Item = (u64, Result<Rule, LineError>)> {
+    let lines = (1u64..).zip(bytes.split(|&byte| byte == b'\n'));
+    lines.filter_map(|(number, line)| {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            return None;
+        }
+        let text = std::str::from_utf8(line).map_err(|_| LineError::NotUtf8);
+        let rule = text.and_then(|text| Ok(Rule::parse(text, Origin::Live)?));
+        Some((number, rule))
+    })
+}
+
+/// A path on one line; different paths stay different.
+fn escaped(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let plain = c != '\\'
+                && !c.is_control()
+                && printable(c.encode_utf8(&mut [0; 4])).len() == c.len_utf8();
+            if plain {
+                text.push(c);
+            } else {
+                text.extend(c.escape_unicode());
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn paths_stay_apart_and_on_one_line() {
+        let shown = |bytes: &[u8]| escaped(Path::new(OsStr::from_bytes(bytes)));
+        assert_eq!(shown("/home/größe/a b".as_bytes()), "/home/größe/a b");
+        assert_eq!(shown(b"/a\n\xff\\x"), "/a\\u{a}\\xff\\u{5c}x");
+        assert_eq!(shown("/\u{202e}b".as_bytes()), "/\\u{202e}b");
+    }
+}

@@ -1,0 +1,169 @@
+//! A change of rules: kept in its file, and in force at once in the sandboxes that it is for.
+
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use cofferdam_wall::Rule;
+
+use super::allowed::{self, AddError, Added, Scope};
+use super::rules::Problem;
+use super::{Answer, Ask, Start, WallError, gateway, sources_of};
+use crate::fsx::{self, Context, FileError};
+use crate::home::Home;
+use crate::names::{SandboxId, Slug};
+use crate::sandbox::registry::{self, Phase, Reach, Record, RegistryError};
+
+/// A change holds its lock for moments; one that is held so long is held by a stopped process.
+const LOCK_LIMIT: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Why rules were not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    #[error(transparent)]
+    Add(#[from] AddError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Wall(#[from] WallError),
+}
+
+/// The right to change the rules of one home: files and gateway change together, one change after the
+/// other, so that none is lost. A sandbox that registers holds it too: rules that it has read must be
+/// those in force when it is there.
+#[derive(Debug)]
+pub struct Change {
+    home: Home,
+    _lock: File,
+}
+
+/// What a change came to for one sandbox at work.
+#[derive(Debug)]
+pub struct Applied {
+    pub id: SandboxId,
+    pub name: Slug,
+    pub repository: PathBuf,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug)]
+pub enum Outcome {
+    /// Its rules are what the files say; so many open connections were ended by that.
+    InForce { closed: u64 },
+    /// It is just starting, and reads the files itself.
+    Starting,
+    /// A source cannot be read: the old rules stay.
+    Kept(Vec<Problem>),
+    /// The gateway did not take them: the old rules stay.
+    Failed(WallError),
+}
+
+impl Change {
+    /// Waits for changes that others make. Bounded: 20 s.
+    pub async fn begin(home: &Home) -> Result<Self, WallError> {
+        fsx::private_dir(home.path())?;
+        fsx::private_dir(&home.allowed())?;
+        let path = home.allowed().join("lock");
+        let lock = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+            .context("open", &path)?;
+        let deadline = Instant::now() + LOCK_LIMIT;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {}
+                Err(TryLockError::WouldBlock) => return Err(WallError::Busy(LOCK_LIMIT.as_secs())),
+                Err(TryLockError::Error(source)) => {
+                    return Err(FileError::new("lock", path, source).into());
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        let home = home.clone();
+        Ok(Self { home, _lock: lock })
+    }
+
+    /// Keeps rules for `scope`. From now on they count for sandboxes that start.
+    pub fn add(&self, scope: &Scope, rules: &[Rule]) -> Result<Added, AddError> {
+        allowed::add(&self.home, scope, rules)
+    }
+
+    /// Puts the rules in force that the files hold now, in every sandbox at work that `scope` covers.
+    /// Bounded: 13 s for each.
+    pub async fn apply(&self, scope: &Scope) -> Result<Vec<Applied>, ChangeError> {
+        let behind = self.behind_the_gateway().await?;
+        let mut applied = Vec::new();
+        for entry in registry::list(&self.home, None)?.entries {
+            let record = entry.record;
+            if !entry.in_use || !covers(scope, &record) {
+                continue;
+            }
+            let outcome = if behind.contains(&record.id.to_string()) {
+                self.set(&record).await
+            } else if record.phase == Phase::Creating {
+                record
+                    .network
+                    .as_ref()
+                    .and_then(Reach::rules)
+                    .map(|_| Outcome::Starting)
+            } else {
+                None
+            };
+            if let Some(outcome) = outcome {
+                applied.push(Applied {
+                    id: record.id,
+                    name: record.name,
+                    repository: record.repository,
+                    outcome,
+                });
+            }
+        }
+        Ok(applied)
+    }
+
+    async fn behind_the_gateway(&self) -> Result<Vec<String>, WallError> {
+        match gateway::ask(&self.home, &Ask::Status, Start::Never).await {
+            Ok(Answer::Status(all)) => Ok(all.into_iter().map(|one| one.sandbox).collect()),
+            Ok(_) => Err(WallError::Protocol(
+                "an answer to another question".to_owned(),
+            )),
+            Err(WallError::NotRunning) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `None`: it has no wall.
+    async fn set(&self, record: &Record) -> Option<Outcome> {
+        let loaded = sources_of(&self.home, record)?.load();
+        if loaded.problems.iter().any(Problem::is_whole_source) {
+            return Some(Outcome::Kept(loaded.problems));
+        }
+        let ask = Ask::SetRules {
+            sandbox: record.id.to_string(),
+            rules: loaded.lines(),
+        };
+        Some(match gateway::ask(&self.home, &ask, Start::Never).await {
+            Ok(Answer::RulesSet { closed }) => Outcome::InForce { closed },
+            Ok(_) => Outcome::Failed(WallError::Protocol(
+                "an answer to another question".to_owned(),
+            )),
+            Err(error) => Outcome::Failed(error),
+        })
+    }
+}
+
+fn covers(scope: &Scope, record: &Record) -> bool {
+    match scope {
+        Scope::Global => true,
+        Scope::Repository(repository) => repository.as_path() == record.repository,
+        Scope::Sandbox(id) => *id == record.id,
+    }
+}

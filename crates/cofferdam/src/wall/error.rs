@@ -1,0 +1,86 @@
+//! Why there is no wall, or no answer from its gateway.
+
+use std::io;
+use std::path::PathBuf;
+
+use cofferdam_wall::control::FrameError;
+
+use crate::fsx::FileError;
+
+/// Why something about the wall could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum WallError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The gateway's directory is not as it was made: somebody else may have been there.
+    #[error("{} cannot be trusted: {why}", path.display())]
+    Directory { path: PathBuf, why: String },
+    #[error("cannot start the gateway: {0}")]
+    Start(String),
+    /// Its lock is held, and it says nothing.
+    #[error("{}", silent(*process, *seconds))]
+    Silent {
+        /// The gateway's process id, where its lock names it.
+        process: Option<u32>,
+        seconds: u64,
+    },
+    #[error("no gateway is running")]
+    NotRunning,
+    /// It ended as often as it was started.
+    #[error("the gateway ended while it was asked{}", after(.0))]
+    Ended(String),
+    #[error("lost contact with the gateway: {0}")]
+    Io(#[from] io::Error),
+    #[error("the gateway broke the protocol: {0}")]
+    Protocol(String),
+    /// What was asked cannot be done; what was in force stays.
+    #[error("the gateway cannot do that: {0}")]
+    Refused(String),
+    /// Its lock is held for so many seconds.
+    #[error("another cofferdam process has been changing rules for {0} s")]
+    Busy(u64),
+    /// The registration was given up before.
+    #[error("the sandbox has lost its network: {0}")]
+    Lost(String),
+    /// Tried from inside, it did not stand.
+    #[error("it failed its self-test: {0}")]
+    Breached(String),
+}
+
+impl From<FrameError> for WallError {
+    fn from(error: FrameError) -> Self {
+        Self::Protocol(error.to_string())
+    }
+}
+
+impl WallError {
+    /// The next step, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Directory { path, .. } => Some(format!(
+                "look at {}, and remove it: the next command makes it anew",
+                path.display()
+            )),
+            Self::Silent {
+                process: Some(pid), ..
+            } => Some(format!(
+                "it may be stopped: `kill -CONT {pid}` lets it go on, `kill -9 {pid}` ends it and the next \
+                 command starts another"
+            )),
+            _ => None,
+        }
+    }
+}
+
+fn silent(process: Option<u32>, seconds: u64) -> String {
+    let named = process.map_or_else(String::new, |pid| format!(", process {pid},"));
+    format!("the gateway{named} did not answer within {seconds} s")
+}
+
+fn after(words: &str) -> String {
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!(": {words}")
+    }
+}

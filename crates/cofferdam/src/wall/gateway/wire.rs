@@ -1,0 +1,117 @@
+//! One connection to the gateway: frames out with descriptors, answers in, each with a bound.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use cofferdam_wall::control::{self, Answer, DESCRIPTORS, HEAD};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::UnixStream;
+
+use super::place::Place;
+use crate::wall::WallError;
+
+/// A connection to the gateway. Dropping it ends what was registered on it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: UnixStream,
+    place: Place,
+}
+
+impl Connection {
+    pub(super) fn new(stream: UnixStream, place: Place) -> Self {
+        Self { stream, place }
+    }
+
+    /// Sends one frame, its descriptors with the first byte, and waits for the answer. Not cancel
+    /// safe: a connection whose question was dropped is of no more use.
+    pub(crate) async fn ask(
+        &mut self,
+        frame: &[u8],
+        fds: &[BorrowedFd<'_>],
+        limit: Duration,
+    ) -> Result<Answer, WallError> {
+        let asked = async {
+            send(&self.stream, frame, fds).await?;
+            receive(&mut self.stream).await
+        };
+        let body = match tokio::time::timeout(limit, asked).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(error)) if is_end(&error) => {
+                return Err(WallError::Ended(self.place.last_words()));
+            }
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => {
+                return Err(WallError::Silent {
+                    process: self.place.process(),
+                    seconds: limit.as_secs(),
+                });
+            }
+        };
+        match control::decode(&body)? {
+            Answer::Error(text) => Err(WallError::Refused(crate::text::printable(&text))),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Returns when the gateway has ended, or says something that nobody asked. Cancel safe.
+    pub(crate) async fn ended(&self) {
+        loop {
+            if self.stream.readable().await.is_err() {
+                return;
+            }
+            match self.stream.try_read(&mut [0u8]) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+fn is_end(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::BrokenPipe
+            | ErrorKind::NotConnected
+    )
+}
+
+async fn send(stream: &UnixStream, frame: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut rest = frame;
+    let mut fds = fds;
+    while !rest.is_empty() {
+        let sent = stream
+            .async_io(Interest::WRITABLE, || {
+                let mut space =
+                    [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+                    return Err(io::Error::other("too many descriptors for one frame"));
+                }
+                let parts = [IoSlice::new(rest)];
+                let sent = rustix::net::sendmsg(stream, &parts, &mut control, SendFlags::NOSIGNAL)?;
+                Ok(sent)
+            })
+            .await?;
+        fds = &[];
+        rest = &rest[sent..];
+    }
+    Ok(())
+}
+
+async fn receive(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut head = [0u8; HEAD];
+    stream.read_exact(&mut head).await?;
+    let length = control::body_length(head).map_err(io::Error::other)?;
+    // The buffer grows with what really arrives, not with what was announced.
+    let mut body = Vec::with_capacity(length.min(4096));
+    if stream.take(length as u64).read_to_end(&mut body).await? != length {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    Ok(body)
+}

@@ -1,0 +1,256 @@
+//! Network logs as people read them: the one of a sandbox is found, read to its end and followed. A
+//! log outlives its sandbox.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use cofferdam_wall::log::Event;
+use jiff::Timestamp;
+
+use crate::fsx::{Context, FileError};
+use crate::home::Home;
+use crate::names::{RepoPath, SandboxId};
+use crate::sandbox::registry;
+use crate::text::LineFramer;
+
+pub use cofferdam_wall::log::{Entry, Event as EntryEvent, Verdict, Via};
+
+/// The longest line that is read, in bytes.
+const MAX_LINE: usize = 64 << 10;
+/// So much is read at once.
+const PIECE: usize = 64 << 10;
+
+/// One sandbox's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    pub path: PathBuf,
+    pub sandbox: SandboxId,
+    /// The sandbox's name, as the log says it.
+    pub name: String,
+    pub began: Timestamp,
+}
+
+/// There is no such log.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("there is no network log of a sandbox `{name}` in {}", repository.display())]
+    Unknown { name: String, repository: PathBuf },
+    #[error("there is no network log of a sandbox in {}", repository.display())]
+    None { repository: PathBuf },
+}
+
+/// The newest log of a sandbox of `repository`; with `name`, of one that is called so or has that id.
+pub fn find(home: &Home, repository: &RepoPath, name: Option<&str>) -> Result<Log, LogError> {
+    let place = repository.as_path().display().to_string();
+    let mut newest: Option<Log> = None;
+    for (path, sandbox) in files(home)? {
+        let Some(first) = first_line(&path) else {
+            continue;
+        };
+        let called = first.name.unwrap_or_default();
+        let wanted = name.is_none_or(|name| name == called || name == sandbox.to_string());
+        if first.repository.as_ref() != Some(&place) || !wanted {
+            continue;
+        }
+        if newest
+            .as_ref()
+            .is_none_or(|newest| newest.began <= first.at)
+        {
+            newest = Some(Log {
+                path,
+                sandbox,
+                name: called,
+                began: first.at,
+            });
+        }
+    }
+    let repository = repository.as_path().to_owned();
+    newest.ok_or_else(|| match name {
+        Some(name) => LogError::Unknown {
+            name: name.escape_debug().to_string(),
+            repository,
+        },
+        None => LogError::None { repository },
+    })
+}
+
+impl Log {
+    /// Whether more can come: a process owns the sandbox.
+    pub fn is_live(&self, home: &Home) -> bool {
+        registry::owner(home, self.sandbox).is_some()
+    }
+
+    pub fn open(&self) -> Result<Reader, FileError> {
+        Ok(Reader {
+            file: open(&self.path)?,
+            path: self.path.clone(),
+            lines: LineFramer::new(MAX_LINE),
+        })
+    }
+}
+
+/// Reads a log that may be growing.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    path: PathBuf,
+    lines: LineFramer,
+}
+
+impl Reader {
+    /// Gives every whole line that came since the last call to `each`. A line that is half written is
+    /// given when its end has come.
+    pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), FileError> {
+        let mut piece = vec![0; PIECE];
+        loop {
+            match self.file.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(count) => self.lines.push(&piece[..count], |line| {
+                    if !line.bytes.is_empty() && !line.truncated {
+                        each(line.bytes);
+                    }
+                }),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(FileError::new("read", &self.path, error)),
+            }
+        }
+    }
+}
+
+/// A line that makes sense.
+pub fn parse(line: &[u8]) -> Option<Entry> {
+    serde_json::from_slice(line).ok()
+}
+
+fn files(home: &Home) -> Result<Vec<(PathBuf, SandboxId)>, FileError> {
+    let directory = home.net();
+    let entries = match std::fs::read_dir(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.context("read", &directory)?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry.context("read", &directory)?;
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_suffix(".jsonl"));
+        if let Some(id) = id.and_then(|id| id.parse().ok()) {
+            files.push((entry.path(), id));
+        }
+    }
+    Ok(files)
+}
+
+/// Says whose log it is; none where the file does not begin as a log does.
+fn first_line(path: &Path) -> Option<Entry> {
+    let mut line = Vec::new();
+    let mut reader = BufReader::with_capacity(4096, open(path).ok()?).take(MAX_LINE as u64);
+    reader.read_until(b'\n', &mut line).ok()?;
+    parse(&line).filter(|entry| entry.event == Event::Sandbox)
+}
+
+fn open(path: &Path) -> Result<File, FileError> {
+    File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .context("open", path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::fsx;
+
+    struct Place {
+        directory: tempfile::TempDir,
+        home: Home,
+    }
+
+    fn place() -> Place {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path().join("home"));
+        fsx::private_dir(&home.net()).unwrap();
+        Place { directory, home }
+    }
+
+    impl Place {
+        fn repository(&self) -> RepoPath {
+            RepoPath::resolve(self.directory.path()).unwrap()
+        }
+
+        fn log(&self, name: &str, repository: &str, second: i64) -> SandboxId {
+            let id = SandboxId::random().unwrap();
+            let mut entry = Entry::new(Timestamp::from_second(second).unwrap(), Event::Sandbox);
+            entry.name = Some(name.to_owned());
+            entry.repository = Some(repository.to_owned());
+            let mut line = serde_json::to_vec(&entry).unwrap();
+            line.push(b'\n');
+            fsx::write_private(&self.home.network_log(id), &line).unwrap();
+            id
+        }
+    }
+
+    #[test]
+    fn the_newest_of_that_name_in_that_repository_is_found() {
+        let place = place();
+        let repository = place.repository();
+        let here = repository.as_path().display().to_string();
+        let find = |name: Option<&str>| {
+            let found = find(&place.home, &repository, name);
+            found.map(|log| log.sandbox).ok()
+        };
+        assert_eq!((find(None), find(Some("a"))), (None, None));
+        let old = place.log("a", &here, 100);
+        let new = place.log("a", &here, 200);
+        let other = place.log("b", &here, 150);
+        place.log("a", "/elsewhere", 300);
+        fsx::write_private(
+            &place.home.network_log(SandboxId::random().unwrap()),
+            b"junk",
+        )
+        .unwrap();
+        fsx::write_private(&place.home.net().join("x.jsonl"), b"junk").unwrap();
+        assert_eq!(find(Some("a")), Some(new));
+        assert_eq!(find(Some("b")), Some(other));
+        assert_eq!(find(Some(old.to_string().as_str())), Some(old));
+        assert_eq!(find(None), Some(new));
+        assert_eq!(find(Some("c")), None);
+    }
+
+    #[test]
+    fn a_half_written_line_comes_when_it_is_whole() {
+        let place = place();
+        let here = place.repository().as_path().display().to_string();
+        let id = place.log("a", &here, 100);
+        let log = find(&place.home, &place.repository(), None).unwrap();
+        assert!(!log.is_live(&place.home));
+        let mut reader = log.open().unwrap();
+        let mut read = || -> Vec<Vec<u8>> {
+            let mut lines = Vec::new();
+            reader.read(|line| lines.push(line.to_vec())).unwrap();
+            lines
+        };
+        assert_eq!(read().len(), 1);
+        let path = place.home.network_log(id);
+        let mut file = File::options().append(true).open(path).unwrap();
+        file.write_all(b"{\"at\":\"1970-01-01T00:00:01Z\",")
+            .unwrap();
+        assert_eq!(read().len(), 0);
+        file.write_all(b"\"event\":\"gap\",\"count\":3,\"new\":1}\n\nnot json\n{")
+            .unwrap();
+        let lines = read();
+        let parsed: Vec<_> = lines.iter().map(|line| parse(line)).collect();
+        assert_eq!(parsed.len(), 2);
+        assert_eq!(parsed[0].as_ref().and_then(|entry| entry.count), Some(3));
+        assert_eq!(parsed[1], None);
+        file.write_all(&[b"x".repeat(MAX_LINE + 1), b"\n{\"a\":1}\n".to_vec()].concat())
+            .unwrap();
+        assert_eq!(read(), [b"{\"a\":1}"]);
+    }
+}

@@ -1,0 +1,279 @@
+//! One sandbox behind the gateway, for as long as it lives.
+//!
+//! A task holds the connection and duplicates of the sandbox's sockets. A gateway that ends is
+//! replaced, and gets the sockets again with the rules as they are then. In between, and after too
+//! many ends, nothing is carried: no gateway, no network.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use cofferdam_wall::control::{self, Answer, Ask, Refused, Seen};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::change::Change;
+use super::gateway::{self, ANSWER_LIMIT, Connection, Start};
+use super::rules::Problem;
+use super::{Sockets, WallError, WallSpec, journal};
+use crate::home::Home;
+use crate::names::SandboxId;
+
+/// A gateway that lived so long is no part of a series of ends.
+const CALM: Duration = Duration::from_secs(60);
+/// So many ends in a series, and the sandbox has lost its network.
+const ATTEMPTS: u32 = 10;
+/// The second attempt of a series waits so long, each later one twice as long as the one before.
+const BACKOFF: Duration = Duration::from_millis(20);
+
+/// How a registered sandbox is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// A gateway carries its connections.
+    Carried,
+    /// The gateway ended; another one is being started. Nothing is carried meanwhile.
+    Recovering,
+    /// Given up, with the reason. Every connection is refused until the sandbox ends.
+    Lost(String),
+}
+
+/// One sandbox's registration. Dropping it ends the sandbox's network.
+#[derive(Debug)]
+pub struct Registration {
+    home: Home,
+    sandbox: SandboxId,
+    /// To the task that keeps the connection: the self-test is over.
+    orders: mpsc::Sender<Order>,
+    health: watch::Receiver<Health>,
+    problems: Vec<Problem>,
+    _end: DropGuard,
+}
+
+type Order = oneshot::Sender<Result<Seen, WallError>>;
+
+impl Registration {
+    /// Puts a sandbox behind the gateway of its home, which is started where none runs. Until
+    /// [`Registration::open`] everything is refused and counted. Bounded: 8 s.
+    pub async fn register(spec: &WallSpec, sockets: Sockets) -> Result<Self, WallError> {
+        let log = journal::open(spec)?;
+        let mut keeper = Keeper {
+            spec: spec.clone(),
+            sockets,
+            log,
+            epoch: 0,
+            opened: false,
+        };
+        let (connection, problems) = keeper.register().await?;
+        let (orders, queue) = mpsc::channel(4);
+        let (says, health) = watch::channel(Health::Carried);
+        let end = CancellationToken::new();
+        tokio::spawn({
+            let end = end.clone();
+            async move {
+                tokio::select! {
+                    () = end.cancelled() => {}
+                    () = keeper.keep(connection, queue, says) => {}
+                }
+            }
+        });
+        Ok(Self {
+            home: spec.home.clone(),
+            sandbox: spec.sandbox,
+            orders,
+            health,
+            problems,
+            _end: end.drop_guard(),
+        })
+    }
+
+    /// The self-test is over: the policy counts from now on. What had arrived until then tells
+    /// whether the wall stands. Bounded: 5 s.
+    pub async fn open(&self) -> Result<Seen, WallError> {
+        let (answer, answered) = oneshot::channel();
+        let asked = async {
+            self.orders.send(answer).await.ok()?;
+            answered.await.ok()
+        };
+        match tokio::time::timeout(ANSWER_LIMIT, asked).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => Err(self.lost()),
+            Err(_) => Err(WallError::Silent {
+                process: None,
+                seconds: ANSWER_LIMIT.as_secs(),
+            }),
+        }
+    }
+
+    /// What was refused so far, most often refused first; bounded. A gateway that ended took its
+    /// count with it: the log has everything. Bounded: 8 s.
+    pub async fn refused(&self) -> Result<Vec<Refused>, WallError> {
+        let sandbox = self.sandbox.to_string();
+        match gateway::ask(&self.home, &Ask::Refused { sandbox }, Start::Never).await? {
+            Answer::Refused(refused) => Ok(refused),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What is wrong with the places that rules come from; what is right is in force.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Changes when the gateway ends and when it is back.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.clone()
+    }
+
+    fn lost(&self) -> WallError {
+        match &*self.health.borrow() {
+            Health::Lost(why) => WallError::Lost(why.clone()),
+            Health::Carried | Health::Recovering => {
+                WallError::Lost("its supervisor was stopped".to_owned())
+            }
+        }
+    }
+}
+
+/// What the supervising task owns.
+#[derive(Debug)]
+struct Keeper {
+    spec: WallSpec,
+    sockets: Sockets,
+    log: File,
+    epoch: u32,
+    opened: bool,
+}
+
+impl Keeper {
+    /// Registers with the gateway that runs, or with a new one; the rules are read anew. Also what
+    /// is wrong with their sources.
+    async fn register(&mut self) -> Result<(Connection, Vec<Problem>), WallError> {
+        // A change of rules between reading them and being there would be lost.
+        let _change = Change::begin(&self.spec.home).await?;
+        let sources = self.spec.sources.clone();
+        // A list may be long.
+        let loaded = tokio::task::spawn_blocking(move || {
+            let loaded = sources.load();
+            (loaded.lines(), loaded.problems)
+        });
+        let (rules, problems) = loaded.await.map_err(std::io::Error::from)?;
+        let frame = control::encode(&Ask::Register(control::Registration {
+            sandbox: self.spec.sandbox.to_string(),
+            rules,
+            epoch: self.epoch,
+            proving: !self.opened,
+        }))?;
+        let Sockets {
+            connections,
+            proxy,
+            lookups,
+            packets,
+        } = &self.sockets;
+        let fds: [BorrowedFd<'_>; control::DESCRIPTORS] = [
+            connections.as_fd(),
+            proxy.as_fd(),
+            lookups.as_fd(),
+            packets.as_fd(),
+            self.log.as_fd(),
+        ];
+        let home = &self.spec.home;
+        let begun = gateway::begin(home, &frame, &fds, Start::IfNeeded, ANSWER_LIMIT);
+        match begun.await? {
+            (connection, Answer::Done) => Ok((connection, problems)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Serves orders and replaces gateways that end, until the sandbox's network is lost.
+    async fn keep(
+        mut self,
+        mut connection: Connection,
+        mut orders: mpsc::Receiver<Order>,
+        health: watch::Sender<Health>,
+    ) {
+        let mut ends = 0;
+        loop {
+            let began = Instant::now();
+            self.serve(&mut connection, &mut orders).await;
+            drop(connection);
+            if !self.opened {
+                // What arrived while it was proving is unknown now: the proof is void.
+                health.send_replace(Health::Lost(
+                    "the gateway ended during the self-test".into(),
+                ));
+                return;
+            }
+            health.send_replace(Health::Recovering);
+            if began.elapsed() >= CALM {
+                ends = 0;
+            }
+            match self.recover(&mut ends).await {
+                Ok(again) => connection = again,
+                Err(error) => {
+                    health.send_replace(Health::Lost(error.to_string()));
+                    return;
+                }
+            }
+            health.send_replace(Health::Carried);
+        }
+    }
+
+    /// Returns when the connection has ended, or is of no more use.
+    async fn serve(&mut self, connection: &mut Connection, orders: &mut mpsc::Receiver<Order>) {
+        loop {
+            let answer = tokio::select! {
+                () = connection.ended() => return,
+                Some(answer) = orders.recv() => answer,
+            };
+            let seen = open(connection).await;
+            self.opened |= seen.is_ok();
+            let failed = seen.is_err();
+            // Who asked may have given up.
+            let _ = answer.send(seen);
+            if failed {
+                return;
+            }
+        }
+    }
+
+    /// Registers again, at once and then more and more slowly.
+    async fn recover(&mut self, ends: &mut u32) -> Result<Connection, WallError> {
+        loop {
+            if *ends >= ATTEMPTS {
+                return Err(WallError::Ended(String::new()));
+            }
+            if let Some(doublings) = ends.checked_sub(1) {
+                tokio::time::sleep(BACKOFF * 2u32.saturating_pow(doublings)).await;
+            }
+            *ends += 1;
+            // Synthetic addresses that programs remember are another gateway's.
+            self.epoch = self.epoch.saturating_add(1);
+            match self.register().await {
+                Ok((connection, _)) => return Ok(connection),
+                Err(error) if *ends >= ATTEMPTS || is_final(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+async fn open(connection: &mut Connection) -> Result<Seen, WallError> {
+    let frame = control::encode(&Ask::Open)?;
+    match connection.ask(&frame, &[], ANSWER_LIMIT).await? {
+        Answer::Seen(seen) => Ok(seen),
+        _ => Err(unexpected()),
+    }
+}
+
+/// No later attempt goes better.
+fn is_final(error: &WallError) -> bool {
+    matches!(
+        error,
+        WallError::Directory { .. } | WallError::Refused(_) | WallError::Protocol(_)
+    )
+}
+
+fn unexpected() -> WallError {
+    WallError::Protocol("an answer to another question".to_owned())
+}

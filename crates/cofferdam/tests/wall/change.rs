@@ -1,0 +1,102 @@
+//! Rules change while sandboxes are at work.
+
+use cofferdam::fsx;
+use cofferdam::sandbox::registry::{Mode, Owned, Phase, Reach, Record, Strategy, VERSION};
+use cofferdam::wall::allowed::Scope;
+use cofferdam::wall::change::{Applied, Change, Outcome};
+use cofferdam::wall::{Origin, Rule, WallSpec};
+
+use crate::support::{House, block_on, registered};
+
+const REFUSED: Option<u8> = Some(3);
+const FOUND: Option<u8> = Some(0);
+
+/// As a run records it. It is at work as long as the result lives.
+fn at_work(spec: &WallSpec, name: &str) -> Owned {
+    let record = Record {
+        version: VERSION,
+        id: spec.sandbox,
+        name: cofferdam::names::Slug::from_text(name).unwrap(),
+        repository: "/".into(),
+        provider: "native".into(),
+        mode: Mode::Bind,
+        strategy: Strategy::Head,
+        branch: None,
+        branch_is_ours: false,
+        base: "1".repeat(40).parse().unwrap(),
+        created: jiff::Timestamp::now(),
+        phase: Phase::Active,
+        worktree: None,
+        made_directories: vec![],
+        nested_before: vec![],
+        kept: None,
+        outcome: None,
+        network: Some(Reach::Allowlist { rules: vec![] }),
+    };
+    Owned::create(&spec.home, record).unwrap()
+}
+
+fn rule(text: &str) -> Rule {
+    Rule::parse(text, Origin::Live).unwrap()
+}
+
+fn in_force(applied: &[Applied]) -> usize {
+    let in_force = |one: &&Applied| matches!(one.outcome, Outcome::InForce { .. });
+    applied.iter().filter(in_force).count()
+}
+
+// covers: S1-89 S1-92
+#[test]
+fn a_rule_counts_at_once_until_its_line_is_removed_and_a_broken_config_changes_nothing() {
+    let house = House::new();
+    fsx::private_dir(house.home.path()).unwrap();
+    let config = house.home.config();
+    fsx::write_private(&config, b"firewall: {allow: []}\n").unwrap();
+    block_on(async {
+        let (one, other) = (house.spec(&[]), house.spec(&[]));
+        let _works = (at_work(&one, "one"), at_work(&other, "other"));
+        let (_kept, doors) = registered(&one).await;
+        let (_also_kept, others) = registered(&other).await;
+        assert_eq!(doors.look_up("a.test"), REFUSED);
+
+        let only = Scope::Sandbox(one.sandbox);
+        let change = Change::begin(&house.home).await.unwrap();
+        change.add(&only, &[rule("a.test:443")]).unwrap();
+        let applied = change.apply(&only).await.unwrap();
+        assert_eq!((applied.len(), in_force(&applied)), (1, 1), "{applied:?}");
+        assert_eq!(doors.look_up("a.test"), FOUND);
+        assert_eq!(others.look_up("a.test"), REFUSED);
+
+        change.add(&Scope::Global, &[rule("b.test:443")]).unwrap();
+        let applied = change.apply(&Scope::Global).await.unwrap();
+        assert_eq!(in_force(&applied), 2, "{applied:?}");
+        assert_eq!(
+            (doors.look_up("b.test"), others.look_up("b.test")),
+            (FOUND, FOUND)
+        );
+
+        // A config that cannot be read: what was in force stays.
+        fsx::write_private(&config, b"firewall: {allow: [}\n").unwrap();
+        let applied = change.apply(&Scope::Global).await.unwrap();
+        let kept =
+            |one: &Applied| matches!(&one.outcome, Outcome::Kept(problems) if problems.len() == 1);
+        assert!(
+            applied.len() == 2 && applied.iter().all(kept),
+            "{applied:?}"
+        );
+        assert_eq!(
+            (doors.look_up("a.test"), doors.look_up("b.test")),
+            (FOUND, FOUND)
+        );
+        fsx::write_private(&config, b"firewall: {allow: []}\n").unwrap();
+
+        std::fs::remove_file(Scope::Global.file(&house.home)).unwrap();
+        let applied = change.apply(&Scope::Global).await.unwrap();
+        assert_eq!(in_force(&applied), 2, "{applied:?}");
+        assert_eq!(
+            (doors.look_up("b.test"), others.look_up("b.test")),
+            (REFUSED, REFUSED)
+        );
+        assert_eq!(doors.look_up("a.test"), FOUND);
+    });
+}

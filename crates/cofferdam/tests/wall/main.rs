@@ -1,0 +1,14 @@
+//! The gateway's life as the library sees it, with the real gateway.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests write files, and fail by panicking"
+)]
+
+mod change;
+mod life;
+mod place;
+mod registration;
+mod support;

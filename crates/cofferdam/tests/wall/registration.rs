@@ -1,0 +1,117 @@
+//! A sandbox behind the gateway: it stays there when the gateway does not.
+
+use std::fs;
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::Duration;
+
+use cofferdam::wall::{Health, Registration, Start, WallError};
+
+use crate::support::{Doors, House, block_on, kill, registered, sockets, until};
+
+const REFUSED: Option<u8> = Some(3);
+const FOUND: Option<u8> = Some(0);
+
+fn carries(doors: Doors) {
+    until("an allowed name is found", || {
+        doors.look_up("allowed.example.com") == FOUND
+    });
+    assert_eq!(doors.look_up("other.example.com"), REFUSED);
+}
+
+#[test]
+fn a_killed_gateway_is_replaced() {
+    let house = House::new();
+    block_on(async {
+        let spec = house.spec(&["allowed.example.com"]);
+        let (registration, doors) = registered(&spec).await;
+        carries(doors);
+        for _ in 0..3 {
+            let first = house.gateway();
+            kill(first);
+            carries(doors);
+            assert_ne!(house.gateway(), first);
+            assert_eq!(*registration.health().borrow(), Health::Carried);
+        }
+        // The log goes on where it was.
+        let log = fs::read_to_string(house.home.network_log(spec.sandbox)).unwrap();
+        assert_eq!(log.matches("\"event\":\"sandbox\"").count(), 1);
+        assert!(log.starts_with("{\"at\":"), "{log}");
+        let mode = fs::metadata(house.home.network_log(spec.sandbox))
+            .unwrap()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+    });
+}
+
+#[test]
+fn a_dropped_registration_ends_at_once() {
+    let house = House::new();
+    block_on(async {
+        let (kept, _) = registered(&house.spec(&[])).await;
+        let (dropped, doors) = registered(&house.spec(&[])).await;
+        let count = || async {
+            let asked =
+                cofferdam::wall::ask(&house.home, &cofferdam::wall::Ask::Status, Start::Never);
+            match asked.await.unwrap() {
+                cofferdam::wall::Answer::Status(status) => status.len(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(count().await, 2);
+        drop(dropped);
+        let mut left = count().await;
+        for _ in 0..1000 {
+            if left == 1 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            left = count().await;
+        }
+        assert_eq!(left, 1);
+        until("nobody listens", || {
+            TcpStream::connect(doors.connections).is_err()
+        });
+        drop(kept);
+    });
+}
+
+#[test]
+fn without_a_gateway_there_is_no_network() {
+    let house = House::new();
+    block_on(async {
+        let (registration, doors) = registered(&house.spec(&["allowed.example.com"])).await;
+        carries(doors);
+        // No gateway can be started from now on.
+        fs::set_permissions(house.place(), fs::Permissions::from_mode(0o755)).unwrap();
+        kill(house.gateway());
+        let mut health = registration.health();
+        let lost = health.wait_for(|health| matches!(health, Health::Lost(_)));
+        let lost = tokio::time::timeout(Duration::from_secs(10), lost).await;
+        assert!(matches!(&*lost.unwrap().unwrap(), Health::Lost(why) if why.contains("trusted")));
+        until("nobody listens", || {
+            TcpStream::connect(doors.connections).is_err()
+        });
+        assert_eq!(doors.look_up("allowed.example.com"), None);
+        assert!(registration.refused().await.is_err());
+        fs::set_permissions(house.place(), fs::Permissions::from_mode(0o700)).unwrap();
+    });
+}
+
+#[test]
+fn a_gateway_that_ends_during_the_self_test_proves_nothing() {
+    let house = House::new();
+    block_on(async {
+        let (sockets, doors) = sockets();
+        let spec = house.spec(&["allowed.example.com"]);
+        let registration = Registration::register(&spec, sockets).await.unwrap();
+        assert_ne!(doors.look_up("allowed.example.com"), FOUND);
+        kill(house.gateway());
+        let opened = registration.open().await;
+        assert!(
+            matches!(opened, Err(WallError::Lost(_) | WallError::Ended(_))),
+            "{opened:?}"
+        );
+        assert_ne!(doors.look_up("allowed.example.com"), FOUND);
+    });
+}
