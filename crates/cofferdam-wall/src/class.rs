@@ -85,8 +85,6 @@ pub enum Class {
     Metadata,
     /// The machine that dials.
     Loopback,
-    /// An address of this machine in any range: what a range alone cannot tell, so only the gateway finds it.
-    Own,
     /// The machine's own link.
     LinkLocal,
     /// RFC 1918, and the unique local addresses of IPv6.
@@ -133,7 +131,6 @@ impl fmt::Display for Class {
             Self::Public => "a public address",
             Self::Metadata => "a cloud metadata service",
             Self::Loopback => "a loopback address",
-            Self::Own => "an address of this machine",
             Self::LinkLocal => "a link-local address",
             Self::Private => "a private address",
             Self::CarrierNat => "an address of a provider's inner network",

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::gateway::door::Place;
 use crate::gateway::resolve::{Family, Resolver};
-use crate::{Class, Destination, HostName, Policy, Protocol, Reason, Refusal, Request};
+use crate::{Destination, HostName, Policy, Protocol, Reason, Refusal, Request};
 
 /// Until a connection stands, resolution included.
 const IN_ALL: Duration = Duration::from_secs(10);
@@ -100,52 +100,51 @@ pub(super) async fn addresses(
     }
 }
 
-/// Whether an address that was found for a name may be dialled.
+/// Whether an address that was found for a name may be dialled: policy allows it, and it is not one of this
+/// machine's own (its services trust those who connect from here), unless a range rule names it.
 pub(super) fn check(
     policy: &Policy,
     name: &HostName,
     address: IpAddr,
     port: u16,
 ) -> Result<(), Refusal> {
-    let protocol = Protocol::Tcp;
-    let decide = |destination| {
-        policy.decide(&Request {
+    let ask = |destination| {
+        let request = Request {
             destination,
             port,
-            protocol,
-        })
+            protocol: Protocol::Tcp,
+        };
+        policy.decide(&request).map(|_| ())
     };
-    decide(Destination::Resolved { name, address })?;
-    if name.is_host() || decide(Destination::Address(address)).is_ok() || !is_own(address) {
+    ask(Destination::Resolved { name, address })?;
+    let named = || ask(Destination::Address(address)).is_ok();
+    if name.is_host() || !is_own(address) || named() {
         return Ok(());
     }
     Err(Refusal {
-        reason: Reason::Special {
-            name: Some(name.clone()),
+        reason: Reason::ThisMachine {
+            name: name.clone(),
             address,
-            class: Class::Own,
         },
         port: Some(port),
-        protocol,
+        protocol: Protocol::Tcp,
     })
 }
 
-/// Whether this machine itself has the address: a name that leads to it leads to services that listen for
-/// this machine or its network, however public the address is. Nothing is sent.
+/// Whether the kernel would send from the very address that it sends to. No packet leaves for the answer.
 fn is_own(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let Ok(socket) = UdpSocket::bind((any, 0)) else {
-        // Not known, so not dialled.
-        return true;
-    };
-    // From an address to itself is the only way where both ends are the same; no way is no harm.
-    socket.connect((address, 9)).is_ok()
-        && socket
-            .local_addr()
-            .map_or(true, |local| local.ip() == address)
+    /// Discard (RFC 863): any port would do.
+    const PORT: u16 = 9;
+    UdpSocket::bind((any, 0))
+        .and_then(|socket| {
+            socket.connect((address, PORT))?;
+            socket.local_addr()
+        })
+        .is_ok_and(|from| from.ip() == address)
 }
 
 /// The first address that answers; none of them is the error `None`.
@@ -165,4 +164,36 @@ async fn first_of(
         });
     }
     Err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Origin, Rule};
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        for (address, own) in [
+            ("127.0.0.1", true),
+            ("127.3.2.1", false),
+            ("192.0.2.1", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(is_own(address.parse().unwrap()), own, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_leads_to_this_machine_needs_a_rule_for_the_address() {
+        let check = |rules: &[&str]| {
+            let rules = rules
+                .iter()
+                .map(|text| Rule::parse(text, Origin::Flag).unwrap());
+            let policy = Policy::compile(rules.collect()).unwrap();
+            let name = "a.example.com".parse().unwrap();
+            check(&policy, &name, "127.0.0.1".parse().unwrap(), 443)
+        };
+        assert!(check(&["a.example.com"]).is_err());
+        assert_eq!(check(&["a.example.com", "127.0.0.1:443"]), Ok(()));
+    }
 }

@@ -78,7 +78,7 @@ fn outside(test: &str) {
     if !rustix::process::geteuid().is_root() {
         unshare.args(["--user", "--map-current-user", "--keep-caps"]);
     }
-    let script = "ip link set lo up && ip route add local 203.0.113.9 dev lo src 127.0.0.1 && \
+    let script = "ip link set lo up && ip addr add 203.0.113.9/32 dev lo && \
         mount --bind \"$1\" /etc/hosts && exec \"$0\" --exact \"$2\" --nocapture";
     let output = unshare
         .args(["--net", "--mount", "sh", "-c", script])
