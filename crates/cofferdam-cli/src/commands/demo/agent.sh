@@ -70,6 +70,8 @@ mul)
     tried main git update-ref refs/heads/main "$(git rev-list --max-parents=0 HEAD)"
     tried push git push --quiet --force "$DEMO_REPOSITORY" HEAD:main
     tried listener connect 127.0.0.1 "$DEMO_PORT"
+    tried service connect host.cofferdam.internal "$DEMO_PORT"
+    tried name connect "$DEMO_NAME" 443
     tried internet connect 1.1.1.1 443
     echo 'All tasks are done.'
     echo '<promise>COMPLETE</promise>'

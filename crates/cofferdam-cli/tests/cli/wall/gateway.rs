@@ -1,0 +1,137 @@
+//! The gateway is killed or stopped while sandboxes are at work, and so is the command.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::world::{LIMIT, Origin, Running, closed, gateway, is_gateway, script, until};
+
+/// No command waits longer for a gateway that says nothing.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+const WORKS_LATER: &str = "ask $HOST $PORT || exit 10\ntouch ready\nuntil_file go || exit 9\nuntil_ok ask $HOST $PORT";
+
+/// Stopped, until it is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(process: Pid) -> Self {
+        kill_process(process, Signal::STOP).unwrap();
+        Self(process)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+#[test]
+fn a_gateway_that_is_killed_is_replaced() {
+    let environment = closed();
+    let origin = Origin::new();
+    let mut run = Running::start(
+        &environment,
+        "one",
+        &["--allow", &origin.rule()],
+        &script(&origin, WORKS_LATER),
+    );
+    run.wait_for("ready");
+    let first = gateway(&environment);
+    kill_process(first, Signal::KILL).unwrap();
+    run.tell("go");
+    run.finish().expect_code(0);
+    assert_ne!(gateway(&environment), first);
+    assert_eq!(origin.greeted(), 2);
+}
+
+#[test]
+fn a_gateway_that_is_stopped_keeps_nobody_waiting() {
+    let environment = closed();
+    let origin = Origin::new();
+    let mut one = Running::start(
+        &environment,
+        "one",
+        &["--allow", &origin.rule()],
+        &script(&origin, "touch ready; until_file go"),
+    );
+    one.wait_for("ready");
+    let process = gateway(&environment);
+    let stopped = Stopped::new(process);
+    let start = Instant::now();
+    let pid = process.as_raw_nonzero();
+    for command in [
+        &["allow", "a.test"][..],
+        &["net", "reload"],
+        &["net", "test", "host.cofferdam.internal", "9"],
+    ] {
+        let done = environment.cofferdam(command).expect_code(1);
+        assert!(
+            done.stderr.contains("did not answer within")
+                && done.stderr.contains(&format!("kill -CONT {pid}")),
+            "{done}"
+        );
+    }
+    let doctor = environment.cofferdam(&["doctor"]).stdout;
+    assert!(doctor.contains(&format!("kill -CONT {pid}")), "{doctor}");
+    // What needs no gateway does not ask it.
+    environment.cofferdam(&["net", "log", "one"]).expect_code(0);
+    environment.cofferdam(&["net", "rules"]).expect_code(0);
+    one.tell("go");
+    one.finish().expect_code(0);
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    drop(stopped);
+
+    let done = environment.cofferdam(&["net", "rules"]).expect_code(0);
+    assert!(done.stdout.contains("a.test"), "{done}");
+    let body = "ask $HOST $PORT || exit 10";
+    Running::start(
+        &environment,
+        "two",
+        &["--allow", &origin.rule()],
+        &script(&origin, body),
+    )
+    .finish()
+    .expect_code(0);
+    assert_eq!(gateway(&environment), process);
+}
+
+/// The gateway goes when nobody has needed it for a while: here, when its home is removed.
+#[test]
+fn a_command_that_is_killed_takes_its_sandbox_along() {
+    let environment = closed();
+    let origin = Origin::new();
+    let body = r#"
+exec 3<>"/dev/tcp/$HOST/$PORT" || exit 10
+touch ready
+while sleep 0.05; do date +%s%N >alive; done"#;
+    let mut run = Running::start(
+        &environment,
+        "one",
+        &["--allow", &origin.rule()],
+        &script(&origin, body),
+    );
+    run.wait_for("ready");
+    let process = gateway(&environment);
+    let count = || {
+        let doctor = environment.cofferdam(&["doctor"]).stdout;
+        doctor.contains(&format!("process {}, 0 sandboxes", process.as_raw_nonzero()))
+    };
+    assert!(!count());
+    run.kill(Signal::KILL);
+    until("the registration is gone", LIMIT, count);
+    let beat = || environment.read("alive");
+    until("the agent is dead", LIMIT, || {
+        let before = beat();
+        std::thread::sleep(Duration::from_millis(300));
+        before == beat()
+    });
+    let listed = environment.cofferdam(&["list"]).expect_code(0);
+    assert!(listed.stdout.contains("interrupted"), "{listed}");
+    environment.cofferdam(&["net", "log", "one"]).expect_code(0);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    assert!(is_gateway(process));
+    std::fs::remove_dir_all(super::world::state(&environment)).unwrap();
+    until("the gateway is gone", LIMIT, || !is_gateway(process));
+}
