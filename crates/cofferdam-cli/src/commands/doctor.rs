@@ -186,12 +186,7 @@ async fn leftovers(environment: &Environment, interrupt: &Interrupt) -> Finding 
         Err(error) => Finding::new(NAME, Status::Degraded, message(&error), "cofferdam gc"),
         Ok(found) => match found.iter().filter(|one| one.interrupted).count() {
             0 => Finding::new(NAME, Status::Ok, "none", ""),
-            count => Finding::new(
-                NAME,
-                Status::Degraded,
-                sandboxes(count),
-                "cofferdam gc",
-            ),
+            count => Finding::new(NAME, Status::Degraded, sandboxes(count), "cofferdam gc"),
         },
     }
 }

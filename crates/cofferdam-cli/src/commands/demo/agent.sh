@@ -26,7 +26,11 @@ plant_hook() {
 $DEMO_HOOK" && chmod +x "$hooks/post-checkout"
 }
 
-connect() { timeout 3 bash -c 'exec 3<>"/dev/tcp/$0/$1" && echo connected' "$1" "$2"; }
+# Behind the wall every connection is taken at first: whether it leads anywhere shows when it is used.
+connect() {
+    timeout 3 bash -c 'exec 3<>"/dev/tcp/$0/$1" && trap "" PIPE && { echo >&3; } 2>/dev/null
+        answer=$(head -c 1 <&3 | tr "\0" 0) && test -n "$answer" && echo connected' "$1" "$2"
+}
 
 task=$(sed -n 's/^- \[ \] \([a-z]*\)\.sh$/\1/p' TODO.md | head -n 1)
 case $task in

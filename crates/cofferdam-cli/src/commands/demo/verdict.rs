@@ -155,8 +155,7 @@ pub(super) async fn verdicts(
     let tip = stage
         .git(&repository, &["rev-parse", "main"], cancel)
         .await?;
-    let landed =
-        matches!(&report.landing, Landing::Landed { tip: landed, .. } if landed.as_str() == tip.trim());
+    let landed = matches!(&report.landing, Landing::Landed { tip: landed, .. } if landed.as_str() == tip.trim());
     let times = human::plural(moves, "time");
     let place = if landed { "to" } else { "but not to" };
     verdicts.push(Verdict {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::world::{Origin, Running, closed, script, write_config};
+use super::world::{Origin, Running, closed, script, state, write_config};
 use crate::environment::TestEnvironment;
 
 /// A target as someone may write it, and what is said of it.
@@ -49,7 +49,9 @@ fn a_bad_rule_of_the_command_line_is_named_and_nothing_starts() {
         ] {
             let done = environment.cofferdam(arguments).expect_code(2);
             assert!(
-                done.stderr.contains(said) && !done.stderr.contains('\u{202e}') && done.stdout.is_empty(),
+                done.stderr.contains(said)
+                    && !done.stderr.contains('\u{202e}')
+                    && done.stdout.is_empty(),
                 "{rule}: {done}"
             );
             assert!(done.stderr.len() < 2000, "{done}");
@@ -63,7 +65,9 @@ fn a_bad_rule_of_the_command_line_is_named_and_nothing_starts() {
 #[test]
 fn a_bad_rule_of_the_config_is_named_with_its_place() {
     let environment = TestEnvironment::with_repository();
-    environment.cofferdam(&["allow", "kept.test"]).expect_code(0);
+    environment
+        .cofferdam(&["allow", "kept.test"])
+        .expect_code(0);
     let long = long();
     let entries = BAD
         .iter()
@@ -73,7 +77,11 @@ fn a_bad_rule_of_the_config_is_named_with_its_place() {
             } else {
                 "domain"
             };
-            (format!("{{{key}: {}}}", serde_json::Value::from(*target)), *said, key)
+            (
+                format!("{{{key}: {}}}", serde_json::Value::from(*target)),
+                *said,
+                key,
+            )
         })
         .chain([
             (format!("{{domain: {long}}}"), "", "domain"),
@@ -125,7 +133,10 @@ fn a_rule_twice_counts_once_and_contradicting_ones_not_at_all() {
         &environment,
         "one",
         &["--allow", "a.test:9 tls"],
-        &script(&origin, "ask $HOST $PORT || exit 10\nlook_up a.test || exit 11"),
+        &script(
+            &origin,
+            "ask $HOST $PORT || exit 10\nlook_up a.test || exit 11",
+        ),
     );
     done.finish().expect_code(0);
     environment
@@ -135,7 +146,10 @@ fn a_rule_twice_counts_once_and_contradicting_ones_not_at_all() {
         &environment,
         "two",
         &["--allow", "a.test:9 tls"],
-        &script(&origin, "ask $HOST $PORT || exit 10\nlook_up a.test && exit 11\n:"),
+        &script(
+            &origin,
+            "ask $HOST $PORT || exit 10\nlook_up a.test && exit 11\n:",
+        ),
     );
     let done = done.finish().expect_code(0);
     assert!(done.stderr.contains("disagree about port 9"), "{done}");
@@ -144,22 +158,43 @@ fn a_rule_twice_counts_once_and_contradicting_ones_not_at_all() {
 /// Many rules are as good as few.
 #[test]
 fn a_hundred_thousand_rules() {
-    let environment = TestEnvironment::with_repository();
+    const RULES: usize = 100_000;
+    let environment = closed();
     let origin = Origin::new();
+    environment
+        .cofferdam(&["allow", "--global", &origin.rule()])
+        .expect_code(0);
+    let file = state(&environment).join("allowed/global");
+    let mut text = std::fs::read_to_string(&file).unwrap();
+    for n in 1..RULES {
+        writeln!(text, "h{n}.test").unwrap();
+    }
+    cofferdam::fsx::write_private(&file, text.as_bytes()).unwrap();
+    let body = format!(
+        "ask $HOST $PORT || exit 10\nlook_up h{}.test || exit 11\nlook_up h{RULES}.test && exit 12\n:",
+        RULES - 1
+    );
+    Running::start(&environment, "one", &[], &script(&origin, &body))
+        .finish()
+        .expect_code(0);
+
+    std::fs::remove_file(&file).unwrap();
     let mut config = "firewall:\n  allow:\n".to_owned();
-    for n in 0..100_000 {
+    for n in 0..RULES {
         writeln!(config, "  - domain: h{n}.test").unwrap();
     }
     write_config(&environment, &config);
-    let body = "ask $HOST $PORT || exit 10\nlook_up h99999.test || exit 11\nlook_up h100000.test && exit 12\n:";
-    Running::start(
-        &environment,
-        "one",
-        &["--allow", &origin.rule()],
-        &script(&origin, body),
-    )
-    .finish()
-    .expect_code(0);
     let rules = environment.cofferdam(&["net", "rules"]).expect_code(0);
-    assert_eq!(rules.stdout.lines().count(), 100_001);
+    assert_eq!(rules.stdout.lines().count(), RULES + 1);
+    // One of them is bad.
+    config.push_str("  - domain: a..test\n");
+    write_config(&environment, &config);
+    let rules = environment.cofferdam(&["net", "rules"]).expect_code(1);
+    assert!(
+        rules
+            .stderr
+            .contains(&format!("/config.yaml:{}:", RULES + 3))
+            && rules.stdout.is_empty(),
+        "{rules}"
+    );
 }

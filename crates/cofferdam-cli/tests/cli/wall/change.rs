@@ -11,20 +11,30 @@ use crate::environment::finish;
 /// What a removed rule had opened is closed by then.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-const TRIES_UNTIL_IT_WORKS: &str = "ask $HOST $PORT && exit 10\ntouch ready\nuntil_ok ask $HOST $PORT";
+const TRIES_UNTIL_IT_WORKS: &str =
+    "ask $HOST $PORT && exit 10\ntouch ready\nuntil_ok ask $HOST $PORT";
 
 // covers: S1-89
 #[test]
 fn what_is_allowed_while_a_run_goes_on_is_open_at_once() {
     let environment = closed();
     let origin = Origin::new();
-    let mut run = Running::start(&environment, "one", &[], &script(&origin, TRIES_UNTIL_IT_WORKS));
+    let mut run = Running::start(
+        &environment,
+        "one",
+        &[],
+        &script(&origin, TRIES_UNTIL_IT_WORKS),
+    );
     run.wait_for("ready");
     assert_eq!(origin.greeted(), 0);
-    let done = environment.cofferdam(&["allow", &origin.rule()]).expect_code(0);
+    let done = environment
+        .cofferdam(&["allow", &origin.rule()])
+        .expect_code(0);
     assert!(
         done.stderr.contains("in force in sandbox one")
-            && done.stderr.contains("this opens a service on this machine itself"),
+            && done
+                .stderr
+                .contains("this opens a service on this machine itself"),
         "{done}"
     );
     let done = run.finish().expect_code(0);
@@ -65,11 +75,14 @@ ask "$HOST" "$PORT" && exit 14
     cofferdam::fsx::write_private(&file, without.as_bytes()).unwrap();
     let done = environment.cofferdam(&["net", "reload"]).expect_code(0);
     assert!(
-        done.stderr.contains("in force in sandbox one; 1 connection ended by it"),
+        done.stderr
+            .contains("in force in sandbox one; 1 connection ended by it"),
         "{done}"
     );
     let closed = environment.repository().join("closed");
-    until("the connection is closed", CLOSED_WITHIN, || closed.exists());
+    until("the connection is closed", CLOSED_WITHIN, || {
+        closed.exists()
+    });
     run.finish().expect_code(0);
     assert_eq!(origin.greeted(), 1);
 }
@@ -111,7 +124,10 @@ fn a_rule_counts_for_whom_it_was_made_and_no_longer() {
         &other,
         "three",
         &[],
-        &script(&for_one, &body(&all.to_string(), &format!("{one} {repository}"))),
+        &script(
+            &for_one,
+            &body(&all.to_string(), &format!("{one} {repository}")),
+        ),
     );
     third.wait_for("ready");
     environment
@@ -129,7 +145,11 @@ fn a_rule_counts_for_whom_it_was_made_and_no_longer() {
     second.finish().expect_code(0);
     third.finish().expect_code(0);
     assert_eq!(
-        (for_one.greeted(), for_repository.greeted(), for_all.greeted()),
+        (
+            for_one.greeted(),
+            for_repository.greeted(),
+            for_all.greeted()
+        ),
         (1, 2, 3)
     );
 
@@ -187,7 +207,8 @@ fn a_config_that_breaks_while_a_run_goes_on_changes_nothing() {
     write_config(&environment, "firewall: {allow: [}\n");
     let done = environment.cofferdam(&["net", "reload"]).expect_code(1);
     assert!(
-        done.stderr.contains("config.yaml:1:") && done.stderr.contains("keeps the rules that it had"),
+        done.stderr.contains("config.yaml:1:")
+            && done.stderr.contains("keeps the rules that it had"),
         "{done}"
     );
     run.tell("go");

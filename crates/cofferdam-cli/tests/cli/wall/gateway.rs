@@ -1,15 +1,18 @@
 //! The gateway is killed or stopped while sandboxes are at work, and so is the command.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::world::{LIMIT, Origin, Running, closed, gateway, is_gateway, script, until};
+use crate::environment::finish;
 
 /// No command waits longer for a gateway that says nothing.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-const WORKS_LATER: &str = "ask $HOST $PORT || exit 10\ntouch ready\nuntil_file go || exit 9\nuntil_ok ask $HOST $PORT";
+const WORKS_LATER: &str =
+    "ask $HOST $PORT || exit 10\ntouch ready\nuntil_file go || exit 9\nuntil_ok ask $HOST $PORT";
 
 /// Stopped, until it is dropped.
 struct Stopped(Pid);
@@ -46,6 +49,7 @@ fn a_gateway_that_is_killed_is_replaced() {
     assert_eq!(origin.greeted(), 2);
 }
 
+// covers: S1-91
 #[test]
 fn a_gateway_that_is_stopped_keeps_nobody_waiting() {
     let environment = closed();
@@ -60,21 +64,31 @@ fn a_gateway_that_is_stopped_keeps_nobody_waiting() {
     let process = gateway(&environment);
     let stopped = Stopped::new(process);
     let start = Instant::now();
-    let pid = process.as_raw_nonzero();
-    for command in [
+    let says = format!("kill -CONT {}", process.as_raw_nonzero());
+    // All at once: each waits for its bound.
+    let commands = [
         &["allow", "a.test"][..],
         &["net", "reload"],
         &["net", "test", "host.cofferdam.internal", "9"],
-    ] {
-        let done = environment.cofferdam(command).expect_code(1);
+        &["doctor"],
+    ];
+    let children = commands.map(|command| {
+        let mut command = environment.command(command);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    });
+    let [allow, reload, test, doctor] = children.map(finish);
+    for done in [&allow, &reload] {
+        assert!(done.stderr.contains("putting the rules in force"), "{done}");
+    }
+    for done in [allow, reload, test] {
+        let done = done.expect_code(1);
         assert!(
-            done.stderr.contains("did not answer within")
-                && done.stderr.contains(&format!("kill -CONT {pid}")),
+            done.stderr.contains("did not answer within") && done.stderr.contains(&says),
             "{done}"
         );
     }
-    let doctor = environment.cofferdam(&["doctor"]).stdout;
-    assert!(doctor.contains(&format!("kill -CONT {pid}")), "{doctor}");
+    assert!(doctor.stdout.contains(&says), "{doctor}");
     // What needs no gateway does not ask it.
     environment.cofferdam(&["net", "log", "one"]).expect_code(0);
     environment.cofferdam(&["net", "rules"]).expect_code(0);
@@ -104,19 +118,21 @@ fn a_command_that_is_killed_takes_its_sandbox_along() {
     let origin = Origin::new();
     let body = r#"
 exec 3<>"/dev/tcp/$HOST/$PORT" || exit 10
-touch ready
-while sleep 0.05; do date +%s%N >alive; done"#;
+while sleep 0.05; do echo >>alive; done"#;
     let mut run = Running::start(
         &environment,
         "one",
         &["--allow", &origin.rule()],
         &script(&origin, body),
     );
-    run.wait_for("ready");
+    run.wait_for("alive");
     let process = gateway(&environment);
     let count = || {
         let doctor = environment.cofferdam(&["doctor"]).stdout;
-        doctor.contains(&format!("process {}, 0 sandboxes", process.as_raw_nonzero()))
+        doctor.contains(&format!(
+            "process {}, 0 sandboxes",
+            process.as_raw_nonzero()
+        ))
     };
     assert!(!count());
     run.kill(Signal::KILL);

@@ -40,7 +40,10 @@ fn following_ends_with_the_sandbox() {
     };
     let refused = at("nowhere.test");
     let opened = at(&origin.rule());
-    assert!(refused < opened && opened < at("0 sent, 6 received"), "{done}");
+    assert!(
+        refused < opened && opened < at("0 sent, 6 received"),
+        "{done}"
+    );
 }
 
 #[test]
@@ -59,7 +62,10 @@ fn following_ends_with_ctrl_c() {
     let mut lines = BufReader::new(follower.stdout.take().unwrap());
     let mut first = String::new();
     lines.read_line(&mut first).unwrap();
-    assert!(first.contains("refused") && first.contains("nowhere.test"), "{first}");
+    assert!(
+        first.contains("refused") && first.contains("nowhere.test"),
+        "{first}"
+    );
     kill_process(Pid::from_child(&follower), Signal::INT).unwrap();
     finish(follower).expect_code(130);
     // The run does not care.
@@ -79,7 +85,9 @@ fn a_decision_is_explained() {
         done.stdout.starts_with("refused: ") && done.stdout.contains(&command),
         "{done}"
     );
-    environment.cofferdam(&["allow", &origin.rule()]).expect_code(0);
+    environment
+        .cofferdam(&["allow", &origin.rule()])
+        .expect_code(0);
     let done = explain().expect_code(0);
     assert!(
         done.stdout.starts_with("allowed: ") && done.stdout.contains("/.cofferdam/allowed/"),
@@ -104,7 +112,9 @@ fn a_decision_is_explained() {
 fn with_a_malformed_config_the_other_rules_count() {
     let environment = closed();
     let origin = Origin::new();
-    environment.cofferdam(&["allow", &origin.rule()]).expect_code(0);
+    environment
+        .cofferdam(&["allow", &origin.rule()])
+        .expect_code(0);
     write_config(&environment, "firewall:\n  alow: []\n");
     let done = environment
         .cofferdam(&["net", "test", "api.anthropic.com", "443"])

@@ -54,7 +54,10 @@ fn a_full_disk_costs_lines_of_the_log_alone() {
     let done = apart(&environment, &line, &arguments).expect_code(0);
     assert!(done.stderr.contains("carried"), "{done}");
     assert_eq!(origin.greeted(), 1);
-    let lines = done.stdout.lines().filter(|line| line.contains(".test (lookup)"));
+    let lines = done
+        .stdout
+        .lines()
+        .filter(|line| line.contains(".test (lookup)"));
     let lines = lines.count();
     assert!((1..80).contains(&lines), "{lines} lines: {done}");
 }
@@ -123,7 +126,12 @@ fn a_gateway_directory_that_others_may_enter_stops_the_start() {
         .unwrap()
         .flatten()
         .map(|entry| entry.path())
-        .find(|path| path.file_name().unwrap().to_string_lossy().starts_with("gateway-"))
+        .find(|path| {
+            path.file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with("gateway-")
+        })
         .unwrap();
     std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777)).unwrap();
     let run = Running::start(&environment, "one", &[], &script(&origin, "touch started"));

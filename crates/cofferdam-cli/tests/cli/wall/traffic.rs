@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::world::{Origin, Running, closed, entries, gateway, other_repository, run_arguments, script};
+use super::world::{
+    Origin, Running, closed, entries, gateway, other_repository, run_arguments, script,
+    write_config,
+};
 use crate::environment::TestEnvironment;
 
 const REFUSED: &str = r#"
@@ -30,7 +33,10 @@ fn what_is_refused_is_named_in_the_summary_the_log_and_json() {
     let done = run(&[], "one");
     assert!(done.stderr.contains("all-refused"), "{done}");
     assert_eq!(origin.greeted(), 0);
-    let hint = done.stdout.lines().find(|line| line.starts_with("refused: "));
+    let hint = done
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("refused: "));
     let hint = hint.unwrap_or_else(|| panic!("no hint: {done}"));
     assert!(
         hint.contains("; open with: cofferdam allow ")
@@ -46,11 +52,20 @@ fn what_is_refused_is_named_in_the_summary_the_log_and_json() {
         ("nowhere.test (lookup)", "no rule names nowhere.test"),
         ("203.0.113.9:22", "cofferdam allow 203.0.113.9:22"),
         ("169.254.169.254:80", "metadata"),
-        (&origin.rule(), &format!("cofferdam allow {}", origin.rule())),
-        ("api.anthropic.com:25", "cofferdam allow api.anthropic.com:25"),
+        (
+            "host.cofferdam.internal (lookup)",
+            "no rule names host.cofferdam.internal",
+        ),
+        (
+            "api.anthropic.com:25",
+            "cofferdam allow api.anthropic.com:25",
+        ),
     ] {
         let found = |line: &&str| line.contains(what) && line.contains(why);
-        assert!(table.lines().any(|line| found(&line)), "{what}: {why}\n{table}");
+        assert!(
+            table.lines().any(|line| found(&line)),
+            "{what}: {why}\n{table}"
+        );
     }
     let refused = |name: &str| {
         let all = entries(&environment, name);
@@ -62,7 +77,10 @@ fn what_is_refused_is_named_in_the_summary_the_log_and_json() {
     let done = run(&["--json"], "two");
     let last: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
     let said = last["report"]["refused"].as_array().unwrap();
-    let named = |what: &str| said.iter().any(|one| one["what"].as_str().unwrap().contains(what));
+    let named = |what: &str| {
+        said.iter()
+            .any(|one| one["what"].as_str().unwrap().contains(what))
+    };
     assert!(named("nowhere.test") && named("203.0.113.9:22"), "{last}");
 }
 
@@ -94,7 +112,70 @@ fn what_a_flag_names_is_reached_and_logged() {
     assert_eq!(opened["rule"], origin.rule());
     assert_eq!(opened["port"], origin.port);
     let closed = log.iter().find(|one| one["event"] == "close").unwrap();
-    assert_eq!((&closed["sent"], &closed["received"]), (&0.into(), &6.into()));
+    assert_eq!(
+        (&closed["sent"], &closed["received"]),
+        (&0.into(), &6.into())
+    );
+}
+
+/// Not even the names of the built-in list, once the user has a list of his own.
+// covers: S1-75 S1-76
+#[test]
+fn an_empty_list_opens_nothing() {
+    let environment = TestEnvironment::with_repository();
+    let built_in = environment
+        .cofferdam(&["net", "rules", "--json"])
+        .expect_code(0);
+    let listing: Value = serde_json::from_str(&built_in.stdout).unwrap();
+    let names: Vec<&str> = listing["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| rule["rule"].as_str().unwrap().split(':').next().unwrap())
+        .collect();
+    assert!(names.len() > 36, "{names:?}");
+    write_config(&environment, "firewall: {allow: []}\n");
+    let origin = Origin::new();
+    let body = format!(
+        "for name in {}; do look_up $name && exit 10; done\n:",
+        names.join(" ")
+    );
+    Running::start(&environment, "one", &[], &script(&origin, &body))
+        .finish()
+        .expect_code(0);
+    write_config(&environment, "{}\n");
+    let body = format!(
+        "for name in {}; do look_up $name || exit 10; done\n:",
+        names.join(" ")
+    );
+    Running::start(&environment, "two", &[], &script(&origin, &body))
+        .finish()
+        .expect_code(0);
+}
+
+/// A server of the agent on all its addresses: it reaches that itself, and nobody else does.
+// covers: S3-57 S3-96
+#[test]
+fn nothing_comes_in() {
+    let environment = closed();
+    let origin = Origin::new();
+    // Free on this machine a moment ago.
+    let port = Origin::unused_port();
+    let body = format!(
+        r#"
+perl -MIO::Socket::INET -e '
+    my $server = IO::Socket::INET->new(LocalAddr => "0.0.0.0:{port}", Listen => 5) or die "$!";
+    while (my $client = $server->accept) {{ print $client "inside\n" }}' &
+until_ok ask 127.0.0.1 {port} || exit 10
+touch ready; until_file go"#
+    );
+    let mut run = Running::start(&environment, "one", &[], &script(&origin, &body));
+    run.wait_for("ready");
+    let found = std::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port));
+    assert!(found.is_err(), "{found:?}");
+    run.tell("go");
+    let done = run.finish().expect_code(0);
+    assert!(done.stderr.contains("inside"), "{done}");
 }
 
 #[test]
@@ -102,16 +183,27 @@ fn without_a_network_and_without_a_wall() {
     let environment = closed();
     let origin = Origin::new();
     let body = "ask $HOST $PORT && exit 10\nask 127.0.0.1 $PORT && exit 11\nask 203.0.113.9 22 && exit 12\n:";
-    let none = Running::start(&environment, "none", &["--network", "none"], &script(&origin, body));
+    let none = Running::start(
+        &environment,
+        "none",
+        &["--network", "none"],
+        &script(&origin, body),
+    );
     let done = none.finish().expect_code(0);
     assert!(!done.stdout.contains("refused:"), "{done}");
     assert_eq!(origin.greeted(), 0);
     let body = "ask 127.0.0.1 $PORT || exit 10";
-    let open = Running::start(&environment, "open", &["--network", "open"], &script(&origin, body));
+    let open = Running::start(
+        &environment,
+        "open",
+        &["--network", "open"],
+        &script(&origin, body),
+    );
     let done = open.finish().expect_code(0);
     assert_eq!(origin.greeted(), 1);
     assert!(
-        done.stderr.contains("this machine's own network") && done.stderr.contains("nothing is logged"),
+        done.stderr.contains("this machine's own network")
+            && done.stderr.contains("nothing is logged"),
         "{done}"
     );
     for name in ["none", "open"] {

@@ -19,8 +19,8 @@ pub(super) const LIMIT: Duration = Duration::from_secs(30);
 /// `until_file FILE` waits for the test, `until_ok COMMAND…` tries again and again.
 pub(super) const WORDS: &str = r#"
 ask() { timeout 10 bash -c 'exec 3<>"/dev/tcp/$0/$1" && read -r line <&3 && echo "$line"' "$1" "$2" 2>/dev/null; }
-look_up() { getent ahostsv4 "$1" >/dev/null; }
-until_ok() { for try in $(seq 600); do if "$@"; then return 0; fi; sleep 0.05; done; echo "never: $*"; return 1; }
+look_up() { getent hosts "$1" >/dev/null; }
+until_ok() { for try in $(seq 2000); do if "$@"; then return 0; fi; sleep 0.05; done; echo "never: $*"; return 1; }
 until_file() { until_ok test -e "$1"; }
 "#;
 
@@ -45,6 +45,12 @@ impl Origin {
             }
         });
         Self { port, greeted }
+    }
+
+    /// A port on which nobody listens.
+    pub(super) fn unused_port() -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.local_addr().unwrap().port()
     }
 
     /// So many connections arrived.
@@ -89,7 +95,13 @@ impl Running {
         options: &[&str],
         script: &str,
     ) -> Self {
-        Self::start_in(environment, &environment.repository(), name, options, script)
+        Self::start_in(
+            environment,
+            &environment.repository(),
+            name,
+            options,
+            script,
+        )
     }
 
     /// The same in another repository of that user.
@@ -207,7 +219,12 @@ pub(super) fn gateway(environment: &TestEnvironment) -> Pid {
         .unwrap()
         .flatten()
         .map(|entry| entry.path())
-        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("gateway-"))
+        .filter(|path| {
+            path.file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with("gateway-")
+        })
         .collect();
     assert_eq!(found.len(), 1, "{found:?}");
     let text = std::fs::read_to_string(found[0].join("lock")).unwrap();
@@ -237,5 +254,7 @@ pub(super) fn entries(environment: &TestEnvironment, name: &str) -> Vec<serde_js
         .cofferdam(&["net", "log", name, "--json"])
         .expect_code(0);
     let lines = done.stdout.lines();
-    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
