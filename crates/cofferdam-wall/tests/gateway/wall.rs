@@ -259,10 +259,7 @@ fn an_allowed_name_is_reached_and_the_server_may_speak_first() {
 /// The rule is about the name: no address was noted down when it was made.
 // covers: S3-54
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the hosts file is the test's own"
-)]
+#[expect(clippy::disallowed_methods, reason = "its own hosts file")]
 fn an_allowed_name_is_reached_where_it_moves_to() {
     lab(
         "wall::an_allowed_name_is_reached_where_it_moves_to",
