@@ -139,12 +139,12 @@ pub(super) fn check(
 
 /// Whether the kernel would send from the very address that it sends to. No packet leaves for the answer.
 fn is_own(address: IpAddr) -> bool {
+    /// Discard (RFC 863): any port would do.
+    const PORT: u16 = 9;
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    /// Discard (RFC 863): any port would do.
-    const PORT: u16 = 9;
     UdpSocket::bind((any, 0))
         .and_then(|socket| {
             socket.connect((address, PORT))?;
