@@ -7,7 +7,7 @@
 )]
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 /// One executable to build.
@@ -83,10 +83,11 @@ fn build(executable: &Executable) -> Result<PathBuf, String> {
     let target = variable("TARGET")?
         .into_string()
         .map_err(|_| "TARGET is not text")?;
+    let out = PathBuf::from(variable("OUT_DIR")?);
     let nested = Nested {
         cargo: PathBuf::from(variable("CARGO")?),
         // A directory each: one directory's lock would put them in a row.
-        directory: PathBuf::from(variable("OUT_DIR")?).join(executable.name),
+        directory: shared(&out).join(executable.name),
         source,
         target,
     };
@@ -96,7 +97,20 @@ fn build(executable: &Executable) -> Result<PathBuf, String> {
         return Err("the nested cargo build failed; its messages are above".to_owned());
     }
     let built = nested.directory.join(&nested.target);
-    Ok(built.join("release").join(executable.name))
+    let built = built.join("release").join(executable.name);
+    // A copy of our own: another build may replace that one before it is embedded.
+    let ours = out.join(format!("{}.copy", executable.name));
+    std::fs::copy(&built, &ours)
+        .map_err(|error| format!("cannot copy {}: {error}", built.display()))?;
+    Ok(ours)
+}
+
+/// What debug, release and test builds of one target directory share: the executables are the same in all.
+/// Cargo marks its target directories; one inside another is a test's.
+fn shared(out: &Path) -> PathBuf {
+    let marked = |directory: &&Path| directory.join("CACHEDIR.TAG").exists();
+    let target = out.ancestors().filter(marked).last();
+    target.unwrap_or(out).join("embedded")
 }
 
 /// Where and with what one executable is built.

@@ -373,6 +373,10 @@ fn plan_hint(error: &PlanError) -> Option<String> {
             format!("give another `--name`, or delete it with `cofferdam delete {name}`")
         }
         PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
+        PlanError::NoSuchNetwork { given, .. } => match given.first() {
+            Some(kind) => format!("ask for `--network {}`", kind.as_str()),
+            None => return None,
+        },
         _ => return None,
     };
     Some(hint)

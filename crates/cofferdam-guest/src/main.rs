@@ -19,5 +19,14 @@ mod view;
 mod wall;
 
 fn main() {
+    // For `cofferdam doctor`: whether the kernel gives what a sandbox in the host's network would ask for.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "try-scope")
+    {
+        let scoped = sys::process_option(libc::PR_SET_NO_NEW_PRIVS, 1)
+            .and_then(|()| sys::scope_abstract_sockets());
+        sys::exit(scoped.is_err().into());
+    }
     sys::exit(launch::run());
 }

@@ -39,6 +39,13 @@ pub enum Reason {
     UnknownSynthetic(IpAddr),
     /// The name of this machine led somewhere else.
     NotTheHost(IpAddr),
+    /// An allowed name led to an address of this machine itself, which no rule names.
+    ThisMachine {
+        /// The name.
+        name: HostName,
+        /// The address.
+        address: IpAddr,
+    },
 }
 
 /// A refused lookup or connection.
@@ -70,7 +77,8 @@ impl Refusal {
             }
             | Reason::UdpToName(_)
             | Reason::UnknownSynthetic(_)
-            | Reason::NotTheHost(_) => None,
+            | Reason::NotTheHost(_)
+            | Reason::ThisMachine { .. } => None,
             Reason::AddressNotAllowed(address) | Reason::Special { address, .. } => {
                 let address = crate::class::canonical(*address);
                 let port = self.port?;
@@ -142,6 +150,13 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "{address} stands for no name of this sandbox: look the name up again"
+                )
+            }
+            Reason::ThisMachine { name, address } => {
+                write!(
+                    f,
+                    "{name} leads to {address}, which is this machine: its services are reached as {}",
+                    HostName::HOST
                 )
             }
             Reason::NotTheHost(address) => {

@@ -9,6 +9,7 @@ use clap::Args;
 use cofferdam::sandbox::native::{self, Status};
 use cofferdam::session::manage;
 use cofferdam::text::{printable, printable_line};
+use cofferdam::wall::{self, Answer, Ask, Start, WallError};
 use serde::Serialize;
 
 use crate::environment::Environment;
@@ -54,12 +55,15 @@ pub(crate) async fn run(
         git(environment, interrupt).await,
         home(environment.home.path()),
     ];
-    findings.extend(native::probe().into_iter().map(|check| Finding {
+    let network = native::probe_network(&interrupt.cancel).await;
+    let checks = native::probe().into_iter().chain(network);
+    findings.extend(checks.map(|check| Finding {
         name: check.name.to_owned(),
         status: check.status,
         detail: check.detail,
         hint: check.hint,
     }));
+    findings.push(gateway(environment).await);
     findings.push(leftovers(environment, interrupt).await);
     if arguments.json {
         output::data(&json::line(&findings)?)?;
@@ -143,6 +147,30 @@ fn writable(path: &Path) -> bool {
     rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
+/// Whether a gateway runs; none is started for that.
+async fn gateway(environment: &Environment) -> Finding {
+    const NAME: &str = "gateway";
+    let home = &environment.home;
+    let answer = wall::ask(home, &Ask::Status, Start::Never).await;
+    let process = wall::gateway_process(home).ok().flatten();
+    let process = process.map_or_else(String::new, |id| format!("process {id}, "));
+    match answer {
+        Ok(Answer::Status(all)) => {
+            let detail = format!("{process}{}", sandboxes(all.len()));
+            Finding::new(NAME, Status::Ok, detail, "")
+        }
+        Err(WallError::NotRunning) => {
+            let detail = "none is running: a sandbox that needs one starts it";
+            Finding::new(NAME, Status::Ok, detail, "")
+        }
+        Ok(_) => Finding::new(NAME, Status::Degraded, "it answers another question", ""),
+        Err(error) => {
+            let hint = error.hint().unwrap_or_default();
+            Finding::new(NAME, Status::Degraded, message(&error), hint)
+        }
+    }
+}
+
 async fn leftovers(environment: &Environment, interrupt: &Interrupt) -> Finding {
     const NAME: &str = "interrupted runs";
     let user_home = environment.user_home.as_deref();
@@ -158,17 +186,16 @@ async fn leftovers(environment: &Environment, interrupt: &Interrupt) -> Finding 
         Err(error) => Finding::new(NAME, Status::Degraded, message(&error), "cofferdam gc"),
         Ok(found) => match found.iter().filter(|one| one.interrupted).count() {
             0 => Finding::new(NAME, Status::Ok, "none", ""),
-            count => Finding::new(
-                NAME,
-                Status::Degraded,
-                if count == 1 {
-                    "1 sandbox".to_owned()
-                } else {
-                    format!("{count} sandboxes")
-                },
-                "cofferdam gc",
-            ),
+            count => Finding::new(NAME, Status::Degraded, sandboxes(count), "cofferdam gc"),
         },
+    }
+}
+
+fn sandboxes(count: usize) -> String {
+    if count == 1 {
+        "1 sandbox".to_owned()
+    } else {
+        format!("{count} sandboxes")
     }
 }
 

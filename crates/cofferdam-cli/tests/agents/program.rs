@@ -40,6 +40,14 @@ impl Program {
         }
     }
 
+    /// Where it sends reports on its use.
+    pub(crate) fn reports_to(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "api.anthropic.com",
+            Self::Codex => "ab.chatgpt.com",
+        }
+    }
+
     /// Settings with which it gives up sooner: options of `run`, and arguments of the program.
     pub(crate) fn impatient(self, port: u16) -> (Vec<String>, Vec<String>) {
         match self {

@@ -10,7 +10,7 @@ use crate::gc::wait_for;
 fn everything_held_and_nothing_is_left() {
     let environment = TestEnvironment::empty();
     let done = environment.cofferdam(&["demo"]).expect_code(0);
-    assert_eq!(done.stdout.matches("held    ").count(), 7, "{done}");
+    assert_eq!(done.stdout.matches("held    ").count(), 8, "{done}");
     assert!(!done.stdout.contains("BROKEN"), "{done}");
     assert!(done.stdout.contains("landed: 3 commits on main"), "{done}");
     assert!(done.stdout.contains("next: "), "{done}");

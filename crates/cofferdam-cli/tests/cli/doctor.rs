@@ -31,6 +31,17 @@ fn this_machine_can_do_the_main_job() {
     assert!(!environment.home().join(".cofferdam").exists());
 }
 
+/// The wall was really raised, and no gateway was started for that.
+#[test]
+fn the_wall_is_tried() {
+    let environment = TestEnvironment::empty();
+    let findings = findings(&environment);
+    assert_eq!(status(&findings, "network wall"), "ok");
+    assert_eq!(status(&findings, "gateway"), "ok");
+    status(&findings, "`--network open`");
+    assert!(!environment.home().join(".cofferdam").exists());
+}
+
 #[test]
 fn an_old_git_is_missing() {
     let environment = TestEnvironment::empty();

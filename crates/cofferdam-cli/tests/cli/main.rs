@@ -24,3 +24,4 @@ mod reference;
 mod run;
 mod terminal;
 mod usage;
+mod wall;

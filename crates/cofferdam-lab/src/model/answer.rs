@@ -90,24 +90,23 @@ pub(super) fn answer(language: Language, request: &Request, turn: &Turn, number:
             body: language.error(code, message),
         };
     }
-    let streams = request.body.get("stream").and_then(Value::as_bool) == Some(true);
-    let mut events = match language {
-        Language::Anthropic if !streams => {
-            return whole(anthropic::message(request, turn, number));
-        }
-        Language::Anthropic => anthropic::events(request, turn, number),
-        Language::OpenAi if !streams => return whole(openai::response(request, turn, number)),
-        Language::OpenAi => openai::events(request, turn, number),
-    };
-    let half = events.len() / 2;
     let (pause, end) = match turn.fault {
         Some(Fault::Slow { millis }) => (Duration::from_millis(millis), End::Proper),
         Some(Fault::Cut) => (Duration::ZERO, End::Cut),
         Some(Fault::Hang) => (Duration::ZERO, End::Hang),
         Some(Fault::Status { .. }) | None => (Duration::ZERO, End::Proper),
     };
+    let streams = request.body.get("stream").and_then(Value::as_bool) == Some(true);
+    let mut events = match (language, streams) {
+        (Language::Anthropic, true) => anthropic::events(request, turn, number),
+        (Language::OpenAi, true) => openai::events(request, turn, number),
+        // Nothing of an answer in one piece comes before its fault.
+        (_, false) if end != End::Proper => Vec::new(),
+        (Language::Anthropic, false) => return whole(anthropic::message(request, turn, number)),
+        (Language::OpenAi, false) => return whole(openai::response(request, turn, number)),
+    };
     if end != End::Proper {
-        events.truncate(half);
+        events.truncate(events.len() / 2);
     }
     Answer::Stream { events, pause, end }
 }

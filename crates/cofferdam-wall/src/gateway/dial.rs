@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::gateway::door::{Failure, Place};
 use crate::gateway::resolve::{Family, Resolver};
-use crate::{Destination, HostName, Policy, Protocol, Refusal, Request};
+use crate::{Destination, HostName, Policy, Protocol, Reason, Refusal, Request};
 
 /// Until a connection stands, resolution included.
 const IN_ALL: Duration = Duration::from_secs(10);
@@ -106,20 +106,51 @@ pub(super) async fn addresses(
     }
 }
 
-/// Whether an address that was found for a name may be dialled.
+/// Whether an address that was found for a name may be dialled: policy allows it, and it is not one of this
+/// machine's own (its services trust those who connect from here), unless a range rule names it.
 pub(super) fn check(
     policy: &Policy,
     name: &HostName,
     address: IpAddr,
     port: u16,
 ) -> Result<(), Refusal> {
-    policy
-        .decide(&Request {
-            destination: Destination::Resolved { name, address },
+    let ask = |destination| {
+        let request = Request {
+            destination,
             port,
             protocol: Protocol::Tcp,
+        };
+        policy.decide(&request).map(|_| ())
+    };
+    ask(Destination::Resolved { name, address })?;
+    let named = || ask(Destination::Address(address)).is_ok();
+    if name.is_host() || !is_own(address) || named() {
+        return Ok(());
+    }
+    Err(Refusal {
+        reason: Reason::ThisMachine {
+            name: name.clone(),
+            address,
+        },
+        port: Some(port),
+        protocol: Protocol::Tcp,
+    })
+}
+
+/// Whether the kernel would send from the very address that it sends to. No packet leaves for the answer.
+fn is_own(address: IpAddr) -> bool {
+    /// Discard (RFC 863): any port would do.
+    const PORT: u16 = 9;
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    UdpSocket::bind((any, 0))
+        .and_then(|socket| {
+            socket.connect((address, PORT))?;
+            socket.local_addr()
         })
-        .map(|_| ())
+        .is_ok_and(|from| from.ip() == address)
 }
 
 /// The first address that answers; none of them is the error `None`.
@@ -142,4 +173,36 @@ async fn first_of(
         });
     }
     Err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Origin, Rule};
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        for (address, own) in [
+            ("127.0.0.1", true),
+            ("127.3.2.1", false),
+            ("192.0.2.1", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(is_own(address.parse().unwrap()), own, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_leads_to_this_machine_needs_a_rule_for_the_address() {
+        let check = |rules: &[&str]| {
+            let rules = rules
+                .iter()
+                .map(|text| Rule::parse(text, Origin::Flag).unwrap());
+            let policy = Policy::compile(rules.collect()).unwrap();
+            let name = "a.example.com".parse().unwrap();
+            check(&policy, &name, "127.0.0.1".parse().unwrap(), 443)
+        };
+        assert!(check(&["a.example.com"]).is_err());
+        assert_eq!(check(&["a.example.com", "127.0.0.1:443"]), Ok(()));
+    }
 }

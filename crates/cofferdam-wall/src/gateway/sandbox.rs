@@ -223,7 +223,8 @@ impl Sandbox {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts another policy in force and ends the connections that it refuses; how many.
+    /// Puts another policy in force and ends the connections that it refuses; how many. The same one
+    /// again changes nothing.
     pub(super) fn set_policy(&self, policy: Policy) -> u64 {
         let policy = Arc::new(policy);
         let mut waiting = lock(&self.waiting);
@@ -232,6 +233,9 @@ impl Sandbox {
             return 0;
         }
         // The lock is kept: of two changes at once the later one is the one in force.
+        if self.policy() == policy {
+            return 0;
+        }
         let rules = policy.rules().len() as u64;
         self.put_in_force(Arc::clone(&policy));
         self.generation.fetch_add(1, Ordering::Relaxed);

@@ -19,6 +19,8 @@ use crate::support::{BOUND, Client, Gateway, Sockets, answered, query, registrat
 
 const INSIDE: &str = "COFFERDAM_WALL_LAB";
 const WORLD: &str = "203.0.113.9";
+/// Where a server moves to.
+const ELSEWHERE: &str = "203.0.113.10";
 const HOSTS: &str = "203.0.113.9 allowed.test plain.test\n10.0.0.5 rebind.test\n\
     10.0.0.5 mixed.test\n203.0.113.9 mixed.test\n";
 const RULES: &str = "
@@ -82,7 +84,9 @@ fn outside(test: &str) {
     if !rustix::process::geteuid().is_root() {
         unshare.args(["--user", "--map-current-user", "--keep-caps"]);
     }
-    let script = "ip link set lo up && ip addr add 203.0.113.9/32 dev lo && \
+    // Reached from another address: what the machine reaches from itself is its own, and not dialled.
+    let script = "ip link set lo up && ip addr add 192.0.2.1/32 dev lo && \
+        ip route add local 203.0.113.8/29 dev lo src 192.0.2.1 && \
         mount --bind \"$1\" /etc/hosts && mount --bind \"$3\" /etc/resolv.conf && \
         exec \"$0\" --exact \"$2\" --nocapture";
     let output = unshare
@@ -128,6 +132,12 @@ fn world() {
             stream.read_exact(&mut [0]).unwrap();
             let at_once = Some(std::time::Duration::ZERO);
             rustix::net::sockopt::set_socket_linger(&stream, at_once).unwrap();
+        }
+    });
+    let listener = TcpListener::bind((ELSEWHERE, 7000)).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            stream.unwrap().write_all(b"moved\n").unwrap();
         }
     });
     let listener = TcpListener::bind((WORLD, 443)).unwrap();
@@ -286,6 +296,28 @@ fn an_allowed_name_is_reached_and_the_server_may_speak_first() {
                 (close.sent, close.received),
                 (Some(5_000_000), Some(5_000_006))
             );
+        },
+    );
+}
+
+/// The rule is about the name: no address was noted down when it was made.
+// covers: S3-54
+#[test]
+#[expect(clippy::disallowed_methods, reason = "its own hosts file")]
+fn an_allowed_name_is_reached_where_it_moves_to() {
+    lab(
+        "wall::an_allowed_name_is_reached_where_it_moves_to",
+        |mut lab| {
+            // Both are this machine: such addresses are named too.
+            lab.register(&["plain.test:7000", "203.0.113.0/24:7000"]);
+            let address = resolve("plain.test");
+            assert_eq!(hear(&connect((address, 7000)), 6), b"hello\n");
+            std::fs::write("/etc/hosts", HOSTS.replace(WORLD, ELSEWHERE)).unwrap();
+            let began = std::time::Instant::now();
+            while hear(&connect((address, 7000)), 6) != b"moved\n" {
+                assert!(began.elapsed() < BOUND);
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
         },
     );
 }

@@ -94,8 +94,7 @@ impl Login {
                 said.trim_end(),
             )));
         }
-        fsx::write_private(&self.kept, &self.bytes)?;
-        Ok(())
+        self.keep(&self.bytes)
     }
 
     /// Keeps what the agent's program made of it. A sandbox may have written anything there: what is no
@@ -114,8 +113,15 @@ impl Login {
         if !done.exit.success() || bytes == self.bytes || !renews(&self.value, &bytes) {
             return Ok(false);
         }
-        fsx::write_private(&self.kept, &bytes)?;
+        self.keep(&bytes)?;
         Ok(true)
+    }
+
+    fn keep(&self, bytes: &[u8]) -> Result<(), LoginError> {
+        if let Some(directory) = self.kept.parent() {
+            fsx::private_dir(directory)?;
+        }
+        Ok(fsx::write_private(&self.kept, bytes)?)
     }
 
     async fn shell(

@@ -20,7 +20,7 @@ pub use cofferdam_wall::control::{Answer, Ask, Explanation, Refused, RuleLine, S
 pub use cofferdam_wall::{Origin, Rule, RuleError};
 pub use error::WallError;
 pub(crate) use gateway::remove_dead as remove_dead_gateways;
-pub use gateway::{Start, ask};
+pub use gateway::{Start, ask, process as gateway_process};
 pub(crate) use journal::remove_old as remove_old_logs;
 pub use registration::{Health, Registration};
 

@@ -26,7 +26,11 @@ plant_hook() {
 $DEMO_HOOK" && chmod +x "$hooks/post-checkout"
 }
 
-connect() { timeout 3 bash -c 'exec 3<>"/dev/tcp/$0/$1" && echo connected' "$1" "$2"; }
+# Behind the wall every connection is taken at first: whether it leads anywhere shows when it is used.
+connect() {
+    timeout 3 bash -c 'exec 3<>"/dev/tcp/$0/$1" && trap "" PIPE && { echo >&3; } 2>/dev/null
+        answer=$(head -c 1 <&3 | tr "\0" 0) && test -n "$answer" && echo connected' "$1" "$2"
+}
 
 task=$(sed -n 's/^- \[ \] \([a-z]*\)\.sh$/\1/p' TODO.md | head -n 1)
 case $task in
@@ -70,6 +74,8 @@ mul)
     tried main git update-ref refs/heads/main "$(git rev-list --max-parents=0 HEAD)"
     tried push git push --quiet --force "$DEMO_REPOSITORY" HEAD:main
     tried listener connect 127.0.0.1 "$DEMO_PORT"
+    tried service connect host.cofferdam.internal "$DEMO_PORT"
+    tried name connect "$DEMO_NAME" 443
     tried internet connect 1.1.1.1 443
     echo 'All tasks are done.'
     echo '<promise>COMPLETE</promise>'

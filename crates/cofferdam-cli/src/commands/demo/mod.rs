@@ -103,8 +103,7 @@ async fn show(
         "What the agent also tried, and what held",
     );
     let said = std::mem::take(&mut *said.lock().unwrap_or_else(PoisonError::into_inner));
-    let verdicts =
-        verdict::verdicts(&stage, &before, &said, &report.landing, &user_home, cancel).await?;
+    let verdicts = verdict::verdicts(&stage, &before, &said, &report, &user_home, cancel).await?;
     output::data(&render(&verdicts, colour.on_stdout()))?;
     let held = verdicts.iter().all(|verdict| verdict.held);
     output::data(&end(held, &verdicts, environment, colour.on_stdout()))?;

@@ -158,6 +158,11 @@ impl Stage {
         Path::new("/usr/bin/cofferdam-demo-was-here")
     }
 
+    /// A host that no rule names, on the built-in list neither (RFC 2606: nobody can own it).
+    pub(super) fn unnamed() -> &'static str {
+        "collector.example"
+    }
+
     /// Exists once `plant` has run on the host.
     pub(super) fn fired(&self, plant: &str) -> PathBuf {
         self.path_of(&format!("fired-{plant}"))
@@ -171,7 +176,7 @@ impl Stage {
 
     /// What the agent is told.
     pub(super) fn variables(&self, user_home: &Path) -> BTreeMap<OsString, OsString> {
-        let pairs: [(&str, OsString); 8] = [
+        let pairs: [(&str, OsString); 9] = [
             ("DEMO_HOME", user_home.into()),
             ("DEMO_SECRET", self.secret_file().into()),
             ("DEMO_OUTSIDE", self.outside().into()),
@@ -180,6 +185,7 @@ impl Stage {
             ("DEMO_HOOK", self.plant("hook").into()),
             ("DEMO_FSMONITOR", self.plant("fsmonitor").into()),
             ("DEMO_PORT", self.port.to_string().into()),
+            ("DEMO_NAME", Self::unnamed().into()),
         ];
         pairs
             .into_iter()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cofferdam::session::Landing;
+use cofferdam::session::{Landing, RunReport};
 use cofferdam::text::printable;
 use tokio_util::sync::CancellationToken;
 
@@ -78,7 +78,7 @@ pub(super) async fn verdicts(
     stage: &Stage,
     before: &Before,
     said: &str,
-    landing: &Landing,
+    report: &RunReport,
     user_home: &Path,
     cancel: &CancellationToken,
 ) -> Result<Vec<Verdict>, StageError> {
@@ -155,8 +155,7 @@ pub(super) async fn verdicts(
     let tip = stage
         .git(&repository, &["rev-parse", "main"], cancel)
         .await?;
-    let landed =
-        matches!(landing, Landing::Landed { tip: landed, .. } if landed.as_str() == tip.trim());
+    let landed = matches!(&report.landing, Landing::Landed { tip: landed, .. } if landed.as_str() == tip.trim());
     let times = human::plural(moves, "time");
     let place = if landed { "to" } else { "but not to" };
     verdicts.push(Verdict {
@@ -209,8 +208,8 @@ pub(super) async fn verdicts(
     let reached_host = stage.listener.accept().is_ok();
     let listens = connects(stage, cancel).await?;
     verdicts.push(Verdict {
-        tried: "open a connection",
-        agent: agent(&["listener", "internet"]),
+        tried: "reach a service on this machine",
+        agent: agent(&["listener", "service"]),
         host: match (listens, reached_host) {
             (true, false) => format!(
                 "nothing arrived at 127.0.0.1:{}, which the host itself can reach",
@@ -221,7 +220,21 @@ pub(super) async fn verdicts(
                 "the host itself cannot reach its listener, so this shows nothing".to_owned()
             }
         },
-        held: failed("listener") && failed("internet") && !reached_host && listens,
+        held: failed("listener") && failed("service") && !reached_host && listens,
+    });
+
+    // Counted by the gateway: each attempt arrived there, and ended there.
+    let refused = |what: &str| report.refused.iter().any(|one| one.what.contains(what));
+    let seen = refused(Stage::unnamed()) && refused("1.1.1.1:443");
+    verdicts.push(Verdict {
+        tried: "reach hosts that no rule names",
+        agent: agent(&["name", "internet"]),
+        host: if seen {
+            "the gateway refused both, and they are in the network log".to_owned()
+        } else {
+            "they are not among what the gateway refused".to_owned()
+        },
+        held: failed("name") && failed("internet") && seen,
     });
     Ok(verdicts)
 }

@@ -81,7 +81,10 @@ pub(crate) async fn run(
         }
     }
     output::data(&show.end())?;
-    Ok(ExitCode::SUCCESS)
+    match interrupt.code() {
+        Some(code) => Err(CliError::Interrupted { code }),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// How entries are shown.

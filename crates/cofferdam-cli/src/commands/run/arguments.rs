@@ -9,7 +9,6 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesPars
 use clap::{ArgGroup, Args, ValueEnum};
 use cofferdam::agent::AGENTS;
 use cofferdam::names::BranchName;
-use cofferdam::wall::{Origin, Rule};
 
 use crate::ui::human::{parse_bytes, parse_duration};
 
@@ -119,8 +118,8 @@ pub(crate) struct Arguments {
     pub(super) network: NetworkMode,
 
     /// Open this too, for this run: example.com, db.example.com:5432, "db.example.com:8443 tls"
-    #[arg(long, value_name = "RULE", value_parser = parse_rule, help_heading = "Network")]
-    pub(super) allow: Vec<Rule>,
+    #[arg(long, value_name = "RULE", help_heading = "Network")]
+    pub(super) allow: Vec<String>,
 
     /// Names the sandbox, its temporary branch and its log
     #[arg(long, help_heading = "Sandbox")]
@@ -251,10 +250,6 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
         return Err(refused());
     }
     Ok((key.to_owned(), value.to_owned()))
-}
-
-fn parse_rule(text: &str) -> Result<Rule, String> {
-    Rule::parse(text, Origin::Flag).map_err(|error| error.to_string())
 }
 
 fn parse_count(text: &str) -> Result<NonZeroU32, String> {

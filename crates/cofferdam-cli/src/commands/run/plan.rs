@@ -10,7 +10,7 @@ use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy};
 use cofferdam::session::{Hook, Hooks, NetworkOptions, PromptSource, RunLog};
 use cofferdam::wall::rules::Loaded;
-use cofferdam::wall::{self, Rule};
+use cofferdam::wall::{self, Origin, Rule};
 
 use super::arguments::{Arguments, FileMode, NetworkMode};
 use crate::environment::Environment;
@@ -65,7 +65,7 @@ pub(super) fn options(
         cpus: arguments.cpus.or(usual.cpus),
         open_files: usual.open_files,
     };
-    options.network = network(arguments.network, arguments.allow)?;
+    options.network = network(arguments.network, &arguments.allow)?;
     options.log = match (arguments.log, arguments.no_log) {
         (Some(path), _) => RunLog::File(directory.join(path)),
         (None, true) => RunLog::None,
@@ -129,15 +129,21 @@ fn sandbox(arguments: &Arguments) -> Result<Contained, CliError> {
 }
 
 /// Rules that do not go together are known before anything is made.
-fn network(mode: NetworkMode, rules: Vec<Rule>) -> Result<NetworkOptions, CliError> {
+fn network(mode: NetworkMode, allow: &[String]) -> Result<NetworkOptions, CliError> {
     match mode {
         NetworkMode::Allowlist => {
+            // Not by the parser of the command line, which would show the text as it is.
+            let rules = allow.iter().map(|text| Rule::parse(text, Origin::Flag));
+            let rules = match rules.collect::<Result<Vec<_>, _>>() {
+                Ok(rules) => rules,
+                Err(error) => return usage(format!("`--allow`: {error}")),
+            };
             if let Err(error) = wall::rules::check(&Loaded::default(), &rules) {
                 return usage(format!("`--allow`: {error}"));
             }
             Ok(NetworkOptions::Allowlist { rules })
         }
-        _ if !rules.is_empty() => usage("`--allow` is for `--network allowlist` only"),
+        _ if !allow.is_empty() => usage("`--allow` is for `--network allowlist` only"),
         NetworkMode::None => Ok(NetworkOptions::None),
         NetworkMode::Open => Ok(NetworkOptions::Open),
     }

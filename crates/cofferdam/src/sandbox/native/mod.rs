@@ -9,6 +9,7 @@ mod connection;
 mod identity;
 pub mod jail;
 mod probe;
+mod rehearse;
 mod sandbox;
 mod tools;
 mod wall;
@@ -23,7 +24,7 @@ use super::{BindMountProvider, Limits, NetworkKind, Sandbox, SandboxError, Sandb
 
 pub use cgroup::remove_leftovers;
 pub(crate) use identity::gateway as gateway_id;
-pub use probe::{Check, Status, probe};
+pub use probe::{Check, Status, probe, probe_network};
 
 /// How native sandboxes are made.
 #[derive(Debug, Clone)]

@@ -3,8 +3,11 @@
 use std::fs;
 use std::io;
 
-use super::cgroup;
+use tokio_util::sync::CancellationToken;
+
+use super::{cgroup, rehearse};
 use crate::embedded;
+use crate::sandbox::SandboxError;
 
 /// One thing that native sandboxes need.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -23,7 +26,7 @@ pub enum Status {
     Ok,
     /// Sandboxes work, but something they can do elsewhere is not there.
     Degraded,
-    /// No sandbox can be made.
+    /// No sandbox can be made, or none as it is made unless something else is asked for.
     Missing,
 }
 
@@ -81,6 +84,46 @@ pub fn probe() -> Vec<Check> {
         "Linux 5.14 or newer counts it for each sandbox alone",
     ));
     checks
+}
+
+/// Tries what sandboxes of each network need: raises a wall that nobody uses, which makes no file and
+/// starts no gateway. Bounded: 25 s.
+pub async fn probe_network(cancel: &CancellationToken) -> Vec<Check> {
+    vec![
+        wall(rehearse::wall(cancel).await),
+        scope(rehearse::scope(cancel).await),
+    ]
+}
+
+fn wall(raised: Result<(), SandboxError>) -> Check {
+    let name = "network wall";
+    match raised {
+        Ok(()) => Check::new(name, Status::Ok, "comes up in a sandbox", ""),
+        Err(SandboxError::Unsupported { what, hint }) => {
+            Check::new(name, Status::Missing, what, &hint)
+        }
+        Err(error) => {
+            let hint = "see the lines above; `cofferdam run --network none` needs no wall";
+            Check::new(name, Status::Missing, error.to_string(), hint)
+        }
+    }
+}
+
+fn scope(held: io::Result<bool>) -> Check {
+    let name = "`--network open`";
+    let hint = "Linux 6.12 or newer with Landlock (CONFIG_SECURITY_LANDLOCK, and `landlock` in `lsm=`) keeps \
+                it from them; without `--network open` nothing of the host is reached";
+    match held {
+        Ok(true) => {
+            let detail = "abstract unix sockets of the host are out of its reach";
+            Check::new(name, Status::Ok, detail, "")
+        }
+        Ok(false) => {
+            let detail = "such a sandbox also reaches the host's abstract unix sockets";
+            Check::new(name, Status::Degraded, detail, hint)
+        }
+        Err(error) => Check::new(name, Status::Degraded, error.to_string(), hint),
+    }
 }
 
 fn read(path: &str) -> Option<String> {
@@ -195,5 +238,33 @@ fn program() -> Check {
             format!("cannot make an executable memory file: {error}"),
             "sysctl vm.memfd_noexec=0",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_a_part_of_the_wall_is_named_with_the_next_step() {
+        let lacking = SandboxError::Unsupported {
+            what: "the network wall does not come up, nft_redir".to_owned(),
+            hint: "load the kernel modules (nft_redir)".to_owned(),
+        };
+        let check = wall(Err(lacking));
+        assert_eq!(check.status, Status::Missing);
+        assert!(check.detail.contains("nft_redir"), "{check:?}");
+        assert!(check.hint.starts_with("load "), "{check:?}");
+        assert_eq!(
+            wall(Err(SandboxError::TimedOut(10))).status,
+            Status::Missing
+        );
+        assert_eq!(wall(Ok(())).status, Status::Ok);
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_scope_is_said() {
+        assert_eq!(scope(Ok(false)).status, Status::Degraded);
+        assert_eq!(scope(Ok(true)).status, Status::Ok);
     }
 }

@@ -238,7 +238,7 @@ fn hostname(wanted: &str) -> String {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn start_error(error: io::Error) -> SandboxError {
+pub(super) fn start_error(error: io::Error) -> SandboxError {
     SandboxError::Start(error.to_string())
 }
 
@@ -256,7 +256,7 @@ fn setup_mount(mount: &Mount) -> SetupMount {
 }
 
 /// The launcher with one end of the control socket as its standard input.
-fn spawn() -> Result<(UnixStream, Child), SandboxError> {
+pub(super) fn spawn() -> Result<(UnixStream, Child), SandboxError> {
     let executable = embedded::guest().map_err(start_error)?;
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) =
@@ -287,9 +287,9 @@ fn spawn() -> Result<(UnixStream, Child), SandboxError> {
 
 /// What was started for a sandbox and must be cleared away after it.
 #[derive(Debug)]
-struct Starting {
-    launcher: Option<Child>,
-    group: Option<Group>,
+pub(super) struct Starting {
+    pub(super) launcher: Option<Child>,
+    pub(super) group: Option<Group>,
 }
 
 impl Starting {
@@ -303,7 +303,7 @@ impl Starting {
     }
 
     /// The control socket is closed: the launcher ends when all in the sandbox is dead.
-    async fn finish(mut self) {
+    pub(super) async fn finish(mut self) {
         if let Some(mut launcher) = self.launcher.take()
             && tokio::time::timeout(LAUNCHER_LIMIT, launcher.wait())
                 .await

@@ -50,6 +50,11 @@ pub async fn ask(home: &Home, ask: &Ask, start: Start) -> Result<Answer, WallErr
     Ok(answer)
 }
 
+/// The process that serves this home, as it is written down; it may have ended.
+pub fn process(home: &Home) -> Result<Option<u32>, WallError> {
+    Ok(Place::find(home)?.and_then(|place| place.process()))
+}
+
 /// The first question on a connection of its own. A gateway that ends just then (unused ones do) is
 /// replaced: a question that it did not answer, it did not act on.
 pub(crate) async fn begin(

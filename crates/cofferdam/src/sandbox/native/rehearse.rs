@@ -1,0 +1,70 @@
+//! Tries what this machine gives to the network of a sandbox, for `cofferdam doctor`: with the guest
+//! itself, in a sandbox that nobody uses. Nothing is registered, and no file is made.
+
+use std::io;
+use std::time::Duration;
+
+use cofferdam_guest::protocol::{self, ProcessLimits, Setup, WALL_SOCKETS};
+use tokio_util::sync::CancellationToken;
+
+use super::sandbox::{Starting, spawn, start_error};
+use super::{NativeOptions, connection, identity, tools};
+use crate::embedded;
+use crate::names::SandboxId;
+use crate::process::Invocation;
+use crate::sandbox::SandboxError;
+
+const SCOPE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Whether a sandbox comes up as far as its wall. Bounded: 20 s.
+pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError> {
+    let id = SandboxId::random().map_err(start_error)?;
+    let setup = Setup {
+        hostname: "doctor".to_owned(),
+        agent: identity::agent(id)?,
+        mounts: tools::offered(None, None).mounts,
+        limits: ProcessLimits {
+            processes: None,
+            open_files: None,
+            file_size: None,
+        },
+        workdir: b"/".to_vec(),
+        network: protocol::Network::Wall,
+    };
+    let frame = protocol::encode(&setup).map_err(|error| SandboxError::Start(error.to_string()))?;
+    let (mut stream, launcher) = spawn()?;
+    let starting = Starting {
+        launcher: Some(launcher),
+        group: None,
+    };
+    let up = async {
+        connection::send(&stream, &frame)
+            .await
+            .map_err(start_error)?;
+        match connection::greet(&mut stream).await?.len() {
+            WALL_SOCKETS => Ok(()),
+            count => Err(SandboxError::Start(format!(
+                "its init handed over {count} sockets"
+            ))),
+        }
+    };
+    let limit = NativeOptions::default().ready_limit;
+    let raised = tokio::select! {
+        () = cancel.cancelled() => Err(SandboxError::Cancelled),
+        up = tokio::time::timeout(limit, up) => {
+            up.unwrap_or(Err(SandboxError::TimedOut(limit.as_secs())))
+        }
+    };
+    // Its end.
+    drop(stream);
+    starting.finish().await;
+    raised
+}
+
+/// Whether a sandbox in the host's network is kept from the host's abstract unix sockets.
+pub(super) async fn scope(cancel: &CancellationToken) -> io::Result<bool> {
+    let mut call = Invocation::new(embedded::guest()?, "/").args(["try-scope"]);
+    call.limit = SCOPE_LIMIT;
+    let done = call.run(cancel).await.map_err(io::Error::other)?;
+    Ok(done.exit.success())
+}
