@@ -9,11 +9,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gateway::complain;
 use crate::gateway::gate::Gate;
 use crate::gateway::proxy;
+use crate::gateway::room::Room;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::gateway::transparent;
 use crate::gateway::workers::{Workers, watched};
@@ -30,14 +30,6 @@ pub(super) enum Entrance {
     /// Every connection is redirected to it; its own address.
     Redirected(SocketAddrV4),
     Proxy,
-}
-
-/// What a connection holds as long as it lives, and as long as it is on its way.
-#[derive(Debug)]
-pub(super) struct Room {
-    pub(super) opening: OwnedSemaphorePermit,
-    /// Its sandbox's and the process's.
-    pub(super) open: [OwnedSemaphorePermit; 2],
 }
 
 /// Accepts until the sandbox ends.
@@ -81,7 +73,7 @@ pub(super) async fn accept(
 }
 
 fn take(sandbox: &Arc<Sandbox>, stream: StdTcpStream, entrance: Entrance, workers: &Workers) {
-    let Some(room) = room(sandbox) else {
+    let Some(room) = sandbox.seat.take() else {
         reset(stream);
         return tell_full(sandbox, "too many connections at once");
     };
@@ -105,7 +97,7 @@ fn take(sandbox: &Arc<Sandbox>, stream: StdTcpStream, entrance: Entrance, worker
 
 /// Resets the next connection, for which there is no descriptor; false if that cannot be done either.
 fn turn_away(sandbox: &Sandbox, listener: impl AsFd) -> bool {
-    let turned = sandbox.spare.lend(|| {
+    let turned = sandbox.seat.spare.lend(|| {
         let stream = rustix::net::accept_with(listener, SocketFlags::CLOEXEC);
         stream.map(|stream| reset(stream.into())).is_ok()
     });
@@ -122,16 +114,6 @@ fn tell_full(sandbox: &Sandbox, reason: &str) {
         ..Told::default()
     };
     sandbox.tell(Event::Connect, &told);
-}
-
-fn room(sandbox: &Sandbox) -> Option<Room> {
-    Some(Room {
-        open: [
-            Arc::clone(&sandbox.connections).try_acquire_owned().ok()?,
-            Arc::clone(&sandbox.places).try_acquire_owned().ok()?,
-        ],
-        opening: Arc::clone(&sandbox.opening).try_acquire_owned().ok()?,
-    })
 }
 
 fn count(sandbox: &Sandbox) {

@@ -10,7 +10,7 @@
 //! - `accept`, `transparent`, `lookups`, `packets`: what arrives out of a sandbox.
 //! - `door`, `gate`, `dial`, `resolve`, `copy`: how something gets out.
 //! - `hello`, `retry`, `http`, `proxy`, `stream`: what is looked at in it, and the port for programs that want a proxy.
-//! - `journal`, `refused`: what is told about it. `rate`: how much a sandbox may have.
+//! - `journal`, `refused`: what is told about it. `rate`, `room`: how much a sandbox may have.
 
 mod accept;
 mod channel;
@@ -33,6 +33,7 @@ mod rate;
 mod refused;
 mod resolve;
 mod retry;
+mod room;
 mod sandbox;
 mod server;
 mod start;

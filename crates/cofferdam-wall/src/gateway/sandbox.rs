@@ -2,14 +2,11 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use jiff::Timestamp;
-use rustix::event::EventfdFlags;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::control::{Refused, RuleLine, Seen, Status};
@@ -20,11 +17,9 @@ use crate::gateway::packets::Packets;
 use crate::gateway::rate::{Below, Lookups};
 use crate::gateway::refused::Summary;
 use crate::gateway::resolve::Resolver;
+use crate::gateway::room::Seat;
 use crate::log::{Entry, Event, Verdict, Via};
 use crate::{HostName, Policy, PolicyError, Protocol, Rule, RuleError, Synthetic, Target, dns};
-
-/// Connections of one sandbox that are still on their way: read for a name, resolved, dialled.
-const OPENING: usize = 1024;
 
 /// Why rules are not taken.
 #[derive(Debug, thiserror::Error)]
@@ -63,10 +58,8 @@ pub(super) struct Sandbox {
     pub(super) books: Books,
     pub(super) resolver: Arc<Resolver>,
     pub(super) packets: Packets,
-    /// Room for connections: in the process, and for this sandbox, which cannot take all of it.
-    pub(super) places: Arc<Semaphore>,
-    pub(super) connections: Arc<Semaphore>,
-    pub(super) opening: Arc<Semaphore>,
+    /// Its room for connections.
+    pub(super) seat: Seat,
     policy: RwLock<Arc<Policy>>,
     /// The policy that [`Sandbox::open`] puts in force. Until then the one in force allows nothing.
     waiting: Mutex<Option<Arc<Policy>>>,
@@ -76,8 +69,6 @@ pub(super) struct Sandbox {
     names: Mutex<Names>,
     below: Mutex<Below>,
     lookups: Mutex<Lookups>,
-    /// Of the process.
-    pub(super) spare: Arc<Spare>,
     journal: Journal,
     summary: Mutex<Summary>,
     numbers: AtomicU64,
@@ -129,58 +120,7 @@ pub(super) struct Beginning {
     pub(super) journal: Journal,
     pub(super) packets: Packets,
     pub(super) resolver: Arc<Resolver>,
-    pub(super) places: Places,
-}
-
-/// Room for the connections of all sandboxes, by the descriptors that the process may have.
-#[derive(Debug, Clone)]
-pub(super) struct Places {
-    room: Arc<Semaphore>,
-    /// One sandbox cannot take what the others need.
-    for_one: usize,
-    spare: Arc<Spare>,
-}
-
-/// A descriptor that is kept for the moment in which there is no other: a connection that cannot be carried is
-/// then still taken in and reset, instead of waiting for ever.
-#[derive(Debug)]
-pub(super) struct Spare(Mutex<Option<OwnedFd>>);
-
-impl Spare {
-    fn new() -> Self {
-        Self(Mutex::new(Self::keep()))
-    }
-
-    fn keep() -> Option<OwnedFd> {
-        rustix::event::eventfd(0, EventfdFlags::CLOEXEC).ok()
-    }
-
-    /// Calls this while the descriptor is free; it gives it back.
-    pub(super) fn lend<T>(&self, to: impl FnOnce() -> T) -> T {
-        let mut spare = lock(&self.0);
-        drop(spare.take());
-        let done = to();
-        *spare = Self::keep();
-        done
-    }
-}
-
-impl Places {
-    /// What else the process has open, sandboxes' sockets and logs among it.
-    const OTHER_DESCRIPTORS: usize = 1024;
-    const MOST: usize = 100_000;
-
-    pub(super) fn new(descriptors: Option<u64>) -> Self {
-        let most = descriptors.map_or(Self::MOST, |most| {
-            usize::try_from(most).unwrap_or(Self::MOST)
-        });
-        let room = (most.saturating_sub(Self::OTHER_DESCRIPTORS) / 2).clamp(64, Self::MOST);
-        Self {
-            room: Arc::new(Semaphore::new(room)),
-            for_one: room / 2,
-            spare: Arc::new(Spare::new()),
-        }
-    }
+    pub(super) seat: Seat,
 }
 
 impl Sandbox {
@@ -197,16 +137,13 @@ impl Sandbox {
             books: Books::default(),
             resolver: beginning.resolver,
             packets: beginning.packets,
-            connections: Arc::new(Semaphore::new(beginning.places.for_one)),
-            places: beginning.places.room,
-            opening: Arc::new(Semaphore::new(OPENING)),
+            seat: beginning.seat,
             policy: RwLock::new(now),
             waiting: Mutex::new(waiting),
             generation: AtomicU64::new(1),
             proving: AtomicBool::new(beginning.proving),
             below: Mutex::default(),
             lookups: Mutex::new(Lookups::new(Instant::now())),
-            spare: beginning.places.spare,
             names: Mutex::new(Names {
                 table: Synthetic::new(beginning.epoch),
                 logged: HashSet::new(),

@@ -21,7 +21,8 @@ use crate::gateway::descriptors::Descriptors;
 use crate::gateway::journal::Journals;
 use crate::gateway::packets::{self, Packets};
 use crate::gateway::resolve::Resolver;
-use crate::gateway::sandbox::{Beginning, Places, Sandbox, compile};
+use crate::gateway::room::Places;
+use crate::gateway::sandbox::{Beginning, Sandbox, compile};
 use crate::gateway::start::Started;
 use crate::gateway::workers::Workers;
 use crate::gateway::{GatewayError, complain, explain, lookups};
@@ -288,6 +289,10 @@ async fn register(
         .journals
         .open(descriptors.log)
         .map_err(|error| format!("the sandbox's log cannot be used: {error}"))?;
+    let seat = gateway.places.seat().ok_or(
+        "the gateway keeps connections for as many sandboxes as its limit of open files allows: \
+         end one, or raise the limit (ulimit -Hn)",
+    )?;
     let sandbox = Arc::new(Sandbox::new(Beginning {
         id: registration.sandbox.clone(),
         policy,
@@ -296,7 +301,7 @@ async fn register(
         journal,
         packets: Packets::new(descriptors.packets),
         resolver: Arc::clone(&gateway.resolver),
-        places: gateway.places.clone(),
+        seat,
     }));
     let before = gateway
         .sandboxes()

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::net::TcpStream;
 
-use crate::gateway::accept::{Room, reset};
+use crate::gateway::accept::reset;
 use crate::gateway::copy::{both_ways, both_ways_compared, reset_on_close};
 use crate::gateway::door::{Closed, Door, Objection, Place, Way};
 use crate::gateway::gate::Gate;
@@ -15,6 +15,7 @@ use crate::gateway::hello::{self, HelloError, Named};
 use crate::gateway::http;
 use crate::gateway::lookups;
 use crate::gateway::retry::Retry;
+use crate::gateway::room::Room;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::log::{Event, Verdict, Via};
 use crate::{Kind, SYNTHETIC};
