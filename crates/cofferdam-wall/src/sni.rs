@@ -85,6 +85,11 @@ impl ClientHello {
         }
     }
 
+    /// How many bytes this keeps.
+    pub fn held(&self) -> usize {
+        self.raw.len() + self.message.len()
+    }
+
     /// The bytes of a complete hello, to be sent on to the server that was dialled, and those that came after it.
     pub fn into_parts(mut self) -> (Vec<u8>, Vec<u8>) {
         let after = self.raw.split_off(self.next.min(self.raw.len()));

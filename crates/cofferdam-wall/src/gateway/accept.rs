@@ -124,13 +124,12 @@ fn count(sandbox: &Sandbox) {
 
 async fn proxy(sandbox: Arc<Sandbox>, stream: StdTcpStream, room: Room) {
     let Room { opening, open } = room;
-    drop(opening);
     let Ok(stream) = TcpStream::from_std(stream) else {
         return;
     };
     tokio::select! {
         () = sandbox.end.cancelled() => {}
-        () = Box::pin(proxy::serve(stream, Gate(Arc::clone(&sandbox)))) => {}
+        () = Box::pin(proxy::serve(stream, Gate::new(&sandbox, Some(opening)))) => {}
     }
     drop(open);
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::gateway::budget::Budget;
 use crate::gateway::flows::Entry;
 use crate::log::Via;
 use crate::{HostName, Kind};
@@ -98,6 +99,9 @@ pub(crate) trait Door: Clone + Send + Sync + Unpin + 'static {
 
     /// The text of the rule that would open this; none if it is open, or if no rule should.
     fn opening_rule(&self, place: &Place, port: u16) -> Option<String>;
+
+    /// The sandbox's memory for what is not complete.
+    fn budget(&self) -> &Budget;
 
     /// Logs that something was refused in an allowed connection or on the way to one: a request for another
     /// host, another server name, what cannot be read.

@@ -1,7 +1,10 @@
 //! The door of one sandbox: its policy decides, its log is told.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::gateway::budget::Budget;
 use crate::gateway::dial::{self, Unreached};
 use crate::gateway::door::{Closed, Door, Failure, Objection, Place, Way};
 use crate::gateway::flows::{self, Subject};
@@ -12,18 +15,32 @@ use crate::{Allowed, Destination, Kind, Policy, Protocol, Refusal, Request};
 
 /// See [`Door`].
 #[derive(Debug, Clone)]
-pub(super) struct Gate(pub(super) Arc<Sandbox>);
+pub(super) struct Gate {
+    sandbox: Arc<Sandbox>,
+    /// The connection counts as one that is on its way until something is dialled for it.
+    opening: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+}
+
+impl Gate {
+    /// Without `opening` for what only decides.
+    pub(super) fn new(sandbox: &Arc<Sandbox>, opening: Option<OwnedSemaphorePermit>) -> Self {
+        Self {
+            sandbox: Arc::clone(sandbox),
+            opening: Arc::new(Mutex::new(opening)),
+        }
+    }
+}
 
 impl Door for Gate {
     fn decide(&self, place: &Place, port: u16, via: Via) -> Result<Kind, Closed> {
-        match decide(&self.0.policy(), place, port) {
+        match decide(&self.sandbox.policy(), place, port) {
             Ok(allowed) => Ok(allowed.kind),
             Err(refusal) => Err(self.refuse(place, port, via, &refusal)),
         }
     }
 
     async fn dial(&self, place: &Place, port: u16, via: Via) -> Result<Way, Closed> {
-        let policy = self.0.policy();
+        let policy = self.sandbox.policy();
         let allowed = decide(&policy, place, port)
             .map_err(|refusal| self.refuse(place, port, via, &refusal))?;
         let told = Told {
@@ -39,11 +56,11 @@ impl Door for Gate {
                 reason: Some(bounded(&failure.reason)),
                 ..told.clone()
             };
-            self.0.tell(Event::Connect, &failed);
+            self.sandbox.tell(Event::Connect, &failed);
             Closed::Failed(failure)
         };
         if let Place::Name(name) = place
-            && !self.0.admits(allowed.rule, name)
+            && !self.sandbox.admits(allowed.rule, name)
         {
             let reason = Below::reason(name);
             let opens = Some(format!("{name}:{port}"));
@@ -54,27 +71,28 @@ impl Door for Gate {
                 rule: None,
                 ..told
             };
-            self.0.tell(Event::Connect, &refused);
+            self.sandbox.tell(Event::Connect, &refused);
             return Err(Closed::Refused { reason, opens });
         }
         // Boxed: the future of a lookup is large, and every connection would carry its size for life.
-        let dialled = Box::pin(dial::dial(&policy, &self.0.resolver, place, port)).await;
+        let dialled = Box::pin(dial::dial(&policy, &self.sandbox.resolver, place, port)).await;
         let (stream, address) = dialled.map_err(|unreached| match unreached {
             Unreached::Refused(refusal) => self.refuse(place, port, via, &refusal),
             Unreached::Failed(failure) => fail(failure),
         })?;
-        let id = self.0.number();
+        let id = self.sandbox.number();
         let subject = Subject {
             place: place.clone(),
             address,
             port,
             kind: allowed.kind,
         };
-        let flow = flows::enter(&self.0, id, subject, via).map_err(|refusal| match refusal {
-            Some(refusal) => self.refuse(place, port, via, &refusal),
-            None => fail(Failure::new("the rule changed meanwhile".to_owned())),
-        })?;
-        self.0.tell(
+        let flow =
+            flows::enter(&self.sandbox, id, subject, via).map_err(|refusal| match refusal {
+                Some(refusal) => self.refuse(place, port, via, &refusal),
+                None => fail(Failure::new("the rule changed meanwhile".to_owned())),
+            })?;
+        self.sandbox.tell(
             Event::Connect,
             &Told {
                 verdict: Some(Verdict::Allowed),
@@ -83,6 +101,12 @@ impl Door for Gate {
                 ..told
             },
         );
+        drop(
+            self.opening
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         Ok(Way {
             stream,
             kind: allowed.kind,
@@ -90,8 +114,14 @@ impl Door for Gate {
         })
     }
 
+    fn budget(&self) -> &Budget {
+        &self.sandbox.budget
+    }
+
     fn opening_rule(&self, place: &Place, port: u16) -> Option<String> {
-        decide(&self.0.policy(), place, port).err()?.opening_rule()
+        decide(&self.sandbox.policy(), place, port)
+            .err()?
+            .opening_rule()
     }
 
     fn refused(&self, objection: &Objection<'_>) {
@@ -100,7 +130,7 @@ impl Door for Gate {
         } else {
             Event::Connect
         };
-        self.0.tell(
+        self.sandbox.tell(
             event,
             &Told {
                 verdict: Some(Verdict::Refused),
@@ -133,7 +163,7 @@ impl Gate {
     fn refuse(&self, place: &Place, port: u16, via: Via, refusal: &Refusal) -> Closed {
         let reason = refusal.to_string();
         let opens = refusal.opening_rule();
-        self.0.tell(
+        self.sandbox.tell(
             Event::Connect,
             &Told {
                 verdict: Some(Verdict::Refused),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::gateway::budget::{Budget, Spent};
 use crate::gateway::retry::Retry;
 use crate::{ClientHello, HostName, SniError};
 
@@ -24,6 +25,8 @@ pub(crate) enum HelloError {
     NoName,
     #[error("no TLS client hello came within {} s", TIME.as_secs())]
     Late,
+    #[error(transparent)]
+    Spent(#[from] Spent),
     /// The client went away: nothing was refused.
     #[error("the connection ended before its TLS client hello: {0}")]
     Ended(#[from] io::Error),
@@ -43,24 +46,33 @@ pub(crate) async fn read<S>(
     client: &mut S,
     kept: &[u8],
     name: &HostName,
+    budget: &Budget,
 ) -> Result<Named, HelloError>
 where
     S: AsyncRead + Unpin,
 {
-    tokio::time::timeout(TIME, whole(client, kept, name))
+    tokio::time::timeout(TIME, whole(client, kept, name, budget))
         .await
         .map_err(|_| HelloError::Late)?
 }
 
-async fn whole<S>(client: &mut S, kept: &[u8], name: &HostName) -> Result<Named, HelloError>
+async fn whole<S>(
+    client: &mut S,
+    kept: &[u8],
+    name: &HostName,
+    budget: &Budget,
+) -> Result<Named, HelloError>
 where
     S: AsyncRead + Unpin,
 {
     let mut hello = ClientHello::default();
+    let mut share = budget.share();
     let mut found = if kept.is_empty() {
         None
     } else {
-        hello.push(kept)?
+        let found = hello.push(kept)?;
+        share.set(hello.held())?;
+        found
     };
     let mut piece = [0; 4096];
     let found = loop {
@@ -72,10 +84,11 @@ where
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         found = hello.push(&piece[..count])?;
+        share.set(hello.held())?;
     };
     if found == *name {
         let (hello, after) = hello.into_parts();
-        let retry = Retry::new(name.clone(), after);
+        let retry = Retry::new(name.clone(), after, share);
         Ok(Named { hello, retry })
     } else {
         Err(HelloError::Other(found))

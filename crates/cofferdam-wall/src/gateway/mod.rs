@@ -10,9 +10,10 @@
 //! - `accept`, `transparent`, `lookups`, `packets`: what arrives out of a sandbox.
 //! - `door`, `gate`, `dial`, `resolve`, `copy`: how something gets out.
 //! - `hello`, `retry`, `http`, `proxy`, `stream`: what is looked at in it, and the port for programs that want a proxy.
-//! - `journal`, `refused`: what is told about it. `rate`, `room`: how much a sandbox may have.
+//! - `journal`, `refused`: what is told about it. `rate`, `room`, `budget`: how much a sandbox may have.
 
 mod accept;
+mod budget;
 mod channel;
 mod confine;
 mod copy;

@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use crate::gateway::budget::Share;
 use crate::gateway::hello::{HelloError, TIME};
 use crate::{ClientHello, HostName, SniError};
 
@@ -28,16 +29,19 @@ pub(crate) struct Retry {
     passing: usize,
     /// A hello that is not complete, and since when.
     hello: Option<(ClientHello, Instant)>,
+    /// For what is kept.
+    share: Share,
 }
 
 impl Retry {
     /// `waiting` came after the first hello.
-    pub(crate) fn new(name: HostName, waiting: Vec<u8>) -> Self {
+    pub(crate) fn new(name: HostName, waiting: Vec<u8>, share: Share) -> Self {
         Self {
             name,
             waiting,
             passing: 0,
             hello: None,
+            share,
         }
     }
 
@@ -51,6 +55,13 @@ impl Retry {
     /// # Errors
     /// A hello that does not name the name, and whatever has no place between two hellos.
     pub(crate) fn client(&mut self, piece: &[u8]) -> Result<Vec<u8>, HelloError> {
+        let passed = self.judge(piece)?;
+        let hello = self.hello.as_ref().map_or(0, |(hello, _)| hello.held());
+        self.share.set(hello + self.waiting.len())?;
+        Ok(passed)
+    }
+
+    fn judge(&mut self, piece: &[u8]) -> Result<Vec<u8>, HelloError> {
         self.waiting.extend_from_slice(piece);
         let mut passed = Vec::new();
         loop {
@@ -185,10 +196,12 @@ impl Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::budget::Budget;
     use crate::gateway::testing::{client_hello, server_hello};
 
     fn retry() -> Retry {
-        Retry::new("allowed.test".parse().unwrap(), Vec::new())
+        let share = Budget::default().share();
+        Retry::new("allowed.test".parse().unwrap(), Vec::new(), share)
     }
 
     #[test]

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::control::{Refused, RuleLine, Seen, Status};
+use crate::gateway::budget::Budget;
 use crate::gateway::door::Place;
 use crate::gateway::flows::Books;
 use crate::gateway::journal::Journal;
@@ -60,6 +61,7 @@ pub(super) struct Sandbox {
     pub(super) packets: Packets,
     /// Its room for connections.
     pub(super) seat: Seat,
+    pub(super) budget: Budget,
     policy: RwLock<Arc<Policy>>,
     /// The policy that [`Sandbox::open`] puts in force. Until then the one in force allows nothing.
     waiting: Mutex<Option<Arc<Policy>>>,
@@ -138,6 +140,7 @@ impl Sandbox {
             resolver: beginning.resolver,
             packets: beginning.packets,
             seat: beginning.seat,
+            budget: Budget::default(),
             policy: RwLock::new(now),
             waiting: Mutex::new(waiting),
             generation: AtomicU64::new(1),

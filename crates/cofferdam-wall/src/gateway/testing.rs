@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::budget::Budget;
 use super::door::{Closed, Door, Failure, Flow, Objection, Place, Way};
 use crate::log::Via;
 use crate::{Allowed, Destination, Kind, Origin, Policy, Protocol, Refusal, Rule};
@@ -39,6 +40,7 @@ struct Inner {
     opens: Mutex<Vec<(bool, Option<String>)>>,
     late: Mutex<Vec<String>>,
     dialled: Mutex<Vec<String>>,
+    budget: Budget,
     end: CancellationToken,
     sent: Arc<AtomicU64>,
     received: Arc<AtomicU64>,
@@ -55,6 +57,7 @@ impl Lab {
             opens: Mutex::default(),
             late: Mutex::default(),
             dialled: Mutex::default(),
+            budget: Budget::default(),
             end: CancellationToken::new(),
             sent: Arc::default(),
             received: Arc::default(),
@@ -154,6 +157,10 @@ impl Door for Lab {
                 entry: None,
             },
         })
+    }
+
+    fn budget(&self) -> &Budget {
+        &self.0.budget
     }
 
     fn opening_rule(&self, place: &Place, port: u16) -> Option<String> {

@@ -71,7 +71,7 @@ pub(super) fn look(
         _ => Place::Address(IpAddr::V4(*to.ip())),
     };
     let port = to.port();
-    let Ok(kind) = Gate(Arc::clone(sandbox)).decide(&place, port, Via::Transparent) else {
+    let Ok(kind) = Gate::new(sandbox, None).decide(&place, port, Via::Transparent) else {
         reset(stream);
         return None;
     };
@@ -102,9 +102,8 @@ pub(super) async fn carry(sandbox: Arc<Sandbox>, arrival: Arrival, room: Room) {
             _ = done;
         }
         Purpose::Out { place, port, kind } => {
-            let gate = Gate(Arc::clone(&sandbox));
+            let gate = Gate::new(&sandbox, Some(opening));
             if let (Kind::Http, Place::Name(name)) = (kind, &place) {
-                drop(opening);
                 // Small pieces go at once. Fails if the connection is gone already.
                 _ = stream.set_nodelay(true);
                 tokio::select! {
@@ -118,7 +117,6 @@ pub(super) async fn carry(sandbox: Arc<Sandbox>, arrival: Arrival, room: Room) {
                 // Boxed for the size of what is only needed at the beginning.
                 found = Box::pin(way(&gate, &mut stream, &place, port, kind)) => found,
             };
-            drop(opening);
             match found {
                 Some((way, None)) => both_ways(stream, way.stream, &way.flow).await,
                 Some((way, Some(retry))) => {
@@ -144,7 +142,7 @@ async fn way(
 ) -> Option<(Way, Option<Retry>)> {
     let named = match kind {
         Kind::Plain => None,
-        Kind::Tls => match named(stream, place).await {
+        Kind::Tls => match named(gate, stream, place).await {
             Ok(named) => Some(named),
             Err(error) => {
                 refused(gate, place, port, &error);
@@ -184,9 +182,9 @@ fn refused(gate: &Gate, place: &Place, port: u16, error: &HelloError) {
 }
 
 /// The client hello, if it names the place.
-async fn named(stream: &mut TcpStream, place: &Place) -> Result<Named, HelloError> {
+async fn named(gate: &Gate, stream: &mut TcpStream, place: &Place) -> Result<Named, HelloError> {
     match place {
-        Place::Name(name) => hello::read(stream, &[], name).await,
+        Place::Name(name) => hello::read(stream, &[], name, gate.budget()).await,
         Place::Address(_) => Err(HelloError::NoName),
     }
 }

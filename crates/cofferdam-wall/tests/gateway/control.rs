@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use cofferdam_wall::control::{Answer, Ask, MAX_FRAME, Seen};
 use cofferdam_wall::log::{Event, Verdict};
 
+use rustix::process::{Resource, Rlimit};
+
 use crate::support::{BOUND, Gateway, Sockets, answered, query, registration, rules};
 
 fn lookup(to: &UdpSocket, name: &str) -> (u8, Option<std::net::Ipv4Addr>) {
@@ -337,6 +339,40 @@ fn without_a_descriptor_a_connection_is_reset_and_told() {
         again.set_read_timeout(Some(BOUND)).unwrap();
     }
     assert_eq!(&answer, b"HTTP/1.1 403");
+}
+
+// Attack: connections that begin something, to keep the gateway busy with what is never complete.
+#[test]
+fn connections_that_are_on_their_way_are_bounded_and_the_next_is_told() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    rustix::process::setrlimit(Resource::Nofile, most).unwrap();
+    let gateway = Gateway::start();
+    let sockets = Sockets::new([0; 3]);
+    let mut client = gateway.connect();
+    let register = registration("one", &["a.test"], false);
+    assert_eq!(
+        client.ask_with(&register, &sockets.descriptors()),
+        Answer::Done
+    );
+    let proxy = sockets.proxy.local_addr().unwrap();
+    let mut begun = Vec::new();
+    for _ in 0..1024 {
+        let mut stream = TcpStream::connect(proxy).unwrap();
+        stream.write_all(b"CONNECT a.te").unwrap();
+        begun.push(stream);
+    }
+    let mut more = TcpStream::connect(proxy).unwrap();
+    more.set_read_timeout(Some(BOUND)).unwrap();
+    let error = more.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    sockets.log_until(|log| {
+        log.iter()
+            .any(|entry| entry.reason.as_deref() == Some("too many connections at once"))
+    });
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! The HTTP library repairs quietly (it drops a Content-Length beside a Transfer-Encoding, takes a bare LF
 //! for a line end) and then no check behind it can see that anything was wrong.
 
+use crate::gateway::budget::Spent;
+
 /// Why the bytes of a request are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Dirty {
@@ -21,6 +23,8 @@ pub(crate) enum Dirty {
     Length,
     #[error("a chunk of the request is malformed")]
     Chunk,
+    #[error(transparent)]
+    Spent(#[from] Spent),
 }
 
 /// What the next bytes of the connection are.

@@ -49,6 +49,8 @@ const MAX_RESETS: usize = 50;
 const MAX_HEADERS: usize = 128;
 /// Bytes of an HTTP/2 head, as the protocol counts them.
 const MAX_LIST: u32 = 32 * 1024;
+/// Bytes of unfinished heads in one HTTP/2 connection.
+const TWO: usize = 2 * MAX_LIST as usize;
 /// What an HTTP/2 client says first when it has not asked whether it may (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -71,6 +73,11 @@ where
     };
     let idle = client.idle(IDLE);
     if two {
+        // Heads in pieces wait inside the library: what one connection may have of them is taken at once.
+        let mut share = door.budget().share();
+        if let Err(spent) = share.set(TWO) {
+            return requests.object(Some(&only), &spent.to_string(), None);
+        }
         tokio::select! {
             () = serve_two(client, requests.clone()) => {}
             () = idle => {}
@@ -78,7 +85,7 @@ where
         }
         return;
     }
-    let screen = Screen::new(client, HEAD_TIME);
+    let screen = Screen::new(client, HEAD_TIME, door.budget());
     let dirty = screen.dirty();
     let service = requests.clone();
     let connection = one().serve_connection(

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::framing::{Dirty, Framing};
+use crate::gateway::budget::{Budget, Share};
 
 /// What the library is given instead of a request that is not in order: it answers 400 and closes.
 const NONSENSE: &[u8] = b"\0\r\n\r\n";
@@ -26,12 +27,14 @@ pub(crate) struct Screen<S> {
     /// When the head that is being read must be complete.
     late: Option<Pin<Box<Sleep>>>,
     limit: Duration,
+    /// For what waits.
+    share: Share,
 }
 
 impl<S> Screen<S> {
     /// `limit` is the time for the head of a request: for the first from now on, for others from their first
     /// byte on.
-    pub(crate) fn new(inner: S, limit: Duration) -> Self {
+    pub(crate) fn new(inner: S, limit: Duration, budget: &Budget) -> Self {
         Self {
             inner,
             framing: Framing::new(),
@@ -41,6 +44,7 @@ impl<S> Screen<S> {
             dirty: Arc::default(),
             late: Some(Box::pin(tokio::time::sleep(limit))),
             limit,
+            share: budget.share(),
         }
     }
 
@@ -110,6 +114,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Screen<S> {
             }
             this.bytes.extend_from_slice(read.filled());
             this.check();
+            let waits = this.bytes.len() > this.clear;
+            let waiting = if waits { this.bytes.capacity() } else { 0 };
+            if let Err(spent) = this.share.set(waiting) {
+                // Said once. Nothing of it goes on, not even an answer: there is no memory for that.
+                let _ = this.dirty.set(spent.into());
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
         }
         let count = (this.clear - this.next).min(buffer.remaining());
         buffer.put_slice(&this.bytes[this.next..this.next + count]);

@@ -101,7 +101,7 @@ async fn web<D: Door>(client: TcpStream, door: D) -> io::Result<()> {
             })
         })
     };
-    let screen = Screen::new(client, http::HEAD_TIME);
+    let screen = Screen::new(client, http::HEAD_TIME, door.budget());
     let dirty = screen.dirty();
     let mut connection = http::one().serve_connection(TokioIo::new(screen), service);
     let ended = tokio::select! {
@@ -195,14 +195,15 @@ impl Tunnel {
                 Ok(())
             }
             (None, Kind::Tls, Place::Name(name)) => {
-                let Named { hello, retry } = match hello::read(&mut client, &kept, name).await {
-                    Ok(named) => named,
-                    Err(HelloError::Ended(error)) => return Err(error),
-                    Err(refused) => {
-                        object(&door, &to, via, &refused.to_string());
-                        return Ok(());
-                    }
-                };
+                let Named { hello, retry } =
+                    match hello::read(&mut client, &kept, name, door.budget()).await {
+                        Ok(named) => named,
+                        Err(HelloError::Ended(error)) => return Err(error),
+                        Err(refused) => {
+                            object(&door, &to, via, &refused.to_string());
+                            return Ok(());
+                        }
+                    };
                 match dial(&to, kind, &door, via).await {
                     Ok(mut way) => {
                         first(&mut way, &hello).await?;

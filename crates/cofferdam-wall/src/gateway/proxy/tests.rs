@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::gateway::budget::Budget;
 use crate::gateway::testing::{Lab, Program, Seen, accept, client_hello, echo, server_hello, web};
 
 struct Site {
@@ -237,6 +238,39 @@ async fn the_server_name_is_compared_before_anything_is_dialled() {
             );
             assert!(site.lab.dialled().is_empty(), "{why}");
         }
+    }
+}
+
+// Attack: thousands of connections that begin something and do not end it.
+#[tokio::test]
+async fn what_is_begun_and_not_ended_has_a_bound_in_memory() {
+    let half = format!(
+        "GET http://allowed.test/ HTTP/1.1\r\nX: {}",
+        "a".repeat(4000)
+    );
+    let hello = &client_hello(Some(b"allowed.test"))[..40];
+    let tls = [connect("allowed.test:443").as_bytes(), hello].concat();
+    for begun in [half.into_bytes(), tls] {
+        let site = site().await;
+        let mut others = site.lab.budget().share();
+        others.set(Budget::MOST - 20).unwrap();
+        let mut program = site.program().await;
+        program.say(&begun).await;
+        program.rest().await;
+        let refused = site.lab.refused().pop().unwrap();
+        assert!(refused.contains("begun and not ended"), "{refused}");
+        drop(others);
+        let mut program = site.program().await;
+        program.say(&begun).await;
+        // It holds its part as long as it is there.
+        while site.lab.budget().taken() == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(program);
+        while site.lab.budget().taken() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(site.lab.refused().len(), 1);
     }
 }
 
