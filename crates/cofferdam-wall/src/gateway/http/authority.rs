@@ -34,14 +34,17 @@ pub(crate) enum Malformed {
 /// A text that is no `HOST[:PORT]`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthorityError {
-    #[error(transparent)]
-    Name(#[from] NameError),
-    #[error("`{0}` is not an IPv6 address in brackets")]
-    Brackets(String),
-    #[error("`{0}` is not a port: ports are 1 to 65535")]
-    Port(String),
-    #[error("`{0}` has no port: write HOST:PORT")]
-    NoPort(String),
+    #[error("what stands there as the host is neither a host name nor an address")]
+    Host,
+    /// Nothing of the text is repeated here or in the others: it may be a password.
+    #[error("a user or a password before the host: it belongs into a header of the request")]
+    UserInfo,
+    #[error("what stands in brackets is not an IPv6 address")]
+    Brackets,
+    #[error("what stands after the host is not a port: ports are 1 to 65535")]
+    Port,
+    #[error("the port is missing: write HOST:PORT")]
+    NoPort,
     #[error("a host that is not ASCII")]
     Bytes,
 }
@@ -56,8 +59,11 @@ pub(crate) struct Authority {
 impl Authority {
     /// `HOST[:PORT]`, the port as digits only. Without `default` a port must be there.
     pub(crate) fn parse(text: &str, default: Option<u16>) -> Result<Self, AuthorityError> {
+        if text.contains('@') {
+            return Err(AuthorityError::UserInfo);
+        }
         let (place, port) = if let Some(rest) = text.strip_prefix('[') {
-            let brackets = || AuthorityError::Brackets(shown(text));
+            let brackets = || AuthorityError::Brackets;
             let (address, port) = rest.split_once(']').ok_or_else(brackets)?;
             let address: Ipv6Addr = address.parse().map_err(|_| brackets())?;
             let port = match port.strip_prefix(':') {
@@ -71,10 +77,10 @@ impl Authority {
                 None => (text, None),
                 Some((host, port)) => (host, Some(port)),
             };
-            (host_of(host)?, port)
+            (host_of(host).map_err(|_| AuthorityError::Host)?, port)
         };
         let port = match port {
-            None => default.ok_or_else(|| AuthorityError::NoPort(shown(text)))?,
+            None => default.ok_or(AuthorityError::NoPort)?,
             Some(digits) => port_of(digits)?,
         };
         Ok(Self { place, port })
@@ -173,11 +179,7 @@ fn port_of(digits: &str) -> Result<u16, AuthorityError> {
         .parse()
         .ok()
         .filter(|port: &u16| *port != 0 && port.to_string() == digits)
-        .ok_or_else(|| AuthorityError::Port(shown(digits)))
-}
-
-fn shown(text: &str) -> String {
-    text.escape_default().take(80).collect()
+        .ok_or(AuthorityError::Port)
 }
 
 #[cfg(test)]
@@ -240,8 +242,27 @@ mod tests {
             Authority::parse("allowed.test", None)
                 .unwrap_err()
                 .to_string(),
-            "`allowed.test` has no port: write HOST:PORT"
+            "the port is missing: write HOST:PORT"
         );
+    }
+
+    // Attack on the user: a log that keeps the passwords of addresses.
+    #[test]
+    fn nothing_of_a_user_or_a_password_is_repeated() {
+        for text in [
+            "user:hunter2@allowed.test:443",
+            "hunter2@allowed.test",
+            "allowed.test:hunter2",
+            "[hunter2]:443",
+            "[::1]hunter2",
+            "user:hunter2@[::1]:443",
+            "allowed.test:443@hunter2",
+            "hunter2 hunter2",
+            "-hunter2-.test",
+        ] {
+            let error = Authority::parse(text, Some(80)).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
     }
 
     proptest! {
