@@ -31,7 +31,7 @@ pub(super) struct Seat {
     opening: Arc<Semaphore>,
     /// Of the process.
     pub(super) spare: Arc<Spare>,
-    _seat: OwnedSemaphorePermit,
+    _kept: OwnedSemaphorePermit,
 }
 
 /// What a connection holds as long as it lives, and as long as it is on its way.
@@ -82,7 +82,7 @@ impl Places {
             shared: Arc::clone(&self.shared),
             opening: Arc::new(Semaphore::new(OPENING)),
             spare: Arc::clone(&self.spare),
-            _seat: seat,
+            _kept: seat,
         })
     }
 }
