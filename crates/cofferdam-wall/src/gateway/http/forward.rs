@@ -10,13 +10,15 @@ use hyper::http::uri::{PathAndQuery, Scheme, Uri};
 use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::answer::{self, Body};
 use super::authority::Authority;
 use super::framing::Framing;
-use super::{MAX_LIST, MAX_STREAMS};
+use super::greeting::Greeting;
+use super::{HEAD_TIME, MAX_LIST, MAX_STREAMS};
 use crate::Kind;
 use crate::gateway::door::{Closed, Door, Failure, Flow, Way};
 use crate::gateway::stream::{Counted, Ending};
@@ -128,40 +130,43 @@ impl<D: Door> Upstream<D> {
         }
         // Small pieces go at once. Fails if the connection is gone already.
         _ = stream.set_nodelay(true);
-        let io = TokioIo::new(Counted {
+        let stream = Counted {
             inner: Ending::new(stream, flow.end.clone()),
             sent: flow.sent.clone(),
             received: flow.received.clone(),
-        });
+        };
         let failed = |error: hyper::Error| Closed::Failed(Failure::new(words(&error)));
         let over = self.over.clone();
         let (sender, driver) = if two {
+            let (stream, greeting) = Greeting::new(stream);
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(MAX_STREAMS)
                 .max_header_list_size(MAX_LIST)
-                .handshake(io)
+                .handshake(TokioIo::new(stream))
                 .await
                 .map_err(failed)?;
-            (
-                Sender::Two(sender),
-                tokio::spawn(drive(connection, flow, over)),
-            )
+            let driver = AbortOnDropHandle::new(tokio::spawn(drive(connection, flow, over)));
+            if !matches!(timeout(HEAD_TIME, greeting).await, Ok(Ok(()))) {
+                let why = "the server does not speak HTTP/2".to_owned();
+                return Err(Closed::Failed(Failure::new(why)));
+            }
+            (Sender::Two(sender), driver)
         } else {
             let (sender, connection) = http1::Builder::new()
                 .max_buf_size(Framing::MAX_HEAD * 2)
-                .handshake(io)
+                .handshake(TokioIo::new(stream))
                 .await
                 .map_err(failed)?;
             (
                 Sender::One(sender),
-                tokio::spawn(drive(connection, flow, over)),
+                AbortOnDropHandle::new(tokio::spawn(drive(connection, flow, over))),
             )
         };
         Ok(Open {
             to: to.clone(),
             sender,
-            _driver: AbortOnDropHandle::new(driver),
+            _driver: driver,
         })
     }
 }

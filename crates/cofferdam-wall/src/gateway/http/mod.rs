@@ -31,6 +31,7 @@ pub(crate) mod answer;
 pub(crate) mod authority;
 mod forward;
 mod framing;
+mod greeting;
 pub(crate) mod screen;
 
 #[cfg(test)]

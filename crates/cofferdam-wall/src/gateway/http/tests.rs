@@ -9,7 +9,7 @@ use hyper_util::rt::TokioExecutor;
 use proptest::prelude::*;
 
 use super::*;
-use crate::gateway::testing::{Lab, Program, Seen, accept, web};
+use crate::gateway::testing::{Lab, Program, Seen, accept, echo, web};
 
 /// `allowed.test` is allowed on 80; `denied.test` has a server that nobody may see.
 struct Site {
@@ -432,6 +432,21 @@ async fn ask(streams: &mut Streams, uri: &str, host: Option<&str>) -> (u16, Stri
     let trailers = whole.trailers().is_some_and(|t| t["grpc-status"] == "0");
     let text = String::from_utf8(whole.to_bytes().to_vec()).unwrap();
     (status, text, trailers)
+}
+
+// Attack: frames that are a request of another kind to a server that reads HTTP/1.
+#[tokio::test]
+async fn a_server_of_http_1_gets_nothing_of_a_request_in_http_2() {
+    let lab = Lab::new(&["allowed.test"]);
+    let (server, got) = echo("").await;
+    lab.serve("allowed.test:80", server);
+    let mut streams = streams(gate(&lab).await).await;
+    let long = "a".repeat(5000);
+    let uri = format!("http://allowed.test/{long}");
+    let (status, text, _) = ask(&mut streams, &uri, None).await;
+    assert_eq!(status, 502);
+    assert!(text.contains("does not speak HTTP/2"), "{text}");
+    assert!(got.lock().unwrap().len() < 500);
 }
 
 #[tokio::test]
