@@ -58,6 +58,8 @@ fn keeper() {
             }
             Ok(Some(_)) => {}
             Err(_) => break,
+            // The gateway belongs to no one command: it ends when no sandbox is left.
+            Ok(None) if end.is_some() && only_gateways_below() => break,
             Ok(None) => {
                 let late = end.is_some_and(|(when, _)| when.elapsed() > AFTERLIFE);
                 if late || began.elapsed() > LIMIT {
@@ -75,28 +77,44 @@ fn keeper() {
     fs::write(plan.with_extension("end"), format!("{status}\n{survivors}")).unwrap();
 }
 
+/// Number, state and command line of the children of a process.
+fn children_of(parent: u32) -> Vec<(u32, String, String)> {
+    let mut children = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let mut fields = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace();
+        let state = fields.next().unwrap_or_default().to_owned();
+        if fields.next().and_then(|ppid| ppid.parse().ok()) == Some(parent) {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            children.push((pid, state, line));
+        }
+    }
+    children
+}
+
+/// Whether nothing is left below this process that should not be.
+fn only_gateways_below() -> bool {
+    children_of(std::process::id())
+        .iter()
+        .all(|(_, _, line)| line.starts_with("cofferdam-gateway "))
+}
+
 /// Names and ends every descendant of this process.
 fn kill_all_below() -> String {
     let mut named = String::new();
     let mut pending = vec![std::process::id()];
     while let Some(parent) = pending.pop() {
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
-                continue;
-            };
-            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            let mut fields = stat
-                .rsplit(')')
-                .next()
-                .unwrap_or_default()
-                .split_whitespace();
-            let state = fields.next().unwrap_or_default().to_owned();
-            if fields.next().and_then(|ppid| ppid.parse().ok()) == Some(parent) {
-                pending.push(pid);
-                let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                let line = String::from_utf8_lossy(&line).replace('\0', " ");
-                named.push_str(&format!("{pid} [{state}] {line}; "));
-            }
+        for (pid, state, line) in children_of(parent) {
+            pending.push(pid);
+            named.push_str(&format!("{pid} [{state}] {line}; "));
         }
         if parent != std::process::id() {
             let pid = Pid::from_raw(i32::try_from(parent).unwrap()).unwrap();

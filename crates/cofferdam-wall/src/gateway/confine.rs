@@ -22,6 +22,8 @@ const FOLDERS: [&str; 5] = [
     "/run/connman",
 ];
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
+/// Numbers that nobody guesses, for lookups: a static executable reads them from there.
+const RANDOM: [&str; 2] = ["/dev/urandom", "/dev/random"];
 /// A link into one of these means its folder; into another one, only the file.
 const WRITTEN_BY_SYSTEM: [&str; 3] = ["/run", "/var", "/mnt"];
 
@@ -49,7 +51,8 @@ fn readable() -> Vec<PathBuf> {
             .any(|top| folder.starts_with(top) && folder != Path::new(top));
         Some(if whole { folder.to_owned() } else { target })
     });
-    FOLDERS.iter().map(PathBuf::from).chain(targets).collect()
+    let known = FOLDERS.iter().chain(&RANDOM).map(PathBuf::from);
+    known.chain(targets).collect()
 }
 
 #[cfg(test)]
@@ -63,13 +66,14 @@ mod tests {
         std::fs::File::create(&file).unwrap();
         let own = std::env::current_exe().unwrap();
         let tried = move || {
-            let hosts = std::fs::read("/etc/hosts").is_ok();
+            let needed = ["/etc/hosts", "/dev/urandom", "/dev/random"];
+            let needed = needed.map(|path| std::fs::File::open(path).is_ok());
             let read = std::fs::File::open(&file).is_ok();
             let executable = std::fs::File::open(&own).is_ok();
             let process = std::fs::read("/proc/self/environ").is_ok();
             let written = std::fs::File::options().append(true).open(&file).is_ok();
             let made = std::fs::File::create(file.with_extension("new")).is_ok();
-            (hosts, [read, executable, process, written, made])
+            (needed, [read, executable, process, written, made])
         };
         // In a thread, because there is no way back. What it starts is confined as well.
         let (confined, before, after) = std::thread::spawn(move || {
@@ -79,7 +83,7 @@ mod tests {
         })
         .join()
         .unwrap();
-        assert_eq!(before, (true, [true; 5]));
-        assert_eq!(after, (true, [!confined; 5]));
+        assert_eq!(before, ([true; 3], [true; 5]));
+        assert_eq!(after, ([true; 3], [!confined; 5]));
     }
 }
