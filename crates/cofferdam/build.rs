@@ -99,7 +99,7 @@ fn build(executable: &Executable) -> Result<PathBuf, String> {
     let built = nested.directory.join(&nested.target);
     let built = built.join("release").join(executable.name);
     // A copy of our own: another build may replace that one before it is embedded.
-    let ours = out.join(executable.name);
+    let ours = out.join(format!("{}.copy", executable.name));
     std::fs::copy(&built, &ours)
         .map_err(|error| format!("cannot copy {}: {error}", built.display()))?;
     Ok(ours)

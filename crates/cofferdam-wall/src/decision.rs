@@ -6,7 +6,7 @@ use crate::class::Class;
 use crate::name::HostName;
 use crate::policy::Policy;
 use crate::refusal::{Reason, Refusal};
-use crate::rule::{Kind, Protocol, Rule};
+use crate::rule::{Kind, Protocol, Rule, Target};
 
 /// Where a connection wants to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +77,16 @@ impl Policy {
     /// # Errors
     /// As [`Policy::decide`].
     pub fn decide_lookup(&self, name: &HostName) -> Result<&Rule, Refusal> {
-        self.any_rule_of_name(name).ok_or_else(|| Refusal {
-            reason: Reason::NameNotAllowed(name.clone()),
+        let refuse = |reason| Refusal {
+            reason,
             port: None,
             protocol: Protocol::Tcp,
-        })
+        };
+        match self.any_rule_of_name(name) {
+            Some(rule) if is_long_below(rule, name) => Err(refuse(Reason::LongBelow(name.clone()))),
+            Some(rule) => Ok(rule),
+            None => Err(refuse(Reason::NameNotAllowed(name.clone()))),
+        }
     }
 
     fn name(&self, name: &HostName, port: u16, protocol: Protocol) -> Result<Allowed<'_>, Reason> {
@@ -89,6 +94,9 @@ impl Policy {
             return Err(Reason::UdpToName(name.clone()));
         }
         if let Some(rule) = self.rule_of_name(name, port) {
+            if is_long_below(rule, name) {
+                return Err(Reason::LongBelow(name.clone()));
+            }
             return Ok(Allowed {
                 rule,
                 kind: rule.kind_at(port),
@@ -153,6 +161,17 @@ impl Policy {
             address,
             class,
         })
+    }
+}
+
+/// Whether a wildcard is asked for more than it opens.
+fn is_long_below(rule: &Rule, name: &HostName) -> bool {
+    match rule.target() {
+        Target::Below(apex) => {
+            let below = name.as_str().len().saturating_sub(apex.as_str().len() + 1);
+            below > Policy::LONGEST_BELOW
+        }
+        Target::Name(_) | Target::Range(_) => false,
     }
 }
 
@@ -310,6 +329,28 @@ mod tests {
                 ),
             ],
         );
+    }
+
+    #[test]
+    fn a_wildcard_opens_no_messages_and_a_rule_of_its_own_does() {
+        let below = |length: usize| {
+            let labels = ["a".repeat(49), "b".repeat(length - 50)];
+            format!("{}.wild.test", labels.join("."))
+        };
+        let (fits, long) = (below(100), below(101));
+        let policy = policy(&["*.wild.test"]);
+        assert!(ask(&policy, &format!("{fits}:443")).starts_with("*.wild.test"));
+        assert!(policy.decide_lookup(&fits.parse().unwrap()).is_ok());
+        let told = ask(&policy, &format!("{long}:443"));
+        assert!(
+            told.ends_with("names of up to 100 bytes below it"),
+            "{told}"
+        );
+        let refusal = policy.decide_lookup(&long.parse().unwrap()).unwrap_err();
+        let opens = refusal.opening_rule().unwrap();
+        assert_eq!(opens, long);
+        let policy = self::policy(&["*.wild.test", &opens]);
+        assert!(policy.decide_lookup(&long.parse().unwrap()).is_ok());
     }
 
     // covers: S1-78

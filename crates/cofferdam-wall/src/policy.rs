@@ -51,6 +51,10 @@ struct Entry {
 }
 
 impl Policy {
+    /// How many bytes of a name a wildcard opens, its own name and the dot not counted. A name is told to the name
+    /// servers of its domain, so a long one is a message; CDNs use about 60.
+    pub const LONGEST_BELOW: usize = 100;
+
     /// Compiles rules. Their order decides which of several equal rules a decision names: the first one.
     pub fn compile(rules: Vec<Rule>) -> Result<Self, PolicyError> {
         let mut names: HashMap<HostName, Entries> = HashMap::new();

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::class::Class;
 use crate::name::HostName;
+use crate::policy::Policy;
 use crate::rule::Protocol;
 
 /// Why the wall refused.
@@ -19,6 +20,8 @@ pub enum Reason {
         /// The ports that rules open, sorted.
         allowed: Vec<u16>,
     },
+    /// Only a wildcard names it, and what stands below the wildcard's name is long enough to be a message.
+    LongBelow(HostName),
     /// Names are reached over TCP only.
     UdpToName(HostName),
     /// No range contains the address with this port and protocol.
@@ -65,7 +68,9 @@ impl Refusal {
             None => Some(name.to_string()),
         };
         match &self.reason {
-            Reason::NameNotAllowed(host) | Reason::PortNotAllowed { name: host, .. } => name(host),
+            Reason::NameNotAllowed(host)
+            | Reason::LongBelow(host)
+            | Reason::PortNotAllowed { name: host, .. } => name(host),
             Reason::Special {
                 class: Class::Metadata | Class::Synthetic,
                 ..
@@ -102,6 +107,13 @@ impl fmt::Display for Refusal {
                     Some(port) => write!(f, ", not on {port}"),
                     None => Ok(()),
                 }
+            }
+            Reason::LongBelow(name) => {
+                write!(
+                    f,
+                    "{name} is named by a wildcard only, which opens names of up to {} bytes below it",
+                    Policy::LONGEST_BELOW
+                )
             }
             Reason::UdpToName(name) => {
                 write!(

@@ -29,10 +29,16 @@ pub struct Synthetic {
 
 impl Synthetic {
     /// How many names a table holds; about 5 MB if all are as long as can be.
-    pub const CAPACITY: u32 = 8192;
+    pub const CAPACITY: u32 = Self::PART - 2;
+
+    /// Stands for no name in any table: of each part the last two addresses are not given out.
+    pub const NEVER: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 254);
 
     /// How many tables use different addresses: the range has 2^17.
-    pub const EPOCHS: u32 = (1 << 17) / Self::CAPACITY;
+    pub const EPOCHS: u32 = (1 << 17) / Self::PART;
+
+    /// The addresses of one table.
+    const PART: u32 = 8192;
 
     /// An empty table. `epoch` counts the tables that this sandbox has had.
     pub fn new(epoch: u32) -> Self {
@@ -41,7 +47,7 @@ impl Synthetic {
             IpAddr::V6(_) => 0,
         };
         Self {
-            first: base + (epoch % Self::EPOCHS) * Self::CAPACITY,
+            first: base + (epoch % Self::EPOCHS) * Self::PART,
             names: Vec::new(),
             numbers: HashMap::new(),
         }
@@ -109,9 +115,10 @@ mod tests {
             "198.19.224.0"
         );
         assert_eq!(
-            table.name_of("198.19.255.255".parse().unwrap()),
-            Some(&name("n8191.test"))
+            table.name_of("198.19.255.253".parse().unwrap()),
+            Some(&name("n8189.test"))
         );
+        assert_eq!(table.name_of(Synthetic::NEVER), None);
     }
 
     #[test]

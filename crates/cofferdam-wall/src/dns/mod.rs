@@ -14,6 +14,7 @@ use query::{Query, Wrong};
 use crate::name::HostName;
 use crate::policy::Policy;
 use crate::refusal::Refusal;
+use crate::rule::Rule;
 use crate::synthetic::{Synthetic, TableFull};
 
 /// The longest query that is read, in bytes. One name needs 271; the rest is room for EDNS options.
@@ -44,6 +45,8 @@ pub enum Outcome {
     Unsupported,
     /// Not readable as a query.
     Malformed,
+    /// The name is allowed, and it is one of too many: see [`answer_if`].
+    TooMany(HostName),
     /// No address is left for the name.
     Full(HostName, TableFull),
 }
@@ -70,6 +73,24 @@ enum Code {
 
 /// Answers one query from the policy and gives an allowed name its address.
 pub fn answer(message: &[u8], policy: &Policy, table: &mut Synthetic) -> Answer {
+    answer_if(message, policy, table, |_, _| true)
+}
+
+/// The answer to a query that comes too soon after many others: try later.
+pub fn busy(message: &[u8]) -> Option<Vec<u8>> {
+    let query = Query::parse(message).ok()?;
+    query
+        .reply(Code::ServFail, None, Outcome::Malformed)
+        .message
+}
+
+/// As [`answer`], if `admit` takes the name that this rule allows.
+pub fn answer_if(
+    message: &[u8],
+    policy: &Policy,
+    table: &mut Synthetic,
+    admit: impl FnOnce(&HostName, &Rule) -> bool,
+) -> Answer {
     let query = match Query::parse(message) {
         Ok(query) => query,
         Err(Wrong::Unanswerable) => {
@@ -89,12 +110,16 @@ pub fn answer(message: &[u8], policy: &Policy, table: &mut Synthetic) -> Answer 
     let Some(name) = query.name() else {
         return query.reply(Code::NxDomain, None, Outcome::NotAHostName);
     };
-    if let Err(refusal) = policy.decide_lookup(&name) {
-        return query.reply(Code::NxDomain, None, Outcome::Refused(refusal));
-    }
+    let rule = match policy.decide_lookup(&name) {
+        Ok(rule) => rule,
+        Err(refusal) => return query.reply(Code::NxDomain, None, Outcome::Refused(refusal)),
+    };
     if query.kind != TYPE_A {
         let outcome = Outcome::NoRecord(name, query.kind);
         return query.reply(Code::NoError, None, outcome);
+    }
+    if !admit(&name, rule) {
+        return query.reply(Code::ServFail, None, Outcome::TooMany(name));
     }
     match table.address_of(&name) {
         Ok(address) => query.reply(

@@ -216,6 +216,31 @@ fn a_full_table_is_a_failure_of_the_server_for_new_names_only() {
 }
 
 #[test]
+fn a_name_that_is_not_admitted_gets_no_address_and_may_be_asked_for_again() {
+    let message = query(&labels("a.wild.test"), TYPE_A, CLASS_IN);
+    let mut table = Synthetic::new(0);
+    let late = answer_if(&message, &policy(), &mut table, |name, rule| {
+        assert_eq!(rule.to_string(), "*.wild.test:80,443");
+        name.as_str() != "a.wild.test"
+    });
+    assert_eq!(summary(&late), Some((2, [1, 0, 0, 0])));
+    assert_eq!(
+        late.outcome,
+        Outcome::TooMany("a.wild.test".parse().unwrap())
+    );
+    assert_eq!(table.name_of(Ipv4Addr::new(198, 18, 0, 0)), None);
+    let busy = Answer {
+        message: busy(&message),
+        ..late
+    };
+    assert_eq!(summary(&busy), Some((2, [1, 0, 0, 0])));
+    // An answer is never answered.
+    let mut reply = message;
+    reply[2] |= 0x80;
+    assert_eq!(super::busy(&reply), None);
+}
+
+#[test]
 fn frames_come_out_of_any_pieces() {
     let messages = [
         query(&labels("a.test"), TYPE_A, CLASS_IN),

@@ -1,7 +1,7 @@
 //! Connections out of a sandbox are taken in here and spread over the workers.
 
 use std::net::{SocketAddrV4, TcpStream as StdTcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -66,6 +66,7 @@ pub(super) async fn accept(
                     ready.clear_ready();
                     break;
                 }
+                Err(Errno::MFILE) if turn_away(&sandbox, &listener) => {}
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                     tokio::time::sleep(OUT_OF_DESCRIPTORS).await;
                     break;
@@ -82,13 +83,7 @@ pub(super) async fn accept(
 fn take(sandbox: &Arc<Sandbox>, stream: StdTcpStream, entrance: Entrance, workers: &Workers) {
     let Some(room) = room(sandbox) else {
         reset(stream);
-        let told = Told {
-            verdict: Some(Verdict::Refused),
-            reason: Some("too many connections at once".to_owned()),
-            ..Told::default()
-        };
-        sandbox.tell(Event::Connect, &told);
-        return;
+        return tell_full(sandbox, "too many connections at once");
     };
     match entrance {
         Entrance::Redirected(own) => {
@@ -106,6 +101,27 @@ fn take(sandbox: &Arc<Sandbox>, stream: StdTcpStream, entrance: Entrance, worker
                 .spawn(proxy(Arc::clone(sandbox), stream, room));
         }
     }
+}
+
+/// Resets the next connection, for which there is no descriptor; false if that cannot be done either.
+fn turn_away(sandbox: &Sandbox, listener: impl AsFd) -> bool {
+    let turned = sandbox.spare.lend(|| {
+        let stream = rustix::net::accept_with(listener, SocketFlags::CLOEXEC);
+        stream.map(|stream| reset(stream.into())).is_ok()
+    });
+    if turned {
+        tell_full(sandbox, "the gateway has no descriptor left for it");
+    }
+    turned
+}
+
+fn tell_full(sandbox: &Sandbox, reason: &str) {
+    let told = Told {
+        verdict: Some(Verdict::Refused),
+        reason: Some(reason.to_owned()),
+        ..Told::default()
+    };
+    sandbox.tell(Event::Connect, &told);
 }
 
 fn room(sandbox: &Sandbox) -> Option<Room> {

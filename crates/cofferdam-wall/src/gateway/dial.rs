@@ -1,12 +1,14 @@
 //! Resolve, check, dial: the address dialled is one that this very decision has seen.
 
+use std::fmt::Display;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use crate::gateway::door::Place;
+use crate::gateway::door::{Failure, Place};
 use crate::gateway::resolve::{Family, Resolver};
 use crate::{Destination, HostName, Policy, Protocol, Reason, Refusal, Request};
 
@@ -20,7 +22,7 @@ const ONE: Duration = Duration::from_secs(4);
 pub(super) enum Unreached {
     /// All addresses of the name are refused.
     Refused(Refusal),
-    Failed(String),
+    Failed(Failure),
 }
 
 /// Dials a place that `policy` allows by name or address already; with the address that answered.
@@ -35,15 +37,15 @@ pub(super) async fn dial(
         match place {
             Place::Address(address) => first_of(&[*address], port, deadline)
                 .await
-                .map_err(|failure| Unreached::Failed(failure.unwrap_or_default())),
+                .map_err(|failed| Unreached::Failed(failed.unwrap_or_else(|| none(address)))),
             Place::Name(name) => dial_name(policy, resolver, name, port, deadline).await,
         }
     };
     timeout_at(deadline, work).await.unwrap_or_else(|_| {
-        Err(Unreached::Failed(format!(
+        Err(Unreached::Failed(Failure::late(format!(
             "no answer within {} s",
             IN_ALL.as_secs()
-        )))
+        ))))
     })
 }
 
@@ -83,8 +85,12 @@ async fn dial_name(
     Err(match (refused, failed) {
         (Some(refusal), _) => Unreached::Refused(refusal),
         (None, Some(failed)) => Unreached::Failed(failed),
-        (None, None) => Unreached::Failed(format!("{name} has no address")),
+        (None, None) => Unreached::Failed(none(name)),
     })
+}
+
+fn none(of: &impl Display) -> Failure {
+    Failure::new(format!("{of} has no address"))
 }
 
 /// The addresses of a name. This machine's own name is not looked up: its loopback is meant.
@@ -92,7 +98,7 @@ pub(super) async fn addresses(
     resolver: &Resolver,
     name: &HostName,
     family: Family,
-) -> Result<Vec<IpAddr>, String> {
+) -> Result<Vec<IpAddr>, Failure> {
     match (name.is_host(), family) {
         (true, Family::V4) => Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
         (true, Family::V6) => Ok(Vec::new()),
@@ -133,12 +139,12 @@ pub(super) fn check(
 
 /// Whether the kernel would send from the very address that it sends to. No packet leaves for the answer.
 fn is_own(address: IpAddr) -> bool {
+    /// Discard (RFC 863): any port would do.
+    const PORT: u16 = 9;
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    /// Discard (RFC 863): any port would do.
-    const PORT: u16 = 9;
     UdpSocket::bind((any, 0))
         .and_then(|socket| {
             socket.connect((address, PORT))?;
@@ -152,15 +158,18 @@ async fn first_of(
     addresses: &[IpAddr],
     port: u16,
     deadline: Instant,
-) -> Result<(TcpStream, IpAddr), Option<String>> {
+) -> Result<(TcpStream, IpAddr), Option<Failure>> {
     let mut failed = None;
     for address in addresses {
         let to = SocketAddr::new(*address, port);
         let until = deadline.min(Instant::now() + ONE);
         failed = Some(match timeout_at(until, TcpStream::connect(to)).await {
             Ok(Ok(stream)) => return Ok((stream, *address)),
-            Ok(Err(error)) => format!("{to}: {error}"),
-            Err(_) => format!("{to}: no answer"),
+            Ok(Err(error)) if error.kind() == ErrorKind::TimedOut => {
+                Failure::late(format!("{to}: {error}"))
+            }
+            Ok(Err(error)) => Failure::new(format!("{to}: {error}")),
+            Err(_) => Failure::late(format!("{to}: no answer")),
         });
     }
     Err(failed)

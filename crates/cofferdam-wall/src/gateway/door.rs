@@ -47,11 +47,44 @@ pub(crate) enum Closed {
         opens: Option<String>,
     },
     /// Allowed, and could not be done.
-    Failed(String),
+    Failed(Failure),
+}
+
+/// Why something that is allowed could not be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) reason: String,
+    /// Nobody said no: the time was over.
+    pub(crate) late: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(reason: String) -> Self {
+        let late = false;
+        Self { reason, late }
+    }
+
+    pub(crate) fn late(reason: String) -> Self {
+        let late = true;
+        Self { reason, late }
+    }
+}
+
+/// Something that was refused for what stands in it, not for where its connection goes.
+#[derive(Debug)]
+pub(crate) struct Objection<'a> {
+    /// What it asks for; none if that cannot be read.
+    pub(crate) to: Option<(&'a Place, u16)>,
+    pub(crate) via: Via,
+    /// One request, others of the same connection may be carried.
+    pub(crate) is_request: bool,
+    pub(crate) reason: &'a str,
+    /// The rule that would open it.
+    pub(crate) opens: Option<&'a str>,
 }
 
 /// Decides and dials for one sandbox, and writes its log.
-pub(crate) trait Door: Clone + Send + Sync + 'static {
+pub(crate) trait Door: Clone + Send + Sync + Unpin + 'static {
     /// What policy says before anything is read or dialled. Logs a refusal.
     fn decide(&self, place: &Place, port: u16, via: Via) -> Result<Kind, Closed>;
 
@@ -63,7 +96,10 @@ pub(crate) trait Door: Clone + Send + Sync + 'static {
         via: Via,
     ) -> impl Future<Output = Result<Way, Closed>> + Send;
 
-    /// Logs that something inside an allowed connection was refused: a request for another host, another
-    /// server name.
-    fn refused(&self, place: &Place, port: u16, via: Via, reason: &str);
+    /// The text of the rule that would open this; none if it is open, or if no rule should.
+    fn opening_rule(&self, place: &Place, port: u16) -> Option<String>;
+
+    /// Logs that something was refused in an allowed connection or on the way to one: a request for another
+    /// host, another server name, what cannot be read.
+    fn refused(&self, objection: &Objection<'_>);
 }

@@ -66,8 +66,8 @@ async fn look_up(
                     }
                 }
             }
-            Err(error) => {
-                explanation.unresolved.get_or_insert(error);
+            Err(failure) => {
+                explanation.unresolved.get_or_insert(failure.reason);
             }
         }
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::gateway::dial::{self, Unreached};
-use crate::gateway::door::{Closed, Door, Place, Way};
+use crate::gateway::door::{Closed, Door, Failure, Objection, Place, Way};
 use crate::gateway::flows::{self, Subject};
+use crate::gateway::rate::Below;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::log::{Event, Verdict, Via};
 use crate::{Allowed, Destination, Kind, Policy, Protocol, Refusal, Request};
@@ -32,20 +33,35 @@ impl Door for Gate {
             rule: Some(allowed.rule),
             ..Told::default()
         };
-        let fail = |error: String| {
+        let fail = |failure: Failure| {
             let failed = Told {
                 verdict: Some(Verdict::Failed),
-                reason: Some(error.clone()),
+                reason: Some(bounded(&failure.reason)),
                 ..told.clone()
             };
             self.0.tell(Event::Connect, &failed);
-            Closed::Failed(error)
+            Closed::Failed(failure)
         };
+        if let Place::Name(name) = place
+            && !self.0.admits(allowed.rule, name)
+        {
+            let reason = Below::reason(name);
+            let opens = Some(format!("{name}:{port}"));
+            let refused = Told {
+                verdict: Some(Verdict::Refused),
+                reason: Some(reason.clone()),
+                opens: opens.clone(),
+                rule: None,
+                ..told
+            };
+            self.0.tell(Event::Connect, &refused);
+            return Err(Closed::Refused { reason, opens });
+        }
         // Boxed: the future of a lookup is large, and every connection would carry its size for life.
         let dialled = Box::pin(dial::dial(&policy, &self.0.resolver, place, port)).await;
         let (stream, address) = dialled.map_err(|unreached| match unreached {
             Unreached::Refused(refusal) => self.refuse(place, port, via, &refusal),
-            Unreached::Failed(error) => fail(error),
+            Unreached::Failed(failure) => fail(failure),
         })?;
         let id = self.0.number();
         let subject = Subject {
@@ -56,7 +72,7 @@ impl Door for Gate {
         };
         let flow = flows::enter(&self.0, id, subject, via).map_err(|refusal| match refusal {
             Some(refusal) => self.refuse(place, port, via, &refusal),
-            None => fail("the rule changed meanwhile".to_owned()),
+            None => fail(Failure::new("the rule changed meanwhile".to_owned())),
         })?;
         self.0.tell(
             Event::Connect,
@@ -74,8 +90,12 @@ impl Door for Gate {
         })
     }
 
-    fn refused(&self, place: &Place, port: u16, via: Via, reason: &str) {
-        let event = if via == Via::Http {
+    fn opening_rule(&self, place: &Place, port: u16) -> Option<String> {
+        decide(&self.0.policy(), place, port).err()?.opening_rule()
+    }
+
+    fn refused(&self, objection: &Objection<'_>) {
+        let event = if objection.is_request {
             Event::Request
         } else {
             Event::Connect
@@ -84,14 +104,29 @@ impl Door for Gate {
             event,
             &Told {
                 verdict: Some(Verdict::Refused),
-                place: Some(place),
-                port: Some(port),
-                via: Some(via),
-                reason: Some(reason.to_owned()),
+                place: objection.to.map(|(place, _)| place),
+                port: objection.to.map(|(_, port)| port),
+                via: Some(objection.via),
+                reason: Some(bounded(objection.reason)),
+                opens: objection.opens.map(str::to_owned),
                 ..Told::default()
             },
         );
     }
+}
+
+/// A reason as it may stand in a log, whoever wrote a part of it: printable and not long.
+fn bounded(reason: &str) -> String {
+    const LONGEST: usize = 300;
+    let shown = reason.chars().flat_map(|c| {
+        let plain = c == ' ' || c.is_ascii_graphic();
+        let escaped = (!plain).then(|| c.escape_default());
+        plain
+            .then_some(c)
+            .into_iter()
+            .chain(escaped.into_iter().flatten())
+    });
+    shown.take(LONGEST).collect()
 }
 
 impl Gate {

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
+use crate::gateway::rate::Rate;
 use crate::log::{Entry, Event};
 
 /// Entries of all sandboxes that wait for the disk.
@@ -91,7 +92,7 @@ impl Journals {
                 torn: AtomicBool::new(false),
                 full: AtomicBool::new(size >= LARGEST),
             }),
-            rate: Mutex::new(Rate::new(Instant::now())),
+            rate: Mutex::new(Rate::new(BURST, EACH_SECOND, Instant::now())),
             left_out: AtomicU64::new(0),
         })
     }
@@ -183,48 +184,9 @@ impl Log {
     }
 }
 
-/// A token bucket.
-#[derive(Debug)]
-struct Rate {
-    left: f64,
-    at: Instant,
-}
-
-impl Rate {
-    fn new(now: Instant) -> Self {
-        Self {
-            left: BURST,
-            at: now,
-        }
-    }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.left = (self.left + passed * EACH_SECOND).min(BURST);
-        self.at = now;
-        if self.left < 1.0 {
-            return false;
-        }
-        self.left -= 1.0;
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn a_burst_passes_and_then_so_many_each_second() {
-        let start = Instant::now();
-        let mut rate = Rate::new(start);
-        let passed = |rate: &mut Rate, at| (0..5000).filter(|_| rate.take(at)).count();
-        assert_eq!(passed(&mut rate, start), 1000);
-        assert_eq!(passed(&mut rate, start + Duration::from_secs(2)), 400);
-        assert_eq!(passed(&mut rate, start + Duration::from_secs(1000)), 1000);
-    }
 
     #[test]
     fn a_full_log_says_so_once() {

@@ -10,8 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+use crate::Reason;
 use crate::dns::{self, Frames, Outcome};
 use crate::gateway::door::Place;
+use crate::gateway::rate::Below;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::log::{Event, Verdict};
 
@@ -76,6 +78,9 @@ fn answer(sandbox: &Sandbox, query: &[u8]) -> Option<Vec<u8>> {
     if sandbox.is_proving() {
         sandbox.seen.lookups.fetch_add(1, Ordering::SeqCst);
     }
+    if !sandbox.may_look_up() {
+        return dns::busy(query);
+    }
     let (answer, news) = sandbox.answer(query);
     if news {
         log(sandbox, answer.outcome);
@@ -100,7 +105,7 @@ fn log(sandbox: &Sandbox, outcome: Outcome) {
         Outcome::Refused(refusal) => {
             told = refused(&refusal.to_string());
             told.opens = refusal.opening_rule();
-            if let crate::Reason::NameNotAllowed(name) = refusal.reason {
+            if let Reason::NameNotAllowed(name) | Reason::LongBelow(name) = refusal.reason {
                 place = Place::Name(name);
                 told.place = Some(&place);
             }
@@ -110,6 +115,12 @@ fn log(sandbox: &Sandbox, outcome: Outcome) {
             told.place = Some(&place);
             told.verdict = Some(Verdict::Failed);
             told.reason = Some(full.to_string());
+        }
+        Outcome::TooMany(name) => {
+            told = refused(&Below::reason(&name));
+            told.opens = Some(name.to_string());
+            place = Place::Name(name);
+            told.place = Some(&place);
         }
         Outcome::NotAHostName => told = refused("the lookup is not for a host name"),
         Outcome::Unsupported => told = refused("the lookup is of a kind that is not answered"),

@@ -4,16 +4,17 @@
 //! The main thread answers the library (`server`). Worker threads, each with a runtime of its own, carry
 //! the connections; those of one sandbox are spread over all of them. One thread writes the logs.
 //!
-//! - `start`: what the process gives up before it reads its first byte.
+//! - `start`, `confine`: what the process gives up before it reads its first byte.
 //! - `server`, `channel`, `descriptors`: the library's questions.
 //! - `sandbox`, `flows`: what is known of one sandbox; the policy in force.
 //! - `accept`, `transparent`, `lookups`, `packets`: what arrives out of a sandbox.
 //! - `door`, `gate`, `dial`, `resolve`, `copy`: how something gets out.
 //! - `hello`, `http`, `proxy`, `stream`: what is looked at in it, and the port for programs that want a proxy.
-//! - `journal`, `refused`: what is told about it.
+//! - `journal`, `refused`: what is told about it. `rate`: how much a sandbox may have.
 
 mod accept;
 mod channel;
+mod confine;
 mod copy;
 mod descriptors;
 mod dial;
@@ -28,6 +29,7 @@ mod lookups;
 mod nflog;
 mod packets;
 mod proxy;
+mod rate;
 mod refused;
 mod resolve;
 mod sandbox;
@@ -61,8 +63,10 @@ pub enum GatewayError {
 /// The whole life of the process. `arguments` are those of the command: see `start`.
 pub fn run(arguments: &[OsString]) -> Result<(), GatewayError> {
     let started = start::prepare(arguments)?;
+    let workers = workers::count();
+    confine::confine();
     let (journals, writer) = journal::start().map_err(GatewayError::Thread)?;
-    let workers = workers::start().map_err(GatewayError::Thread)?;
+    let workers = workers::start(workers).map_err(GatewayError::Thread)?;
     let outcome = server::serve(started, workers, journals);
     // Every sandbox is gone by now, so its last entries are in the queue.
     writer.finish();

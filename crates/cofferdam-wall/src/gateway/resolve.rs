@@ -16,6 +16,7 @@ use hickory_resolver::system_conf;
 use tokio::time::timeout;
 
 use crate::HostName;
+use crate::gateway::door::Failure;
 
 const CONFIG: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
@@ -62,8 +63,12 @@ impl Resolver {
         &self,
         name: &HostName,
         family: Family,
-    ) -> Result<Vec<IpAddr>, String> {
-        let unresolved = |error: &NetError| format!("{name} has no address: {error}");
+    ) -> Result<Vec<IpAddr>, Failure> {
+        let unresolved = |error: &NetError| {
+            let reason = format!("{name} has no address: {error}");
+            let late = matches!(error, NetError::Timeout);
+            Failure { reason, late }
+        };
         let resolver = self.current().map_err(|error| unresolved(&error))?;
         let mut asked =
             Name::from_ascii(name.as_str()).map_err(|error| unresolved(&error.into()))?;
@@ -77,18 +82,18 @@ impl Resolver {
             Ok(Err(NetError::Dns(DnsError::NoRecordsFound(none)))) => {
                 return match none.response_code {
                     ResponseCode::NoError => Ok(Vec::new()),
-                    ResponseCode::NXDomain => Err(format!("{name} does not exist")),
-                    code => Err(format!(
+                    ResponseCode::NXDomain => Err(Failure::new(format!("{name} does not exist"))),
+                    code => Err(Failure::new(format!(
                         "{name} has no address: the name server says {code}"
-                    )),
+                    ))),
                 };
             }
             Ok(Err(error)) => return Err(unresolved(&error)),
             Err(_) => {
-                return Err(format!(
+                return Err(Failure::late(format!(
                     "{name} has no address: no name server answered within {} s",
                     LOOKUP.as_secs()
-                ));
+                )));
             }
         };
         Ok(lookup

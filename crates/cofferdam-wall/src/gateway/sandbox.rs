@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
 use jiff::Timestamp;
+use rustix::event::EventfdFlags;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -14,10 +17,11 @@ use crate::gateway::door::Place;
 use crate::gateway::flows::Books;
 use crate::gateway::journal::Journal;
 use crate::gateway::packets::Packets;
+use crate::gateway::rate::{Below, Lookups};
 use crate::gateway::refused::Summary;
 use crate::gateway::resolve::Resolver;
 use crate::log::{Entry, Event, Verdict, Via};
-use crate::{HostName, Policy, PolicyError, Protocol, Rule, RuleError, Synthetic, dns};
+use crate::{HostName, Policy, PolicyError, Protocol, Rule, RuleError, Synthetic, Target, dns};
 
 /// Connections of one sandbox that are still on their way: read for a name, resolved, dialled.
 const OPENING: usize = 1024;
@@ -70,6 +74,10 @@ pub(super) struct Sandbox {
     /// Nothing is logged and everything is counted.
     proving: AtomicBool,
     names: Mutex<Names>,
+    below: Mutex<Below>,
+    lookups: Mutex<Lookups>,
+    /// Of the process.
+    pub(super) spare: Arc<Spare>,
     journal: Journal,
     summary: Mutex<Summary>,
     numbers: AtomicU64,
@@ -128,7 +136,33 @@ pub(super) struct Beginning {
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     room: Arc<Semaphore>,
+    /// One sandbox cannot take what the others need.
     for_one: usize,
+    spare: Arc<Spare>,
+}
+
+/// A descriptor that is kept for the moment in which there is no other: a connection that cannot be carried is
+/// then still taken in and reset, instead of waiting for ever.
+#[derive(Debug)]
+pub(super) struct Spare(Mutex<Option<OwnedFd>>);
+
+impl Spare {
+    fn new() -> Self {
+        Self(Mutex::new(Self::keep()))
+    }
+
+    fn keep() -> Option<OwnedFd> {
+        rustix::event::eventfd(0, EventfdFlags::CLOEXEC).ok()
+    }
+
+    /// Calls this while the descriptor is free; it gives it back.
+    pub(super) fn lend<T>(&self, to: impl FnOnce() -> T) -> T {
+        let mut spare = lock(&self.0);
+        drop(spare.take());
+        let done = to();
+        *spare = Self::keep();
+        done
+    }
 }
 
 impl Places {
@@ -143,7 +177,8 @@ impl Places {
         let room = (most.saturating_sub(Self::OTHER_DESCRIPTORS) / 2).clamp(64, Self::MOST);
         Self {
             room: Arc::new(Semaphore::new(room)),
-            for_one: room - room / 8,
+            for_one: room / 2,
+            spare: Arc::new(Spare::new()),
         }
     }
 }
@@ -169,6 +204,9 @@ impl Sandbox {
             waiting: Mutex::new(waiting),
             generation: AtomicU64::new(1),
             proving: AtomicBool::new(beginning.proving),
+            below: Mutex::default(),
+            lookups: Mutex::new(Lookups::new(Instant::now())),
+            spare: beginning.places.spare,
             names: Mutex::new(Names {
                 table: Synthetic::new(beginning.epoch),
                 logged: HashSet::new(),
@@ -252,13 +290,40 @@ impl Sandbox {
     pub(super) fn answer(&self, message: &[u8]) -> (dns::Answer, bool) {
         let policy = self.policy();
         let mut names = lock(&self.names);
-        let answer = dns::answer(message, &policy, &mut names.table);
+        let answer = dns::answer_if(message, &policy, &mut names.table, |name, rule| {
+            self.admits(rule, name)
+        });
         let news = match &answer.outcome {
             dns::Outcome::Address(_, address) => names.logged.insert(*address),
             dns::Outcome::NoRecord(..) => false,
             _ => true,
         };
         (answer, news)
+    }
+
+    /// Whether one more lookup is answered now. Tells of those that were not.
+    pub(super) fn may_look_up(&self) -> bool {
+        let (answered, left_out) = lock(&self.lookups).take(Instant::now());
+        if left_out.is_some() {
+            let told = Told {
+                count: left_out,
+                reason: Some(format!(
+                    "lookups were not answered: more than {} a second",
+                    Lookups::EACH_SECOND
+                )),
+                ..Told::default()
+            };
+            self.tell(Event::Gap, &told);
+        }
+        answered
+    }
+
+    /// Whether a name that `rule` allows is not one of too many below a wildcard.
+    pub(super) fn admits(&self, rule: &Rule, name: &HostName) -> bool {
+        match rule.target() {
+            Target::Below(apex) => lock(&self.below).admit(apex, name, Instant::now()),
+            Target::Name(_) | Target::Range(_) => true,
+        }
     }
 
     /// Writes an entry and counts a refusal; nothing while proving.

@@ -8,6 +8,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::gateway::copy::reset_on_close;
 
 /// A stream of which some bytes were read already: they come again, first.
 #[derive(Debug)]
@@ -100,6 +104,84 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Client<S> {
         let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(context, pieces))?;
         self.moved.store(true, Ordering::Relaxed);
         Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+/// A connection that can be ended by a reset, which reaches a program as an error.
+pub(crate) trait Abort {
+    fn abort(&self);
+}
+
+impl Abort for TcpStream {
+    fn abort(&self) {
+        reset_on_close(self);
+    }
+}
+
+impl<S: Abort> Abort for Client<S> {
+    fn abort(&self) {
+        self.inner.abort();
+    }
+}
+
+/// A stream that is reset if it goes after `over` was cancelled, whoever holds it then.
+#[derive(Debug)]
+pub(crate) struct Ending<S: Abort> {
+    inner: S,
+    over: CancellationToken,
+}
+
+impl<S: Abort> Ending<S> {
+    pub(crate) fn new(inner: S, over: CancellationToken) -> Self {
+        Self { inner, over }
+    }
+}
+
+impl<S: Abort> Drop for Ending<S> {
+    fn drop(&mut self) {
+        if self.over.is_cancelled() {
+            self.inner.abort();
+        }
+    }
+}
+
+impl<S: Abort + AsyncRead + Unpin> AsyncRead for Ending<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(context, buffer)
+    }
+}
+
+impl<S: Abort + AsyncWrite + Unpin> AsyncWrite for Ending<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(context, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {

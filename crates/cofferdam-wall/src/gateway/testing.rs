@@ -21,9 +21,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::door::{Closed, Door, Flow, Place, Way};
+use super::door::{Closed, Door, Failure, Flow, Objection, Place, Way};
 use crate::log::Via;
-use crate::{Destination, Kind, Origin, Policy, Protocol, Rule};
+use crate::{Allowed, Destination, Kind, Origin, Policy, Protocol, Refusal, Rule};
 
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -36,6 +36,8 @@ struct Inner {
     policy: Policy,
     servers: Mutex<HashMap<String, SocketAddr>>,
     refused: Mutex<Vec<String>>,
+    opens: Mutex<Vec<(bool, Option<String>)>>,
+    late: Mutex<Vec<String>>,
     dialled: Mutex<Vec<String>>,
     end: CancellationToken,
     sent: Arc<AtomicU64>,
@@ -50,6 +52,8 @@ impl Lab {
             policy,
             servers: Mutex::default(),
             refused: Mutex::default(),
+            opens: Mutex::default(),
+            late: Mutex::default(),
             dialled: Mutex::default(),
             end: CancellationToken::new(),
             sent: Arc::default(),
@@ -60,6 +64,11 @@ impl Lab {
     /// Puts a server where `to` (`HOST:PORT`) leads.
     pub(crate) fn serve(&self, to: &str, server: SocketAddr) {
         self.0.servers.lock().unwrap().insert(to.to_owned(), server);
+    }
+
+    /// What is at `to` does not answer in time.
+    pub(crate) fn hesitate(&self, to: &str) {
+        self.0.late.lock().unwrap().push(to.to_owned());
     }
 
     pub(crate) fn refused(&self) -> Vec<String> {
@@ -80,6 +89,23 @@ impl Lab {
         (load(&self.0.sent), load(&self.0.received))
     }
 
+    fn ask(&self, place: &Place, port: u16) -> Result<Allowed<'_>, Refusal> {
+        let destination = match place {
+            Place::Name(name) => Destination::Name(name),
+            Place::Address(address) => Destination::Address(*address),
+        };
+        self.0.policy.decide(&crate::Request {
+            destination,
+            port,
+            protocol: Protocol::Tcp,
+        })
+    }
+
+    /// Of every objection: whether it was to one request, and the rule that would open it.
+    pub(crate) fn opens(&self) -> Vec<(bool, Option<String>)> {
+        self.0.opens.lock().unwrap().clone()
+    }
+
     fn note(&self, place: &Place, port: u16, why: &str) {
         let what = format!("{}: {why}", text(place, port));
         self.0.refused.lock().unwrap().push(what);
@@ -95,16 +121,7 @@ fn text(place: &Place, port: u16) -> String {
 
 impl Door for Lab {
     fn decide(&self, place: &Place, port: u16, _: Via) -> Result<Kind, Closed> {
-        let destination = match place {
-            Place::Name(name) => Destination::Name(name),
-            Place::Address(address) => Destination::Address(*address),
-        };
-        let request = crate::Request {
-            destination,
-            port,
-            protocol: Protocol::Tcp,
-        };
-        match self.0.policy.decide(&request) {
+        match self.ask(place, port) {
             Ok(allowed) => Ok(allowed.kind),
             Err(refusal) => {
                 self.note(place, port, &refusal.to_string());
@@ -120,11 +137,15 @@ impl Door for Lab {
         let kind = self.decide(place, port, via)?;
         let to = text(place, port);
         self.0.dialled.lock().unwrap().push(to.clone());
+        if self.0.late.lock().unwrap().contains(&to) {
+            return Err(Closed::Failed(Failure::late("no answer".to_owned())));
+        }
         let server = self.0.servers.lock().unwrap().get(&to).copied();
-        let server = server.ok_or_else(|| Closed::Failed("no such name".to_owned()))?;
+        let server =
+            server.ok_or_else(|| Closed::Failed(Failure::new("no such name".to_owned())))?;
         let stream = TcpStream::connect(server).await;
         Ok(Way {
-            stream: stream.map_err(|error| Closed::Failed(error.to_string()))?,
+            stream: stream.map_err(|error| Closed::Failed(Failure::new(error.to_string())))?,
             kind,
             flow: Flow {
                 end: self.0.end.child_token(),
@@ -135,8 +156,26 @@ impl Door for Lab {
         })
     }
 
-    fn refused(&self, place: &Place, port: u16, _: Via, reason: &str) {
-        self.note(place, port, reason);
+    fn opening_rule(&self, place: &Place, port: u16) -> Option<String> {
+        self.ask(place, port).err()?.opening_rule()
+    }
+
+    fn refused(&self, objection: &Objection<'_>) {
+        match objection.to {
+            Some((place, port)) => self.note(place, port, objection.reason),
+            None => self
+                .0
+                .refused
+                .lock()
+                .unwrap()
+                .push(objection.reason.to_owned()),
+        }
+        let opens = objection.opens.map(str::to_owned);
+        self.0
+            .opens
+            .lock()
+            .unwrap()
+            .push((objection.is_request, opens));
     }
 }
 
@@ -289,6 +328,13 @@ impl Program {
         let all = String::from_utf8_lossy(&all).into_owned();
         assert!(done.is_ok(), "{end:?} did not come, but: {all}");
         all
+    }
+
+    /// Reads until the connection ends; whether that is a reset.
+    pub(crate) async fn is_reset(&mut self) -> bool {
+        let mut all = Vec::new();
+        let read = tokio::time::timeout(LIMIT, self.0.read_to_end(&mut all)).await;
+        matches!(read, Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionReset)
     }
 
     /// Reads until the connection ends.

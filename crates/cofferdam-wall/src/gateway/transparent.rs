@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::gateway::accept::{Room, reset};
 use crate::gateway::copy::{both_ways, reset_on_close};
-use crate::gateway::door::{Closed, Door, Place, Way};
+use crate::gateway::door::{Closed, Door, Objection, Place, Way};
 use crate::gateway::gate::Gate;
 use crate::gateway::hello::{self, HelloError};
 use crate::gateway::http;
@@ -140,7 +140,13 @@ async fn way(
             Ok(hello) => Some(hello),
             Err(HelloError::Ended(_)) => return None,
             Err(refused) => {
-                gate.refused(place, port, Via::Transparent, &refused.to_string());
+                gate.refused(&Objection {
+                    to: Some((place, port)),
+                    via: Via::Transparent,
+                    is_request: false,
+                    reason: &refused.to_string(),
+                    opens: None,
+                });
                 return None;
             }
         },

@@ -43,8 +43,12 @@ impl Drop for Alive {
     }
 }
 
-pub(super) fn start() -> io::Result<Workers> {
-    let count = thread::available_parallelism().map_or(1, |count| count.get().min(MOST));
+/// How many this machine has room for. To be asked while the files that say so may be read.
+pub(super) fn count() -> usize {
+    thread::available_parallelism().map_or(1, |count| count.get().min(MOST))
+}
+
+pub(super) fn start(count: usize) -> io::Result<Workers> {
     let (alive, ended) = mpsc::channel(1);
     let mut handles = Vec::new();
     for number in 0..count {
@@ -75,4 +79,26 @@ pub(super) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
         reason = "its successor is unsafe for descriptors that can be closed elsewhere; this one is owned"
     )]
     AsyncFd::new(descriptor)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_goes_wrong_in_one_connection_ends_that_one_only() {
+        let workers = start(1).unwrap();
+        let worker = workers.next();
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let broken = worker.spawn(async { panic!("of a parser") }).await;
+            assert!(broken.unwrap_err().is_panic());
+            assert_eq!(worker.spawn(async { 7 }).await.unwrap(), 7);
+            // The one that says that a whole thread is gone has nothing to say.
+            let gone = tokio::time::timeout(Duration::ZERO, workers.broken());
+            assert!(gone.await.is_err());
+        });
+    }
 }

@@ -281,6 +281,137 @@ fn it_is_nobody_special() {
 }
 
 #[test]
+fn it_keeps_nothing_of_its_starters_and_does_not_write_its_lock() {
+    let mut gateway = Gateway::start();
+    let mut inherited = gateway.inherited();
+    // Ends when the gateway has closed its copies: it lives, as the answer shows.
+    assert_eq!(inherited.read(&mut [0]).unwrap(), 0);
+    assert_eq!(gateway.connect().ask(&Ask::Status), Answer::Status(vec![]));
+    let stranger = gateway.connect();
+    (&stranger.0).write_all(&[0xff; 8]).unwrap();
+    drop(stranger);
+    std::fs::remove_file(gateway.socket()).unwrap();
+    assert!(gateway.ended().success());
+    let lock = gateway.home.path().join("lock");
+    assert_eq!(std::fs::metadata(lock).unwrap().len(), 0);
+}
+
+#[test]
+fn without_a_descriptor_a_connection_is_reset_and_told() {
+    let gateway = Gateway::narrow(40);
+    let sockets = Sockets::new([0; 3]);
+    let mut client = gateway.connect();
+    let register = registration("one", &["a.test"], false);
+    assert_eq!(
+        client.ask_with(&register, &sockets.descriptors()),
+        Answer::Done
+    );
+    // More than there are descriptors, and fewer than a sandbox may have. They say nothing.
+    let proxy = sockets.proxy.local_addr().unwrap();
+    let silent: Vec<_> = (0..30)
+        .map(|_| TcpStream::connect(proxy).unwrap())
+        .collect();
+    let last = silent.last().unwrap();
+    last.set_read_timeout(Some(BOUND)).unwrap();
+    let mut last = last;
+    let error = last.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    sockets.log_until(|log| {
+        log.iter().any(|entry| {
+            entry.verdict == Some(Verdict::Refused)
+                && entry.reason.as_deref() == Some("the gateway has no descriptor left for it")
+        })
+    });
+    // What needs no descriptor goes on meanwhile, and everything as soon as there are some.
+    assert_eq!(lookup(&sockets.lookups, "a.test").0, 0);
+    drop(silent);
+    let mut again = TcpStream::connect(proxy).unwrap();
+    again.set_read_timeout(Some(BOUND)).unwrap();
+    let mut answer = [0; 12];
+    loop {
+        let ask = b"CONNECT b.test:443 HTTP/1.1\r\n\r\n";
+        if again.write_all(ask).is_ok() && again.read_exact(&mut answer).is_ok() {
+            break;
+        }
+        again = TcpStream::connect(proxy).unwrap();
+        again.set_read_timeout(Some(BOUND)).unwrap();
+    }
+    assert_eq!(&answer, b"HTTP/1.1 403");
+}
+
+#[test]
+fn lookups_beyond_the_rate_are_turned_away_and_told() {
+    let gateway = Gateway::start();
+    let (one, two) = (Sockets::new([0; 3]), Sockets::new([0; 3]));
+    let mut clients = [gateway.connect(), gateway.connect()];
+    for (client, (id, sockets)) in clients.iter_mut().zip([("one", &one), ("two", &two)]) {
+        let register = registration(id, &["a.test"], false);
+        assert_eq!(
+            client.ask_with(&register, &sockets.descriptors()),
+            Answer::Done
+        );
+    }
+    // Until the answer is: not now. An allowed name has no other reason for it.
+    let turned_away = (0..1_000_000).any(|_| lookup(&one.lookups, "a.test").0 == 2);
+    assert!(turned_away);
+    let log = one.log_until(|log| log.iter().any(|entry| entry.event == Event::Gap));
+    let gap = log.iter().find(|entry| entry.event == Event::Gap).unwrap();
+    assert_eq!(gap.count, Some(1));
+    assert_eq!(
+        gap.reason.as_deref(),
+        Some("lookups were not answered: more than 500 a second")
+    );
+    assert_eq!(lookup(&two.lookups, "a.test").0, 0);
+}
+
+#[test]
+fn ever_new_names_below_a_wildcard_are_refused_and_told() {
+    let gateway = Gateway::start();
+    let sockets = Sockets::new([0; 3]);
+    let mut client = gateway.connect();
+    client.ask_with(
+        &registration("one", &["*.wild.test", "own.wild.test"], false),
+        &sockets.descriptors(),
+    );
+    for number in 0..120 {
+        assert_eq!(
+            lookup(&sockets.lookups, &format!("n{number}.wild.test")).0,
+            0
+        );
+    }
+    assert_eq!(lookup(&sockets.lookups, "more.wild.test"), (2, None));
+    // Names that were asked for, and a name with a rule of its own.
+    assert_eq!(lookup(&sockets.lookups, "n0.wild.test").0, 0);
+    assert_eq!(lookup(&sockets.lookups, "own.wild.test").0, 0);
+    let log = sockets.log_until(|log| {
+        log.iter()
+            .any(|entry| entry.verdict == Some(Verdict::Refused))
+    });
+    let refused = log
+        .iter()
+        .find(|entry| entry.verdict == Some(Verdict::Refused))
+        .unwrap();
+    assert_eq!(refused.name.as_deref(), Some("more.wild.test"));
+    assert_eq!(refused.opens.as_deref(), Some("more.wild.test"));
+    assert!(
+        refused
+            .reason
+            .as_deref()
+            .unwrap()
+            .contains("more than 120 names")
+    );
+    // The same by way of the proxy.
+    let mut proxy = TcpStream::connect(sockets.proxy.local_addr().unwrap()).unwrap();
+    proxy.set_read_timeout(Some(BOUND)).unwrap();
+    let request = "GET http://fresh.wild.test/ HTTP/1.1\r\nHost: fresh.wild.test\r\n\r\n";
+    proxy.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    proxy.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    assert!(answer.contains("more than 120 names"), "{answer}");
+}
+
+#[test]
 fn nonsense_ends_the_connection_and_nothing_else() {
     let gateway = Gateway::start();
     let mut witness = gateway.connect();

@@ -33,19 +33,38 @@ impl Gateway {
     }
 
     pub(crate) fn owned_by(owner: u32) -> Self {
+        Self::with(owner, "")
+    }
+
+    /// One that may have so many descriptors.
+    pub(crate) fn narrow(descriptors: usize) -> Self {
+        let owner = rustix::process::geteuid().as_raw();
+        Self::with(owner, &format!("ulimit -n {descriptors}; "))
+    }
+
+    fn with(owner: u32, first: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(home.path().join("socket")).unwrap();
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let child = Command::new("sh")
-            .args(["-c", r#"exec "$0" "$1" "$2" 3>>"$3""#])
+            // The lock as in life, and something of the starter's that it should have closed.
+            .arg("-c")
+            .arg(format!(
+                r#"{first}exec "$0" "$1" "$2" >>"$3" 3>&2 9>&2 2>>"$3.said""#
+            ))
             .arg(env!("CARGO_BIN_EXE_cofferdam-gateway"))
             .args([owner.to_string(), "65534".to_owned()])
             .arg(home.path().join("lock"))
             .stdin(Stdio::from(OwnedFd::from(listener)))
-            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         Self { home, child }
+    }
+
+    /// The pipe of which the starter left copies in the gateway.
+    pub(crate) fn inherited(&mut self) -> std::process::ChildStderr {
+        self.child.stderr.take().unwrap()
     }
 
     pub(crate) fn connect(&self) -> Client {

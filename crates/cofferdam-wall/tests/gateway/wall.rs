@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 use cofferdam_wall::control::{Answer, Ask, Seen};
 use cofferdam_wall::log::{Entry, Event, Verdict};
@@ -56,6 +57,7 @@ fn lab(test: &str, body: fn(Lab)) {
     let gateway = Gateway::start();
     let client = gateway.connect();
     world();
+    name_server();
     #[expect(deprecated, reason = "only this thread's network changes")]
     rustix::thread::unshare(UnshareFlags::NEWNET).unwrap();
     run("ip", &["link", "set", "lo", "up"], "");
@@ -76,18 +78,23 @@ fn outside(test: &str) {
     let folder = tempfile::tempdir().unwrap();
     let hosts = folder.path().join("hosts");
     std::fs::write(&hosts, HOSTS).unwrap();
+    let servers = folder.path().join("resolv.conf");
+    std::fs::write(&servers, "nameserver 127.0.0.1\n").unwrap();
     let mut unshare = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         unshare.args(["--user", "--map-current-user", "--keep-caps"]);
     }
-    let script = "ip link set lo up && ip addr add 203.0.113.9/32 dev lo && \
-        ip addr add 203.0.113.10/32 dev lo && \
-        mount --bind \"$1\" /etc/hosts && exec \"$0\" --exact \"$2\" --nocapture";
+    // Reached from another address: what the machine reaches from itself is its own, and not dialled.
+    let script = "ip link set lo up && ip addr add 192.0.2.1/32 dev lo && \
+        ip route add local 203.0.113.8/29 dev lo src 192.0.2.1 && \
+        mount --bind \"$1\" /etc/hosts && mount --bind \"$3\" /etc/resolv.conf && \
+        exec \"$0\" --exact \"$2\" --nocapture";
     let output = unshare
         .args(["--net", "--mount", "sh", "-c", script])
         .arg(std::env::current_exe().unwrap())
         .arg(&hosts)
         .arg(test)
+        .arg(&servers)
         .env(INSIDE, "1")
         .output()
         .unwrap();
@@ -100,7 +107,8 @@ fn outside(test: &str) {
     );
 }
 
-/// The servers: on port 7000 one that speaks first and sends back what it hears.
+/// The servers: on port 7000 one that speaks first and sends back what it hears, on 7002 one that resets
+/// whoever speaks, on 443 one that sends back what it hears.
 fn world() {
     let listener = TcpListener::bind((WORLD, 7000)).unwrap();
     std::thread::spawn(move || {
@@ -117,6 +125,15 @@ fn world() {
             });
         }
     });
+    let listener = TcpListener::bind((WORLD, 7002)).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+            let at_once = Some(std::time::Duration::ZERO);
+            rustix::net::sockopt::set_socket_linger(&stream, at_once).unwrap();
+        }
+    });
     let listener = TcpListener::bind((ELSEWHERE, 7000)).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -130,6 +147,33 @@ fn world() {
             let mut heard = [0u8; 4096];
             let got = stream.read(&mut heard).unwrap();
             stream.write_all(&heard[..got]).unwrap();
+        }
+    });
+}
+
+/// What the world's name server says of every name; it may be remembered for no time.
+static TURN: Mutex<Ipv4Addr> = Mutex::new(Ipv4Addr::UNSPECIFIED);
+
+fn turn(address: &str) {
+    *TURN.lock().unwrap() = address.parse().unwrap();
+}
+
+fn name_server() {
+    let socket = UdpSocket::bind("127.0.0.1:53").unwrap();
+    std::thread::spawn(move || {
+        let mut query = [0u8; 1500];
+        while let Ok((_, from)) = socket.recv_from(&mut query) {
+            // The question: a name, a type, a class.
+            let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
+            let is_a = query[end - 4..end - 2] == [0, 1];
+            let mut answer = query[..2].to_vec();
+            answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
+            answer.extend(&query[12..end]);
+            if is_a {
+                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+                answer.extend(TURN.lock().unwrap().octets());
+            }
+            socket.send_to(&answer, from).unwrap();
         }
     });
 }
@@ -259,15 +303,13 @@ fn an_allowed_name_is_reached_and_the_server_may_speak_first() {
 /// The rule is about the name: no address was noted down when it was made.
 // covers: S3-54
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the hosts file is the test's own"
-)]
+#[expect(clippy::disallowed_methods, reason = "its own hosts file")]
 fn an_allowed_name_is_reached_where_it_moves_to() {
     lab(
         "wall::an_allowed_name_is_reached_where_it_moves_to",
         |mut lab| {
-            lab.register(&["plain.test:7000"]);
+            // Both are this machine: such addresses are named too.
+            lab.register(&["plain.test:7000", "203.0.113.0/24:7000"]);
             let address = resolve("plain.test");
             assert_eq!(hear(&connect((address, 7000)), 6), b"hello\n");
             std::fs::write("/etc/hosts", HOSTS.replace(WORLD, ELSEWHERE)).unwrap();
@@ -312,6 +354,33 @@ fn a_name_that_leads_to_a_private_address_is_not_dialled() {
             assert!(refused.reason.unwrap().contains("10.0.0.5"));
             // Of a mixed answer the address that may be dialled is dialled.
             assert_eq!(hear(&connect((resolve("mixed.test"), 7000)), 6), b"hello\n");
+        },
+    );
+}
+
+#[test]
+fn each_connection_goes_where_its_name_leads_then_and_never_inside() {
+    lab(
+        "wall::each_connection_goes_where_its_name_leads_then_and_never_inside",
+        |mut lab| {
+            lab.register(&["turn.test:7000"]);
+            let inside = resolve("turn.test");
+            turn(WORLD);
+            assert_eq!(hear(&connect((inside, 7000)), 6), b"hello\n");
+            for lie in ["10.0.0.5", "127.0.0.1", "169.254.169.254"] {
+                turn(lie);
+                assert!(is_refused((inside, 7000)), "{lie}");
+                lab.entry(|entry| {
+                    entry.verdict == Some(Verdict::Refused)
+                        && entry
+                            .reason
+                            .as_ref()
+                            .is_some_and(|reason| reason.contains(lie))
+                });
+            }
+            // What was said before binds nobody.
+            turn(WORLD);
+            assert_eq!(hear(&connect((inside, 7000)), 6), b"hello\n");
         },
     );
 }
@@ -405,6 +474,19 @@ fn a_connection_ends_with_its_sandbox_and_with_the_gateway() {
             drop(lab.gateway);
             let mut rest = [0u8; 1];
             assert!(matches!((&stream).read(&mut rest), Ok(0) | Err(_)));
+        },
+    );
+}
+
+#[test]
+fn a_reset_of_the_server_is_a_reset_inside() {
+    lab(
+        "wall::a_reset_of_the_server_is_a_reset_inside",
+        |mut lab| {
+            lab.register(&["plain.test:7002"]);
+            let mut stream = connect((resolve("plain.test"), 7002));
+            stream.write_all(b"x").unwrap();
+            assert!(is_reset(&stream));
         },
     );
 }

@@ -6,7 +6,7 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode, Version};
 
 use super::authority::Authority;
-use crate::gateway::door::Closed;
+use crate::gateway::door::{Closed, Failure};
 
 /// A server's body as it comes, or a text of ours.
 pub(crate) type Body = Either<Incoming, Full<Bytes>>;
@@ -51,12 +51,18 @@ pub(crate) fn refused(
 pub(crate) fn closed(version: Version, to: &Authority, closed: &Closed) -> Response<Body> {
     match closed {
         Closed::Refused { reason, opens } => refused(version, to, reason, opens.as_deref()),
-        Closed::Failed(reason) => failed(version, to, reason),
+        Closed::Failed(failure) => failed(version, to, failure),
     }
 }
 
-/// 502: allowed, and could not be done.
-pub(crate) fn failed(version: Version, to: &Authority, why: &str) -> Response<Body> {
+/// 502: allowed, and could not be done. 504: not in time.
+pub(crate) fn failed(version: Version, to: &Authority, failure: &Failure) -> Response<Body> {
+    let why = &failure.reason;
     let body = format!("cofferdam: {to} is allowed, and could not be reached: {why}\n");
-    text(version, StatusCode::BAD_GATEWAY, body)
+    let status = if failure.late {
+        StatusCode::GATEWAY_TIMEOUT
+    } else {
+        StatusCode::BAD_GATEWAY
+    };
+    text(version, status, body)
 }

@@ -18,8 +18,8 @@ use super::authority::Authority;
 use super::framing::Framing;
 use super::{MAX_LIST, MAX_STREAMS};
 use crate::Kind;
-use crate::gateway::door::{Closed, Door, Flow, Way};
-use crate::gateway::stream::Counted;
+use crate::gateway::door::{Closed, Door, Failure, Flow, Way};
+use crate::gateway::stream::{Counted, Ending};
 use crate::log::Via;
 
 /// The server of one client connection: dialled for the first request, kept for the next ones to the same
@@ -112,7 +112,7 @@ impl<D: Door> Upstream<D> {
                 // A server may close a kept connection at any time. What it has not seen goes over a new one.
                 Err(mut failure) => match failure.take_message() {
                     Some(unsent) if reused => request = unsent,
-                    _ => return Err(Closed::Failed(words(failure.error()))),
+                    _ => return Err(Closed::Failed(Failure::new(words(failure.error())))),
                 },
             }
         }
@@ -129,11 +129,11 @@ impl<D: Door> Upstream<D> {
         // Small pieces go at once. Fails if the connection is gone already.
         _ = stream.set_nodelay(true);
         let io = TokioIo::new(Counted {
-            inner: stream,
+            inner: Ending::new(stream, flow.end.clone()),
             sent: flow.sent.clone(),
             received: flow.received.clone(),
         });
-        let failed = |error: hyper::Error| Closed::Failed(words(&error));
+        let failed = |error: hyper::Error| Closed::Failed(Failure::new(words(&error)));
         let over = self.over.clone();
         let (sender, driver) = if two {
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
@@ -209,7 +209,8 @@ fn outgoing(mut head: Parts, to: &Authority) -> Option<Parts> {
 fn returning(version: Version, to: &Authority, response: Response<Incoming>) -> Response<Body> {
     if response.status().is_informational() {
         // No upgrade was asked for: what follows would be a connection that nobody looks into.
-        return answer::failed(version, to, "the server changes the protocol unasked");
+        let why = "the server changes the protocol unasked".to_owned();
+        return answer::failed(version, to, &Failure::new(why));
     }
     let (mut head, body) = response.into_parts();
     strip(&mut head.headers);

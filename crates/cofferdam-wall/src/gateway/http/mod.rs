@@ -22,8 +22,8 @@ use self::authority::{Asked, Authority, Malformed};
 use self::forward::Upstream;
 use self::framing::{Dirty, Framing};
 use self::screen::Screen;
-use super::door::{Door, Place};
-use super::stream::Client;
+use super::door::{Door, Objection, Place};
+use super::stream::{Abort, Client, Ending};
 use crate::log::Via;
 use crate::{HostName, Kind};
 
@@ -56,7 +56,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// acceptable request has come.
 pub(crate) async fn carry<S, D>(client: S, place: &HostName, port: u16, door: D, via: Via)
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Abort + Unpin + Send + 'static,
     D: Door,
 {
     let only = Authority {
@@ -65,6 +65,7 @@ where
     };
     let requests = Requests::new(Some(only.clone()), door.clone(), via);
     // Nothing to tell anybody: what was refused is logged, and a connection that breaks is over.
+    let client = Ending::new(client, requests.over.clone());
     let Ok((client, two)) = sniff(client).await else {
         return;
     };
@@ -87,19 +88,34 @@ where
             async move { Ok::<_, Infallible>(requests.answer(request).await) }
         }),
     );
-    tokio::select! {
-        _ = connection => {}
-        () = idle => {}
-        () = requests.over.cancelled() => {}
-    }
-    tell_dirty(&dirty, &only, &door, via);
+    let ended = tokio::select! {
+        ended = connection => ended,
+        () = idle => Ok(()),
+        () = requests.over.cancelled() => Ok(()),
+    };
+    tell_unread(&dirty, &ended, Some(&only), &door, via);
 }
 
-/// Logs what was not in order in a connection to `to`.
-fn tell_dirty<D: Door>(dirty: &OnceLock<Dirty>, to: &Authority, door: &D, via: Via) {
-    if let Some(dirty) = dirty.get() {
-        door.refused(&to.place, to.port, via, &dirty.to_string());
-    }
+/// Logs a request that was not in order or could not be read; `to` is whom it was to, where that is known.
+pub(crate) fn tell_unread<D: Door>(
+    dirty: &OnceLock<Dirty>,
+    ended: &hyper::Result<()>,
+    to: Option<&Authority>,
+    door: &D,
+    via: Via,
+) {
+    let reason = match (dirty.get(), ended) {
+        (Some(dirty), _) => dirty.to_string(),
+        (None, Err(error)) if error.is_parse() => "the request cannot be read".to_owned(),
+        _ => return,
+    };
+    door.refused(&Objection {
+        to: to.map(|to| (&to.place, to.port)),
+        via,
+        is_request: true,
+        reason: &reason,
+        opens: None,
+    });
 }
 
 /// The HTTP/1 server, strict and bounded.
@@ -192,14 +208,13 @@ impl<D: Door> Requests<D> {
         let to = asked.authority;
         if wants_upgrade(request.headers()) {
             let why = "upgrades are not carried where requests are checked";
-            self.door.refused(&to.place, to.port, self.via, why);
-            return answer::text(
-                version,
-                StatusCode::NOT_IMPLEMENTED,
-                format!(
-                    "cofferdam: {why}: a websocket to {to} needs a plain rule, on the host: cofferdam allow '{to} plain'\n"
-                ),
+            let opens = format!("{to} plain");
+            let text = format!(
+                "cofferdam: {why}: a websocket to {to} needs a plain rule\n\
+                 to allow it, on the host: cofferdam allow '{opens}'\n"
             );
+            self.object(Some(&to), why, Some(&opens));
+            return answer::text(version, StatusCode::NOT_IMPLEMENTED, text);
         }
         self.upstream.carry(&to, request).await
     }
@@ -212,34 +227,39 @@ impl<D: Door> Requests<D> {
                 return None;
             }
             let why = format!("this connection is to {only}");
-            self.door.refused(&to.place, to.port, self.via, &why);
-            let opens = to.to_string();
-            return Some(answer::refused(version, to, &why, Some(&opens)));
+            let opens = self.door.opening_rule(&to.place, to.port);
+            self.object(Some(to), &why, opens.as_deref());
+            return Some(answer::refused(version, to, &why, opens.as_deref()));
         }
         if !asked.absolute {
-            return Some(answer::bad_request(
-                version,
-                "this port is the sandbox's proxy (CONNECT, http:// requests and SOCKS5), not a web server: set it as a proxy, or use no proxy at all",
-            ));
+            let why = "this port is the sandbox's proxy (CONNECT, http:// requests and SOCKS5), not a web server: set it as a proxy, or use no proxy at all";
+            self.object(None, why, None);
+            return Some(answer::bad_request(version, why));
         }
         match self.door.decide(&to.place, to.port, self.via) {
             Err(closed) => Some(answer::closed(version, to, &closed)),
             Ok(Kind::Tls) => {
                 let why = "its rule says tls: use https, which goes through CONNECT";
-                self.door.refused(&to.place, to.port, self.via, why);
+                self.object(Some(to), why, None);
                 Some(answer::refused(version, to, why, None))
             }
             Ok(Kind::Http | Kind::Plain) => None,
         }
     }
 
+    fn object(&self, to: Option<&Authority>, reason: &str, opens: Option<&str>) {
+        self.door.refused(&Objection {
+            to: to.map(|to| (&to.place, to.port)),
+            via: self.via,
+            is_request: true,
+            reason,
+            opens,
+        });
+    }
+
     fn malformed(&self, version: Version, malformed: &Malformed) -> Response<Body> {
         let why = malformed.to_string();
-        if let Some(only) = &self.only {
-            self.door.refused(&only.place, only.port, self.via, &why);
-        } else if let Malformed::Disagree { line, .. } = malformed {
-            self.door.refused(&line.place, line.port, self.via, &why);
-        }
+        self.object(self.only.as_ref(), &why, None);
         answer::bad_request(version, &why)
     }
 }

@@ -196,6 +196,16 @@ async fn what_is_refused_is_logged_and_says_how_to_allow_it() {
         );
         assert_eq!(site.lab.refused(), [logged]);
         assert_eq!(site.seen(), [""; 0]);
+        let (is_request, opens) = site.lab.opens().remove(0);
+        assert!(is_request);
+        if let Some((_, command)) = response.split_once("cofferdam allow ") {
+            // What a shell makes of it is a rule, and the log says the same.
+            let rule = command.trim_end().trim_matches('\'');
+            crate::Rule::parse(rule, crate::Origin::Live).unwrap();
+            assert_eq!(opens.as_deref(), Some(rule), "{response}");
+        } else {
+            assert_eq!((status, opens), ("400", None), "{response}");
+        }
         if status == "403" {
             let what = logged.split(": this").next().unwrap();
             assert!(
@@ -268,7 +278,32 @@ async fn an_open_connection_ends_with_its_rule() {
         .await;
     program.until("first").await;
     site.lab.end();
-    assert_eq!(program.rest().await.trim(), "");
+    assert!(program.is_reset().await);
+    // The same for one that waits for its next request.
+    let site = self::site(false).await;
+    let mut program = Program::connect(site.gate).await;
+    program
+        .say("GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n")
+        .await;
+    program.until("}\n").await;
+    site.lab.end();
+    assert!(program.is_reset().await);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_in_time_is_504() {
+    let lab = Lab::new(&["allowed.test"]);
+    lab.hesitate("allowed.test:80");
+    let mut program = Program::connect(gate(&lab).await).await;
+    program
+        .say("GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n")
+        .await;
+    let response = program.rest().await;
+    assert!(response.starts_with("HTTP/1.1 504 "), "{response}");
+    assert!(
+        response.ends_with("could not be reached: no answer\n"),
+        "{response}"
+    );
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! `http://` address. It opens nothing that the transparent way does not.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +16,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use self::socks::{Reply, SocksError};
-use super::copy::both_ways;
-use super::door::{Closed, Door, Place, Way};
+use super::copy::{both_ways, reset_on_close};
+use super::door::{Closed, Door, Failure, Objection, Place, Way};
 use super::hello::{self, HelloError};
 use super::http::answer::{self, Body};
 use super::http::authority::Authority;
@@ -56,7 +57,10 @@ async fn socks5<D: Door>(mut client: TcpStream, door: D) -> io::Result<()> {
     let (place, port) = match tokio::time::timeout(HANDSHAKE, request).await? {
         Ok(asked) => asked,
         Err(SocksError::Io(error)) => return Err(error),
-        Err(SocksError::Answered(_)) => return client.shutdown().await,
+        Err(answered @ SocksError::Answered(_)) => {
+            unreadable(&door, Via::Socks5, &answered.to_string());
+            return client.shutdown().await;
+        }
     };
     let to = Authority { place, port };
     match Tunnel::open(&to, &door, Via::Socks5).await {
@@ -97,15 +101,23 @@ async fn web<D: Door>(client: TcpStream, door: D) -> io::Result<()> {
             })
         })
     };
-    let screen = TokioIo::new(Screen::new(client, http::HEAD_TIME));
-    let connection = http::one().serve_connection(screen, service);
-    let parts = tokio::select! {
-        ended = connection.without_shutdown() => ended.map_err(io::Error::other)?,
+    let screen = Screen::new(client, http::HEAD_TIME);
+    let dirty = screen.dirty();
+    let mut connection = http::one().serve_connection(TokioIo::new(screen), service);
+    let ended = tokio::select! {
+        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
         () = idle => return Ok(()),
-        () = requests.over.cancelled() => return Ok(()),
+        () = requests.over.cancelled() => Ok(()),
     };
+    http::tell_unread(&dirty, &ended, None, &door, Via::Http);
+    ended.map_err(io::Error::other)?;
+    let parts = connection.into_parts();
     let (unseen, client) = parts.io.into_inner().into_parts();
     let (unread, mut client) = client.into_parts();
+    if requests.over.is_cancelled() {
+        reset_on_close(&client);
+        return Ok(());
+    }
     let tunnel = connect
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -130,8 +142,14 @@ async fn accept<D: Door>(
     let target = request.uri().authority().map_or("", |text| text.as_str());
     let to = match Authority::parse(target, None) {
         Ok(to) if request.uri().scheme().is_none() => to,
-        Ok(_) => return answer::bad_request(version, "CONNECT takes HOST:PORT"),
-        Err(error) => return answer::bad_request(version, &error.to_string()),
+        read => {
+            let why = read.map_or_else(
+                |error| error.to_string(),
+                |_| "CONNECT takes HOST:PORT".to_owned(),
+            );
+            unreadable(door, Via::Connect, &why);
+            return answer::bad_request(version, &why);
+        }
     };
     match Tunnel::open(&to, door, Via::Connect).await {
         Ok(tunnel) => {
@@ -181,7 +199,7 @@ impl Tunnel {
                     Ok(hello) => hello,
                     Err(HelloError::Ended(error)) => return Err(error),
                     Err(refused) => {
-                        door.refused(&to.place, to.port, via, &refused.to_string());
+                        object(&door, &to, via, &refused.to_string());
                         return Ok(());
                     }
                 };
@@ -192,7 +210,7 @@ impl Tunnel {
                 }
             }
             (None, ..) => {
-                door.refused(&to.place, to.port, via, &HelloError::NoName.to_string());
+                object(&door, &to, via, &HelloError::NoName.to_string());
                 Ok(())
             }
         }
@@ -205,10 +223,31 @@ async fn dial<D: Door>(to: &Authority, kind: Kind, door: &D, via: Via) -> Result
     if way.kind == kind {
         Ok(way)
     } else {
-        Err(Closed::Failed(
+        Err(Closed::Failed(Failure::new(
             "its rule changed just now: try again".to_owned(),
-        ))
+        )))
     }
+}
+
+/// Logs that it cannot be read where a connection is to go.
+fn unreadable(door: &impl Door, via: Via, reason: &str) {
+    door.refused(&Objection {
+        to: None,
+        via,
+        is_request: false,
+        reason,
+        opens: None,
+    });
+}
+
+fn object(door: &impl Door, to: &Authority, via: Via, reason: &str) {
+    door.refused(&Objection {
+        to: Some((&to.place, to.port)),
+        via,
+        is_request: false,
+        reason,
+        opens: None,
+    });
 }
 
 /// Both directions, until both have ended or the rule goes; `first` was read before.

@@ -30,9 +30,9 @@ pub(super) enum Reply {
 pub(super) enum SocksError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Was answered, with this reply where the protocol has one.
-    #[error("the request was turned down: {0:?}")]
-    Answered(Option<Reply>),
+    /// Was answered.
+    #[error("a SOCKS5 request {0}")]
+    Answered(&'static str),
 }
 
 /// Reads exactly the handshake, no byte of what follows, and answers it up to the reply. Bound the time outside.
@@ -45,37 +45,40 @@ where
     client.read_exact(&mut offered).await?;
     if version != VERSION || !offered.contains(&NO_LOGIN) {
         client.write_all(&[VERSION, NO_METHOD]).await?;
-        return Err(SocksError::Answered(None));
+        return Err(SocksError::Answered("that wants a login"));
     }
     client.write_all(&[VERSION, NO_LOGIN]).await?;
 
     let [version, command, _, kind] = bytes(client).await?;
     if version != VERSION {
-        return Err(SocksError::Answered(None));
+        return Err(SocksError::Answered("of another version"));
     }
     let place = match kind {
-        1 => Ok(Place::Address(
+        1 => Some(Place::Address(
             Ipv4Addr::from(bytes::<4, _>(client).await?).into(),
         )),
         3 => {
             let [length] = bytes(client).await?;
             let mut name = vec![0; usize::from(length)];
             client.read_exact(&mut name).await?;
-            place(&name).ok_or(Reply::NotAllowed)
+            place(&name)
         }
-        4 => Ok(Place::Address(
+        4 => Some(Place::Address(
             Ipv6Addr::from(bytes::<16, _>(client).await?).into(),
         )),
-        _ => return turn_down(client, Reply::AddressType).await,
+        _ => {
+            let why = "for an address of an unknown kind";
+            return turn_down(client, Reply::AddressType, why).await;
+        }
     };
     let port = u16::from_be_bytes(bytes(client).await?);
     if command != CONNECT {
-        return turn_down(client, Reply::Command).await;
+        return turn_down(client, Reply::Command, "for something else than CONNECT").await;
     }
     match place {
-        Ok(place) if port != 0 => Ok((place, port)),
-        Ok(_) => turn_down(client, Reply::NotAllowed).await,
-        Err(reply) => turn_down(client, reply).await,
+        Some(place) if port != 0 => Ok((place, port)),
+        Some(_) => turn_down(client, Reply::NotAllowed, "for port 0").await,
+        None => turn_down(client, Reply::NotAllowed, "for what is no host name").await,
     }
 }
 
@@ -94,9 +97,13 @@ pub(super) async fn reply<S: AsyncWrite + Unpin>(client: &mut S, reply: Reply) -
     client.write_all(&message).await
 }
 
-async fn turn_down<S: AsyncWrite + Unpin, T>(client: &mut S, with: Reply) -> Result<T, SocksError> {
+async fn turn_down<S: AsyncWrite + Unpin, T>(
+    client: &mut S,
+    with: Reply,
+    why: &'static str,
+) -> Result<T, SocksError> {
     reply(client, with).await?;
-    Err(SocksError::Answered(Some(with)))
+    Err(SocksError::Answered(why))
 }
 
 async fn bytes<const N: usize, S: AsyncRead + Unpin>(client: &mut S) -> io::Result<[u8; N]> {

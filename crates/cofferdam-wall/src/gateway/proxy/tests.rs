@@ -171,8 +171,8 @@ async fn connect_to_anything_else_reaches_nobody() {
             "{to:?}: {answer}"
         );
         assert!(site.lab.dialled().is_empty(), "{to:?}");
+        assert_eq!(site.lab.refused().len(), 1, "{to:?}");
         if status == 403 {
-            assert_eq!(site.lab.refused().len(), 1, "{to:?}");
             assert!(answer.contains("cofferdam: "), "{to:?}: {answer}");
         }
     }
@@ -362,6 +362,7 @@ async fn other_requests_to_the_proxy_reach_nobody() {
             "{request:?}: {answer}"
         );
         assert!(site.lab.dialled().is_empty(), "{request:?}");
+        assert_eq!(site.lab.refused().len(), 1, "{request:?}");
         if request.starts_with("GET / ") {
             assert!(
                 answer.contains("this port is the sandbox's proxy"),
@@ -441,6 +442,7 @@ async fn socks_replies_say_why_not() {
         program.rest().await;
         assert_eq!(site.seen(), [""; 0]);
         assert!(reply == 4 || site.lab.dialled().is_empty(), "{request:?}");
+        assert!(reply == 4 || site.lab.refused().len() == 1, "{request:?}");
     }
     let site = site().await;
     let mut program = site.program().await;
@@ -470,6 +472,8 @@ async fn what_goes_through_socks_is_looked_at_by_its_rule() {
             "allowed.test:443: its TLS client hello names denied.test instead"
         ]
     );
+    let opens = Some("denied.test:80".to_owned());
+    assert_eq!(site.lab.opens(), [(true, opens), (false, None)]);
     assert!(site.lab.dialled().is_empty());
 }
 

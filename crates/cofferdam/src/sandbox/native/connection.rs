@@ -13,7 +13,7 @@ use cofferdam_guest::protocol::{
     self, ExecStep, GuestExit, HEAD, Reply, Request, WALL_SOCKETS as MAX_SOCKETS,
 };
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
 use tokio::io::{AsyncReadExt, Interest};
@@ -97,7 +97,7 @@ pub(super) struct Connection {
 }
 
 /// The first reply of a guest: it is ready, or says why not. The descriptors that came with it, at most
-/// [`MAX_SOCKETS`]; with no later reply any is taken.
+/// [`MAX_SOCKETS`], or it is no greeting; with no later byte any is taken.
 pub(super) async fn greet(stream: &mut UnixStream) -> Result<Vec<OwnedFd>, SandboxError> {
     let mut fds = Vec::new();
     // They travel with the first byte.
@@ -136,10 +136,16 @@ async fn receive_first(stream: &UnixStream, fds: &mut Vec<OwnedFd>) -> io::Resul
             let mut parts = [IoSliceMut::new(&mut byte)];
             let flags = RecvFlags::CMSG_CLOEXEC;
             let received = rustix::net::recvmsg(stream, &mut parts, &mut control, flags)?;
+            let cut = received.flags.contains(ReturnFlags::CTRUNC);
             for message in control.drain() {
                 if let RecvAncillaryMessage::ScmRights(received) = message {
                     fds.extend(received);
                 }
+            }
+            if cut || fds.len() > MAX_SOCKETS {
+                fds.clear();
+                let what = "its init sent more descriptors than it was asked for";
+                return Err(io::Error::other(what));
             }
             Ok(received.bytes)
         })
@@ -465,6 +471,7 @@ fn deliver(shared: &Shared, reply: &Reply) -> Result<(), &'static str> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rustix::pipe::PipeFlags;
     use std::time::Instant;
     use tokio::io::AsyncWriteExt;
 
@@ -548,6 +555,76 @@ mod tests {
                 talk.abort();
             });
         }
+    }
+
+    const PIPE: PipeFlags = PipeFlags::CLOEXEC.union(PipeFlags::NONBLOCK);
+
+    /// Writes `bytes`, with so many copies of `fd` at the first of them.
+    fn push(guest: &UnixStream, bytes: &[u8], fd: &OwnedFd, copies: usize) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = vec![fd.as_fd(); copies];
+        if copies > 0 {
+            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        }
+        let parts = [IoSlice::new(bytes)];
+        let sent = rustix::net::sendmsg(guest, &parts, &mut control, SendFlags::empty()).unwrap();
+        assert_eq!(sent, bytes.len());
+    }
+
+    /// Whether nobody holds the other end of this pipe.
+    async fn is_alone(pipe: OwnedFd) -> bool {
+        let mut pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(pipe).unwrap();
+        let mut byte = [0];
+        let read = tokio::time::timeout(Duration::from_secs(10), pipe.read(&mut byte));
+        matches!(read.await, Ok(Ok(0)))
+    }
+
+    #[tokio::test]
+    async fn a_greeting_brings_four_descriptors_and_no_more() {
+        let ready = protocol::encode(&Reply::Ready).unwrap();
+        for copies in [0, 4, 5, 16] {
+            let (mut host, guest) = UnixStream::pair().unwrap();
+            let (read, write) = rustix::pipe::pipe_with(PIPE).unwrap();
+            push(&guest, &ready, &write, copies);
+            drop(write);
+            let greeted = greet(&mut host).await;
+            if copies <= MAX_SOCKETS {
+                assert_eq!(greeted.unwrap().len(), copies);
+            } else {
+                let error = greeted.unwrap_err().to_string();
+                assert!(error.contains("more descriptors"), "{error}");
+                // None of them is kept.
+                assert!(is_alone(read).await, "{copies}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn descriptors_that_come_later_are_closed() {
+        let (mut host, guest) = UnixStream::pair().unwrap();
+        let (read, write) = rustix::pipe::pipe_with(PIPE).unwrap();
+        let ready = protocol::encode(&Reply::Ready).unwrap();
+        push(&guest, &ready[..1], &write, 0);
+        // In the middle of the greeting, and with the reply after it.
+        push(&guest, &ready[1..], &write, 4);
+        assert_eq!(greet(&mut host).await.unwrap().len(), 0);
+        let connection = Connection::new(host);
+        let asked = tokio::spawn({
+            let connection = connection.clone();
+            async move {
+                connection
+                    .question(|request| Request::Ping { request })
+                    .await
+            }
+        });
+        let done = protocol::encode(&Reply::Done { request: 0 }).unwrap();
+        guest.readable().await.unwrap();
+        push(&guest, &done, &write, 4);
+        drop(write);
+        asked.await.unwrap().unwrap();
+        assert!(is_alone(read).await);
+        connection.end("closed");
     }
 
     #[tokio::test]

@@ -94,6 +94,7 @@ fn judge(findings: &Findings, seen: &Seen) -> Vec<String> {
         (seen.lookups, LOOKUPS, "lookups"),
         (seen.connections, CONNECTIONS, "connections"),
         (seen.proxied, PROXIED, "connections to the proxy"),
+        (seen.packets, PACKETS, "refused packets"),
     ];
     for (count, tried, what) in arrived {
         if count < tried {
@@ -103,10 +104,12 @@ fn judge(findings: &Findings, seen: &Seen) -> Vec<String> {
     failed
 }
 
-/// What must arrive at the gateway: lookups over UDP and TCP, one address and two metadata services.
+/// What must arrive at the gateway: lookups over UDP and TCP, one address and two metadata services, the
+/// kernel's report of the datagram.
 const LOOKUPS: u32 = 2;
 const CONNECTIONS: u32 = 3;
 const PROXIED: u32 = 1;
+const PACKETS: u32 = 1;
 
 fn name(attempt: Attempt) -> &'static str {
     match attempt {
@@ -132,8 +135,36 @@ fn is_refused(attempt: Attempt, outcome: &Outcome) -> bool {
         // A lookup that could not be made proves nothing.
         (Attempt::LookupUdp | Attempt::LookupTcp, _) => false,
         (Attempt::Proxy, Outcome::Answered(answer)) => answer.starts_with(b"HTTP/1.1 4"),
-        (_, Outcome::Refused(_)) => true,
+        (attempt, Outcome::Refused(errno)) => {
+            refusals(attempt).is_none_or(|expected| expected.contains(errno))
+        }
         (_, Outcome::Answered(_) | Outcome::Silence) => false,
+    }
+}
+
+/// The error numbers by which a wall refuses. Another one says that the attempt failed for a reason of its
+/// own, which proves nothing. None: any, as for connections, which are counted where they arrive.
+fn refusals(attempt: Attempt) -> Option<&'static [i32]> {
+    match attempt {
+        Attempt::Datagram => Some(&[libc::EPERM, libc::EACCES, libc::EHOSTUNREACH]),
+        Attempt::Ping | Attempt::Raw | Attempt::Packet => Some(&[
+            libc::EPERM,
+            libc::EACCES,
+            libc::EAFNOSUPPORT,
+            libc::EPROTONOSUPPORT,
+        ]),
+        Attempt::ConnectV6 | Attempt::DatagramV6 => Some(&[
+            libc::ENETUNREACH,
+            libc::EADDRNOTAVAIL,
+            libc::EPERM,
+            libc::EAFNOSUPPORT,
+        ]),
+        Attempt::LookupUdp
+        | Attempt::LookupTcp
+        | Attempt::Address
+        | Attempt::Metadata
+        | Attempt::OtherMetadata
+        | Attempt::Proxy => None,
     }
 }
 
@@ -145,7 +176,7 @@ fn does_not_exist(answer: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cofferdam_guest::protocol::Finding;
+    use cofferdam_guest::protocol::{Finding, REFUSED_ADDRESS};
 
     const NXDOMAIN: [u8; 12] = [0x43, 0x64, 0x81, 0x83, 0, 1, 0, 0, 0, 0, 0, 0];
 
@@ -153,6 +184,10 @@ mod tests {
         let outcome = |attempt| match attempt {
             Attempt::LookupUdp | Attempt::LookupTcp => Outcome::Answered(NXDOMAIN.into()),
             Attempt::Proxy => Outcome::Answered(b"HTTP/1.1 403 Forbidden\r\n".into()),
+            Attempt::ConnectV6 | Attempt::DatagramV6 => Outcome::Refused(libc::ENETUNREACH),
+            Attempt::Datagram | Attempt::Ping | Attempt::Raw | Attempt::Packet => {
+                Outcome::Refused(libc::EPERM)
+            }
             _ => Outcome::Refused(libc::ECONNRESET),
         };
         let findings = Findings {
@@ -206,15 +241,46 @@ mod tests {
 
     #[test]
     fn what_did_not_arrive_at_the_gateway_was_refused_by_accident() {
-        for number in 0..3 {
+        for number in 0..4 {
             let (findings, mut seen) = standing();
             match number {
                 0 => seen.lookups = 1,
                 1 => seen.connections = 2,
-                _ => seen.proxied = 0,
+                2 => seen.proxied = 0,
+                _ => seen.packets = 0,
             }
             assert_eq!(judge(&findings, &seen).len(), 1, "{seen:?}");
         }
+    }
+
+    #[test]
+    fn an_attempt_that_failed_for_a_reason_of_its_own_proves_nothing() {
+        let by_itself = [
+            (Attempt::Datagram, libc::EINVAL),
+            (Attempt::Ping, libc::EMFILE),
+            (Attempt::Raw, libc::ENOMEM),
+            (Attempt::Packet, libc::EINVAL),
+            (Attempt::ConnectV6, libc::ECONNREFUSED),
+            (Attempt::DatagramV6, libc::EMFILE),
+            (Attempt::LookupUdp, libc::ECONNREFUSED),
+        ];
+        for (attempt, errno) in by_itself {
+            let (mut findings, seen) = standing();
+            for finding in &mut findings.attempts {
+                if finding.attempt == attempt {
+                    finding.outcome = Outcome::Refused(errno);
+                }
+            }
+            assert_eq!(judge(&findings, &seen).len(), 1, "{attempt:?} {errno}");
+        }
+    }
+
+    #[test]
+    fn the_address_that_is_tried_never_stands_for_a_name() {
+        assert_eq!(
+            std::net::Ipv4Addr::from(REFUSED_ADDRESS),
+            cofferdam_wall::Synthetic::NEVER
+        );
     }
 
     #[test]
