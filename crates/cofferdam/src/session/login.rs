@@ -293,11 +293,11 @@ fn base64url(text: &str) -> Option<Vec<u8>> {
             b'_' | b'/' => 63,
             _ => return None,
         };
-        bits = (bits << 6 | u32::from(value)) & 0xffff;
+        bits = ((bits << 6) | u32::from(value)) & 0xffff;
         count += 6;
         if count >= 8 {
             count -= 8;
-            bytes.push((bits >> count & 0xff) as u8);
+            bytes.push((bits >> count).to_le_bytes()[0]);
         }
     }
     Some(bytes)
@@ -322,7 +322,7 @@ mod tests {
             ];
             let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
             for place in 0..=part.len() {
-                let digit = bits >> (18 - 6 * place) & 63;
+                let digit = (bits >> (18 - 6 * place)) & 63;
                 text.push(char::from(DIGITS[usize::try_from(digit).unwrap()]));
             }
         }
