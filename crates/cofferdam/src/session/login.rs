@@ -336,12 +336,12 @@ mod tests {
                "last_refresh": "2026-01-01T00:00:00Z"})
     }
 
-    fn check(before: &Value, place: &str, new: Option<Value>, want: bool) {
+    fn check(before: &Value, place: &str, new: Option<&Value>, want: bool) {
         let mut after = before.clone();
         let (above, name) = place.rsplit_once('/').unwrap();
         let above = after.pointer_mut(above).unwrap().as_object_mut().unwrap();
-        match new.clone() {
-            Some(new) => above.insert(name.to_owned(), new),
+        match new {
+            Some(new) => above.insert(name.to_owned(), new.clone()),
             None => above.remove(name),
         };
         assert_eq!(renews(before, &after), want, "{place} {new:?}");
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn only_a_renewal_of_the_same_login_is_kept() {
         let before = codex();
-        let check = |place: &str, new: Value, want| check(&before, place, Some(new), want);
+        let check = |place: &str, new: Value, want| check(&before, place, Some(&new), want);
         check("/tokens/access_token", json!("b"), true);
         check("/tokens/refresh_token", json!("b"), true);
         check("/tokens/id_token", json!(token("me", "mine", 2)), true);
@@ -378,7 +378,7 @@ mod tests {
             assert!(!renews(&before, &other), "{other}");
         }
         let key = json!({"OPENAI_API_KEY": "mine"});
-        super::tests::check(&key, "/OPENAI_API_KEY", Some(json!("yours")), false);
+        super::tests::check(&key, "/OPENAI_API_KEY", Some(&json!("yours")), false);
     }
 
     #[test]
@@ -386,7 +386,7 @@ mod tests {
         let before = json!({"claudeAiOauth": {"accessToken": "a", "refreshToken": "r", "expiresAt": 1,
                             "scopes": ["x"], "subscriptionType": "max"}});
         let check = |name: &str, new: Value, want| {
-            check(&before, &format!("/claudeAiOauth/{name}"), Some(new), want);
+            check(&before, &format!("/claudeAiOauth/{name}"), Some(&new), want);
         };
         check("accessToken", json!("b"), true);
         check("expiresAt", json!(2), true);
