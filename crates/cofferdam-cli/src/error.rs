@@ -372,6 +372,21 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::NameTaken(name) => {
             format!("give another `--name`, or delete it with `cofferdam delete {name}`")
         }
+        PlanError::SharedHome(_) => {
+            "set COFFERDAM_HOME to a directory outside of the repository".to_owned()
+        }
+        PlanError::ShowsHome { .. } => {
+            "use `--mode copy`, or set COFFERDAM_HOME to a directory outside of it".to_owned()
+        }
+        PlanError::InHome { .. } => {
+            "use `--mode copy`, or move the repository out of there".to_owned()
+        }
+        PlanError::RefusedWorkspace { .. } => {
+            "use `--mode copy`, or work in a repository further down".to_owned()
+        }
+        PlanError::ManySockets { .. } => {
+            "remove those that are left over, or use `--mode copy`".to_owned()
+        }
         PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
         PlanError::NoSuchNetwork { given, .. } => match given.first() {
             Some(kind) => format!("ask for `--network {}`", kind.as_str()),

@@ -71,8 +71,8 @@ fn claude_code_has_the_login_of_an_earlier_run() {
 }
 
 #[test]
-fn codex_has_the_login_of_an_earlier_run() {
-    kept(Program::Codex, "sed -i s/first/second/", SECOND);
+fn codex_has_the_key_that_the_user_gave_whatever_a_run_makes_of_it() {
+    kept(Program::Codex, "sed -i s/first/second/", FIRST);
 }
 
 /// A sandbox that breaks its own login breaks no other one.

@@ -178,3 +178,40 @@ fn a_count_that_is_none() {
         "{done}"
     );
 }
+
+#[test]
+fn no_sandbox_is_given_cofferdams_own_directory_or_a_whole_account() {
+    let environment = TestEnvironment::with_repository();
+    let run = |variable: &str, value: &std::path::Path, options: &[&str]| {
+        let arguments = [&["run"], options, &["--", "true"]].concat();
+        let mut command = environment.command(&arguments);
+        command.env(variable, value);
+        command.stdout(std::process::Stdio::piped());
+        command.stderr(std::process::Stdio::piped());
+        crate::environment::finish(command.spawn().unwrap())
+    };
+    let repository = environment.repository();
+    let home = repository.join(".local/share/cofferdam");
+    let done = run("COFFERDAM_HOME", &home, &[]).expect_code(1);
+    assert!(done.stderr.contains("Cofferdam's own directory"), "{done}");
+    hinted(
+        &done,
+        "use `--mode copy`, or set COFFERDAM_HOME to a directory outside of it",
+    );
+    assert!(!home.exists());
+    run("COFFERDAM_HOME", &home, &["--mode", "copy"]).expect_code(0);
+
+    let done = run("COFFERDAM_HOME", &repository.join(".cofferdam"), &[]).expect_code(1);
+    hinted(
+        &done,
+        "set COFFERDAM_HOME to a directory outside of the repository",
+    );
+    let done = run("COFFERDAM_HOME", environment.home().parent().unwrap(), &[]).expect_code(1);
+    hinted(
+        &done,
+        "use `--mode copy`, or move the repository out of there",
+    );
+    let inside = repository.join("home");
+    let done = run("HOME", &inside, &["--network", "none"]).expect_code(1);
+    assert!(done.stderr.contains("Cofferdam's own directory"), "{done}");
+}

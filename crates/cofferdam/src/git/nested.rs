@@ -27,6 +27,15 @@ pub enum Closed {
     Open,
 }
 
+/// What a checkout holds that a sandbox may not have as it is.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// As [`scan`] finds it.
+    pub git: BTreeSet<PathBuf>,
+    /// Unix sockets, wherever they are but in the top's own `.git` and `.cofferdam`.
+    pub sockets: BTreeSet<PathBuf>,
+}
+
 /// Every path below `top` whose last component is `.git` in any case, and the `HEAD` of every other
 /// directory that git takes for a repository, relative to `top`. With [`Closed::Open`] also pipes in
 /// the place of `.gitignore` and the like. The top's own `.git` and `.cofferdam` are left out;
@@ -36,6 +45,16 @@ pub enum Closed {
 ///
 /// Blocks for as long as the kernel takes to list every directory, on all processors.
 pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> {
+    Ok(walk(top, closed, false)?.git)
+}
+
+/// As [`scan`] with [`Closed::Skip`], and every socket. Lists also the directories in which there are only
+/// files: any of them may be a socket, and the kernel's list does not know those of other network namespaces.
+pub fn scan_with_sockets(top: &Path) -> Result<Found, FileError> {
+    walk(top, Closed::Skip, true)
+}
+
+fn walk(top: &Path, closed: Closed, sockets: bool) -> Result<Found, FileError> {
     let root = match beneath::root(top) {
         Err(Errno::ACCESS) if closed == Closed::Open => {
             let _ = rustix::fs::chmod(top, Mode::RWXU);
@@ -49,13 +68,15 @@ pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> 
         closed,
         root: root.as_fd(),
         counts: counted_links(&root),
+        sockets,
     };
-    let mut found = BTreeSet::new();
+    let mut found = Found::default();
     let mut level = vec![PathBuf::new()];
     while !level.is_empty() {
         let mut next = Vec::new();
         for seen in scan.list_all(&level)? {
-            found.extend(seen.git);
+            found.git.extend(seen.git);
+            found.sockets.extend(seen.sockets);
             next.extend(seen.directories);
         }
         level = next;
@@ -67,6 +88,7 @@ pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> 
 #[derive(Default)]
 struct Seen {
     git: Vec<PathBuf>,
+    sockets: Vec<PathBuf>,
     directories: Vec<PathBuf>,
 }
 
@@ -77,6 +99,7 @@ struct Scan<'a> {
     root: BorrowedFd<'a>,
     /// The file system in which the links of a directory tell how many directories are in it.
     counts: Option<(u32, u32)>,
+    sockets: bool,
 }
 
 impl Scan<'_> {
@@ -138,7 +161,7 @@ impl Scan<'_> {
             ) => return Ok(()),
             Err(error) => return Err(FileError::new("open", top.join(path), error.into())),
         };
-        if !at_top && self.has_no_directory(&directory) {
+        if !at_top && !self.sockets && self.has_no_directory(&directory) {
             // Left are files and links. The file system is asked as git would ask it, so where it
             // does not tell cases apart, any case is found.
             let kind = |name: &str| match rustix::fs::statat(
@@ -175,7 +198,10 @@ impl Scan<'_> {
             }
             return Ok(());
         }
+        // Of what git has there only sockets are of interest.
+        let in_git = self.sockets && path.iter().any(|name| name.eq_ignore_ascii_case(".git"));
         let mut bare = Bare::default();
+        let looked = directory.try_clone().context("open", path)?;
         let entries = Dir::new(directory).context("list", path)?;
         for entry in entries {
             let entry = entry.context("list", path)?;
@@ -188,13 +214,29 @@ impl Scan<'_> {
             }
             // Only joined where it is needed: most entries are files of no interest.
             let below = || path.join(OsStr::from_bytes(name));
+            let kind = match entry.file_type() {
+                FileType::Unknown if self.sockets => kind_of(&looked, entry.file_name()),
+                kind => kind,
+            };
+            if self.sockets && kind == FileType::Socket {
+                seen.sockets.push(below());
+            }
+            if in_git {
+                if matches!(kind, FileType::Directory | FileType::Unknown) {
+                    seen.directories.push(below());
+                }
+                continue;
+            }
             bare.look_at(name);
             // Git opens these by their names alone, and a pipe keeps it waiting for ever.
             let is_trap = || self.closed == Closed::Open && name.starts_with(b".git");
-            let is_pipe = entry.file_type() == FileType::Fifo;
+            let is_pipe = kind == FileType::Fifo;
             if name.eq_ignore_ascii_case(b".git") || (is_pipe && is_trap()) {
                 seen.git.push(below());
-            } else if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+                if self.sockets {
+                    seen.directories.push(below());
+                }
+            } else if matches!(kind, FileType::Directory | FileType::Unknown) {
                 seen.directories.push(below());
             }
         }
@@ -211,6 +253,14 @@ impl Scan<'_> {
             && device_and_links(directory)
                 .is_ok_and(|(on, links)| Some(on) == self.counts && links == 2)
     }
+}
+
+/// Where a listing does not tell. What cannot be looked at is opened as a directory, which fails well.
+fn kind_of(directory: &OwnedFd, name: &std::ffi::CStr) -> FileType {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+        .map_or(FileType::Unknown, |found| {
+            FileType::from_raw_mode(found.st_mode)
+        })
 }
 
 /// The device of `root`, if its file system is one that counts.
@@ -299,6 +349,36 @@ mod tests {
         crate::fsx::write_private(&top.join("d/.gitignore"), b"x").unwrap();
         let want = [".GIT", "a/.git", "b/.git", "b/c/.GiT", "d/.git"].map(PathBuf::from);
         assert_eq!(scan(top, Closed::Skip).unwrap(), BTreeSet::from(want));
+    }
+
+    #[test]
+    fn sockets_are_found_wherever_they_are() {
+        use std::os::unix::net::UnixListener;
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path();
+        let places = [
+            "s",
+            "a/s",
+            "a/b/s",
+            "a/.git/s",
+            "a/.git/w/s",
+            ".git/s",
+            ".cofferdam/s",
+        ];
+        let bound = places.map(|name| {
+            fs::create_dir_all(top.join(name).parent().unwrap()).unwrap();
+            UnixListener::bind(top.join(name)).unwrap()
+        });
+        crate::fsx::write_private(&top.join("a/b/file"), b"x").unwrap();
+        fs::hard_link(top.join("a/s"), top.join("a/b/again")).unwrap();
+        symlink(top.join("s"), top.join("link")).unwrap();
+        // One that nobody listens at any more is one, for whoever binds it anew.
+        drop(bound);
+        let found = scan_with_sockets(top).unwrap();
+        let want = ["s", "a/s", "a/b/again", "a/b/s", "a/.git/s", "a/.git/w/s"].map(PathBuf::from);
+        assert_eq!(found.sockets, BTreeSet::from(want));
+        assert_eq!(found.git, BTreeSet::from(["a/.git".into()]));
+        assert_eq!(scan(top, Closed::Skip).unwrap(), found.git);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod mounts;
 mod network;
 mod options;
 mod path_json;
+mod place;
 mod plan;
 mod prepare;
 mod report;

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
 use crate::sandbox::{Access, Mount, MountSource};
 
+/// An empty file in the state directory, that lies over sockets.
+pub(super) const NO_SOCKET: &str = "no-socket";
+
 /// Where a sandbox's own git directory appears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GitPlace {
@@ -29,6 +32,9 @@ pub(super) struct Workspace<'a> {
     pub mask_config: bool,
     /// Directories below the workspace to show read-only, if they exist.
     pub read_only: &'a [PathBuf],
+    /// Sockets below the workspace: who connects to one is served by a process outside, whatever the
+    /// sandbox's network is and even where the mount is read-only.
+    pub sockets: &'a BTreeSet<PathBuf>,
 }
 
 /// The mounts in order.
@@ -40,6 +46,7 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         git,
         mask_config,
         read_only,
+        sockets,
     } = *workspace;
     let mount = |source: PathBuf, target: PathBuf, access| Mount {
         source: MountSource::Path(source),
@@ -92,6 +99,12 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
     };
     mounts.extend(above.iter().map(|path| again(path, Access::ReadWrite)));
     mounts.extend(read_only.iter().map(|path| again(path, Access::ReadOnly)));
+    // After those that show a part of the workspace once more. A directory above one can be moved: the mount
+    // goes with the socket.
+    mounts.extend(sockets.iter().map(|path| {
+        let (source, target) = (state.join(NO_SOCKET), target.join(path));
+        mount(source, target, Access::ReadOnly)
+    }));
     if mask_config {
         mounts.push(Mount {
             source: MountSource::Nothing,

@@ -11,6 +11,7 @@ use super::envfile::{self, EnvFile, Withheld};
 use super::login::Login;
 use super::network;
 use super::options::{PromptSource, RunOptions};
+use super::place;
 use super::report::RunErrorKind;
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Head, Identity, Oid, Repository};
@@ -38,6 +39,19 @@ pub enum PlanError {
     BranchTaken(BranchName),
     #[error("{} is a symlink: the head strategy cannot cover it", .0.display())]
     GitSymlink(PathBuf),
+    #[error("Cofferdam's own directory {} is the one for settings in this repository", .0.display())]
+    SharedHome(PathBuf),
+    #[error("{} is not given to a sandbox: Cofferdam's own directory {} is in it", directory.display(), home.display())]
+    ShowsHome { directory: PathBuf, home: PathBuf },
+    #[error("{} is not given to a sandbox: it is in Cofferdam's own directory {}", directory.display(), home.display())]
+    InHome { directory: PathBuf, home: PathBuf },
+    #[error("{} is not given to a sandbox: {why}", directory.display())]
+    RefusedWorkspace {
+        directory: PathBuf,
+        why: &'static str,
+    },
+    #[error("there are {count} Unix sockets of other programs in the workspace: {}{}", listed(some), if *count > some.len() { " …" } else { "" })]
+    ManySockets { count: usize, some: Vec<PathBuf> },
     #[error("an empty completion signal would match everything")]
     EmptySignal,
     #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), network::listed(given))]
@@ -46,6 +60,14 @@ pub enum PlanError {
         asked: NetworkKind,
         given: Vec<NetworkKind>,
     },
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    let paths: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    paths.join(", ")
 }
 
 /// What will be done. Made by [`plan`] alone.
@@ -121,6 +143,13 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         Contained::BindMount(_) => Mode::Bind,
         Contained::PrivateCopy(_) | Contained::Isolated(_) => Mode::Copy,
     };
+    place::check(
+        options,
+        &repository,
+        mode,
+        &branches.strategy,
+        branches.branch.as_ref(),
+    )?;
     let target_branch = repository
         .head
         .branch()

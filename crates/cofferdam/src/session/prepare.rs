@@ -14,12 +14,13 @@ use super::hooks;
 use super::inside::Inside;
 use super::mounts::{self, GitPlace, Workspace};
 use super::options::{RunOptions, Timeouts};
+use super::place as host_place;
 use super::plan::{Plan, PlanError};
 use super::report::RunErrorKind;
 use crate::fsx::{self, Context};
 use crate::git::before::{self, BeforeLimits};
 use crate::git::index::{self, Owner};
-use crate::git::nested::{self, Closed};
+use crate::git::nested::{self, Found};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree};
@@ -30,6 +31,9 @@ use crate::wall::Registration;
 
 /// Directories that a sandbox may not write, made for its time where they are missing.
 pub(super) const PROTECTED: [&str; 2] = [".cofferdam", ".husky"];
+
+/// So many sockets below a workspace are covered, each by a mount.
+const MOST_SOCKETS: usize = 64;
 
 /// A sandbox that is up, its workspace in place.
 #[derive(Debug, Clone)]
@@ -155,12 +159,17 @@ async fn make(
     // Both grow with the number of files; they share nothing.
     let nested = nested_git(owned.record.mode, &workspace);
     let (gitlinks, nested) = tokio::try_join!(clone, nested)?;
+    let Found {
+        git: nested,
+        sockets,
+    } = nested;
     let read_only = protect(owned, &workspace, gitlinks, nested)?;
+    cover_sockets(&state, &workspace, &sockets)?;
 
     // From here on an agent or a hook may have made commits.
     owned.set_phase(Phase::Active)?;
     start(
-        options, plan, owned, &workspace, git, &read_only, events, slot,
+        options, plan, owned, &workspace, git, &read_only, &sockets, events, slot,
     )
     .await
 }
@@ -315,16 +324,36 @@ fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
     })
 }
 
-/// Git directories below a workspace that is the host's.
-async fn nested_git(mode: Mode, workspace: &Path) -> Result<BTreeSet<PathBuf>, RunErrorKind> {
+/// Git directories and sockets below a workspace that is the host's.
+async fn nested_git(mode: Mode, workspace: &Path) -> Result<Found, RunErrorKind> {
     if mode == Mode::Copy {
-        return Ok(BTreeSet::new());
+        return Ok(Found::default());
     }
     let top = workspace.to_owned();
     let failed = step("scan for nested git directories");
-    let scan = tokio::task::spawn_blocking(move || nested::scan(&top, Closed::Skip)).await;
+    let scan = tokio::task::spawn_blocking(move || nested::scan_with_sockets(&top)).await;
     scan.map_err(step("scan for nested git directories"))?
         .map_err(failed)
+}
+
+/// Makes what is mounted over sockets.
+fn cover_sockets(
+    state: &Path,
+    workspace: &Path,
+    sockets: &BTreeSet<PathBuf>,
+) -> Result<(), RunErrorKind> {
+    if sockets.len() > MOST_SOCKETS {
+        let named = sockets.iter().take(3).map(|path| workspace.join(path));
+        return Err(PlanError::ManySockets {
+            count: sockets.len(),
+            some: named.collect(),
+        }
+        .into());
+    }
+    if !sockets.is_empty() {
+        fsx::write_private(&state.join(mounts::NO_SOCKET), b"")?;
+    }
+    Ok(())
 }
 
 /// Makes the protected directories and lists what is mounted read-only: them, gitlinks and nested
@@ -384,6 +413,7 @@ async fn start(
     workspace: &Path,
     git: GitPlace,
     read_only: &[PathBuf],
+    sockets: &BTreeSet<PathBuf>,
     events: &Emitter,
     slot: &mut Option<Ready>,
 ) -> Result<(), RunErrorKind> {
@@ -396,6 +426,7 @@ async fn start(
         git,
         mask_config: owned.record.mode == Mode::Bind,
         read_only,
+        sockets,
     };
     let isolated = matches!(options.sandbox, Contained::Isolated(_));
     let spec = SandboxSpec {
@@ -423,6 +454,7 @@ async fn start(
             .network
             .spec(&options.home, &owned.record, &plan.repository.top),
     };
+    host_place::check_mounts(&spec.mounts, &options.home)?;
     let limit = options.timeouts.sandbox_start;
     let create = async {
         match &options.sandbox {

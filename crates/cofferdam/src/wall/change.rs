@@ -54,6 +54,8 @@ pub enum Outcome {
     InForce { closed: u64 },
     /// It is just starting, and reads the files itself.
     Starting,
+    /// It is behind the gateway of another version of Cofferdam: the old rules stay.
+    Unreachable,
     /// A source cannot be read: the old rules stay.
     Kept(Vec<Problem>),
     /// The gateway did not take them: the old rules stay.
@@ -100,6 +102,7 @@ impl Change {
     /// Bounded: 13 s for each.
     pub async fn apply(&self, scope: &Scope) -> Result<Vec<Applied>, ChangeError> {
         let behind = self.behind_the_gateway().await?;
+        let another = gateway::another_lives(&self.home);
         let mut applied = Vec::new();
         for entry in registry::list(&self.home, None)?.entries {
             let record = entry.record;
@@ -114,6 +117,12 @@ impl Change {
                     .as_ref()
                     .and_then(Reach::rules)
                     .map(|_| Outcome::Starting)
+            } else if another && record.phase == Phase::Active {
+                record
+                    .network
+                    .as_ref()
+                    .and_then(Reach::rules)
+                    .map(|_| Outcome::Unreachable)
             } else {
                 None
             };

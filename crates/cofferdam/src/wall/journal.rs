@@ -16,6 +16,8 @@ use crate::names::SandboxId;
 
 /// How long a log is kept after its last line.
 pub(crate) const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How much room all logs together may take: 1 GiB.
+const ROOM: u64 = 1 << 30;
 const ENDING: &str = ".jsonl";
 
 /// Opens the sandbox's log for appending; a new one begins with whose it is.
@@ -51,8 +53,8 @@ pub(super) fn open(spec: &WallSpec) -> Result<File, FileError> {
     Ok(file)
 }
 
-/// Removes the logs that nobody has written to for [`KEPT`]; only names them with `dry_run`.
-/// `alive` are sandboxes that are at work.
+/// Removes the logs that nobody has written to for [`KEPT`], and of more than [`ROOM`] the oldest; only names
+/// them with `dry_run`. `alive` are sandboxes that are at work.
 pub(crate) fn remove_old(
     home: &Home,
     alive: impl Fn(SandboxId) -> bool,
@@ -61,6 +63,8 @@ pub(crate) fn remove_old(
 ) -> Result<Vec<PathBuf>, FileError> {
     let directory = home.network_logs();
     let mut removed = Vec::new();
+    let mut kept = Vec::new();
+    let mut room = 0u64;
     let entries = match std::fs::read_dir(&directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(removed),
         entries => entries.context("read", &directory)?,
@@ -73,21 +77,76 @@ pub(crate) fn remove_old(
             .and_then(|name| name.strip_suffix(ENDING))
             .and_then(|id| id.parse::<SandboxId>().ok());
         let Some(id) = id else { continue };
-        let written = entry
-            .metadata()
+        let Ok(found) = entry.metadata() else {
+            continue;
+        };
+        let written = found
+            .modified()
             .ok()
-            .and_then(|found| found.modified().ok())
             .and_then(|time| Timestamp::try_from(time).ok());
         let old = written.is_some_and(|written| {
             Duration::try_from(now.duration_since(written)).is_ok_and(|age| age > KEPT)
         });
-        if !old || alive(id) {
-            continue;
+        if alive(id) {
+            room += found.len();
+        } else if old {
+            removed.push(entry.path());
+        } else {
+            room += found.len();
+            kept.push((written, entry.path(), found.len()));
         }
-        if !dry_run {
-            fsx::remove_file_if_exists(&entry.path())?;
+    }
+    kept.sort();
+    for (_, path, length) in kept {
+        if room <= ROOM {
+            break;
         }
-        removed.push(entry.path());
+        room -= length;
+        removed.push(path);
+    }
+    if !dry_run {
+        for path in &removed {
+            fsx::remove_file_if_exists(path)?;
+        }
     }
     Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::FileTimes;
+
+    #[test]
+    fn old_logs_and_more_than_there_is_room_for_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path());
+        fsx::private_dir(&home.network_logs()).unwrap();
+        let now = Timestamp::now();
+        let day = Duration::from_secs(24 * 60 * 60);
+        let make = |days: u32, length: u64| {
+            let id = SandboxId::random().unwrap();
+            let path = home.network_log(id);
+            fsx::write_private(&path, b"").unwrap();
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            // It takes no room: nothing is in it.
+            file.set_len(length).unwrap();
+            let time = std::time::SystemTime::from(now - day * days);
+            file.set_times(FileTimes::new().set_modified(time)).unwrap();
+            (id, path)
+        };
+        let (living, _) = make(29, 200 << 20);
+        let (_, expired) = make(31, 1);
+        let (_, older) = make(20, 500 << 20);
+        let (_, newer) = make(10, 500 << 20);
+        let (_, newest) = make(1, 300 << 20);
+        let remove = |dry_run| remove_old(&home, |id| id == living, now, dry_run).unwrap();
+        let want = vec![expired, older];
+        assert_eq!(remove(true), want);
+        assert!(want.iter().all(|path| path.exists()));
+        assert_eq!(remove(false), want);
+        assert!(want.iter().all(|path| !path.exists()));
+        assert!(newer.exists() && newest.exists() && home.network_log(living).exists());
+        assert!(remove(false).is_empty());
+    }
 }

@@ -224,6 +224,7 @@ impl Keeper {
         loop {
             let answer = tokio::select! {
                 () = connection.ended() => return,
+                () = connection.strayed(), if self.opened => return,
                 Some(answer) = orders.recv() => answer,
             };
             let seen = open(connection).await;

@@ -10,7 +10,9 @@
 mod agents;
 mod bad_input;
 mod branches;
+mod homes;
 mod lifecycle;
 mod prompts;
 mod providers;
+mod sockets;
 mod support;

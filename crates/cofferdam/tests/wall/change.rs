@@ -45,6 +45,38 @@ fn in_force(applied: &[Applied]) -> usize {
     applied.iter().filter(in_force).count()
 }
 
+#[test]
+fn a_sandbox_behind_another_versions_gateway_is_named() {
+    let house = House::new();
+    fsx::private_dir(house.home.path()).unwrap();
+    let spec = house.spec(&[]);
+    let _works = at_work(&spec, "one");
+    let apply = || {
+        block_on(async {
+            let change = Change::begin(&house.home).await.unwrap();
+            change.apply(&Scope::Global).await.unwrap()
+        })
+    };
+    let place = house.home.gateway(u32::MAX);
+    fsx::private_dir(&place).unwrap();
+    fsx::write_private(&place.join("lock"), b"").unwrap();
+    // The control: nobody lives there.
+    assert!(apply().is_empty());
+    let lock = std::fs::File::open(place.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let applied = apply();
+    assert!(
+        matches!(
+            &applied[..],
+            [Applied {
+                outcome: Outcome::Unreachable,
+                ..
+            }]
+        ),
+        "{applied:?}"
+    );
+}
+
 // covers: S1-89 S1-92
 #[test]
 fn a_rule_counts_at_once_until_its_line_is_removed_and_a_broken_config_changes_nothing() {

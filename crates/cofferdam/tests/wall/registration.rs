@@ -44,6 +44,41 @@ fn a_killed_gateway_is_replaced() {
     });
 }
 
+/// So that its sandbox's rules can be changed again.
+#[test]
+fn a_gateway_that_nobody_finds_is_replaced() {
+    let house = House::new();
+    let first = block_on(async {
+        let (registration, doors) = registered(&house.spec(&["allowed.example.com"])).await;
+        carries(doors);
+        let first = house.gateway();
+        fs::rename(house.place(), house.home.path().join("moved")).unwrap();
+        until("another one is there", || {
+            house.place().join("socket").exists()
+        });
+        carries(doors);
+        let asked = cofferdam::wall::ask(&house.home, &cofferdam::wall::Ask::Status, Start::Never);
+        let mut known = asked.await;
+        until("it knows the sandbox", || {
+            matches!(*registration.health().borrow(), Health::Carried)
+        });
+        if !matches!(&known, Ok(cofferdam::wall::Answer::Status(all)) if all.len() == 1) {
+            let again = &cofferdam::wall::Ask::Status;
+            known = cofferdam::wall::ask(&house.home, again, Start::Never).await;
+        }
+        assert!(
+            matches!(&known, Ok(cofferdam::wall::Answer::Status(all)) if all.len() == 1),
+            "{known:?}"
+        );
+        assert_ne!(house.gateway(), first);
+        first
+    });
+    // It ends by itself when nobody has needed it for a while.
+    if crate::support::is_gateway(first) {
+        kill(first);
+    }
+}
+
 #[test]
 fn a_dropped_registration_ends_at_once() {
     let house = House::new();

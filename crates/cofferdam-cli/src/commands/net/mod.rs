@@ -137,6 +137,13 @@ pub(super) fn tell(applied: &[Applied], colour: bool) -> bool {
                     "sandbox {name} keeps the rules that it had; correct the file, then: cofferdam net reload\n"
                 ));
             }
+            Outcome::Unreachable => {
+                good = false;
+                output::note(&format!(
+                    "sandbox {name} keeps the rules that it had: it was started by another version of \
+                     cofferdam; change them with that one, or end the sandbox\n"
+                ));
+            }
             Outcome::Failed(error) => {
                 good = false;
                 let said = cofferdam::text::printable_line(&error.to_string());

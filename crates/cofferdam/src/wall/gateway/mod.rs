@@ -15,7 +15,7 @@ use cofferdam_wall::control::{self, Answer, Ask};
 use super::WallError;
 use crate::home::Home;
 use place::Place;
-pub(crate) use place::remove_dead;
+pub(crate) use place::{another_lives, remove_dead};
 pub(crate) use wire::Connection;
 
 /// How long a gateway may be without a socket, or a socket without room, before that is an error.

@@ -94,6 +94,18 @@ impl Place {
         Ok(Self { directory, path })
     }
 
+    /// The socket that is here now, whatever the directory is called meanwhile.
+    pub(super) fn socket_here(&self) -> Option<(u64, u64)> {
+        let found = rustix::fs::statat(&self.directory, SOCKET, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((found.st_dev, found.st_ino))
+    }
+
+    /// The socket that everybody else finds.
+    pub(super) fn socket_found(&self) -> Option<(u64, u64)> {
+        let found = rustix::fs::lstat(self.path.join(SOCKET)).ok()?;
+        Some((found.st_dev, found.st_ino))
+    }
+
     /// As short as a socket's address must be, wherever the directory is.
     fn socket(&self) -> String {
         format!("/proc/self/fd/{}/{SOCKET}", self.directory.as_raw_fd())
@@ -214,6 +226,19 @@ pub(crate) fn remove_dead(home: &Home, dry_run: bool) -> Result<Vec<PathBuf>, Wa
         removed.push(path);
     }
     Ok(removed)
+}
+
+/// Whether a gateway of another version lives in this home: what is behind that, this version cannot ask.
+pub(crate) fn another_lives(home: &Home) -> bool {
+    let Ok(entries) = std::fs::read_dir(home.path()) else {
+        return false;
+    };
+    entries.flatten().any(|entry| {
+        is_other_version(&entry.file_name())
+            && Place::open(entry.path()).is_ok_and(|place| {
+                place.path.join(LOCK).exists() && matches!(place.lock(), Ok(None))
+            })
+    })
 }
 
 fn is_other_version(name: &std::ffi::OsStr) -> bool {

@@ -13,16 +13,26 @@ use tokio::net::UnixStream;
 use super::place::Place;
 use crate::wall::WallError;
 
+/// How often it is looked whether the gateway is still the one that others find.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
 /// A connection to the gateway. Dropping it ends what was registered on it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: UnixStream,
     place: Place,
+    /// The socket that it was made by.
+    socket: Option<(u64, u64)>,
 }
 
 impl Connection {
     pub(super) fn new(stream: UnixStream, place: Place) -> Self {
-        Self { stream, place }
+        let socket = place.socket_here();
+        Self {
+            stream,
+            place,
+            socket,
+        }
     }
 
     /// Sends one frame, its descriptors with the first byte, and waits for the answer. Not cancel
@@ -53,6 +63,17 @@ impl Connection {
         match control::decode(&body)? {
             Answer::Error(text) => Err(WallError::Refused(crate::text::printable(&text))),
             answer => Ok(answer),
+        }
+    }
+
+    /// Returns when others no longer reach this gateway: its directory or its socket was removed, and changes
+    /// of rules would not come here. Cancel safe.
+    pub(crate) async fn strayed(&self) {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            if self.place.socket_found() != self.socket {
+                return;
+            }
         }
     }
 
