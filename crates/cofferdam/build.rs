@@ -106,11 +106,13 @@ fn build(executable: &Executable) -> Result<PathBuf, String> {
 }
 
 /// What debug, release and test builds of one target directory share: the executables are the same in all.
-/// Cargo marks its target directories; one inside another is a test's.
+/// Cargo leaves a file in each of its target directories when a build ends; one inside another is a test's.
 fn shared(out: &Path) -> PathBuf {
-    let marked = |directory: &&Path| directory.join("CACHEDIR.TAG").exists();
-    let target = out.ancestors().filter(marked).last();
-    target.unwrap_or(out).join("embedded")
+    // TARGET/PROFILE/build/PACKAGE/out
+    let usual = out.ancestors().nth(4);
+    let marked = |directory: &&Path| directory.join(".rustc_info.json").exists();
+    let outermost = out.ancestors().filter(marked).last();
+    outermost.or(usual).unwrap_or(out).join("embedded")
 }
 
 /// Where and with what one executable is built.

@@ -63,7 +63,7 @@ pub enum RuleError {
     )]
     Metadata(Cidr),
     /// The host has too many ports to open two by default.
-    #[error("`{host}` is this machine: name the port of the service", host = HostName::HOST)]
+    #[error("`{host}` is this machine: name the port of the service, as in `host.cofferdam.internal:8080`", host = HostName::HOST)]
     HostPorts,
 }
 
@@ -505,7 +505,7 @@ mod tests {
             ),
             (
                 "host.cofferdam.internal",
-                "`host.cofferdam.internal` is this machine: name the port of the service",
+                "`host.cofferdam.internal` is this machine: name the port of the service, as in `host.cofferdam.internal:8080`",
             ),
             (
                 "10.0.0.1/8:80",

@@ -36,7 +36,10 @@ pub(crate) fn line(refused: &[Refused], sandbox: Option<&Slug>) -> Option<String
         let _ = write!(line, "; open with: {}", command(rule));
     }
     if let Some(name) = sandbox.filter(|_| refused.len() > 1) {
-        let _ = write!(line, " (all of it: cofferdam net log {name} --refused)");
+        let _ = write!(
+            line,
+            " (the whole list: cofferdam net log {name} --refused)"
+        );
     }
     Some(line)
 }
@@ -87,7 +90,7 @@ mod tests {
         assert_eq!(
             line(&more, Some(&name)).unwrap(),
             "169.254.169.254:80 (9 times), evil\\u{1b}[2J.test and 2 more; open with: cofferdam allow \
-             '[2606:4700::1]:53' (all of it: cofferdam net log one --refused)"
+             '[2606:4700::1]:53' (the whole list: cofferdam net log one --refused)"
         );
     }
     #[test]

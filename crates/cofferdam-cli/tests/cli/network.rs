@@ -205,7 +205,7 @@ fn allowing_says_for_whom_and_where_it_is_kept() {
     --- stdout
     --- stderr
     allowed: files.example.com:443 for all your sandboxes, kept in [PLACE]/home/.cofferdam/allowed/global
-    no such sandbox is at work: it counts from the next start
+    no sandbox that it concerns is running: it counts from the next start
     ");
     let done = environment.cofferdam(&["allow", "--global", "files.example.com:443"]);
     check!(environment, done, @"
@@ -213,7 +213,7 @@ fn allowing_says_for_whom_and_where_it_is_kept() {
     --- stdout
     --- stderr
     allowed before: files.example.com:443 for all your sandboxes, kept in [PLACE]/home/.cofferdam/allowed/global
-    no such sandbox is at work: it counts from the next start
+    no sandbox that it concerns is running: it counts from the next start
     ");
     let done = environment.cofferdam(&["allow", "--global", "10.1.2.3:5432"]);
     check!(environment, done, @"
@@ -222,7 +222,7 @@ fn allowing_says_for_whom_and_where_it_is_kept() {
     --- stderr
     allowed: 10.1.2.3:5432 for all your sandboxes, kept in [PLACE]/home/.cofferdam/allowed/global
     warning: this opens a private address: what is there was not made for strangers
-    no such sandbox is at work: it counts from the next start
+    no sandbox that it concerns is running: it counts from the next start
     ");
     let file = state(&environment).join("allowed/global");
     assert_eq!(
@@ -236,7 +236,7 @@ fn allowing_says_for_whom_and_where_it_is_kept() {
     code: 0
     --- stdout
     --- stderr
-    no such sandbox is at work: it counts from the next start
+    no sandbox that it concerns is running: it counts from the next start
     ");
 }
 

@@ -154,7 +154,7 @@ pub(super) fn tell(applied: &[Applied], colour: bool) -> bool {
         }
     }
     if applied.is_empty() {
-        output::note("no such sandbox is at work: it counts from the next start\n");
+        output::note("no sandbox that it concerns is running: it counts from the next start\n");
     }
     good
 }

@@ -42,7 +42,7 @@ fn what_is_refused_is_named_in_the_summary_the_log_and_json() {
     let hint = hint.unwrap_or_else(|| panic!("no hint: {done}"));
     assert!(
         hint.contains("; open with: cofferdam allow ")
-            && hint.contains("(all of it: cofferdam net log one --refused)"),
+            && hint.contains("(the whole list: cofferdam net log one --refused)"),
         "{hint}"
     );
 
