@@ -83,6 +83,8 @@ pub(crate) fn local_route() -> (Vec<u8>, Vec<Step>) {
     const TYPE_LOCAL: u8 = 2;
     const OUT_INTERFACE: u16 = 4;
     const PREFERRED_SOURCE: u16 = 7;
+    /// The loopback interface is the first one of every namespace.
+    const LOOPBACK: u32 = 1;
     let head = [
         IPV4,
         0,
@@ -110,30 +112,6 @@ pub(crate) fn local_route() -> (Vec<u8>, Vec<Step>) {
         }],
     )
 }
-
-/// One more address on the loopback interface. Lookups that ask for addresses of configured families only
-/// (AI_ADDRCONFIG) take an interface with 127.0.0.1 alone for none.
-pub(crate) fn second_address() -> (Vec<u8>, Vec<Step>) {
-    const NEW_ADDRESS: u16 = 20;
-    const SCOPE_HOST: u8 = 254;
-    const LOCAL: u16 = 2;
-    /// The IPv4 dummy address (RFC 7600): nobody else has it.
-    const DUMMY: [u8; 4] = [192, 0, 0, 8];
-    let mut head = vec![IPV4, 32, 0, SCOPE_HOST];
-    head.extend_from_slice(&LOOPBACK.to_ne_bytes());
-    let mut body = Bytes::default();
-    body.attribute(LOCAL, &DUMMY);
-    let bytes = message(NEW_ADDRESS, ACK | CREATE, 1, &head, &body);
-    let step = Step {
-        number: 1,
-        what: "give the loopback interface a second address",
-        modules: "",
-    };
-    (bytes, vec![step])
-}
-
-/// The loopback interface is the first one of every namespace.
-const LOOPBACK: u32 = 1;
 
 /// One message that must be acknowledged, and what it does in words.
 #[derive(Debug, Clone, Copy)]

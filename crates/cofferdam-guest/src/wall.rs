@@ -41,10 +41,8 @@ pub(crate) fn raise() -> Result<[OwnedFd; 4], Refusal> {
     };
     netlink::exchange(rules.as_fd(), &netlink::rules(ports)).map_err(|error| lacking(&error))?;
     let routes = netlink::open(netlink::ROUTES).map_err(step("speak to the kernel's routes"))?;
-    for asked in [netlink::second_address(), netlink::local_route()] {
-        netlink::exchange(routes.as_fd(), &asked)
-            .map_err(|refused| Refusal::Broken(refused.what()))?;
-    }
+    netlink::exchange(routes.as_fd(), &netlink::local_route())
+        .map_err(|refused| Refusal::Broken(refused.what()))?;
     Ok([connections.into(), proxy.into(), lookups.into(), packets])
 }
 
