@@ -101,9 +101,15 @@ fn push(host: &str, port: &str, mebibytes: usize) -> Outcome<f64> {
 }
 
 fn idle(host: &str, port: &str, count: usize) -> Outcome<()> {
+    // Looked up once: the wall bounds lookups.
+    let host = (host, 0)
+        .to_socket_addrs()?
+        .next()
+        .ok_or("no address")?
+        .ip();
     let mut open = Vec::with_capacity(count);
     for _ in 0..count {
-        let mut stream = connect(host, port)?;
+        let mut stream = connect(&host.to_string(), port)?;
         stream.write_all(b"byte\n")?;
         stream.read_exact(&mut [0])?;
         open.push(stream);
