@@ -1,12 +1,12 @@
 //! Locks between processes: flock(2), which ends with its holder, so a killed process leaves none.
 
-use std::fs::{self, File};
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::fsx::{Context, FileError};
+use crate::fsx::{self, FileError};
 
 /// A lock was not taken.
 #[derive(Debug)]
@@ -19,19 +19,6 @@ pub(super) enum LockError {
 pub(super) enum Lock {
     Shared,
     Exclusive,
-}
-
-pub(super) fn open_lock(path: &Path) -> Result<File, FileError> {
-    use std::os::unix::fs::OpenOptionsExt;
-    fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
-        .context("open", path)
 }
 
 /// In the git directory of a working tree: held for as long as a sandbox can write its files. A sandbox
@@ -54,11 +41,11 @@ pub async fn occupy(git_dir: &Path, cancel: &CancellationToken) -> Result<Option
 /// wherever it leads.
 pub(super) fn vacant(git_dir: &Path) -> Result<Option<File>, FileError> {
     let path = git_dir.join(OCCUPIED);
-    let file = open_lock(&path)?;
+    let file = fsx::open_lock(&path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
-        Err(fs::TryLockError::WouldBlock) => Ok(None),
-        Err(fs::TryLockError::Error(error)) => Err(FileError::new("lock", path, error)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(FileError::new("lock", path, error)),
     }
 }
 
@@ -68,7 +55,7 @@ pub(super) async fn lock(
     kind: Lock,
     cancel: &CancellationToken,
 ) -> Result<File, LockError> {
-    let file = open_lock(path).map_err(LockError::File)?;
+    let file = fsx::open_lock(path).map_err(LockError::File)?;
     let mut pause = Duration::from_millis(1);
     loop {
         let tried = match kind {
@@ -77,8 +64,8 @@ pub(super) async fn lock(
         };
         match tried {
             Ok(()) => return Ok(file),
-            Err(fs::TryLockError::WouldBlock) => {}
-            Err(fs::TryLockError::Error(error)) => {
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => {
                 return Err(LockError::File(FileError::new("lock", path, error)));
             }
         }

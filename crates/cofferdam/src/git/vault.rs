@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::command::GitError;
-use super::lock::{Lock, LockError, lock, open_lock};
+use super::lock::{Lock, LockError, lock};
 use super::{Oid, Repository};
 use crate::fsx::{self, Context, FileError};
 use crate::home::Home;
@@ -390,7 +390,7 @@ impl Vault {
         }
         // Somebody who reads packs right now may be about to link them: next time, then.
         let path = self.directory.join("lease.lock");
-        let lease = open_lock(&path)?;
+        let lease = fsx::open_lock(&path)?;
         match lease.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Ok(()),

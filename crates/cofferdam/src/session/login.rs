@@ -3,25 +3,23 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{File, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::inside::{Inside, InsideError};
 use super::options::RunOptions;
-use crate::fsx::{self, Context, FileError};
+use crate::fsx::{self, FileError};
 use crate::sandbox::Sandbox;
 
 /// The largest login: 64 KiB.
 const LIMIT: usize = 64 << 10;
 /// For copying one in or out.
 const TIME: Duration = Duration::from_secs(10);
-/// How long to wait before the lock is tried again.
-const PAUSE: Duration = Duration::from_millis(5);
 /// The login on its way in.
 const VARIABLE: &str = "COFFERDAM_LOGIN";
 
@@ -149,24 +147,9 @@ impl Login {
         let directory = self.kept.parent().unwrap_or(&self.kept);
         fsx::private_dir(directory)?;
         let path = directory.join("lock");
-        let lock = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)
-            .context("open", &path)?;
-        let deadline = Instant::now() + TIME;
-        loop {
-            match lock.try_lock() {
-                Ok(()) => return Ok(lock),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {}
-                Err(error) => return Err(FileError::new("lock", path, error.into()).into()),
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
+        let lock = fsx::lock_within(&path, TIME).await?;
+        let busy = || FileError::new("lock", &path, io::ErrorKind::WouldBlock.into());
+        Ok(lock.ok_or_else(busy)?)
     }
 
     fn keep(&self, bytes: &[u8]) -> Result<(), LoginError> {

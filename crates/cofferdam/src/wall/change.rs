@@ -1,23 +1,21 @@
 //! A change of rules: kept in its file, and in force at once in the sandboxes that it is for.
 
-use std::fs::{File, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cofferdam_wall::Rule;
 
 use super::allowed::{self, AddError, Added, Scope};
 use super::rules::Problem;
 use super::{Answer, Ask, Start, WallError, gateway, sources_of};
-use crate::fsx::{self, Context, FileError};
+use crate::fsx;
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
 use crate::sandbox::registry::{self, Phase, Reach, Record, RegistryError};
 
 /// A change holds its lock for moments; one that is held so long is held by a stopped process.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// Why rules were not changed.
 #[derive(Debug, thiserror::Error)]
@@ -68,27 +66,8 @@ impl Change {
         fsx::private_dir(home.path())?;
         fsx::private_dir(&home.allowed())?;
         let path = home.allowed().join("lock");
-        let lock = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)
-            .context("open", &path)?;
-        let deadline = Instant::now() + LOCK_LIMIT;
-        loop {
-            match lock.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {}
-                Err(TryLockError::WouldBlock) => return Err(WallError::Busy(LOCK_LIMIT.as_secs())),
-                Err(TryLockError::Error(source)) => {
-                    return Err(FileError::new("lock", path, source).into());
-                }
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
+        let lock = fsx::lock_within(&path, LOCK_LIMIT).await?;
+        let lock = lock.ok_or(WallError::Busy(LOCK_LIMIT.as_secs()))?;
         let home = home.clone();
         Ok(Self { home, _lock: lock })
     }
