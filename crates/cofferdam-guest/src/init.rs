@@ -14,7 +14,7 @@ use crate::channel::{Arrival, Channel};
 use crate::launch::Prepared;
 use crate::program::{self, Program};
 use crate::tree::Refusal;
-use crate::{prove, seccomp, sys, view, wall};
+use crate::{loopback, prove, seccomp, sys, view, wall};
 
 /// Sets the sandbox up and serves it until the end.
 pub(crate) fn run(
@@ -58,6 +58,7 @@ fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<Vec<Ow
     sys::set_umask(0o022);
     if setup.network != Network::Open {
         sys::loopback_up().map_err(step("bring the loopback interface up"))?;
+        loopback::count_as_configured()?;
         // The agent's own servers may use any port. Where the host's `/proc` is read-only they use high ones.
         let _ = fs::OpenOptions::new()
             .write(true)

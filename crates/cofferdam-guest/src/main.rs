@@ -9,6 +9,7 @@ mod channel;
 mod idmap;
 mod init;
 mod launch;
+mod loopback;
 mod netlink;
 mod program;
 mod prove;

@@ -5,6 +5,7 @@
 //! Numbers are from linux/netlink.h, rtnetlink.h, netfilter/nfnetlink.h, nf_tables.h and nfnetlink_log.h.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::sys;
@@ -19,6 +20,10 @@ const ERROR: u16 = 0x2;
 const NFTABLES: u16 = 10;
 const NFLOG: u16 = 4;
 const IPV4: u8 = 2;
+const IPV6: u8 = 10;
+
+/// The loopback interface is the first one of every namespace.
+const LOOPBACK: u32 = 1;
 
 /// A protocol of netlink(7).
 pub(crate) const ROUTES: i32 = libc::NETLINK_ROUTE;
@@ -83,8 +88,6 @@ pub(crate) fn local_route() -> (Vec<u8>, Vec<Step>) {
     const TYPE_LOCAL: u8 = 2;
     const OUT_INTERFACE: u16 = 4;
     const PREFERRED_SOURCE: u16 = 7;
-    /// The loopback interface is the first one of every namespace.
-    const LOOPBACK: u32 = 1;
     let head = [
         IPV4,
         0,
@@ -111,6 +114,31 @@ pub(crate) fn local_route() -> (Vec<u8>, Vec<Step>) {
             modules: "",
         }],
     )
+}
+
+/// One more address on the loopback interface, of this namespace alone: no route comes with it but the one to
+/// itself, so nothing new can be reached.
+pub(crate) fn address(address: IpAddr) -> (Vec<u8>, Vec<Step>) {
+    const NEW_ADDRESS: u16 = 20;
+    const SCOPE_HOST: u8 = 254;
+    const LOCAL: u16 = 2;
+    /// Nobody else can have it: not to be looked for before it is used.
+    const NO_SEARCH: u8 = 0x02;
+    let (family, length, octets) = match address {
+        IpAddr::V4(v4) => (IPV4, 32, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (IPV6, 128, v6.octets().to_vec()),
+    };
+    let mut head = vec![family, length, NO_SEARCH, SCOPE_HOST];
+    head.extend_from_slice(&LOOPBACK.to_ne_bytes());
+    let mut body = Bytes::default();
+    body.attribute(LOCAL, &octets);
+    let step = Step {
+        number: 1,
+        what: "give the loopback interface a second address",
+        modules: "",
+    };
+    let bytes = message(NEW_ADDRESS, ACK | CREATE, 1, &head, &body);
+    (bytes, vec![step])
 }
 
 /// One message that must be acknowledged, and what it does in words.

@@ -300,7 +300,7 @@ both! {
     fn the_agents_own_servers_are_its_own() {
         let (mut inside, gateway) = Inside::walled();
         gateway.connections.set_nonblocking(true).unwrap();
-        for (listen, dial) in [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.9"), ("::1", "::1")] {
+        for (listen, dial) in [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.9"), ("127.0.0.2", "127.0.0.2"), ("::1", "::1"), ("::", "fd43:6f66:6665::1")] {
             let both_ends = format!(
                 "use IO::Socket::IP; my $l = IO::Socket::IP->new(LocalHost => '{listen}', LocalPort => 0, \
                  Listen => 1) or die $!; my $c = IO::Socket::IP->new(PeerHost => '{dial}', \
@@ -310,6 +310,49 @@ both! {
         }
         let error = gateway.connections.accept().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::WouldBlock, "the gateway heard of it");
+    }
+}
+
+both! {
+    /// What AI_ADDRCONFIG asks: whether an address is configured, 127.0.0.1 and `::1` not counted. `curl -4` and
+    /// `getent ahostsv4` ask so.
+    fn lookups_for_the_configured_families_find_both() {
+        for network in [Network::Wall, Network::None] {
+            let (mut inside, _sockets) = Inside::start(network);
+            for (host, family, expected) in [
+                ("localhost", "AF_INET", "127.0.0.1"),
+                ("localhost", "AF_INET6", "::1"),
+                ("localhost", "AF_UNSPEC", "127.0.0.1 ::1"),
+                ("127.0.0.1", "AF_UNSPEC", "127.0.0.1"),
+                ("::1", "AF_UNSPEC", "::1"),
+            ] {
+                let found = inside.perl(&format!(
+                    "use Socket qw(:all); my ($e, @all) = getaddrinfo('{host}', 80, {{ family => {family}, \
+                     socktype => SOCK_STREAM, flags => AI_ADDRCONFIG }}); \
+                     my %found = map {{ (getnameinfo($_->{{addr}}, NI_NUMERICHOST))[1] => 1 }} @all; \
+                     print join ' ', $e || (), sort keys %found"
+                ));
+                assert_eq!(found, expected, "{host} {family} {network:?}");
+            }
+            let listed = inside.perl("print `getent ahostsv4 localhost`");
+            assert!(listed.starts_with("127.0.0.1"), "{listed}");
+            // The address of IPv6 leads to itself and nowhere else: no route but of the loopback interface, no default
+            // route but the one that refuses (flag 0x200).
+            let routes = inside.perl(
+                "open F, '/proc/net/ipv6_route'; while (<F>) { my @f = split; print \"@f[0,1,9] \" if !(hex($f[8]) & 0x200) }",
+            );
+            let mut own: Vec<_> = routes.split_whitespace().collect::<Vec<_>>().chunks(3).map(<[_]>::to_vec).collect();
+            own.sort();
+            own.dedup();
+            let one = "00000000000000000000000000000001";
+            assert_eq!(own, [vec![one, "80", "lo"], vec!["fd436f66666500000000000000000001", "80", "lo"]]);
+            for to in ["2001:db8::1", "fd43:6f66:6665::2", "64:ff9b::808:808", "ff02::1", "fe80::1"] {
+                let got = inside.perl(&connect(to, 443));
+                assert!(got == "101" || got == "22", "{to}: {got}");
+                let got = inside.perl(&datagram(to, 53));
+                assert!(got == "101" || got == "22", "{to}: {got}");
+            }
+        }
     }
 }
 

@@ -118,6 +118,40 @@ fn what_a_flag_names_is_reached_and_logged() {
     );
 }
 
+/// Programs that ask for one family of addresses, and for both, and with the flag that leaves out families without a
+/// configured address.
+#[test]
+fn names_are_found_whatever_family_is_asked_for() {
+    let environment = closed();
+    let origin = Origin::new();
+    let body = r#"
+getent ahostsv4 $HOST >/dev/null || exit 10
+getent ahosts $HOST >/dev/null || exit 11
+getent ahostsv4 nowhere.test && exit 12
+for way in -4 ''; do
+    curl --http0.9 -sS -m 10 $way http://$HOST:$PORT/ | head -1 | grep hello || exit 13
+done
+/usr/bin/python3 - $HOST $PORT <<'END' || exit 14
+import socket, sys
+host, port = sys.argv[1], int(sys.argv[2])
+for family in (socket.AF_INET, socket.AF_UNSPEC):
+    for flags in (0, socket.AI_ADDRCONFIG):
+        assert socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, flags), (family, flags)
+for listen, family in (("::1", socket.AF_INET6), ("127.0.0.1", socket.AF_INET)):
+    server = socket.create_server((listen, 0), family=family)
+    to = socket.getaddrinfo(listen, server.getsockname()[1], 0, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+    socket.create_connection(to[0][4][:2]).close()
+assert socket.create_connection((host, port)).recv(6) == b"hello\n"
+END
+curl -sS -m 10 "http://[::1]:9/" 2>&1 | grep -q "refused\|connect" || exit 15
+"#;
+    let options = ["--allow", &origin.rule()];
+    Running::start(&environment, "one", &options, &script(&origin, body))
+        .finish()
+        .expect_code(0);
+    assert_eq!(origin.greeted(), 3);
+}
+
 /// Not even the names of the built-in list, once the user has a list of his own.
 // covers: S1-75 S1-76
 #[test]
