@@ -9,9 +9,10 @@ use crate::cidr::Cidr;
 /// internet). They mean something only in the sandbox that looked the name up, and are never dialled.
 pub const SYNTHETIC: Cidr = Cidr::v4(198, 18, 0, 0, 15);
 
-/// IPv6 ranges whose addresses carry an IPv4 address, which is then what decisions are made on.
-pub(crate) const EMBEDDING: [Cidr; 4] = [
+/// IPv6 ranges whose addresses stand for the IPv4 address in them, which is then what decisions are made on.
+pub(crate) const EMBEDDING: [Cidr; 5] = [
     Cidr::v6([0, 0, 0, 0], [0, 0xffff, 0, 0], 96), // mapped, RFC 4291
+    Cidr::v6([0, 0, 0, 0], [0xffff, 0, 0, 0], 96), // translated, RFC 2765
     Cidr::v6([0, 0, 0, 0], [0, 0, 0, 0], 96),      // compatible, RFC 4291 (deprecated)
     Cidr::v6([0x64, 0xff9b, 0, 0], [0, 0, 0, 0], 96), // NAT64, RFC 6052
     Cidr::v6([0x2002, 0, 0, 0], [0, 0, 0, 0], 16), // 6to4, RFC 3056
@@ -35,7 +36,7 @@ const METADATA: [Cidr; 13] = [
 ];
 
 /// Ranges that do not belong to the public internet (IANA special-purpose registries, RFC 6890).
-const SPECIAL: [(Cidr, Class); 20] = [
+const SPECIAL: [(Cidr, Class); 22] = [
     (Cidr::v4(0, 0, 0, 0, 8), Class::Reserved),
     (Cidr::v4(10, 0, 0, 0, 8), Class::Private),
     (Cidr::v4(100, 64, 0, 0, 10), Class::CarrierNat),
@@ -43,6 +44,7 @@ const SPECIAL: [(Cidr, Class); 20] = [
     (Cidr::v4(169, 254, 0, 0, 16), Class::LinkLocal),
     (Cidr::v4(172, 16, 0, 0, 12), Class::Private),
     (Cidr::v4(192, 0, 0, 0, 24), Class::Reserved),
+    (Cidr::v4(192, 88, 99, 0, 24), Class::Reserved), // relays of 6to4, RFC 7526
     (Cidr::v4(192, 168, 0, 0, 16), Class::Private),
     (SYNTHETIC, Class::Synthetic),
     (Cidr::v4(224, 0, 0, 0, 4), Class::Multicast),
@@ -50,17 +52,21 @@ const SPECIAL: [(Cidr, Class); 20] = [
     (Cidr::v6([0, 0, 0, 0], [0, 0, 0, 0], 128), Class::Reserved),
     (Cidr::v6([0, 0, 0, 0], [0, 0, 0, 1], 128), Class::Loopback),
     (
-        Cidr::v6([0x64, 0xff9b, 1, 0], [0, 0, 0, 0], 48),
+        SITE_NAT64,
         Class::Reserved,
-    ), // NAT64 of a site's own
+    ),
     (
-        Cidr::v6([0x100, 0, 0, 0], [0, 0, 0, 0], 64),
+        Cidr::v6([0x100, 0, 0, 0], [0, 0, 0, 0], 48),
         Class::Reserved,
-    ), // discard
+    ), // discard and dummy
     (
-        Cidr::v6([0x2001, 0, 0, 0], [0, 0, 0, 0], 32),
+        Cidr::v6([0x2001, 0, 0, 0], [0, 0, 0, 0], 23),
         Class::Reserved,
-    ), // Teredo
+    ), // protocols' own, Teredo among them
+    (
+        Cidr::v6([0x5f00, 0, 0, 0], [0, 0, 0, 0], 16),
+        Class::Reserved,
+    ), // segments of a route, RFC 9602
     (Cidr::v6([0xfc00, 0, 0, 0], [0, 0, 0, 0], 7), Class::Private),
     (
         Cidr::v6([0xfe80, 0, 0, 0], [0, 0, 0, 0], 10),
@@ -100,9 +106,24 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class of an address; one that carries an IPv4 address has that one's class.
+    /// The class of an address. One that stands for an IPv4 address has that one's class; one that only carries
+    /// some in a tunnel's way has the first class of them that is not public, if it is public itself.
     pub fn of(address: IpAddr) -> Self {
         let address = canonical(address);
+        let carried: Vec<Self> = tunnelled(address).map(Self::of_itself).collect();
+        if carried.contains(&Self::Metadata) {
+            return Self::Metadata;
+        }
+        match Self::of_itself(address) {
+            Self::Public => carried
+                .into_iter()
+                .find(|class| *class != Self::Public)
+                .unwrap_or(Self::Public),
+            class => class,
+        }
+    }
+
+    fn of_itself(address: IpAddr) -> Self {
         if METADATA.iter().any(|one| one.contains(address)) {
             return Self::Metadata;
         }
@@ -141,7 +162,8 @@ impl fmt::Display for Class {
     }
 }
 
-/// The IPv4 address that an IPv6 address carries (mapped, compatible, NAT64, 6to4), else the address itself.
+/// The IPv4 address that an IPv6 address stands for (mapped, translated, compatible, NAT64, 6to4), else the address
+/// itself.
 pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else {
         return address;
@@ -155,6 +177,34 @@ pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     let at = if octets[..2] == [0x20, 0x02] { 2 } else { 12 };
     Ipv4Addr::new(octets[at], octets[at + 1], octets[at + 2], octets[at + 3]).into()
 }
+
+/// The IPv4 addresses to which a tunnel or a translator of this machine may lead what is sent to an IPv6 address
+/// that does not simply stand for one: ISATAP (RFC 5214) below any prefix, the client and the server of Teredo (RFC
+/// 4380), NAT64 with a prefix of a site's own (RFC 8215), which has one of four lengths (RFC 6052, 2.2).
+pub(crate) fn tunnelled(address: IpAddr) -> impl Iterator<Item = IpAddr> {
+    let IpAddr::V6(v6) = address else {
+        return Vec::new().into_iter();
+    };
+    let octets = v6.octets();
+    let at = |places: [usize; 4]| IpAddr::V4(places.map(|place| octets[place]).into());
+    let last = [12, 13, 14, 15];
+    let mut found = Vec::new();
+    // Bits for a universal and a group identifier aside.
+    if octets[8] & 0xfc == 0 && octets[9..12] == [0, 0x5e, 0xfe] {
+        found.push(at(last));
+    }
+    if TEREDO.contains(address) {
+        let client = last.map(|place| !octets[place]);
+        found.extend([at([4, 5, 6, 7]), IpAddr::V4(client.into())]);
+    }
+    if SITE_NAT64.contains(address) {
+        found.extend([[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], last].map(at));
+    }
+    found.into_iter()
+}
+
+const TEREDO: Cidr = Cidr::v6([0x2001, 0, 0, 0], [0, 0, 0, 0], 32);
+const SITE_NAT64: Cidr = Cidr::v6([0x64, 0xff9b, 1, 0], [0, 0, 0, 0], 48);
 
 /// `::` and `::1` lie in the range of compatible addresses and are none.
 pub(crate) fn carries_no_v4(range: &Cidr) -> bool {
@@ -217,8 +267,18 @@ mod tests {
             ("fe80::a9fe:a9fe", Class::Metadata),
             ("ff02::1", Class::Multicast),
             ("100::1", Class::Reserved),
+            ("2000:ffff::1", Class::Public),
             ("2001::1", Class::Reserved),
+            ("2001:1ff::1", Class::Reserved),
+            ("2001:200::1", Class::Public),
             ("64:ff9b:1::1", Class::Reserved),
+            ("64:ff9b:2::1", Class::Public),
+            ("5eff::1", Class::Public),
+            ("5f00::1", Class::Reserved),
+            ("5f00:ffff::1", Class::Reserved),
+            ("5f01::1", Class::Public),
+            ("192.88.98.255", Class::Public),
+            ("192.88.99.1", Class::Reserved),
         ] {
             assert_eq!(class(address), expected, "{address}");
         }
@@ -237,6 +297,31 @@ mod tests {
             ("2002:7f00:1::1", Class::Loopback),
             ("2002:a9fe:a9fe::", Class::Metadata),
             ("2002:808:808::1", Class::Public),
+            ("2002:a00:5:1:2:3:4:5", Class::Private),
+            ("::ffff:0:8.8.8.8", Class::Public),
+            ("::ffff:0:127.0.0.1", Class::Loopback),
+            ("::ffff:0:169.254.169.254", Class::Metadata),
+            ("::ffff:0:10.0.0.5", Class::Private),
+            ("::7f00:1", Class::Loopback),
+            ("64:ff9b::7f00:1", Class::Loopback),
+            // ISATAP, below a prefix of anybody's.
+            ("2606:4700::5efe:8.8.8.8", Class::Public),
+            ("2606:4700::5efe:10.0.0.5", Class::Private),
+            ("2606:4700::200:5efe:127.0.0.1", Class::Loopback),
+            ("2606:4700::300:5efe:169.254.169.254", Class::Metadata),
+            ("2606:4700::400:5efe:10.0.0.5", Class::Public),
+            ("2606:4700::5eff:10.0.0.5", Class::Public),
+            ("fe80::5efe:8.8.8.8", Class::LinkLocal),
+            // Teredo: its server, and its client with every bit turned.
+            ("2001:0:808:808:0:0:f7f7:f7f7", Class::Reserved),
+            ("2001:0:a9fe:a9fe::", Class::Metadata),
+            ("2001:0:808:808:0:0:5601:5601", Class::Metadata),
+            // NAT64 of a site's own, of the four lengths.
+            ("64:ff9b:1::8.8.8.8", Class::Reserved),
+            ("64:ff9b:1:a9fe:a9:fe00::", Class::Metadata),
+            ("64:ff9b:1:a9:fe:a9fe::", Class::Metadata),
+            ("64:ff9b:1:0:a9:fea9:fe00:0", Class::Metadata),
+            ("64:ff9b:1::a9fe:a9fe", Class::Metadata),
         ] {
             assert_eq!(class(address), expected, "{address}");
         }

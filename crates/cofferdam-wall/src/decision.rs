@@ -647,7 +647,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a refusal proposes does open it, and nothing proposes to open a metadata service.
+        /// What a refusal proposes does open it, and nothing proposes to open a metadata service or a loopback.
         #[test]
         fn the_proposed_rule_opens_what_was_refused(v4: u32, mapped: bool, by_name: bool, port in 1u16.., udp: bool) {
             let v4 = std::net::Ipv4Addr::from_bits(v4);
@@ -662,7 +662,7 @@ mod tests {
                 let Err(refusal) = policy.decide(&request) else { break };
                 prop_assert!(rules.len() < 2, "{refusal} after {rules:?}");
                 let Some(text) = refusal.opening_rule() else {
-                    prop_assert!(matches!(Class::of(address), Class::Metadata | Class::Synthetic));
+                    prop_assert!(matches!(Class::of(address), Class::Metadata | Class::Synthetic | Class::Loopback));
                     break;
                 };
                 rules.push(Rule::parse(&text, Origin::Live).unwrap());

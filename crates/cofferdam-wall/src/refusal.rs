@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::cidr::Cidr;
 use crate::class::Class;
 use crate::name::HostName;
 use crate::policy::Policy;
@@ -79,8 +80,18 @@ impl Refusal {
             | Reason::UnknownSynthetic(_)
             | Reason::NotTheHost(_)
             | Reason::ThisMachine { .. } => None,
+            // This machine: what is meant to be reached on it has a name.
+            Reason::Special {
+                class: Class::Loopback,
+                ..
+            } => None,
             Reason::AddressNotAllowed(address) | Reason::Special { address, .. } => {
+                // No range opens an address that is special for what it carries.
+                let class = Class::of(*address);
                 let address = crate::class::canonical(*address);
+                if Class::of_range(&Cidr::single(address)) != Some(class) {
+                    return None;
+                }
                 let port = self.port?;
                 let udp = if self.protocol == Protocol::Udp {
                     " udp"

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
+use crate::class::{canonical, tunnelled};
 use crate::gateway::door::{Failure, Place};
 use crate::gateway::resolve::{Family, Resolver};
 use crate::{Destination, HostName, Policy, Protocol, Reason, Refusal, Request};
@@ -137,8 +138,29 @@ pub(super) fn check(
     })
 }
 
-/// Whether the kernel would send from the very address that it sends to. No packet leaves for the answer.
+/// The rule that would open what was refused, to be shown to a person. Never one for an address of this machine:
+/// what is meant to be reached on it has a name, and the rest of it trusts whoever comes from here.
+pub(super) fn offer(refusal: &Refusal) -> Option<String> {
+    match refusal.reason {
+        Reason::AddressNotAllowed(address) | Reason::Special { address, .. }
+            if is_own(address) =>
+        {
+            None
+        }
+        _ => refusal.opening_rule(),
+    }
+}
+
+/// Whether it is an address of this machine, or carries one.
 fn is_own(address: IpAddr) -> bool {
+    [address, canonical(address)]
+        .into_iter()
+        .chain(tunnelled(address))
+        .any(is_local)
+}
+
+/// Whether the kernel would send from the very address that it sends to. No packet leaves for the answer.
+fn is_local(address: IpAddr) -> bool {
     /// Discard (RFC 863): any port would do.
     const PORT: u16 = 9;
     let any: IpAddr = match address {
@@ -187,9 +209,74 @@ mod tests {
             ("127.3.2.1", false),
             ("192.0.2.1", false),
             ("2001:db8::1", false),
+            // Carried in every way, each beside another machine's address carried so.
+            ("::ffff:127.0.0.1", true),
+            ("::ffff:192.0.2.1", false),
+            ("::ffff:0:127.0.0.1", true),
+            ("::ffff:0:192.0.2.1", false),
+            ("::127.0.0.1", true),
+            ("::192.0.2.1", false),
+            ("64:ff9b::127.0.0.1", true),
+            ("64:ff9b::192.0.2.1", false),
+            ("2002:7f00:1::5", true),
+            ("2002:c000:201::5", false),
+            ("2001:db8::5efe:127.0.0.1", true),
+            ("2001:db8::5efe:192.0.2.1", false),
+            ("2001:db8::200:5efe:127.0.0.1", true),
+            ("2001:0:7f00:1::", true),
+            ("2001:0:c000:201:0:0:80ff:fffe", true),
+            ("2001:0:c000:201::", false),
+            ("64:ff9b:1:7f00:0:100::", true),
+            ("64:ff9b:1:7f:0:1::", true),
+            ("64:ff9b:1:0:7f:0:100:0", true),
+            ("64:ff9b:1::127.0.0.1", true),
+            ("64:ff9b:1::192.0.2.1", false),
         ] {
             assert_eq!(is_own(address.parse().unwrap()), own, "{address}");
         }
+    }
+
+    #[test]
+    fn no_rule_for_this_machine_is_offered() {
+        let policy = Policy::default();
+        let offered = |address: &str| {
+            let refusal = policy.decide(&Request {
+                destination: Destination::Address(address.parse().unwrap()),
+                port: 80,
+                protocol: Protocol::Tcp,
+            });
+            offer(&refusal.unwrap_err())
+        };
+        for (address, expected) in [
+            ("127.0.0.1", None),
+            ("127.9.9.9", None),
+            ("::1", None),
+            ("::ffff:0:127.0.0.1", None),
+            ("2001:db8::5efe:127.0.0.1", None),
+            ("2001:db8::5efe:10.0.0.5", None),
+            ("192.0.2.1", Some("192.0.2.1:80")),
+            ("2002:c000:201::", Some("192.0.2.1:80")),
+            ("2001:db8::1", Some("[2001:db8::1]:80")),
+        ] {
+            assert_eq!(offered(address).as_deref(), expected, "{address}");
+        }
+    }
+
+    /// An address of an interface, which no class tells apart.
+    #[test]
+    fn no_rule_for_an_address_of_an_interface_is_offered() {
+        // The kernel says from where it would send: whichever that is, it is this machine's.
+        let own = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+            socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
+            socket.local_addr()
+        });
+        let own = own.map_or(Ipv4Addr::LOCALHOST.into(), |own| own.ip());
+        let refusal = Refusal {
+            reason: Reason::AddressNotAllowed(own),
+            port: Some(80),
+            protocol: Protocol::Tcp,
+        };
+        assert_eq!(offer(&refusal), None, "{own}");
     }
 
     #[test]

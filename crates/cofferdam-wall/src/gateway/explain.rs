@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::control::{Explanation, RuleLine};
-use crate::gateway::dial::{addresses, check};
+use crate::gateway::dial::{addresses, check, offer};
 use crate::gateway::door::Place;
 use crate::gateway::gate::decide;
 use crate::gateway::resolve::{Family, Resolver};
@@ -83,14 +83,14 @@ async fn look_up(
     if let Some(refusal) = first.filter(|_| !open) {
         explanation.allowed = false;
         explanation.reason = Some(refusal.to_string());
-        explanation.opens = refusal.opening_rule();
+        explanation.opens = offer(&refusal);
     }
 }
 
 fn refused(refusal: &Refusal) -> Explanation {
     Explanation {
         reason: Some(refusal.to_string()),
-        opens: refusal.opening_rule(),
+        opens: offer(refusal),
         ..nothing()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gateway::budget::Budget;
-use crate::gateway::dial::{self, Unreached};
+use crate::gateway::dial::{self, Unreached, offer};
 use crate::gateway::door::{Closed, Door, Failure, Objection, Place, Way};
 use crate::gateway::flows::{self, Subject};
 use crate::gateway::rate::Below;
@@ -119,9 +119,7 @@ impl Door for Gate {
     }
 
     fn opening_rule(&self, place: &Place, port: u16) -> Option<String> {
-        decide(&self.sandbox.policy(), place, port)
-            .err()?
-            .opening_rule()
+        offer(&decide(&self.sandbox.policy(), place, port).err()?)
     }
 
     fn refused(&self, objection: &Objection<'_>) {
@@ -162,7 +160,7 @@ fn bounded(reason: &str) -> String {
 impl Gate {
     fn refuse(&self, place: &Place, port: u16, via: Via, refusal: &Refusal) -> Closed {
         let reason = refusal.to_string();
-        let opens = refusal.opening_rule();
+        let opens = offer(refusal);
         self.sandbox.tell(
             Event::Connect,
             &Told {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::Reason;
 use crate::dns::{self, Frames, Outcome};
+use crate::gateway::dial::offer;
 use crate::gateway::door::Place;
 use crate::gateway::rate::Below;
 use crate::gateway::sandbox::{Sandbox, Told};
@@ -104,7 +105,7 @@ fn log(sandbox: &Sandbox, outcome: Outcome) {
         }
         Outcome::Refused(refusal) => {
             told = refused(&refusal.to_string());
-            told.opens = refusal.opening_rule();
+            told.opens = offer(&refusal);
             if let Reason::NameNotAllowed(name) | Reason::LongBelow(name) = refusal.reason {
                 place = Place::Name(name);
                 told.place = Some(&place);
