@@ -138,7 +138,7 @@ pub(super) fn check(
 }
 
 /// Whether the kernel would send from the very address that it sends to. No packet leaves for the answer.
-fn is_own(address: IpAddr) -> bool {
+pub(super) fn is_own(address: IpAddr) -> bool {
     /// Discard (RFC 863): any port would do.
     const PORT: u16 = 9;
     let any: IpAddr = match address {
