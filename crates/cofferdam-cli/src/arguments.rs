@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, completions, delete, demo, diff, doctor, gc, list, log, merge, net, run,
+    allow, completions, delete, demo, diff, doctor, gc, list, log, merge, net, revoke, run,
 };
 
 /// Sandboxes for coding agents: full speed inside, a host that stays yours, commits you can trust.
@@ -34,6 +34,7 @@ pub(crate) enum Command {
     Merge(merge::Arguments),
     Delete(delete::Arguments),
     Allow(allow::Arguments),
+    Revoke(revoke::Arguments),
     Net(net::Arguments),
     Gc(gc::Arguments),
     Doctor(doctor::Arguments),

@@ -22,6 +22,7 @@ use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::log::LogError;
 
 use crate::environment::EnvironmentError;
+use crate::ui::steps::shell_word;
 use crate::ui::{opening, style};
 
 /// 2: the command line cannot be understood (the code that clap uses too).
@@ -106,9 +107,9 @@ pub(crate) fn render(error: &CliError, colour: bool) -> String {
         for line in kept(run) {
             let _ = writeln!(out, "{} {line}", label("kept:", style::STRONG));
         }
-        if let Some(line) = opening::line(&run.kept.refused, run.kept.name.as_ref()) {
-            let _ = writeln!(out, "{} {line}", label("refused:", style::WARNING));
-        }
+        let refused = label("refused:", style::WARNING);
+        let kept = &run.kept;
+        out.push_str(&opening::text(&kept.refused, kept.name.as_ref(), &refused));
     }
     for hint in hints(error) {
         let _ = writeln!(out, "{} {hint}", label("hint:", style::HINT));
@@ -320,8 +321,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     None
 }
 
-const NO_LOG_HINT: &str =
-    "a sandbox has one unless it was started with `--network none` or `--network open`";
+const NO_LOG_HINT: &str = "see which sandboxes there are with `cofferdam list`; a log is kept for 30 days after its sandbox";
 
 const CHECKED_OUT_HINT: &str =
     "name another branch, or work in that checkout itself with `-C DIR` and `--head`";
@@ -386,6 +386,25 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         }
         PlanError::ManySockets { .. } => {
             "remove those that are left over, or use `--mode copy`".to_owned()
+        }
+        PlanError::ModelRefused { opens, .. } => match opens {
+            Some(rule) => {
+                let command = opening::command(rule);
+                format!("open it with `{command}`, or for this run alone with `--allow {rule}`")
+            }
+            None => return None,
+        },
+        PlanError::ModelInside {
+            variable,
+            url,
+            opens,
+            ..
+        } => format!(
+            "if it is on this machine, say so: `--env {variable}={} --allow {opens}`",
+            shell_word(url)
+        ),
+        PlanError::ModelAddress { variable } => {
+            format!("give one such as `--env {variable}=https://models.example.com`")
         }
         PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
         PlanError::NoSuchNetwork { given, .. } => match given.first() {

@@ -100,6 +100,9 @@ pub struct Entry {
     /// In [`Event::Sandbox`]: the repository's path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
+    /// In [`Event::Sandbox`] of one without a wall, of which nothing is logged: "open" or "none".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
 }
 
 impl Entry {
@@ -124,6 +127,7 @@ impl Entry {
             millis: None,
             count: None,
             repository: None,
+            network: None,
         }
     }
 }

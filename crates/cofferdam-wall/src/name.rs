@@ -66,6 +66,11 @@ impl HostName {
         self.as_str() == Self::HOST
     }
 
+    /// Whether it is reserved for the loopback of whoever asks (RFC 6761, 6.3).
+    pub fn is_localhost(&self) -> bool {
+        self.and_above().last() == Some("localhost")
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -65,6 +65,7 @@ impl Refusal {
     pub fn opening_rule(&self) -> Option<String> {
         let name = |name: &HostName| match self.port {
             Some(port) => Some(format!("{name}:{port}")),
+            // A lookup of it is not refused; a rule for it needs a port.
             None if name.is_host() => None,
             None => Some(name.to_string()),
         };

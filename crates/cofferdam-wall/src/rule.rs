@@ -65,6 +65,14 @@ pub enum RuleError {
     /// The host has too many ports to open two by default.
     #[error("`{host}` is this machine: name the port of the service, as in `host.cofferdam.internal:8080`", host = HostName::HOST)]
     HostPorts,
+    /// A program in a sandbox that asks for it gets the sandbox itself.
+    #[error("`{name}` is the sandbox itself there: a service of this machine is `{meant}`")]
+    Localhost {
+        /// The name as it was given.
+        name: String,
+        /// The rule that was meant, as far as it can be told.
+        meant: String,
+    },
 }
 
 /// What a rule opens.
@@ -231,8 +239,18 @@ impl Rule {
         } else if protocol == Protocol::Udp {
             return Err(RuleError::UdpName(target.to_string()));
         }
-        if ports.is_none() && matches!(&target, Target::Name(name) if name.is_host()) {
-            return Err(RuleError::HostPorts);
+        match &target {
+            Target::Name(name) if name.is_host() && ports.is_none() => {
+                return Err(RuleError::HostPorts);
+            }
+            Target::Name(name) | Target::Below(name) if name.is_localhost() => {
+                let ports = ports.as_ref().and_then(Ports::listed);
+                return Err(RuleError::Localhost {
+                    name: target.to_string(),
+                    meant: on_this_machine(ports),
+                });
+            }
+            _ => {}
         }
         let ports = ports.unwrap_or_else(|| match target {
             Target::Range(_) => Ports(None),
@@ -272,6 +290,17 @@ impl Rule {
         &self.target
     }
 
+    /// The rule for this machine's services that someone most likely means who names a loopback address
+    /// by itself; none for other rules. What listens there is in the sandbox, seen from a sandbox.
+    pub fn meant_for_this_machine(&self) -> Option<String> {
+        match self.target {
+            Target::Range(range) if Class::of_range(&range) == Some(Class::Loopback) => {
+                Some(on_this_machine(self.ports.listed()))
+            }
+            _ => None,
+        }
+    }
+
     pub fn ports(&self) -> &Ports {
         &self.ports
     }
@@ -287,6 +316,16 @@ impl Rule {
     /// The kind that the rule states itself; it counts before one that follows from the port.
     pub(crate) fn stated_kind(&self) -> Option<Kind> {
         self.kind
+    }
+
+    /// Whether it opens the same in the same way, whoever made it.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let origin = other.origin;
+        *other
+            == Self {
+                origin,
+                ..self.clone()
+            }
     }
 
     /// What to look at in a connection to `port`: 80 is http and 443 is tls for a name that says nothing else.
@@ -321,6 +360,21 @@ impl fmt::Display for Rule {
             Some(Kind::Plain) | None => Ok(()),
         }
     }
+}
+
+/// The text of a rule for services of this machine; `PORT` where it is not known.
+fn on_this_machine(ports: Option<&[u16]>) -> String {
+    let ports: Vec<String> = ports
+        .unwrap_or_default()
+        .iter()
+        .map(u16::to_string)
+        .collect();
+    let ports = if ports.is_empty() {
+        "PORT".to_owned()
+    } else {
+        ports.join(",")
+    };
+    format!("{}:{ports}", HostName::HOST)
 }
 
 fn check_range(range: Cidr, has_ports: bool, origin: Origin) -> Result<(), RuleError> {
@@ -508,6 +562,18 @@ mod tests {
                 "`host.cofferdam.internal` is this machine: name the port of the service, as in `host.cofferdam.internal:8080`",
             ),
             (
+                "localhost:8080,9090",
+                "`localhost` is the sandbox itself there: a service of this machine is `host.cofferdam.internal:8080,9090`",
+            ),
+            (
+                "LOCALHOST.",
+                "`localhost` is the sandbox itself there: a service of this machine is `host.cofferdam.internal:PORT`",
+            ),
+            (
+                "*.dev.localhost:80",
+                "`*.dev.localhost` is the sandbox itself there: a service of this machine is `host.cofferdam.internal:80`",
+            ),
+            (
                 "10.0.0.1/8:80",
                 "range `10.0.0.1/8` has bits set beyond its length: write `10.0.0.0/8`",
             ),
@@ -542,6 +608,23 @@ mod tests {
         assert_eq!(Ports::list([]), Err(RuleError::NoPorts));
         assert_eq!(Ports::list([-1]), Err(RuleError::Port("-1".to_owned())));
         assert!(rule(&"x".repeat(100_000)).unwrap_err().to_string().len() < 200);
+    }
+
+    #[test]
+    fn a_loopback_range_may_mean_this_machine() {
+        for (text, meant) in [
+            ("127.0.0.1:8080", Some("host.cofferdam.internal:8080")),
+            ("127.0.0.0/8:80,81", Some("host.cofferdam.internal:80,81")),
+            ("[::1]:8080", Some("host.cofferdam.internal:8080")),
+            ("10.0.0.1:8080", None),
+            ("example.com", None),
+            ("host.cofferdam.internal:8080", None),
+            ("localhost.example.com", None),
+            ("xlocalhost", None),
+        ] {
+            let found = rule(text).unwrap().meant_for_this_machine();
+            assert_eq!(found.as_deref(), meant, "{text}");
+        }
     }
 
     #[test]

@@ -10,15 +10,15 @@ use cofferdam::session::manage::ManageError;
 use cofferdam::wall::allowed::Scope;
 use cofferdam::wall::change::{Applied, Change, ChangeError};
 use cofferdam::wall::rules::{self, CheckError, Sources};
-use cofferdam::wall::{Origin, Rule, sources_of};
+use cofferdam::wall::{Origin, Rule, RuleError, sources_of};
 
 use super::net::{repository, tell, warn};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::output;
 use crate::ui::steps::shell_word;
 use crate::ui::style::{self, paint};
+use crate::ui::{opening, output};
 
 /// So long a change may take without a word.
 const QUIET: Duration = Duration::from_secs(1);
@@ -27,13 +27,21 @@ const QUIET: Duration = Duration::from_secs(1);
 ///
 /// RULE is a name, `*.` and a name, an address or a range, with ports after a colon. A name without
 /// ports is opened on 80 and 443. After it may stand what is looked at: `http`, `tls` or `plain`.
+/// `cofferdam revoke` takes it back.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("scope").args(["sandbox", "repo", "global"]))]
 pub(crate) struct Arguments {
     /// Such as example.com, db.example.com:5432, 10.1.0.0/16:443
     #[arg(required = true, value_name = "RULE")]
     rule: Vec<String>,
 
+    #[command(flatten)]
+    whom: Whom,
+}
+
+/// For which sandboxes a rule is meant.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("scope").args(["sandbox", "repo", "global"]))]
+pub(super) struct Whom {
     /// For this sandbox, as long as it exists
     #[arg(long, value_name = "SANDBOX")]
     sandbox: Option<String>,
@@ -52,14 +60,10 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    let rule = Rule::parse(&arguments.rule.join(" "), Origin::Live).map_err(|error| {
-        CliError::Misused {
-            message: error.to_string(),
-            hint: "see `cofferdam allow --help`".to_owned(),
-        }
-    })?;
+    let rule = Rule::parse(&arguments.rule.join(" "), Origin::Live)
+        .map_err(|error| no_rule(&error, "allow"))?;
     let colour = environment.colour.on_stderr();
-    let (scope, sources) = scope(arguments, environment, interrupt).await?;
+    let (scope, sources) = scope(&arguments.whom, environment, interrupt).await?;
     let change = begin(environment, interrupt).await?;
     let loaded = sources.load();
     rules::check(&loaded, std::slice::from_ref(&rule)).map_err(|error| refused(&error))?;
@@ -118,9 +122,9 @@ pub(super) async fn patiently(
     change.await
 }
 
-/// For whom the rule is meant, and what rules there are already.
-async fn scope(
-    arguments: &Arguments,
+/// For whom the rule is meant, and where rules stand that count for them.
+pub(super) async fn scope(
+    whom: &Whom,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<(Scope, Sources), CliError> {
@@ -130,7 +134,7 @@ async fn scope(
         sandbox: None,
         flags: Vec::new(),
     };
-    if arguments.global {
+    if whom.global {
         return Ok((Scope::Global, sources));
     }
     let top = match repository(environment, interrupt).await {
@@ -144,7 +148,7 @@ async fn scope(
         }
         Err(error) => return Err(error.into()),
     };
-    let Some(name) = &arguments.sandbox else {
+    let Some(name) = &whom.sandbox else {
         sources.repository = Some(top.clone());
         return Ok((Scope::Repository(top), sources));
     };
@@ -159,18 +163,37 @@ async fn scope(
     }
 }
 
-fn refused(error: &CheckError) -> CliError {
+/// What was given to `verb` is no rule.
+pub(super) fn no_rule(error: &RuleError, verb: &str) -> CliError {
     let hint = match error {
-        CheckError::Contradiction(_) => "see where each rule stands with `cofferdam net rules`",
-        CheckError::Udp(_) => "name it without `udp` if TCP is enough",
+        RuleError::Localhost { meant, .. } => this_machine(meant),
+        _ => format!("see `cofferdam {verb} --help`"),
     };
     CliError::Misused {
         message: error.to_string(),
-        hint: hint.to_owned(),
+        hint,
     }
 }
 
-fn words(scope: &Scope) -> String {
+fn this_machine(rule: &str) -> String {
+    format!("if this machine is meant: `{}`", opening::command(rule))
+}
+
+fn refused(error: &CheckError) -> CliError {
+    let hint = match error {
+        CheckError::Contradiction(_) => {
+            "see where each rule stands with `cofferdam net rules`".to_owned()
+        }
+        CheckError::Udp(_) => "name it without `udp` if TCP is enough".to_owned(),
+        CheckError::Loopback { meant, .. } => this_machine(meant),
+    };
+    CliError::Misused {
+        message: error.to_string(),
+        hint,
+    }
+}
+
+pub(super) fn words(scope: &Scope) -> String {
     match scope {
         Scope::Global => "all your sandboxes".to_owned(),
         Scope::Repository(repository) => {

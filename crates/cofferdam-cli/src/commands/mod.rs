@@ -11,6 +11,7 @@ pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod merge;
 pub(crate) mod net;
+pub(crate) mod revoke;
 pub(crate) mod run;
 
 use std::process::ExitCode;
@@ -40,6 +41,9 @@ pub(crate) async fn dispatch(
                 Command::Merge(arguments) => merge::run(arguments, environment, &interrupt).await,
                 Command::Delete(arguments) => delete::run(arguments, environment, &interrupt).await,
                 Command::Allow(arguments) => allow::run(&arguments, environment, &interrupt).await,
+                Command::Revoke(arguments) => {
+                    revoke::run(&arguments, environment, &interrupt).await
+                }
                 Command::Net(arguments) => net::run(arguments, environment, &interrupt).await,
                 Command::Gc(arguments) => gc::run(&arguments, environment, &interrupt).await,
                 Command::Doctor(arguments) => {

@@ -5,10 +5,11 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use cofferdam::agent::AgentEvent;
-use cofferdam::session::Event;
+use cofferdam::session::{Event, Notice};
 use cofferdam::text::printable_line;
 
 use super::human;
+use super::opening;
 use super::table::fit;
 
 /// How much of the story is told.
@@ -141,6 +142,24 @@ impl Narrator {
                     one(Kind::Milestone, format!("iteration {iteration}: {how}")),
                 )
             }
+            Event::Refused {
+                what,
+                reason,
+                opens,
+            } => {
+                let what = fit(&printable_line(what), 120);
+                let reason = fit(&printable_line(reason), 200);
+                let text = format!("refused: {what}: {reason}{}", opened_by(opens.as_deref()));
+                (Normal, one(Kind::Warning, text))
+            }
+            Event::Notice(notice @ Notice::ModelRefused { opens, .. }) => {
+                let text = format!(
+                    "{}{}",
+                    printable_line(&notice.to_string()),
+                    opened_by(opens.as_deref())
+                );
+                (Quiet, one(Kind::Warning, text))
+            }
             Event::Notice(notice) => (Quiet, text_lines(Kind::Warning, &notice.to_string())),
             // The summary tells where the commits are.
             Event::Landed { .. } => (Verbose, Vec::new()),
@@ -197,6 +216,11 @@ impl Narrator {
         };
         texts.into_iter().map(head).collect()
     }
+}
+
+fn opened_by(rule: Option<&str>) -> String {
+    let command = rule.and_then(opening::offer);
+    command.map_or_else(String::new, |command| format!("; open with: {command}"))
 }
 
 fn agent(item: &AgentEvent) -> (Verbosity, Vec<Line>) {

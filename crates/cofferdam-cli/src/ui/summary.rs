@@ -53,9 +53,8 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
         let path = shell_word(path);
         let _ = writeln!(out, "uncommitted work of the agent is kept in {path}");
     }
-    if let Some(line) = opening::line(&report.refused, Some(&report.name)) {
-        let _ = writeln!(out, "{} {line}", paint("refused:", style::WARNING, colour));
-    }
+    let label = paint("refused:", style::WARNING, colour);
+    out.push_str(&opening::text(&report.refused, Some(&report.name), &label));
     if let Some(next) = next(report) {
         let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
     }

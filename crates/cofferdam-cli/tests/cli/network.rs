@@ -125,7 +125,7 @@ fn no_log() {
     --- stdout
     --- stderr
     error: there is no network log of a sandbox `nobody` in [PLACE]/repository
-    hint: a sandbox has one unless it was started with `--network none` or `--network open`
+    hint: see which sandboxes there are with `cofferdam list`; a log is kept for 30 days after its sandbox
     ");
     let done = TestEnvironment::empty()
         .cofferdam(&["net", "log"])
@@ -285,6 +285,143 @@ fn allowing_needs_a_scope_and_a_rule() {
     environment
         .cofferdam(&["allow", "--global", "--repo", "a.test"])
         .expect_code(2);
+}
+
+/// A program inside that asks for it reaches the sandbox itself.
+#[test]
+fn localhost_points_to_this_machine() {
+    let environment = with_config(EMPTY);
+    for (rule, meant) in [
+        ("localhost:8080", "host.cofferdam.internal:8080"),
+        ("127.0.0.1:8080", "host.cofferdam.internal:8080"),
+        ("[::1]:8080", "host.cofferdam.internal:8080"),
+        ("localhost", "host.cofferdam.internal:PORT"),
+    ] {
+        let done = environment.cofferdam(&["allow", rule]).expect_code(2);
+        let hint = format!("hint: if this machine is meant: `cofferdam allow {meant}`\n");
+        assert!(done.stderr.ends_with(&hint), "{done}");
+        let done = environment.run(&["--allow", rule], "true").expect_code(2);
+        let hint = format!("hint: if this machine is meant: `--allow {meant}`\n");
+        assert!(done.stderr.ends_with(&hint), "{done}");
+    }
+    let done = environment.cofferdam(&["allow", "localhost:8080"]);
+    check!(environment, done, @"
+    code: 2
+    --- stdout
+    --- stderr
+    error: `localhost` is the sandbox itself there: a service of this machine is `host.cofferdam.internal:8080`
+    hint: if this machine is meant: `cofferdam allow host.cofferdam.internal:8080`
+    ");
+    // In a file it is an error with its place, as any other line that means nothing.
+    let environment = with_config("firewall:\n  allow:\n    - domain: localhost\n");
+    let done = environment.cofferdam(&["net", "rules"]).expect_code(1);
+    assert!(
+        done.stderr.contains("config.yaml:3:15") && done.stderr.contains("is the sandbox itself"),
+        "{done}"
+    );
+}
+
+#[test]
+fn what_was_allowed_is_revoked() {
+    let environment = with_config(EMPTY);
+    for rule in ["a.test", "a.test:8443", "b.test:443"] {
+        environment.cofferdam(&["allow", rule]).expect_code(0);
+    }
+    environment
+        .cofferdam(&["allow", "--global", "b.test"])
+        .expect_code(0);
+    let done = environment.cofferdam(&["revoke", "a.test:8443"]);
+    check!(environment, done, @"
+    code: 0
+    --- stdout
+    --- stderr
+    revoked: a.test:8443 for sandboxes of [PLACE]/repository, no longer in [PLACE]/home/.cofferdam/allowed/[HASH8]
+    warning: a.test:80,443 still counts: it stands in [PLACE]/home/.cofferdam/allowed/[HASH8]:3
+    no sandbox that it concerns is running: it counts from the next start
+    ");
+    environment.cofferdam(&["allow", "a.test:9"]).expect_code(0);
+    let done = environment.cofferdam(&["revoke", "a.test"]);
+    check!(environment, done, @"
+    code: 0
+    --- stdout
+    --- stderr
+    revoked: a.test:80,443 for sandboxes of [PLACE]/repository, no longer in [PLACE]/home/.cofferdam/allowed/[HASH8]
+    revoked: a.test:9 for sandboxes of [PLACE]/repository, no longer in [PLACE]/home/.cofferdam/allowed/[HASH8]
+    no sandbox that it concerns is running: it counts from the next start
+    ");
+    let done = environment.cofferdam(&["revoke", "b.test"]);
+    check!(environment, done, @"
+    code: 0
+    --- stdout
+    --- stderr
+    revoked: b.test:443 for sandboxes of [PLACE]/repository, no longer in [PLACE]/home/.cofferdam/allowed/[HASH8]
+    warning: b.test:80,443 still counts: it stands in [PLACE]/home/.cofferdam/allowed/global:3
+    no sandbox that it concerns is running: it counts from the next start
+    ");
+    let rules = environment.cofferdam(&["net", "rules"]).expect_code(0);
+    assert!(!rules.stdout.contains("a.test"), "{rules}");
+    environment
+        .cofferdam(&["revoke", "--global", "b.test"])
+        .expect_code(0);
+    let rules = environment.cofferdam(&["net", "rules"]).expect_code(0);
+    assert!(rules.stderr.contains("no rules"), "{rules}");
+}
+
+/// The error names the place, and the hint works there.
+#[test]
+fn what_stands_elsewhere_is_not_revoked_in_silence() {
+    let environment = with_config("firewall:\n  allow:\n    - domain: a.test\n");
+    environment
+        .cofferdam(&["allow", "--global", "b.test"])
+        .expect_code(0);
+    let done = environment.cofferdam(&["revoke", "a.test"]);
+    check!(environment, done, @"
+    code: 1
+    --- stdout
+    --- stderr
+    error: `a.test:80,443` is not among the rules for sandboxes of [PLACE]/repository: it stands in [PLACE]/home/.cofferdam/config.yaml:3
+    hint: take it out of [PLACE]/home/.cofferdam/config.yaml, then `cofferdam net reload`
+    ");
+    let done = environment.cofferdam(&["revoke", "b.test"]);
+    check!(environment, done, @"
+    code: 1
+    --- stdout
+    --- stderr
+    error: `b.test:80,443` is not among the rules for sandboxes of [PLACE]/repository: it stands in [PLACE]/home/.cofferdam/allowed/global:3
+    hint: `cofferdam revoke --global b.test:80,443`
+    ");
+    environment
+        .cofferdam(&["revoke", "--global", "b.test:80,443"])
+        .expect_code(0);
+    let done = environment.cofferdam(&["revoke", "a.test:9"]);
+    check!(environment, done, @"
+    code: 1
+    --- stdout
+    --- stderr
+    error: no rule is `a.test:9`; `a.test:80,443` stands in [PLACE]/home/.cofferdam/config.yaml:3
+    hint: take it out of [PLACE]/home/.cofferdam/config.yaml, then `cofferdam net reload`
+    ");
+    let done = environment.cofferdam(&["revoke", "c.test"]);
+    check!(environment, done, @"
+    code: 1
+    --- stdout
+    --- stderr
+    error: no rule for sandboxes of [PLACE]/repository is `c.test`
+    hint: see which there are with `cofferdam net rules`; those of one sandbox with `--sandbox NAME`
+    ");
+    let environment = TestEnvironment::with_repository();
+    let done = environment.cofferdam(&["revoke", "github.com"]);
+    check!(environment, done, @"
+    code: 1
+    --- stdout
+    --- stderr
+    error: `github.com:80,443` is not among the rules for sandboxes of [PLACE]/repository: it stands in the built-in list
+    hint: write a `firewall.allow` of your own into [PLACE]/home/.cofferdam/config.yaml: then the built-in list counts no longer
+    ");
+    let done = environment
+        .cofferdam(&["revoke", "http://a.test"])
+        .expect_code(2);
+    assert!(done.stderr.contains("cofferdam revoke --help"), "{done}");
 }
 
 #[test]

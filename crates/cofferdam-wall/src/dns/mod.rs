@@ -111,14 +111,17 @@ pub fn answer_if(
         return query.reply(Code::NxDomain, None, Outcome::NotAHostName);
     };
     let rule = match policy.decide_lookup(&name) {
-        Ok(rule) => rule,
+        Ok(rule) => Some(rule),
+        // Every sandbox knows the name. What it asks of it is decided with the port, and the refusal of
+        // that names the rule to make, which a lookup without a port cannot.
+        Err(_) if name.is_host() => None,
         Err(refusal) => return query.reply(Code::NxDomain, None, Outcome::Refused(refusal)),
     };
     if query.kind != TYPE_A {
         let outcome = Outcome::NoRecord(name, query.kind);
         return query.reply(Code::NoError, None, outcome);
     }
-    if !admit(&name, rule) {
+    if !rule.is_none_or(|rule| admit(&name, rule)) {
         return query.reply(Code::ServFail, None, Outcome::TooMany(name));
     }
     match table.address_of(&name) {

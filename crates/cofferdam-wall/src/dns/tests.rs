@@ -74,6 +74,17 @@ fn names_of_any_rule_are_answered_whatever_its_port() {
     }
 }
 
+/// Its address is of no use without a rule for the port.
+#[test]
+fn the_name_of_this_machine_is_known_without_a_rule() {
+    let answer = ask(&query(&labels("host.cofferdam.internal"), TYPE_A, CLASS_IN));
+    assert_eq!(summary(&answer), Some((0, [1, 1, 0, 0])));
+    for name in ["cofferdam.internal", "x.host.cofferdam.internal"] {
+        let answer = ask(&query(&labels(name), TYPE_A, CLASS_IN));
+        assert_eq!(summary(&answer), Some((3, [1, 0, 0, 0])), "{name}");
+    }
+}
+
 #[test]
 fn every_other_name_does_not_exist_for_any_type() {
     let oddities: [&[u8]; 6] = [

@@ -13,6 +13,7 @@
 //! - `journal`, `refused`: what is told about it. `rate`, `room`, `budget`: how much a sandbox may have.
 
 mod accept;
+mod asked;
 mod budget;
 mod channel;
 mod confine;

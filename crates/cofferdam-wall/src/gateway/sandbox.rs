@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::control::{Refused, RuleLine, Seen, Status};
+use crate::gateway::asked::Asked;
 use crate::gateway::budget::Budget;
 use crate::gateway::door::Place;
 use crate::gateway::flows::Books;
@@ -82,6 +83,7 @@ struct Names {
     table: Synthetic,
     /// By number: whether the log has the name.
     logged: HashSet<Ipv4Addr>,
+    asked: Asked,
 }
 
 /// What a proving sandbox is shown: see [`Seen`].
@@ -150,6 +152,7 @@ impl Sandbox {
             names: Mutex::new(Names {
                 table: Synthetic::new(beginning.epoch),
                 logged: HashSet::new(),
+                asked: Asked::default(),
             }),
             journal: beginning.journal,
             summary: Mutex::default(),
@@ -234,9 +237,11 @@ impl Sandbox {
             self.admits(rule, name)
         });
         let news = match &answer.outcome {
+            // Known without a rule: what the program does with it is told when it is refused.
+            dns::Outcome::Address(name, _) if policy.any_rule_of_name(name).is_none() => false,
             dns::Outcome::Address(_, address) => names.logged.insert(*address),
             dns::Outcome::NoRecord(..) => false,
-            _ => true,
+            outcome => names.asked.is_new(outcome, Instant::now()),
         };
         (answer, news)
     }

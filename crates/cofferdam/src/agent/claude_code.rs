@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::json::{self, text};
 use super::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProvider, AgentRequest,
-    StreamParser, Usage,
+    BaseUrl, StreamParser, Usage,
 };
 
 const NAME: &str = "claude-code";
@@ -49,6 +49,13 @@ impl AgentProvider for ClaudeCode {
 
     fn login_file(&self) -> Option<&str> {
         Some(".claude/.credentials.json")
+    }
+
+    fn base_url(&self, _logged_in: bool) -> Option<BaseUrl> {
+        Some(BaseUrl {
+            variable: "ANTHROPIC_BASE_URL",
+            usual: "https://api.anthropic.com",
+        })
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {

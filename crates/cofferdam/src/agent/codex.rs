@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::json::{self, count, text};
 use super::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProvider, AgentRequest,
-    StreamParser, Usage,
+    BaseUrl, StreamParser, Usage,
 };
 
 const NAME: &str = "codex";
@@ -43,6 +43,18 @@ impl AgentProvider for Codex {
 
     fn login_file(&self) -> Option<&str> {
         Some(".codex/auth.json")
+    }
+
+    fn base_url(&self, logged_in: bool) -> Option<BaseUrl> {
+        Some(BaseUrl {
+            variable: "OPENAI_BASE_URL",
+            // A login is one of its makers' other service.
+            usual: if logged_in {
+                "https://chatgpt.com"
+            } else {
+                "https://api.openai.com"
+            },
+        })
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {

@@ -176,6 +176,15 @@ pub trait StreamParser: Send + fmt::Debug {
     fn end(&mut self) -> Vec<AgentEvent>;
 }
 
+/// Where an agent's program finds its model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BaseUrl {
+    /// The variable that says it.
+    pub variable: &'static str,
+    /// Where it is unless the variable says something else.
+    pub usual: &'static str,
+}
+
 /// An agent: how to start it and how to read it. Users may write their own.
 pub trait AgentProvider: Send + Sync + fmt::Debug {
     fn name(&self) -> &str;
@@ -185,6 +194,13 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
 
     /// The file, relative to its home, in which its program keeps a login: JSON, and nothing but a login.
     fn login_file(&self) -> Option<&str> {
+        None
+    }
+
+    /// Where its program finds its model, as far as that is known: what the network refuses there is said
+    /// before anything starts.
+    fn base_url(&self, logged_in: bool) -> Option<BaseUrl> {
+        let _ = logged_in;
         None
     }
 

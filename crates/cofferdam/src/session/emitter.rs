@@ -182,6 +182,7 @@ fn line_of(event: &Event) -> Option<String> {
                 ""
             }
         ),
+        Event::Refused { what, reason, .. } => format!("refused: {what}: {reason}"),
         Event::Notice(notice) => format!("note: {notice}"),
         Event::Landed { landing } => format!("result: {landing}"),
     };
@@ -224,6 +225,14 @@ impl std::fmt::Display for Notice {
                 "the sandbox has this machine's own network: it reaches everything that you reach, \
                  services on this machine and in your private networks too, and nothing is logged"
                     .to_owned()
+            }
+            Self::ModelRefused { what, reason, .. } => {
+                format!("the agent's model is at {what}, which is refused: {reason}")
+            }
+            Self::MoreRefused { told } => {
+                format!(
+                    "more than {told} destinations are refused: only the network log has the others"
+                )
             }
             Self::NetworkLost { why } => {
                 format!("the sandbox has lost its network, and reaches nothing from now on: {why}")

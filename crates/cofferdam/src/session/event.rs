@@ -79,6 +79,15 @@ pub enum Event {
         exit: Option<Exit>,
         completed: bool,
     },
+    /// The wall refused a destination for the first time in this run. Bounded in number; texts are as the
+    /// sandbox chose them.
+    Refused {
+        /// As in [`crate::wall::Refused::what`].
+        what: String,
+        reason: String,
+        /// The text of the rule that would open it, if one should.
+        opens: Option<String>,
+    },
     /// Something the user should know; the run goes on.
     Notice(Notice),
     Landed {
@@ -138,6 +147,16 @@ pub enum Notice {
     /// Something about the network's rules could not be used; all others are in force.
     NetworkConfig {
         text: String,
+    },
+    /// Where the agent's program looks for its model unless it is told otherwise, and the network refuses that.
+    ModelRefused {
+        what: String,
+        reason: String,
+        opens: Option<String>,
+    },
+    /// More destinations were refused than are told one by one.
+    MoreRefused {
+        told: usize,
     },
     /// No gateway could be kept up. From now on the sandbox reaches nothing.
     NetworkLost {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::emitter::Emitter;
 use super::event::Notice;
 use super::plan::PlanError;
+use super::refusals::Refusals;
 use crate::home::Home;
-use crate::names::RepoPath;
+use crate::names::{RepoPath, SandboxId};
 use crate::sandbox::registry::{Reach, Record};
 use crate::sandbox::{Contained, Network, NetworkKind, Sandbox};
 use crate::wall::rules::Sources;
@@ -21,7 +22,7 @@ const SUMMARY_LIMIT: Duration = Duration::from_secs(2);
 pub enum NetworkOptions {
     /// Its own loopback and nothing else.
     None,
-    /// What the user's rules name (the default list where he has none), and these.
+    /// What the user's rules name (the default list where they have none), and these.
     Allowlist { rules: Vec<Rule> },
     /// The host's own network: no wall at all.
     Open,
@@ -62,14 +63,24 @@ impl NetworkOptions {
                 home: home.clone(),
                 sandbox: record.id,
                 name: record.name.clone(),
-                sources: Sources {
-                    home: home.clone(),
-                    repository: Some(repository.clone()),
-                    sandbox: Some(record.id),
-                    flags: rules.clone(),
-                },
+                sources: sources(home, repository, record.id, rules),
             })),
         }
+    }
+}
+
+/// Where the rules of a run's sandbox come from.
+pub(super) fn sources(
+    home: &Home,
+    repository: &RepoPath,
+    sandbox: SandboxId,
+    flags: &[Rule],
+) -> Sources {
+    Sources {
+        home: home.clone(),
+        repository: Some(repository.clone()),
+        sandbox: Some(sandbox),
+        flags: flags.to_vec(),
     }
 }
 
@@ -97,8 +108,20 @@ pub(super) fn listed(kinds: &[NetworkKind]) -> String {
     words.join(", ")
 }
 
-/// Says once if the sandbox loses its network. Never returns: for a `select!` beside the work.
-pub(super) async fn watch(sandbox: &dyn Sandbox, events: &Emitter) -> Infallible {
+/// Tells of the sandbox's network: what is refused, and once if it is lost. Never returns: for a `select!`
+/// beside the work.
+pub(super) async fn watch(
+    sandbox: &dyn Sandbox,
+    refusals: &mut Refusals,
+    events: &Emitter,
+) -> Infallible {
+    tokio::select! {
+        never = tell_loss(sandbox, events) => never,
+        never = refusals.follow(events) => never,
+    }
+}
+
+async fn tell_loss(sandbox: &dyn Sandbox, events: &Emitter) -> Infallible {
     if let Some(wall) = sandbox.wall() {
         let mut health = wall.health();
         let lost = health.wait_for(|health| matches!(health, Health::Lost(_)));

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::envfile::{self, EnvFile, Withheld};
+use super::event::Notice;
 use super::login::Login;
+use super::model;
 use super::network;
 use super::options::{PromptSource, RunOptions};
 use super::place;
@@ -54,6 +56,29 @@ pub enum PlanError {
     ManySockets { count: usize, some: Vec<PathBuf> },
     #[error("an empty completion signal would match everything")]
     EmptySignal,
+    #[error("`{variable}` says that the agent's model is at {what}, which is refused: {reason}")]
+    ModelRefused {
+        variable: &'static str,
+        /// Host and port.
+        what: String,
+        reason: String,
+        /// The text of the rule that would open it, if one should.
+        opens: Option<String>,
+    },
+    /// The loopback of a sandbox is its own, and nothing has been started there.
+    #[error(
+        "`{variable}` says that the agent's model is at {what}, and that is the sandbox itself there"
+    )]
+    ModelInside {
+        variable: &'static str,
+        what: String,
+        /// The same on this machine, as a sandbox reaches it.
+        url: String,
+        /// The rule that opens it.
+        opens: String,
+    },
+    #[error("`{variable}` is no http or https address of a model")]
+    ModelAddress { variable: &'static str },
     #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), network::listed(given))]
     NoSuchNetwork {
         provider: String,
@@ -90,6 +115,8 @@ pub(super) struct Plan {
     pub withheld: Withheld,
     /// The agent's login.
     pub login: Option<Login>,
+    /// What is to be said of where the agent looks for its model.
+    pub model: Option<Notice>,
     /// `/workspace/<repo>` inside.
     pub workdir: PathBuf,
 }
@@ -160,6 +187,8 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
     let (prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
     let (environment, withheld) = environment(options, &repository).await?;
+    let login = Login::find(options)?;
+    let model = model::check(options, &repository.top, id, &environment, login.is_some())?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
         version: VERSION,
@@ -193,7 +222,8 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         unused_arguments,
         environment,
         withheld,
-        login: Login::find(options)?,
+        login,
+        model,
         workdir,
     })
 }

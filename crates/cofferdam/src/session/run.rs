@@ -12,10 +12,12 @@ use super::network::{self, NetworkOptions};
 use super::options::RunOptions;
 use super::plan::{self, Plan, PlanError};
 use super::prepare::{self, Ready};
+use super::refusals::Refusals;
 use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
 use crate::git::UserRules;
 use crate::sandbox::registry::{Owned, RegistryError};
+use crate::wall;
 
 /// The provider's `close` is bounded by itself; this bounds a provider that is not.
 const CLOSE_LIMIT: Duration = Duration::from_secs(12);
@@ -45,6 +47,7 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
         error => nothing(error.into()),
     })?;
+    wall::say_unlogged(&options.home, &plan.record).map_err(|error| nothing(error.into()))?;
     announce(&options, &plan, &events);
     let result = Box::pin(live(&options, &plan, owned, &events, began)).await;
     if let Err(error) = &result {
@@ -71,6 +74,9 @@ fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
     if options.network == NetworkOptions::Open {
         events.notice(Notice::NetworkOpen);
     }
+    if let Some(notice) = &plan.model {
+        events.notice(notice.clone());
+    }
     for name in &plan.unused_arguments {
         events.notice(Notice::UnusedArgument { name: name.clone() });
     }
@@ -94,13 +100,14 @@ async fn live(
 ) -> Result<RunReport, RunError> {
     let mut work = Work::default();
     let mut ready: Option<Ready> = None;
+    let mut refusals = Refusals::of(&options.home, plan.record.id);
     let worked = async {
         prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await?;
         let Some(ready) = &ready else { return Ok(()) };
         let sandbox = ready.sandbox();
         tokio::select! {
             done = iterate::iterate(options, plan, sandbox, events, &mut work) => done,
-            never = network::watch(sandbox, events) => match never {},
+            never = network::watch(sandbox, &mut refusals, events) => match never {},
         }
     }
     .await
@@ -123,6 +130,8 @@ async fn live(
             }),
         }
     }
+    // Of a run that ended soon, or before its agent started.
+    refusals.tell(events);
     let refused = match &ready {
         Some(ready) => network::refused(ready.sandbox()).await,
         None => Vec::new(),

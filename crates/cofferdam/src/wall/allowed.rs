@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cofferdam_wall::{Origin, Rule};
+use cofferdam_wall::{Origin, Rule, RuleError, Target};
 
 use super::rules::{LineError, Loaded, Problem};
 use crate::fsx::{self, FileError};
@@ -39,7 +39,23 @@ pub struct Added {
     pub present: Vec<Rule>,
 }
 
-/// Nothing was added.
+/// What came of taking rules out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removed {
+    pub file: PathBuf,
+    pub removed: Vec<Rule>,
+}
+
+/// Which rules are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// All of this target, whatever their ports.
+    Of(Target),
+    /// This one.
+    Exactly(Box<Rule>),
+}
+
+/// Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
     #[error(transparent)]
@@ -47,6 +63,43 @@ pub enum AddError {
     /// The file is for something else, or no text.
     #[error("{0}")]
     Unusable(Box<Problem>),
+}
+
+impl Which {
+    /// Reads a rule's text form; a bare target means every rule of it.
+    pub fn parse(text: &str) -> Result<Self, RuleError> {
+        let mut words = text.split_ascii_whitespace();
+        if let (Some(word), None) = (words.next(), words.next())
+            && let Ok(target) = word.parse()
+        {
+            return Ok(Self::Of(target));
+        }
+        Ok(Self::Exactly(Box::new(Rule::parse(text, Origin::Live)?)))
+    }
+
+    /// Whoever made the rule.
+    pub fn is(&self, rule: &Rule) -> bool {
+        match self {
+            Self::Of(target) => rule.target() == target,
+            Self::Exactly(one) => one.is_same(rule),
+        }
+    }
+
+    pub fn target(&self) -> &Target {
+        match self {
+            Self::Of(target) => target,
+            Self::Exactly(rule) => rule.target(),
+        }
+    }
+}
+
+impl std::fmt::Display for Which {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Of(target) => target.fmt(f),
+            Self::Exactly(rule) => rule.fmt(f),
+        }
+    }
 }
 
 impl Scope {
@@ -115,11 +168,7 @@ pub(super) fn read_into(loaded: &mut Loaded, home: &Home, scope: &Scope) {
 /// there is not written again. One who adds holds the lock on changes.
 pub fn add(home: &Home, scope: &Scope, new: &[Rule]) -> Result<Added, AddError> {
     let file = scope.file(home);
-    let mut bytes = match read(&file, scope) {
-        Ok(found) => found.unwrap_or_default(),
-        Err(Problem::File(error)) => return Err(error.into()),
-        Err(problem) => return Err(AddError::Unusable(Box::new(problem))),
-    };
+    let mut bytes = read_to_change(&file, scope)?;
     let mut known: Vec<Rule> = rules(&bytes).filter_map(|(_, rule)| rule.ok()).collect();
     let mut done = Added {
         file,
@@ -151,6 +200,33 @@ pub fn add(home: &Home, scope: &Scope, new: &[Rule]) -> Result<Added, AddError> 
         fsx::write_private(&done.file, &bytes)?;
     }
     Ok(done)
+}
+
+/// Takes the lines of `which` out of the file of `scope`; comments and lines that are no rules stay. One who
+/// removes holds the lock on changes.
+pub fn remove(home: &Home, scope: &Scope, which: &Which) -> Result<Removed, AddError> {
+    let file = scope.file(home);
+    let bytes = read_to_change(&file, scope)?;
+    let (lines, removed): (Vec<u64>, Vec<Rule>) = rules(&bytes)
+        .filter_map(|(line, rule)| Some((line, rule.ok().filter(|rule| which.is(rule))?)))
+        .unzip();
+    if !removed.is_empty() {
+        let all = (1u64..).zip(bytes.split_inclusive(|&byte| byte == b'\n'));
+        let kept: Vec<u8> = all
+            .filter(|(number, _)| !lines.contains(number))
+            .flat_map(|(_, line)| line.iter().copied())
+            .collect();
+        fsx::write_private(&file, &kept)?;
+    }
+    Ok(Removed { file, removed })
+}
+
+fn read_to_change(file: &Path, scope: &Scope) -> Result<Vec<u8>, AddError> {
+    match read(file, scope) {
+        Ok(found) => Ok(found.unwrap_or_default()),
+        Err(Problem::File(error)) => Err(error.into()),
+        Err(problem) => Err(AddError::Unusable(Box::new(problem))),
+    }
 }
 
 /// The file's bytes; none where there is no file.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cofferdam_wall::Rule;
 
-use super::allowed::{self, AddError, Added, Scope};
+use super::allowed::{self, AddError, Added, Removed, Scope, Which};
 use super::rules::Problem;
 use super::{Answer, Ask, Start, WallError, gateway, sources_of};
 use crate::fsx;
@@ -75,6 +75,11 @@ impl Change {
     /// Keeps rules for `scope`. From now on they count for sandboxes that start.
     pub fn add(&self, scope: &Scope, rules: &[Rule]) -> Result<Added, AddError> {
         allowed::add(&self.home, scope, rules)
+    }
+
+    /// Takes rules of `scope` out of its file. From now on they count for no sandbox that starts.
+    pub fn remove(&self, scope: &Scope, which: &Which) -> Result<Removed, AddError> {
+        allowed::remove(&self.home, scope, which)
     }
 
     /// Puts the rules in force that the files hold now, in every sandbox at work that `scope` covers.

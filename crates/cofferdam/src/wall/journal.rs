@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_wall::log::{Entry, Event};
@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use super::WallSpec;
 use crate::fsx::{self, Context, FileError};
 use crate::home::Home;
-use crate::names::SandboxId;
+use crate::names::{RepoPath, SandboxId};
+use crate::sandbox::registry::{Reach, Record};
 
 /// How long a log is kept after its last line.
 pub(crate) const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -20,11 +21,49 @@ pub(crate) const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const ROOM: u64 = 1 << 30;
 const ENDING: &str = ".jsonl";
 
+/// Whose log it is: its first line.
+#[derive(Debug)]
+struct Owner<'a> {
+    sandbox: SandboxId,
+    name: String,
+    repository: Option<&'a Path>,
+    /// As in [`Entry::network`].
+    network: Option<&'static str>,
+}
+
 /// Opens the sandbox's log for appending; a new one begins with whose it is.
 pub(super) fn open(spec: &WallSpec) -> Result<File, FileError> {
-    fsx::private_dir(spec.home.path())?;
-    fsx::private_dir(&spec.home.network_logs())?;
-    let path = spec.home.network_log(spec.sandbox);
+    let repository = spec.sources.repository.as_ref();
+    let owner = Owner {
+        sandbox: spec.sandbox,
+        name: spec.name.to_string(),
+        repository: repository.map(RepoPath::as_path),
+        network: None,
+    };
+    begin(&spec.home, &owner)
+}
+
+/// Says of a sandbox without a wall that it has none, where others have their log: that of an older sandbox
+/// must not pass for its.
+pub(crate) fn say_unlogged(home: &Home, record: &Record) -> Result<(), FileError> {
+    let network = match &record.network {
+        Some(Reach::Open) => "open",
+        Some(Reach::None) => "none",
+        Some(Reach::Allowlist { .. }) | None => return Ok(()),
+    };
+    let owner = Owner {
+        sandbox: record.id,
+        name: record.name.to_string(),
+        repository: Some(&record.repository),
+        network: Some(network),
+    };
+    begin(home, &owner).map(drop)
+}
+
+fn begin(home: &Home, owner: &Owner<'_>) -> Result<File, FileError> {
+    fsx::private_dir(home.path())?;
+    fsx::private_dir(&home.network_logs())?;
+    let path = home.network_log(owner.sandbox);
     let mut file = OpenOptions::new()
         .append(true)
         .create(true)
@@ -39,12 +78,9 @@ pub(super) fn open(spec: &WallSpec) -> Result<File, FileError> {
     }
     if found.len() == 0 {
         let mut entry = Entry::new(Timestamp::now(), Event::Sandbox);
-        entry.name = Some(spec.name.to_string());
-        entry.repository = spec
-            .sources
-            .repository
-            .as_ref()
-            .map(|repository| repository.as_path().display().to_string());
+        entry.name = Some(owner.name.clone());
+        entry.repository = owner.repository.map(|path| path.display().to_string());
+        entry.network = owner.network.map(str::to_owned);
         let mut line = serde_json::to_vec(&entry)
             .map_err(|error| FileError::new("write", &path, error.into()))?;
         line.push(b'\n');

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,8 @@ pub struct Log {
     /// The sandbox's name, as the log says it.
     pub name: String,
     pub began: Timestamp,
+    /// "open" or "none" where it has no wall, so that nothing more is logged.
+    pub network: Option<String>,
 }
 
 /// There is no such log.
@@ -65,6 +68,7 @@ pub fn find(home: &Home, repository: &RepoPath, name: Option<&str>) -> Result<Lo
                 sandbox,
                 name: called,
                 began: first.at,
+                network: first.network,
             });
         }
     }
@@ -85,11 +89,7 @@ impl Log {
     }
 
     pub fn open(&self) -> Result<Reader, FileError> {
-        Ok(Reader {
-            file: open(&self.path)?,
-            path: self.path.clone(),
-            lines: LineFramer::new(MAX_LINE),
-        })
+        Reader::open(&self.path)
     }
 }
 
@@ -102,6 +102,14 @@ pub struct Reader {
 }
 
 impl Reader {
+    pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
+        Ok(Self {
+            file: open(path)?,
+            path: path.to_owned(),
+            lines: LineFramer::new(MAX_LINE),
+        })
+    }
+
     /// Gives every whole line that came since the last call to `each`. A line that is half written is
     /// given when its end has come.
     pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), FileError> {
@@ -119,6 +127,22 @@ impl Reader {
             }
         }
     }
+}
+
+/// Where an entry's program wanted to go, in the words of [`super::Refused::what`]; none where it says no place.
+pub fn destination(entry: &Entry) -> Option<String> {
+    let mut text = match (&entry.name, entry.address, entry.port) {
+        (Some(name), _, Some(port)) => format!("{name}:{port}"),
+        (Some(name), _, None) => name.clone(),
+        (None, Some(address), Some(port)) => SocketAddr::new(address, port).to_string(),
+        (None, Some(address), None) => address.to_string(),
+        (None, None, _) => return None,
+    };
+    if let Some(protocol) = entry.protocol.as_deref().filter(|name| *name != "tcp") {
+        text.push(' ');
+        text.push_str(protocol);
+    }
+    Some(text)
 }
 
 /// A line that makes sense.

@@ -17,11 +17,11 @@ use crate::names::{RepoPath, SandboxId, Slug};
 use crate::sandbox::registry::Record;
 
 pub use cofferdam_wall::control::{Answer, Ask, Explanation, Refused, RuleLine, Seen};
-pub use cofferdam_wall::{Origin, Rule, RuleError};
+pub use cofferdam_wall::{Origin, Rule, RuleError, Target};
 pub use error::WallError;
 pub(crate) use gateway::remove_dead as remove_dead_gateways;
 pub use gateway::{Start, ask, process as gateway_process};
-pub(crate) use journal::remove_old as remove_old_logs;
+pub(crate) use journal::{remove_old as remove_old_logs, say_unlogged};
 pub use registration::{Health, Registration};
 
 /// What a provider needs to put a sandbox behind the wall.

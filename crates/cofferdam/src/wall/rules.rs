@@ -93,6 +93,10 @@ pub enum LineError {
 pub enum CheckError {
     #[error("rule `{0}`: udp is not carried yet")]
     Udp(Box<Rule>),
+    /// It can be meant, for names that lead there, and the config may say so; who writes it in passing means
+    /// something else.
+    #[error("`{rule}` is the sandbox itself there: a service of this machine is `{meant}`")]
+    Loopback { rule: Box<Rule>, meant: String },
     #[error(transparent)]
     Contradiction(#[from] PolicyError),
 }
@@ -208,6 +212,12 @@ pub fn check(loaded: &Loaded, new: &[Rule]) -> Result<(), CheckError> {
     if let Some(rule) = new.iter().find(|rule| rule.protocol() == Protocol::Udp) {
         return Err(CheckError::Udp(Box::new(rule.clone())));
     }
+    for rule in new {
+        if let Some(meant) = rule.meant_for_this_machine() {
+            let rule = Box::new(rule.clone());
+            return Err(CheckError::Loopback { rule, meant });
+        }
+    }
     Policy::compile([&loaded.rules, new].concat())?;
     Ok(())
 }
@@ -248,7 +258,7 @@ mod tests {
 
     use super::*;
     use crate::fsx;
-    use crate::wall::allowed::add;
+    use crate::wall::allowed::{Which, add, remove};
 
     struct Place {
         _directory: tempfile::TempDir,
@@ -457,6 +467,56 @@ mod tests {
         assert_eq!(fs::read(&done.file).unwrap(), before);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&done.file), mode(&home.allowed())), (0o600, 0o700));
+    }
+
+    #[test]
+    fn what_is_removed_leaves_the_rest_as_it_was_written() {
+        let place = place();
+        let home = &place.sources.home;
+        let which = |text: &str| Which::parse(text).unwrap();
+        let file = Scope::Global.file(home);
+        let none = remove(home, &Scope::Global, &which("a.test")).unwrap();
+        assert!(none.removed.is_empty() && !file.exists());
+        add(home, &Scope::Global, &[rule("a.test:8443", Origin::Live)]).unwrap();
+        let mut bytes = fs::read(&file).unwrap();
+        let header = bytes.len() - "a.test:8443\n".len();
+        bytes.extend_from_slice(
+            b"# mine\nhttp://b.test\n  a.test \r\n*.a.test\na.test:9 tls\n\xff\nc.test:1",
+        );
+        fsx::write_private(&file, &bytes).unwrap();
+        let left = |text: &str| {
+            let removed = remove(home, &Scope::Global, &which(text)).unwrap().removed;
+            let removed: Vec<String> = removed.iter().map(ToString::to_string).collect();
+            let bytes = fs::read(&file).unwrap();
+            (removed.join(" "), bytes[header..].to_vec())
+        };
+        // With ports or a word it is that rule and no other; without, all that name it.
+        let (removed, _) = left("a.test:9");
+        assert_eq!(removed, "");
+        let (removed, rest) = left("a.test:9 tls");
+        assert_eq!(removed, "a.test:9 tls");
+        assert!(rest.starts_with(b"a.test:8443\n# mine\n"));
+        let (removed, rest) = left("A.test");
+        assert_eq!(removed, "a.test:8443 a.test:80,443");
+        assert_eq!(rest, b"# mine\nhttp://b.test\n*.a.test\n\xff\nc.test:1");
+        let (removed, rest) = left("c.test:1");
+        assert_eq!(removed, "c.test:1");
+        assert_eq!(rest, b"# mine\nhttp://b.test\n*.a.test\n\xff\n");
+    }
+
+    #[test]
+    fn a_loopback_address_in_passing_means_this_machine() {
+        for (text, meant) in [
+            ("127.0.0.1:8080", "host.cofferdam.internal:8080"),
+            ("[::1]:80,81", "host.cofferdam.internal:80,81"),
+        ] {
+            let error = check(&Loaded::default(), &[rule(text, Origin::Flag)]).unwrap_err();
+            assert!(
+                matches!(&error, CheckError::Loopback { meant: said, .. } if said == meant),
+                "{error}"
+            );
+        }
+        check(&Loaded::default(), &[rule("10.0.0.1:80", Origin::Flag)]).unwrap();
     }
 
     #[test]

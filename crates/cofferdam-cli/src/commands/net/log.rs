@@ -50,9 +50,15 @@ pub(crate) async fn run(
         &repository.top,
         arguments.name.as_deref(),
     )?;
-    if arguments.name.is_none() && !arguments.json {
+    if arguments.name.is_none() && !arguments.json && found.network.is_none() {
         let name = cofferdam::text::printable_line(&found.name);
         output::note(&format!("the network log of sandbox {name}\n"));
+    }
+    if let Some(network) = &found.network
+        && !arguments.json
+    {
+        output::note(&unlogged(&found.name, network));
+        return Ok(ExitCode::SUCCESS);
     }
     let mut reader = found.open().map_err(ManageError::from)?;
     let mut show = Show::new(arguments);
@@ -84,6 +90,19 @@ pub(crate) async fn run(
     match interrupt.code() {
         Some(code) => Err(CliError::Interrupted { code }),
         None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Why there is nothing to show of a sandbox without a wall.
+fn unlogged(name: &str, network: &str) -> String {
+    let name = cofferdam::text::printable_line(name);
+    match network {
+        "none" => format!(
+            "sandbox {name} was started with `--network none`: it reaches nothing, so there is nothing to log\n"
+        ),
+        _ => format!(
+            "sandbox {name} was started with `--network open`: it reaches everything, and nothing of that is logged\n"
+        ),
     }
 }
 

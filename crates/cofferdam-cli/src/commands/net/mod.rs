@@ -103,7 +103,7 @@ pub(super) fn warn(problems: &[Problem], colour: bool) {
 }
 
 /// Where a rule stands, for a table.
-fn place(place: &Place) -> String {
+pub(super) fn place(place: &Place) -> String {
     match (&place.file, place.line) {
         (Some(file), Some(line)) => format!("{}:{line}", shell_word(file.as_os_str())),
         (Some(file), None) => shell_word(file.as_os_str()),

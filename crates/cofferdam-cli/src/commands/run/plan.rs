@@ -9,8 +9,8 @@ use cofferdam::agent::{self, AGENTS, AgentError, AgentOptions, AgentProvider};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy};
 use cofferdam::session::{Hook, Hooks, NetworkOptions, PromptSource, RunLog};
-use cofferdam::wall::rules::Loaded;
-use cofferdam::wall::{self, Origin, Rule};
+use cofferdam::wall::rules::{CheckError, Loaded};
+use cofferdam::wall::{self, Origin, Rule, RuleError};
 
 use super::arguments::{Arguments, FileMode, NetworkMode};
 use crate::environment::Environment;
@@ -136,10 +136,24 @@ fn network(mode: NetworkMode, allow: &[String]) -> Result<NetworkOptions, CliErr
             let rules = allow.iter().map(|text| Rule::parse(text, Origin::Flag));
             let rules = match rules.collect::<Result<Vec<_>, _>>() {
                 Ok(rules) => rules,
-                Err(error) => return usage(format!("`--allow`: {error}")),
+                Err(error) => {
+                    return misused(
+                        &error,
+                        match &error {
+                            RuleError::Localhost { meant, .. } => Some(meant),
+                            _ => None,
+                        },
+                    );
+                }
             };
             if let Err(error) = wall::rules::check(&Loaded::default(), &rules) {
-                return usage(format!("`--allow`: {error}"));
+                return misused(
+                    &error,
+                    match &error {
+                        CheckError::Loopback { meant, .. } => Some(meant),
+                        _ => None,
+                    },
+                );
             }
             Ok(NetworkOptions::Allowlist { rules })
         }
@@ -147,6 +161,17 @@ fn network(mode: NetworkMode, allow: &[String]) -> Result<NetworkOptions, CliErr
         NetworkMode::None => Ok(NetworkOptions::None),
         NetworkMode::Open => Ok(NetworkOptions::Open),
     }
+}
+
+/// A rule of `--allow` that is none; with the one that was meant, where that is known.
+fn misused<T>(error: &dyn std::error::Error, meant: Option<&String>) -> Result<T, CliError> {
+    Err(CliError::Misused {
+        message: format!("`--allow`: {error}"),
+        hint: match meant {
+            Some(rule) => format!("if this machine is meant: `--allow {rule}`"),
+            None => "see `cofferdam run --help`".to_owned(),
+        },
+    })
 }
 
 fn prompt_arguments(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, CliError> {

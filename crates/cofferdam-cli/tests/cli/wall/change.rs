@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::world::{
     LIMIT, Origin, Running, closed, entries, other_repository, script, state, until, write_config,
 };
-use crate::environment::finish;
+use crate::environment::{Done, TestEnvironment, finish};
 
 /// What a removed rule had opened is closed by then.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
@@ -14,7 +14,6 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 const TRIES_UNTIL_IT_WORKS: &str =
     "ask $HOST $PORT && exit 10\ntouch ready\nuntil_ok ask $HOST $PORT";
 
-// covers: S1-89
 #[test]
 fn what_is_allowed_while_a_run_goes_on_is_open_at_once() {
     let environment = closed();
@@ -45,12 +44,13 @@ fn what_is_allowed_while_a_run_goes_on_is_open_at_once() {
         .map(|one| one["verdict"].clone())
         .collect();
     assert_eq!(verdicts.first(), Some(&"refused".into()));
+    let lookup = |one: &serde_json::Value| one["event"] == "lookup" && one["verdict"] == "refused";
+    assert!(!entries(&environment, "one").iter().any(lookup));
     assert_eq!(verdicts.last(), Some(&"allowed".into()));
 }
 
-/// The connection is idle when its rule goes.
-#[test]
-fn what_a_removed_rule_had_opened_is_closed() {
+/// The connection is idle when `take_back` takes its rule away.
+fn closes(take_back: impl Fn(&TestEnvironment, &Origin) -> Done) {
     let environment = closed();
     let origin = Origin::new();
     let body = r#"
@@ -68,12 +68,7 @@ ask "$HOST" "$PORT" && exit 14
         .expect_code(0);
     let mut run = Running::start(&environment, "one", &[], &script(&origin, body));
     run.wait_for("open");
-    let file = state(&environment).join("allowed/global");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let without = text.replace(&format!("{}\n", origin.rule()), "");
-    assert_ne!(text, without);
-    cofferdam::fsx::write_private(&file, without.as_bytes()).unwrap();
-    let done = environment.cofferdam(&["net", "reload"]).expect_code(0);
+    let done = take_back(&environment, &origin).expect_code(0);
     assert!(
         done.stderr
             .contains("in force in sandbox one; 1 connection ended by it"),
@@ -85,6 +80,63 @@ ask "$HOST" "$PORT" && exit 14
     });
     run.finish().expect_code(0);
     assert_eq!(origin.greeted(), 1);
+}
+
+#[test]
+fn what_a_removed_rule_had_opened_is_closed() {
+    closes(|environment, origin| {
+        let file = state(environment).join("allowed/global");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let without = text.replace(&format!("{}\n", origin.rule()), "");
+        assert_ne!(text, without);
+        cofferdam::fsx::write_private(&file, without.as_bytes()).unwrap();
+        environment.cofferdam(&["net", "reload"])
+    });
+}
+
+#[test]
+fn what_is_revoked_is_closed() {
+    closes(|environment, origin| environment.cofferdam(&["revoke", "--global", &origin.rule()]));
+}
+
+/// The user's own file is the source: it is read when a sandbox starts, and again when they say so.
+// covers: S1-76 S1-77 S1-89
+#[test]
+fn what_the_config_names_is_open_on_its_ports_and_an_edit_counts_when_it_is_loaded() {
+    let environment = closed();
+    let (first, second) = (Origin::new(), Origin::new());
+    let configure = |origin: &Origin| {
+        let port = origin.port;
+        write_config(
+            &environment,
+            &format!(
+                "firewall:\n  allow:\n    - domain: host.cofferdam.internal\n      ports: [{port}]\n"
+            ),
+        );
+    };
+    configure(&first);
+    let second_port = second.port;
+    let body = format!(
+        "ask $HOST $PORT || exit 10\nask $HOST {second_port} && exit 11\ntouch ready\n\
+         until_file edited || exit 9\nask $HOST $PORT || exit 12\nask $HOST {second_port} && exit 13\n\
+         touch tried\nuntil_file loaded || exit 9\nask $HOST {second_port} || exit 14\n\
+         ask $HOST $PORT && exit 15\n:"
+    );
+    let mut run = Running::start(&environment, "one", &[], &script(&first, &body));
+    run.wait_for("ready");
+    configure(&second);
+    run.tell("edited");
+    run.wait_for("tried");
+    let done = environment.cofferdam(&["net", "reload"]).expect_code(0);
+    assert!(done.stderr.contains("in force in sandbox one"), "{done}");
+    run.tell("loaded");
+    run.finish().expect_code(0);
+    assert_eq!((first.greeted(), second.greeted()), (2, 1));
+    // The next one begins with it.
+    let body = format!("ask $HOST {second_port} || exit 10\nask $HOST $PORT && exit 11\n:");
+    Running::start(&environment, "two", &[], &script(&first, &body))
+        .finish()
+        .expect_code(0);
 }
 
 /// Two sandboxes of one repository, and one of another.
@@ -215,7 +267,7 @@ fn a_config_that_breaks_while_a_run_goes_on_changes_nothing() {
     run.finish().expect_code(0);
 }
 
-// covers: S1-90
+// covers: S1-90 S1-91
 #[test]
 fn a_reload_that_changes_nothing_disturbs_nothing() {
     let environment = closed();

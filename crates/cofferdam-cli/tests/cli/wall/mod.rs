@@ -5,6 +5,8 @@ mod bad_input;
 mod change;
 mod gateway;
 mod log;
+mod model;
+mod refusals;
 mod state;
 mod traffic;
 mod world;
