@@ -74,6 +74,9 @@ fn render(report: &GcReport, dry_run: bool, directory: &Path) -> String {
             let _ = write!(out, " in {}", shell_word(&one.repository));
         }
         out.push('\n');
+        for beside in &one.beside {
+            let _ = writeln!(out, "  {beside}");
+        }
         if let Some(path) = &one.preserved {
             let path = shell_word(path);
             let _ = writeln!(out, "  its uncommitted work is kept in {path}");

@@ -117,6 +117,12 @@ pub struct Outcome {
     pub checkout: Option<Oid>,
     /// A private copy has uncommitted work.
     pub copy_is_dirty: bool,
+    /// What is kept beside the landing, for a person: the sandbox stays until its user deletes it.
+    #[serde(default)]
+    pub beside: Option<String>,
+    /// The sandbox's git directory stays as it is: commits in it could not be brought out.
+    #[serde(default)]
+    pub keeps_repository: bool,
 }
 
 /// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.

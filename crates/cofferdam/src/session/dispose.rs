@@ -47,7 +47,10 @@ pub(super) async fn dispose(
     remove_made_directories(&owned, disposal.home);
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
     let directory = owned.directory().to_owned();
-    let mut gone = vec!["git", "vault", "hooks", "pointer"];
+    let mut gone = vec!["hooks", "pointer", "reader"];
+    if !disposal.outcome.keeps_repository {
+        gone.extend(["git", "vault"]);
+    }
     if owned.record.mode == Mode::Copy {
         if disposal.outcome.copy_is_dirty {
             disposed.preserved = Some(directory.join("work"));
@@ -68,11 +71,18 @@ pub(super) async fn dispose(
         Landing::Kept { .. } | Landing::Refused { .. } => true,
         Landing::Nothing | Landing::Landed { .. } => branch_stays,
     };
+    let beside = &disposal.outcome.beside;
     let moved_out = directory.join("nested").is_dir();
-    if keeps_work || moved_out || disposed.preserved.is_some() || !disposed.problems.is_empty() {
+    if keeps_work
+        || beside.is_some()
+        || disposal.outcome.keeps_repository
+        || moved_out
+        || disposed.preserved.is_some()
+        || !disposed.problems.is_empty()
+    {
         owned.record.kept = match landing {
             Landing::Kept { .. } | Landing::Refused { .. } => Some(landing.to_string()),
-            _ => owned.record.kept.clone(),
+            _ => beside.clone().or(owned.record.kept.clone()),
         };
         owned.set_phase(Phase::Stopped)?;
     } else {

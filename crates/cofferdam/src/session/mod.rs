@@ -39,6 +39,6 @@ pub use login::LoginError;
 pub use network::NetworkOptions;
 pub use options::{COMPLETION_SIGNAL, Hook, Hooks, PromptSource, RunLog, RunOptions, Timeouts};
 pub use plan::PlanError;
-pub use report::{CommitLine, Iteration, Kept, Landing, RunError, RunErrorKind, RunReport};
+pub use report::{Beside, CommitLine, Iteration, Kept, Landing, RunError, RunErrorKind, RunReport};
 pub use run::run;
 pub use stream::AgentFailure;

@@ -57,12 +57,46 @@ pub enum Landing {
     /// Nothing of the user's moved; the commits are on `reference`, and `why` says what stood in
     /// the way.
     Kept { reference: String, why: String },
-    /// The commits did not pass the gate; the pack is kept in the state directory.
+    /// The commits did not pass the gate. `pack` is what the state directory keeps of them: the pack, or
+    /// the sandbox's git directory where no pack could be made.
     Refused {
         #[serde(serialize_with = "crate::session::path_json::optional")]
         pack: Option<PathBuf>,
         why: String,
     },
+}
+
+/// What a sandbox had beside what landed, and where it is now. Its sandbox stays in `list` until it is
+/// deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Beside {
+    /// How the sandbox's repository named it: branches, tags, stashes. Printable.
+    pub names: Vec<String>,
+    /// A reference of the repository, or a file or directory of the state directory. Printable.
+    pub at: String,
+    /// Why it is no reference.
+    pub refused: Option<String>,
+}
+
+/// So many names tell enough.
+const NAMED: usize = 5;
+
+impl std::fmt::Display for Beside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = format!(
+            "what is beside the branch ({}",
+            self.names[..self.names.len().min(NAMED)].join(", ")
+        );
+        if self.names.len() > NAMED {
+            text.push_str(&format!(" and {} more", self.names.len() - NAMED));
+        }
+        text.push_str(") ");
+        if let Some(why) = &self.refused {
+            text.push_str(&format!("did not come home: {why}; it "));
+        }
+        text.push_str(&format!("is kept at {}", self.at));
+        f.write_str(&crate::text::printable_line(&text))
+    }
 }
 
 /// What a run did.
@@ -77,6 +111,7 @@ pub struct RunReport {
     /// The completion signal that ended the run.
     pub completion: Option<String>,
     pub landing: Landing,
+    pub beside: Vec<Beside>,
     /// Newest last.
     pub commits: Vec<CommitLine>,
     /// Lines of `git diff --stat` from base to tip, sanitised.
@@ -99,6 +134,7 @@ pub struct Kept {
     pub name: Option<Slug>,
     pub branch: Option<String>,
     pub landing: Option<Landing>,
+    pub beside: Vec<Beside>,
     pub commits: Vec<CommitLine>,
     pub iterations: Vec<Iteration>,
     #[serde(serialize_with = "crate::session::path_json::optional")]
@@ -134,7 +170,7 @@ impl std::fmt::Display for Landing {
                 )
             }
         };
-        f.write_str(&crate::text::printable(&text))
+        f.write_str(&crate::text::printable_line(&text))
     }
 }
 

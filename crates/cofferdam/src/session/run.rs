@@ -232,6 +232,7 @@ async fn finish(
     });
     kept.landing = Some(collected.landing.clone());
     kept.commits.clone_from(&collected.commits);
+    kept.beside.clone_from(&collected.beside);
     events.emit(&Event::Step { step: "dispose" });
     let disposal = Disposal {
         home: &options.home,
@@ -287,6 +288,7 @@ async fn finish(
         iterations: kept.iterations,
         completion,
         landing: kept.landing.unwrap_or(Landing::Nothing),
+        beside: kept.beside,
         commits: kept.commits,
         diffstat,
         usage,

@@ -83,7 +83,7 @@ pub(super) async fn commit_the_rest(
     Err(String::from_utf8_lossy(&done.stderr).trim_end().to_owned())
 }
 
-/// HEAD and branches as the sandbox's own git tells them. Hostile: only well-formed answers count,
+/// HEAD, refs and stashes as the sandbox's own git tells them. Hostile: only well-formed answers count,
 /// and the gate checks what they lead to.
 pub(super) async fn refs(
     sandbox: &dyn IsolatedSandbox,
@@ -92,7 +92,8 @@ pub(super) async fn refs(
     cancel: &CancellationToken,
 ) -> Result<PrivateRefs, CollectError> {
     let script = "git rev-parse HEAD && git rev-parse --symbolic-full-name HEAD && \
-                  git for-each-ref --format='%(objectname) %(refname)' refs/heads/";
+                  git for-each-ref --format='%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end) %(refname)' && \
+                  { git reflog --format='%H a stash' refs/stash -- 2> /dev/null || true; }";
     let environment = BTreeMap::new();
     let inside = Inside {
         sandbox,
@@ -117,9 +118,14 @@ pub(super) async fn refs(
     let commit = lines.next().and_then(of_format).ok_or_else(odd)?;
     let name = lines.next().ok_or_else(odd)?;
     let mut refs: BTreeMap<Vec<u8>, Oid> = BTreeMap::new();
+    let mut others = Vec::new();
     for (oid, name) in lines.filter_map(|line| line.split_once(' ')) {
-        if let Some(oid) = of_format(oid) {
-            refs.insert(name.as_bytes().to_vec(), oid);
+        match of_format(oid) {
+            Some(oid) if name.starts_with("refs/") => {
+                refs.insert(name.as_bytes().to_vec(), oid);
+            }
+            Some(oid) => others.push((name.as_bytes().to_vec(), oid)),
+            None => {}
         }
     }
     let head = if name == "HEAD" {
@@ -128,7 +134,12 @@ pub(super) async fn refs(
         refs.insert(name.as_bytes().to_vec(), commit);
         PrivateHead::Symbolic(name.as_bytes().to_vec())
     };
-    Ok(PrivateRefs { head, refs })
+    Ok(PrivateRefs {
+        head: Some(head),
+        refs,
+        others,
+        odd: Vec::new(),
+    })
 }
 
 /// Has the sandbox's git write a pack, and passes it on.

@@ -57,10 +57,10 @@ async fn a_private_clone_has_its_history_and_nothing_else() {
         }
         assert_eq!(world.refs(), refs);
         world.run(&["fsck"]);
-        let seen = read_refs(git_dir, world.repo().await.format).unwrap();
+        let seen = read_refs(git_dir, world.repo().await.format, None).unwrap();
         assert_eq!(
             seen.head,
-            PrivateHead::Symbolic(b"refs/heads/work/x".to_vec())
+            Some(PrivateHead::Symbolic(b"refs/heads/work/x".to_vec()))
         );
         assert_eq!(seen.head_commit(), Some(&tip));
         let pack = std::fs::read_dir(clone.vault.join("pack"))

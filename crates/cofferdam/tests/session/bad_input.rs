@@ -1,8 +1,10 @@
 //! Repositories, agents and arguments as they should not be: a clear error or a correct result,
 //! nothing lost, nothing left running, and no reference changed but the sandbox's own.
 
+mod beside;
 mod hostile;
 mod paths;
+mod refused;
 mod repositories;
 mod streams;
 mod users;

@@ -226,3 +226,53 @@ pub(crate) fn processes_with(mark: &str) -> Vec<String> {
     }
     found
 }
+
+/// `cofferdam gc` in the test's home.
+pub(crate) fn gc(env: &Env) -> cofferdam::session::manage::GcReport {
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let (home, git) = (env.dir.path().join("user"), host_git());
+    let done = cofferdam::session::manage::gc(
+        &env.home,
+        &git,
+        Some(&env.repo),
+        Some(&home),
+        false,
+        &cancel,
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(done).unwrap()
+}
+
+/// A sandbox as a command names it.
+pub(crate) struct Named(cofferdam::session::manage::Target);
+
+pub(crate) fn target(env: &Env, name: &impl ToString) -> Named {
+    Named(cofferdam::session::manage::Target {
+        home: env.home.clone(),
+        git: host_git(),
+        repository: env.repo.clone(),
+        caller_home: Some(env.dir.path().join("user")),
+        name: name.to_string(),
+        cancel: tokio_util::sync::CancellationToken::new(),
+    })
+}
+
+impl Named {
+    /// The user lets go of it, and what it kept goes with it.
+    pub(crate) fn delete(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let options = cofferdam::session::manage::DeleteOptions {
+            force: true,
+            purge: false,
+        };
+        runtime
+            .block_on(cofferdam::session::manage::delete(&self.0, options))
+            .unwrap();
+    }
+}

@@ -13,7 +13,7 @@ use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
 use super::quarantine::{Quarantine, keep_text};
-use super::{Gate, GateError, Limits, Refusal};
+use super::{Gate, GateError, Limits, Refusal, whose};
 use crate::fsx::{Context, FileError};
 use crate::git::GitError;
 use crate::process::Input;
@@ -64,9 +64,16 @@ pub(super) async fn index(
     };
     let (copied, done) = tokio::join!(copy, running.finish(cancel));
     copied?;
-    let done = done?;
+    let done = done.map_err(|error| whose::refuse_if_theirs(error.into()))?;
     if !done.exit.success() {
         let text = String::from_utf8_lossy(&done.stderr);
+        if whose::lacks_something(&text) {
+            return Err(GateError::Git(GitError::Failed {
+                command: "index-pack".into(),
+                exit: done.exit,
+                stderr: crate::text::printable_line(text.trim_end()),
+            }));
+        }
         return Err(GateError::refused(Refusal::Pack {
             reason: reason(&text),
         }));

@@ -9,6 +9,7 @@ mod names;
 mod policy;
 mod quarantine;
 mod walk;
+mod whose;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub use quarantine::remove_stale;
+pub(crate) use whose::broke;
 
 use super::refs::{self, Own, RefError, Transaction};
 use super::{GitError, Oid, Repository};
@@ -168,6 +170,13 @@ pub enum Refusal {
     NotDescendant { tip: Oid, base: Oid },
     #[error("{}", list_violations(.0))]
     Tree(Vec<Violation>),
+    #[error("git cannot read what is in the pack: {reason}")]
+    Unreadable {
+        /// Printable, one line.
+        reason: String,
+    },
+    #[error("looking through the commits takes longer than {} s", .0.as_secs_f32())]
+    TooSlow(Duration),
 }
 
 fn list_violations(violations: &[Violation]) -> String {
@@ -196,7 +205,7 @@ pub enum GateError {
     },
     #[error("cancelled")]
     Cancelled,
-    #[error("no end of the pack within {} s", .0.as_secs())]
+    #[error("the pack was not sent within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
     #[error(transparent)]
     Git(#[from] GitError),
@@ -215,8 +224,8 @@ impl GateError {
 impl Gate {
     /// Takes a pack and the id of the commit it ends in, both from a sandbox, and lets in what
     /// passes. Afterwards the commits are in the repository and `refs/cofferdam/<id>/tip` is at
-    /// `tip`; no other ref has moved. On any error the repository is as it was, and what was
-    /// received is kept as `refused.pack` in the state directory.
+    /// `tip`; no other ref has moved. On any error the repository is as it was. A refused pack is kept
+    /// in the state directory; an error that is not a refusal is this machine's, and may go away.
     pub async fn receive(
         &self,
         pack: Input,
@@ -246,9 +255,7 @@ impl Gate {
             }
             Err(error) => {
                 // Our own failure: the sandbox still has its commits, the caller may try again.
-                if spool.exists() {
-                    let _ = self.keep(&spool);
-                }
+                let _ = fsx::remove_file_if_exists(&spool);
                 Err(error)
             }
             Ok(accepted) => {
@@ -258,8 +265,14 @@ impl Gate {
         }
     }
 
+    /// Moves a pack to a name that no other has.
     fn keep(&self, spool: &std::path::Path) -> Result<PathBuf, FileError> {
-        let kept = self.state.join("refused.pack");
+        let names = (2..).map(|number| format!("refused-{number}.pack"));
+        let kept = std::iter::once("refused.pack".to_owned())
+            .chain(names)
+            .map(|name| self.state.join(name))
+            .find(|path| !path.exists())
+            .unwrap_or_else(|| self.state.join("refused.pack"));
         std::fs::rename(spool, &kept).map_err(|source| FileError::new("keep", &kept, source))?;
         Ok(kept)
     }
@@ -278,7 +291,7 @@ impl Gate {
             self.check(&quarantine, tip, cancel),
             refs::read(&self.repo, &reference, cancel)
         );
-        let (accepted, old) = (accepted?, old?);
+        let (accepted, old) = (accepted.map_err(whose::refuse_if_theirs)?, old?);
         let keep = quarantine.migrate(&self.repo, &name)?;
         drop(quarantine);
         let moved = if old.as_ref() == Some(tip) {

@@ -19,8 +19,14 @@ const SYMLINK: u32 = 0o120_000;
 const GITLINK: u32 = 0o160_000;
 /// A longer symlink target cannot be made by any Linux system.
 const TARGET: u64 = 4095;
+/// Bytes of all names of a commit: a tree of small objects can stand for any number of them.
+const LISTING: usize = 256 << 20;
+/// Bytes of all new symlinks' targets.
+const TARGETS: u64 = 32 << 20;
 /// So many violations tell enough.
 const MOST: usize = 50;
+/// Bytes of paths that one call of git takes as arguments: the kernel's bound is 2 MiB.
+const ARGUMENTS: usize = 512 << 10;
 
 type Changes = BTreeMap<Vec<u8>, Vec<Option<Entry>>>;
 
@@ -192,12 +198,13 @@ async fn look_at_links<'a>(
     cancel: &CancellationToken,
 ) -> Result<(), GateError> {
     let mut wanted: BTreeSet<&Oid> = BTreeSet::new();
+    let mut bytes = 0;
     for (path, entry) in links {
-        if sizes
-            .get(&entry.id)
-            .is_some_and(|(_, size)| *size <= TARGET)
-        {
-            wanted.insert(&entry.id);
+        let size = sizes.get(&entry.id).map(|(_, size)| *size);
+        if let Some(size) = size.filter(|size| *size <= TARGET) {
+            if wanted.insert(&entry.id) {
+                bytes += size;
+            }
         } else {
             let what = format!("a symlink's target is longer than {TARGET} bytes");
             suspects.push(Suspect {
@@ -210,6 +217,10 @@ async fn look_at_links<'a>(
     }
     if wanted.is_empty() {
         return Ok(());
+    }
+    if bytes > TARGETS {
+        let (what, limit) = ("bytes of symlinks", TARGETS);
+        return Err(GateError::refused(Refusal::TooMuch { what, limit }));
     }
     let done = quarantine
         .command(&gate.repo)
@@ -260,8 +271,7 @@ async fn confirm(
     cancel: &CancellationToken,
 ) -> Result<Vec<Violation>, GateError> {
     let mut violations = Vec::new();
-    // `ls-tree` takes paths as arguments, which are bounded.
-    for some in suspects.chunks(200) {
+    for some in in_calls(&suspects) {
         let base = base_entries(gate, quarantine, some.iter().map(|one| one.path), cancel).await?;
         for one in some {
             let own = base.get(one.path);
@@ -285,6 +295,22 @@ async fn confirm(
         }
     }
     Ok(violations)
+}
+
+/// Cuts the suspects so that the paths of each part fit into the arguments of one call.
+fn in_calls<'a, 'b>(mut rest: &'b [Suspect<'a>]) -> impl Iterator<Item = &'b [Suspect<'a>]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = rest.iter().take(200).take_while(|one| {
+            bytes += one.path.len() + 16;
+            bytes <= ARGUMENTS
+        });
+        // One path alone always fits: the walk cuts longer ones.
+        let count = fits.count().max(1).min(rest.len());
+        let (some, later) = rest.split_at(count);
+        rest = later;
+        (!some.is_empty()).then_some(some)
+    })
 }
 
 async fn base_entries(
@@ -410,7 +436,7 @@ async fn names_at(
             "--full-tree",
             commit.as_str(),
         ])
-        .output(crate::process::Sink::Capture(1 << 30))
+        .output(crate::process::Sink::Capture(LISTING))
         .limit(gate.limits.time)
         .run(cancel)
         .await?;

@@ -17,8 +17,9 @@ use crate::session::CommitLine;
 
 /// More than this of a commit's subject is nobody's subject.
 const SUBJECT: usize = 400;
-/// A header is `<id> <parents>\n<subject>`; more parents than fit are refused.
+/// A header is `<id> <parents>\n<subject>`; so many parents fit into it, more are refused.
 const HEADER: usize = 64 << 10;
+const PARENTS: usize = 1000;
 
 /// What one side of a change is: mode and object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -209,6 +210,10 @@ impl<'a> Parser<'a> {
             .next()
             .and_then(oid)
             .ok_or_else(|| odd("a commit without an id"))?;
+        if ids.clone().count() > PARENTS {
+            let (what, limit) = ("parents of one commit", PARENTS as u64);
+            return Err(GateError::refused(Refusal::TooMuch { what, limit }));
+        }
         for parent in ids {
             let parent = oid(parent).ok_or_else(|| odd("a parent that is no id"))?;
             self.history.descends |= parent == *self.base;

@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 pub use refs::{PrivateHead, PrivateRefs, RefsError, read_refs};
-pub use tidy::tidy;
+pub use tidy::{Tidied, tidy};
 
 use super::identity::UserConfig;
 use super::vault::Export;

@@ -23,27 +23,52 @@ const WHOLE: [&str; 6] = [
     "objects/info/commit-graph",
 ];
 const WHOLE_LIMIT: i64 = 64 << 20;
+/// So many oddities tell enough.
+const ODD: usize = 10;
 
-/// Removes pipes, sockets, devices and symbolic links below `git_dir` and returns them. Nothing may
-/// run in the sandbox any more; if something does, nothing outside of the directory is touched.
-pub fn tidy(git_dir: &Path) -> Result<Vec<PathBuf>, RefsError> {
+/// What [`tidy`] found.
+#[derive(Debug, Default)]
+pub struct Tidied {
+    /// Pipes, sockets, devices and symbolic links; they are gone.
+    pub removed: Vec<PathBuf>,
+    /// What could not be looked at, and files that git must not read whole.
+    pub odd: Vec<RefsError>,
+}
+
+/// Removes pipes, sockets, devices and symbolic links below `git_dir`. Nothing may run in the sandbox
+/// any more; if something does, nothing outside of the directory is touched. An error is the host's
+/// alone.
+pub fn tidy(git_dir: &Path) -> Result<Tidied, RefsError> {
     let root = beneath::root(git_dir).map_err(|errno| unreadable(git_dir, errno))?;
+    let mut tidied = Tidied::default();
     for name in WHOLE {
         match rustix::fs::statat(&root, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) if found.st_size > WHOLE_LIMIT => {
-                return Err(RefsError::TooLarge { name: name.into() });
+                tidied.odd.push(RefsError::TooLarge { name: name.into() });
             }
             _ => {}
         }
     }
-    let mut removed = Vec::new();
+    let Tidied { removed, odd } = &mut tidied;
+    let mut note = |error: RefsError| {
+        if error.is_of_the_host() {
+            return Err(error);
+        }
+        if odd.len() < ODD {
+            odd.push(error);
+        }
+        Ok(())
+    };
     let mut seen = 0;
     let mut pending = vec![(PathBuf::new(), 0)];
     while let Some((path, depth)) = pending.pop() {
         let directory = match beneath::directory(&root, &path) {
             Ok(directory) => directory,
             Err(Errno::NOENT) if depth > 0 => continue,
-            Err(errno) => return Err(unreadable(&path, errno)),
+            Err(errno) => {
+                note(unreadable(&path, errno))?;
+                continue;
+            }
         };
         // The entries are read through a descriptor of its own, so that this one can remove them.
         let entries = Dir::read_from(&directory).map_err(|errno| unreadable(&path, errno))?;
@@ -55,7 +80,8 @@ pub fn tidy(git_dir: &Path) -> Result<Vec<PathBuf>, RefsError> {
             }
             seen += 1;
             if seen > ENTRIES || depth > DEPTH {
-                return Err(RefsError::TooMany);
+                note(RefsError::TooMany)?;
+                return Ok(tidied);
             }
             let name = path.join(std::ffi::OsStr::from_bytes(bytes));
             match kind(
@@ -66,15 +92,19 @@ pub fn tidy(git_dir: &Path) -> Result<Vec<PathBuf>, RefsError> {
                 Ok(FileType::Directory) => pending.push((name, depth + 1)),
                 Ok(FileType::RegularFile) | Err(Errno::NOENT) => {}
                 Ok(_) => {
-                    rustix::fs::unlinkat(&directory, entry.file_name(), AtFlags::empty())
-                        .map_err(|errno| unreadable(&name, errno))?;
+                    let gone =
+                        rustix::fs::unlinkat(&directory, entry.file_name(), AtFlags::empty());
+                    if let Err(errno) = gone {
+                        note(unreadable(&name, errno))?;
+                        continue;
+                    }
                     removed.push(name);
                 }
-                Err(errno) => return Err(unreadable(&name, errno)),
+                Err(errno) => note(unreadable(&name, errno))?,
             }
         }
     }
-    Ok(removed)
+    Ok(tidied)
 }
 
 fn directory_fd(directory: &std::os::fd::OwnedFd) -> BorrowedFd<'_> {
@@ -112,12 +142,12 @@ mod tests {
         symlink("/dev/zero", git.join("objects/info/alternates")).unwrap();
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, git.join("config"), FileType::Fifo, mode, 0).unwrap();
-        let mut removed = tidy(git).unwrap();
+        let mut removed = tidy(git).unwrap().removed;
         removed.sort();
         let names: Vec<_> = removed.iter().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(names, ["config", "objects/info/alternates", "refs"]);
         assert!(git.join("HEAD").exists() && outside.path().join("kept").exists());
-        assert!(tidy(git).unwrap().is_empty());
+        assert!(tidy(git).unwrap().removed.is_empty());
     }
 
     #[test]
@@ -125,6 +155,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = fs::File::create(dir.path().join("config")).unwrap();
         file.set_len(1 << 40).unwrap();
-        assert!(matches!(tidy(dir.path()), Err(RefsError::TooLarge { .. })));
+        let odd = tidy(dir.path()).unwrap().odd;
+        assert!(matches!(odd[..], [RefsError::TooLarge { .. }]));
     }
 }

@@ -11,8 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::emitter::Emitter;
 use super::event::Notice;
-use super::report::{CommitLine, Landing};
-use super::transfer::UNCOMMITTED;
+use super::report::{Beside, CommitLine, Landing};
 use crate::fsx::{Context, FileError};
 use crate::git::gate::{Accepted, GateError};
 use crate::git::land::{self, LandError};
@@ -26,14 +25,12 @@ use crate::process::Exit;
 use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError};
 use crate::sandbox::{IsolatedSandbox, SandboxError};
 
+mod home;
 mod landing;
 mod packing;
 mod tips;
 
-use tips::{DETACHED, Tips};
-
-/// More tips than this are not looked at: the rest stays in the state directory.
-const MAX_TIPS: usize = 16;
+pub(super) use home::keeps_work;
 
 /// Why commits did not come home. They stay in the state directory.
 #[derive(Debug, thiserror::Error)]
@@ -101,14 +98,24 @@ pub(super) struct Collected {
     pub checkout: Option<Oid>,
     /// A private copy has uncommitted work.
     pub copy_is_dirty: bool,
+    pub beside: Vec<Beside>,
+    /// See [`Outcome::keeps_repository`].
+    pub keeps_repository: bool,
 }
 
 impl Collected {
     pub(super) fn into_outcome(self) -> Outcome {
+        let beside = match &self.beside[..] {
+            [] => None,
+            [one] => Some(one.to_string()),
+            [one, rest @ ..] => Some(format!("{one}; and {} more", rest.len())),
+        };
         Outcome {
             landing: self.landing,
             checkout: self.checkout,
             copy_is_dirty: self.copy_is_dirty,
+            beside,
+            keeps_repository: self.keeps_repository,
         }
     }
 }
@@ -138,6 +145,8 @@ impl Collector<'_> {
             tip: None,
             checkout: None,
             copy_is_dirty: false,
+            beside: Vec::new(),
+            keeps_repository: false,
         };
         // What is compared and written from here on is a sandbox's.
         let repo = self.repo.without_drivers(self.cancel).await?;
@@ -180,91 +189,17 @@ impl Collector<'_> {
             }
         }
         let tips = self.tips(owned, source).await?;
-        self.take_home(owned, source, tips, home, &mut collected)
+        self.take_home(owned, source, &tips, home, &mut collected)
             .await?;
         if owned.record.mode == Mode::Copy && matches!(source, Source::State) {
-            collected.copy_is_dirty = self.copy_is_dirty(owned).await;
+            // What cannot be read cannot be asked either.
+            collected.copy_is_dirty = !tips.odd.is_empty() || self.copy_is_dirty(owned).await;
             if collected.copy_is_dirty {
                 // It stays, and its user will look at it.
                 self.move_nested_out(owned)?;
             }
         }
         Ok(collected)
-    }
-
-    /// Lands the commits at the sandbox's own tip and keeps those at others.
-    async fn take_home(
-        &self,
-        owned: &Owned,
-        source: &Source<'_>,
-        tips: Tips,
-        mut home: BTreeSet<Oid>,
-        collected: &mut Collected,
-    ) -> Result<(), CollectError> {
-        let mut landed = !home.is_empty();
-        for (number, (name, tip)) in tips.all.into_iter().take(MAX_TIPS).enumerate() {
-            let is_head = tips.head.as_ref() == Some(&tip);
-            if home.contains(&tip) {
-                if is_head {
-                    collected.checkout = Some(tip);
-                }
-                continue;
-            }
-            let accepted = match self.receive(owned, source, &tip).await {
-                Ok(accepted) => accepted,
-                Err(CollectError::Gate(GateError::Refused { why, pack })) => {
-                    if self.is_old(owned, &tip, pack.as_deref()).await? {
-                        if is_head {
-                            collected.checkout = Some(tip);
-                        }
-                        continue;
-                    }
-                    let landing = Landing::Refused {
-                        pack,
-                        why: why.to_string(),
-                    };
-                    if landed || !matches!(collected.landing, Landing::Nothing) {
-                        self.events.notice(Notice::Other {
-                            text: landing.to_string(),
-                        });
-                    } else {
-                        collected.landing = landing;
-                    }
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            home.extend(accepted.commits().iter().map(|commit| commit.id.clone()));
-            home.insert(tip.clone());
-            if is_head {
-                collected.checkout = Some(tip.clone());
-            }
-            // The sandbox's own branch comes first, unless where the agent ended contains it.
-            let is_own = !landed
-                && name != UNCOMMITTED
-                && tips.own.as_ref().is_none_or(|own| home.contains(own));
-            if !is_own {
-                let reference = self.keep_extra(owned, number, &tip).await?;
-                let text = format!("commits beside the branch ({name}) are kept at {reference}");
-                self.events.notice(Notice::Other { text });
-                continue;
-            }
-            landed = true;
-            self.report(&accepted);
-            if owned
-                .record
-                .branch
-                .as_ref()
-                .is_none_or(|branch| branch.as_str() != name)
-                && !(owned.record.branch.is_none() && name == DETACHED)
-            {
-                self.events.notice(Notice::BranchSwitched { to: name });
-            }
-            collected.commits = accepted.commits().to_vec();
-            collected.tip = Some(tip);
-            collected.landing = self.land(owned, &accepted).await?;
-        }
-        Ok(())
     }
 
     fn report(&self, accepted: &Accepted) {

@@ -1,29 +1,66 @@
 //! Getting a pack out of a sandbox's repository: in a throw-away jail over its dead files, or from a
 //! running isolated sandbox. Host git never opens that repository.
 
+use std::ffi::OsString;
+use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+
 use super::{CollectError, Collector, Source};
-use crate::fsx::FileError;
-use crate::git::Oid;
-use crate::git::gate::{self, Accepted, Gate};
-use crate::git::private_clone::INSIDE_GIT_DIR;
+use crate::fsx::{self, Context, FileError};
+use crate::git::gate::{self, Accepted, Gate, GateError};
+use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
+use crate::git::{ObjectFormat, Oid};
 use crate::process::{Exit, Input};
-use crate::sandbox::Limits;
-use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
+use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
 use crate::sandbox::registry::Owned;
+use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 use crate::session::mounts::jail_mounts;
 use crate::session::transfer;
 
+/// Where the jail has a git directory of ours: of the sandbox's own it reads the objects alone, so
+/// that no setting and no ref in it can keep honest commits inside.
+const READER: &str = "/.cofferdam/reader";
+
+/// What the gate said to one tip.
+#[derive(Debug)]
+pub(super) enum Received {
+    Accepted(Accepted),
+    /// The sandbox's doing: it is never tried again.
+    Refused {
+        why: String,
+        /// `None`: no pack of it could be made or kept.
+        pack: Option<PathBuf>,
+    },
+}
+
+/// What became of commits that were to be set aside.
+#[derive(Debug)]
+pub(super) enum Aside {
+    Pack,
+    /// No pack could be made or kept.
+    Failed(String),
+}
+
 impl Collector<'_> {
+    /// How long one look at the sandbox's objects may take, so that one slow tip does not keep the
+    /// others from coming home.
+    fn step(&self) -> Duration {
+        self.limit / 4
+    }
+
     /// A pack of `tip` without the base's history, through the gate.
     pub(super) async fn receive(
         &self,
         owned: &Owned,
         source: &Source<'_>,
         tip: &Oid,
-    ) -> Result<Accepted, CollectError> {
+    ) -> Result<Received, CollectError> {
         let gate = Gate {
             repo: self.repo.clone(),
             id: owned.record.id,
@@ -31,41 +68,149 @@ impl Collector<'_> {
             alternate: owned.directory().join("vault"),
             state: owned.directory().to_owned(),
             limits: gate::Limits {
-                time: self.limit,
+                time: self.step(),
                 ..gate::Limits::default()
             },
             rules: gate::Rules::default(),
         };
         let revisions = format!("{tip}\n^{}\n", owned.record.base);
-        let pipe = std::io::pipe().map_err(|source| FileError::new("make", "a pipe", source))?;
-        let (reader, writer) = (OwnedFd::from(pipe.0), OwnedFd::from(pipe.1));
-        let pack = async {
-            match source {
-                Source::State => self.pack_in_jail(owned, revisions, writer).await,
-                Source::Sandbox { sandbox, workdir } => {
-                    transfer::pack(*sandbox, workdir, revisions, writer, self.cancel).await
-                }
-            }
-        };
+        let (reader, writer) = pipe_ends()?;
+        let pack = self.pack(owned, source, revisions, writer);
         let (packed, received) =
             tokio::join!(pack, gate.receive(Input::Fd(reader), tip, self.cancel));
         match (packed, received) {
-            (_, Ok(accepted)) => Ok(accepted),
+            (_, Ok(accepted)) => Ok(Received::Accepted(accepted)),
             // A pack that could not be made explains a refusal better than its remains do; one
             // that its reader let go of says nothing, and the reader knows why.
-            (Err(error), Err(_)) if !cut_off(&error) => Err(error),
+            (Err(error), Err(refused)) if !cut_off(&error) => {
+                let why = theirs(&error).ok_or(error)?;
+                if let GateError::Refused {
+                    pack: Some(remains),
+                    ..
+                } = refused
+                {
+                    fsx::remove_file_if_exists(&remains)?;
+                }
+                Ok(Received::Refused { why, pack: None })
+            }
+            (_, Err(GateError::Refused { why, pack })) => Ok(Received::Refused {
+                why: why.to_string(),
+                pack,
+            }),
+            (_, Err(error @ GateError::TimedOut(_))) => Ok(Received::Refused {
+                why: error.to_string(),
+                pack: None,
+            }),
             (_, Err(error)) => Err(error.into()),
         }
     }
 
-    async fn pack_in_jail(
+    /// Writes a pack of everything that `revisions` names to a new file, past no gate: it lies in the
+    /// state directory until its user looks at it.
+    pub(super) async fn set_aside(
         &self,
         owned: &Owned,
+        source: &Source<'_>,
+        revisions: String,
+        to: &Path,
+    ) -> Result<Aside, CollectError> {
+        fsx::remove_file_if_exists(to)?;
+        let (reader, writer) = pipe_ends()?;
+        let pack = self.pack(owned, source, revisions, writer);
+        let limit = gate::Limits::default().pack_bytes;
+        let (packed, kept) = tokio::join!(pack, spool(reader, to, limit));
+        let failed = match (packed, kept?) {
+            (Ok(()), true) => return Ok(Aside::Pack),
+            (_, false) => format!("a pack of them has more than {limit} bytes"),
+            (Err(error), true) => theirs(&error).ok_or(error)?,
+        };
+        fsx::remove_file_if_exists(to)?;
+        Ok(Aside::Failed(failed))
+    }
+
+    async fn pack(
+        &self,
+        owned: &Owned,
+        source: &Source<'_>,
         revisions: String,
         to: OwnedFd,
     ) -> Result<(), CollectError> {
+        if let Source::Sandbox { sandbox, workdir } = source {
+            return transfer::pack(*sandbox, workdir, revisions, to, self.cancel).await;
+        }
+        let arguments = [
+            "pack-objects",
+            "--revs",
+            "--thin",
+            "--stdout",
+            "--delta-base-offset",
+            "-q",
+        ];
+        let done = self
+            .read(
+                owned,
+                &arguments,
+                revisions.into_bytes(),
+                JailOutput::Fd(to),
+            )
+            .await?;
+        if done.exit.success() {
+            return Ok(());
+        }
+        let stderr =
+            crate::text::printable_line(String::from_utf8_lossy(&done.stderr_tail).trim_end());
+        Err(CollectError::Pack {
+            exit: done.exit,
+            stderr,
+        })
+    }
+
+    /// For each id what it is, or what it is a tag of: id and kind.
+    pub(super) async fn kinds(
+        &self,
+        owned: &Owned,
+        ids: &[Oid],
+    ) -> Result<Vec<Option<(Oid, String)>>, CollectError> {
+        let stdin: String = ids.iter().map(|id| format!("{id}^{{}}\n")).collect();
+        let arguments = ["cat-file", "--batch-check=%(objectname) %(objecttype)"];
+        let room = ids.len() * 200 + 1;
+        let output = JailOutput::Capture(room);
+        let done = match self
+            .read(owned, &arguments, stdin.into_bytes(), output)
+            .await
+        {
+            Ok(done) => done,
+            // Then none of them is a commit that could come home.
+            Err(CollectError::Jail(SandboxError::TimedOut(_) | SandboxError::Gone(_))) => {
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error),
+        };
+        let text = String::from_utf8_lossy(&done.stdout);
+        let kinds = text.lines().map(|line| {
+            let (id, kind) = line.split_once(' ')?;
+            Some((id.parse().ok()?, kind.to_owned()))
+        });
+        Ok(kinds.collect())
+    }
+
+    /// Runs git over the sandbox's objects in a jail.
+    async fn read(
+        &self,
+        owned: &Owned,
+        arguments: &[&str],
+        stdin: Vec<u8>,
+        stdout: JailOutput,
+    ) -> Result<JailOutcome, CollectError> {
+        let mut mounts = jail_mounts(owned.directory());
+        mounts.push(Mount {
+            source: MountSource::Path(self.make_reader(owned)?),
+            target: READER.into(),
+            access: Access::ReadOnly,
+        });
+        let objects = format!("{INSIDE_GIT_DIR}/objects");
         let request = JailRequest {
-            mounts: jail_mounts(owned.directory()),
+            mounts,
             // A hostile repository must not decide how much memory is used.
             arguments: [
                 "/bin/sh",
@@ -79,17 +224,19 @@ impl Collector<'_> {
                 "pack.windowMemory=256m",
                 "-c",
                 "core.packedGitLimit=1g",
-                "pack-objects",
-                "--revs",
-                "--thin",
-                "--stdout",
-                "--delta-base-offset",
-                "-q",
+                "-c",
+                "core.commitGraph=false",
+                "-c",
+                "core.multiPackIndex=false",
             ]
-            .map(Into::into)
-            .to_vec(),
+            .iter()
+            .chain(arguments)
+            .map(OsString::from)
+            .collect(),
             environment: [
-                ("GIT_DIR", INSIDE_GIT_DIR),
+                ("GIT_DIR", READER),
+                ("GIT_OBJECT_DIRECTORY", objects.as_str()),
+                ("GIT_ALTERNATE_OBJECT_DIRECTORIES", INSIDE_VAULT),
                 ("GIT_CONFIG_NOSYSTEM", "1"),
                 ("GIT_NO_LAZY_FETCH", "1"),
                 ("GIT_NO_REPLACE_OBJECTS", "1"),
@@ -97,33 +244,47 @@ impl Collector<'_> {
             .map(|(key, value)| (key.into(), value.into()))
             .into(),
             directory: "/".into(),
-            stdin: revisions.into_bytes(),
-            stdout: JailOutput::Fd(to),
+            stdin,
+            stdout,
             limits: Limits {
                 processes: Some(256),
                 ..Limits::default()
             },
-            timeout: self.limit,
+            timeout: self.step(),
         };
-        let done = jail::run(request, self.cancel).await?;
-        if done.exit.success() {
-            return Ok(());
+        Ok(jail::run(request, self.cancel).await?)
+    }
+
+    /// A git directory without refs and settings. The jail's user may be another than this one.
+    fn make_reader(&self, owned: &Owned) -> Result<PathBuf, FileError> {
+        let reader = owned.directory().join("reader");
+        fsx::remove_tree_or_file(&reader)?;
+        for part in ["objects", "refs"] {
+            fs::create_dir_all(reader.join(part)).context("create", &reader)?;
         }
-        let stderr = crate::text::printable(String::from_utf8_lossy(&done.stderr_tail).trim_end());
-        Err(CollectError::Pack {
-            exit: done.exit,
-            stderr,
-        })
+        let config = match self.repo.format {
+            ObjectFormat::Sha1 => "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+            ObjectFormat::Sha256 => {
+                "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectFormat = sha256\n"
+            }
+        };
+        fsx::write_with_mode(&reader.join("config"), config.as_bytes(), 0o644)?;
+        let shallow = self.repo.common_dir.join("shallow");
+        if let Ok(bytes) = fs::read(&shallow) {
+            fsx::write_with_mode(&reader.join("shallow"), &bytes, 0o644)?;
+        }
+        fsx::write_with_mode(&reader.join("HEAD"), b"ref: refs/heads/none\n", 0o644)?;
+        Ok(reader)
     }
 
     /// Whether a private copy holds uncommitted work, asked of its own git in a jail. A copy that
     /// cannot be asked counts as dirty.
     pub(super) async fn copy_is_dirty(&self, owned: &Owned) -> bool {
         let mut mounts = jail_mounts(owned.directory());
-        mounts.push(crate::sandbox::Mount {
-            source: crate::sandbox::MountSource::Path(owned.directory().join("work")),
+        mounts.push(Mount {
+            source: MountSource::Path(owned.directory().join("work")),
             target: "/workspace/copy".into(),
-            access: crate::sandbox::Access::ReadOnly,
+            access: Access::ReadOnly,
         });
         let request = JailRequest {
             mounts,
@@ -157,4 +318,50 @@ impl Collector<'_> {
 fn cut_off(error: &CollectError) -> bool {
     let pipe = Exit::Signal(libc::SIGPIPE);
     matches!(error, CollectError::Pack { exit, .. } if *exit == pipe)
+}
+
+/// What the sandbox did to make packing fail; `None` where this machine is the cause.
+fn theirs(error: &CollectError) -> Option<String> {
+    match error {
+        CollectError::Pack { exit, stderr } if gate::broke(*exit, stderr) => {
+            Some(format!("git cannot pack them, {exit}: {stderr}"))
+        }
+        CollectError::Jail(SandboxError::TimedOut(seconds)) => {
+            Some(format!("packing them takes longer than {seconds} s"))
+        }
+        _ => None,
+    }
+}
+
+fn pipe_ends() -> Result<(OwnedFd, OwnedFd), FileError> {
+    let pipe = std::io::pipe().map_err(|source| FileError::new("make", "a pipe", source))?;
+    Ok((OwnedFd::from(pipe.0), OwnedFd::from(pipe.1)))
+}
+
+/// Writes at most `limit` bytes to a new file; false where there are more.
+async fn spool(from: OwnedFd, to: &Path, limit: u64) -> Result<bool, CollectError> {
+    use std::io::Write;
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(to)
+        .context("create", to)?;
+    let mut from = pipe::Receiver::from_owned_fd(from).context("read the pack for", to)?;
+    let mut chunk = vec![0u8; 64 << 10];
+    let mut total = 0;
+    loop {
+        let got = from
+            .read(&mut chunk)
+            .await
+            .context("read the pack for", to)?;
+        if got == 0 {
+            return Ok(true);
+        }
+        total += got as u64;
+        if total > limit {
+            return Ok(false);
+        }
+        file.write_all(&chunk[..got]).context("write", to)?;
+    }
 }

@@ -1,15 +1,27 @@
-//! Where an agent's work ended: on its branch, on another one, or on none.
+//! Where an agent's work ended: on its branch, on another one, under any other name, or on none.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use super::{CollectError, Collector, Source};
 use crate::git::Oid;
-use crate::git::private_clone::{self, PrivateHead};
-use crate::git::refs::{self, Transaction};
+use crate::git::private_clone::{self, PrivateHead, RefsError};
+use crate::git::refs::{self, Own, Transaction};
 use crate::names::BranchName;
 use crate::sandbox::registry::Owned;
 use crate::session::event::Notice;
 use crate::session::transfer;
+
+/// A name in the sandbox's repository, and what it names.
+#[derive(Debug, Clone)]
+pub(super) struct Tip {
+    /// Printable, without `refs/heads/`.
+    pub(super) name: String,
+    pub(super) id: Oid,
+    /// A commit; anything else is nothing that could come home.
+    pub(super) is_commit: bool,
+    /// HEAD or a branch: what may land. A tag or a stash is only kept.
+    pub(super) lands: bool,
+}
 
 /// Where an agent's work ended.
 #[derive(Debug)]
@@ -18,83 +30,134 @@ pub(super) struct Tips {
     pub(super) own: Option<Oid>,
     /// What is checked out in the sandbox.
     pub(super) head: Option<Oid>,
-    /// Names (printable, without `refs/heads/`) and commits, HEAD first.
-    pub(super) all: Vec<(String, Oid)>,
+    /// HEAD first, then the sandbox's own branch, then other branches, then everything else that has
+    /// a name.
+    pub(super) all: Vec<Tip>,
+    /// What could not be read; names may hide there.
+    pub(super) odd: Vec<RefsError>,
 }
 
 /// The name of a HEAD that is on no branch.
 pub(super) const DETACHED: &str = "a detached HEAD";
 
 impl Collector<'_> {
-    /// Where the sandbox's HEAD and branches are, where the agent ended first, without the base.
+    /// What the sandbox's HEAD, refs, stashes and linked worktrees name, without the base.
     pub(super) async fn tips(
         &self,
         owned: &Owned,
         source: &Source<'_>,
     ) -> Result<Tips, CollectError> {
-        let found = match source {
+        let own_name = owned.record.branch.as_ref().map(BranchName::full);
+        let mut odd = Vec::new();
+        let mut found = match source {
             Source::State => {
                 let git = owned.directory().join("git");
-                for path in private_clone::tidy(&git)? {
+                let tidied = private_clone::tidy(&git)?;
+                for path in tidied.removed {
                     let path = crate::text::printable_line(&path.to_string_lossy());
                     let text =
                         format!("`{path}` in the sandbox's git directory is no file: removed");
                     self.events.notice(Notice::Other { text });
                 }
-                private_clone::read_refs(&git, self.repo.format)?
+                odd.extend(tidied.odd);
+                private_clone::read_refs(&git, self.repo.format, own_name.as_deref())?
             }
             Source::Sandbox { sandbox, workdir } => {
                 transfer::refs(*sandbox, workdir, self.repo.format, self.cancel).await?
             }
         };
+        odd.append(&mut found.odd);
         let base = &owned.record.base;
-        let own_name = owned.record.branch.as_ref().map(BranchName::full);
-        let own = match &own_name {
-            Some(name) => found
-                .refs
-                .get(name.as_bytes())
-                .filter(|tip| *tip != base)
-                .cloned(),
-            None => None,
-        };
-        let mut all: Vec<(String, Oid)> = Vec::new();
-        let mut add = |name: &[u8], tip: &Oid| {
-            if tip != base && !all.iter().any(|(_, known)| known == tip) {
+        let own = own_name
+            .as_ref()
+            .and_then(|name| found.refs.get(name.as_bytes()))
+            .filter(|tip| *tip != base)
+            .cloned();
+        let mut all: Vec<Tip> = Vec::new();
+        let mut known = std::collections::BTreeSet::from([base.clone()]);
+        let mut add = |name: &[u8], id: &Oid| {
+            if known.insert(id.clone()) {
                 let name = name.strip_prefix(b"refs/heads/").unwrap_or(name);
-                all.push((crate::text::printable_bytes_line(name), tip.clone()));
+                all.push(Tip {
+                    name: crate::text::printable_bytes_line(name),
+                    id: id.clone(),
+                    is_commit: true,
+                    lands: true,
+                });
             }
         };
         if let Some(tip) = found.head_commit() {
             match &found.head {
-                PrivateHead::Symbolic(name) => add(name, tip),
-                PrivateHead::Detached(_) => add(DETACHED.as_bytes(), tip),
+                Some(PrivateHead::Symbolic(name)) => add(name, tip),
+                _ => add(DETACHED.as_bytes(), tip),
             }
         }
         if let (Some(name), Some(tip)) = (&own_name, &own) {
             add(name.as_bytes(), tip);
         }
-        for (name, tip) in found
-            .refs
-            .iter()
-            .filter(|(name, _)| name.starts_with(b"refs/heads/"))
-        {
+        let is_branch = |name: &[u8]| name.starts_with(b"refs/heads/");
+        for (name, tip) in found.refs.iter().filter(|(name, _)| is_branch(name)) {
             add(name, tip);
+        }
+        let branches = all.len();
+        let mut add = |name: &[u8], id: &Oid| {
+            if known.insert(id.clone()) {
+                all.push(Tip {
+                    name: crate::text::printable_bytes_line(name),
+                    id: id.clone(),
+                    is_commit: false,
+                    lands: false,
+                });
+            }
+        };
+        for (name, tip) in found.refs.iter().filter(|(name, _)| !is_branch(name)) {
+            add(name, tip);
+        }
+        for (name, tip) in &found.others {
+            add(name, tip);
+        }
+        // A tag may name anything; a branch is a commit or nothing that git made.
+        let others: Vec<Oid> = all[branches..].iter().map(|tip| tip.id.clone()).collect();
+        let peeled = self.peel(owned, source, &others).await?;
+        for tip in &mut all[branches..] {
+            if let Some(commit) = peeled.get(&tip.id) {
+                tip.id = commit.clone();
+                tip.is_commit = true;
+            }
         }
         Ok(Tips {
             own,
             head: found.head_commit().cloned(),
             all,
+            odd,
         })
     }
 
-    /// A tip that the base contains is no work: the agent only looked at, or went back to, an old
-    /// commit. The empty pack that was kept for it goes.
-    pub(super) async fn is_old(
+    /// The commits that these objects are, or that they are tags of.
+    async fn peel(
         &self,
         owned: &Owned,
-        tip: &Oid,
-        pack: Option<&Path>,
-    ) -> Result<bool, CollectError> {
+        source: &Source<'_>,
+        ids: &[Oid],
+    ) -> Result<BTreeMap<Oid, Oid>, CollectError> {
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        if let Source::Sandbox { .. } = source {
+            // Its git has told them peeled.
+            return Ok(ids.iter().map(|id| (id.clone(), id.clone())).collect());
+        }
+        let kinds = self.kinds(owned, ids).await?;
+        let commits = ids.iter().zip(kinds).filter_map(|(id, kind)| {
+            let (commit, kind) = kind?;
+            (kind == "commit").then_some((id.clone(), commit))
+        });
+        Ok(commits.collect())
+    }
+
+    /// A tip that the base contains is no work: the agent only looked at, or went back to, an old
+    /// commit.
+    pub(super) async fn is_old(&self, owned: &Owned, tip: &Oid) -> Result<bool, CollectError> {
         let done = self
             .repo
             .command()
@@ -107,18 +170,7 @@ impl Collector<'_> {
             .answers(&[1, 128])
             .run(self.cancel)
             .await?;
-        if !done.exit.success() {
-            return Ok(false);
-        }
-        if let Some(pack) = pack {
-            crate::fsx::remove_file_if_exists(pack)?;
-        }
-        let text = format!(
-            "the agent ended at the older commit {}: nothing to land",
-            tip.short()
-        );
-        self.events.notice(Notice::Other { text });
-        Ok(true)
+        Ok(done.exit.success())
     }
 
     /// A reference of its own for accepted commits that are not on the sandbox's branch.
@@ -130,13 +182,24 @@ impl Collector<'_> {
     ) -> Result<String, CollectError> {
         let id = owned.record.id;
         let reference = format!("refs/cofferdam/{id}/extra-{number}");
-        let old = refs::read(self.repo, &reference, self.cancel).await?;
+        self.point(owned, &reference, tip).await?;
+        Ok(reference)
+    }
+
+    /// Every pass through the gate moves the sandbox's tip: this puts it back to what landed.
+    pub(super) async fn point_tip(&self, owned: &Owned, tip: &Oid) -> Result<(), CollectError> {
+        let reference = refs::own(owned.record.id, Own::Tip);
+        self.point(owned, &reference, tip).await
+    }
+
+    async fn point(&self, owned: &Owned, reference: &str, tip: &Oid) -> Result<(), CollectError> {
+        let old = refs::read(self.repo, reference, self.cancel).await?;
         if old.as_ref() != Some(tip) {
-            Transaction::new(format!("cofferdam {id}"))
-                .update(&reference, tip, old.as_ref())
+            Transaction::new(format!("cofferdam {}", owned.record.id))
+                .update(reference, tip, old.as_ref())
                 .commit(self.repo, self.cancel)
                 .await?;
         }
-        Ok(reference)
+        Ok(())
     }
 }

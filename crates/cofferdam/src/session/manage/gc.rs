@@ -14,10 +14,10 @@ use crate::home::Home;
 use crate::names::SandboxId;
 use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
-use crate::session::collect::{Collector, Source};
+use crate::session::collect::{self, Collector, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
-use crate::session::report::Landing;
+use crate::session::report::{Beside, Landing};
 use crate::wall::{self, WallError};
 
 /// How long one interrupted sandbox may take to be collected.
@@ -33,6 +33,7 @@ pub struct Recovered {
     pub branch: String,
     pub commits: usize,
     pub landing: Landing,
+    pub beside: Vec<Beside>,
     /// Uncommitted work that was left where it is.
     #[serde(serialize_with = "crate::session::path_json::optional")]
     pub preserved: Option<PathBuf>,
@@ -173,6 +174,7 @@ async fn recover(
             branch,
             commits: 0,
             landing,
+            beside: Vec::new(),
             preserved: None,
         });
         return;
@@ -210,13 +212,13 @@ pub(super) async fn recover_one(
         limit: COLLECT_LIMIT,
         cancel,
     };
-    let (outcome, commits) = match owned.record.outcome.clone() {
+    let (outcome, commits, beside) = match owned.record.outcome.clone() {
         // Its command died while it cleaned up: what collecting needs may be gone already.
-        Some(outcome) if owned.record.phase == Phase::Collected => (outcome, 0),
+        Some(outcome) if owned.record.phase == Phase::Collected => (outcome, 0, Vec::new()),
         _ => {
             let collected = Box::pin(collector.collect(&mut owned, Source::State)).await?;
-            let commits = collected.commits.len();
-            (collected.into_outcome(), commits)
+            let (commits, beside) = (collected.commits.len(), collected.beside.clone());
+            (collected.into_outcome(), commits, beside)
         }
     };
     let (name, branch) = (owned.record.name.to_string(), owned.record.branch_text());
@@ -238,6 +240,7 @@ pub(super) async fn recover_one(
         branch,
         commits,
         landing,
+        beside,
         preserved: disposed.preserved,
     })
 }
@@ -252,9 +255,7 @@ async fn forget_if_empty(
     cancel: &CancellationToken,
 ) -> Result<(), ManageError> {
     let directory = home.sandbox(record.id);
-    let has_files = ["work", "nested", "refused.pack"]
-        .iter()
-        .any(|name| directory.join(name).exists())
+    let has_files = collect::keeps_work(&directory)
         || record.worktree.as_ref().is_some_and(|path| path.exists());
     let own = refs::own(record.id, refs::Own::Tip);
     let reference = match (&record.branch, record.strategy.as_str()) {
@@ -262,6 +263,10 @@ async fn forget_if_empty(
         _ => own,
     };
     if has_files || repo.resolve(&reference, cancel).await?.is_some() {
+        return Ok(());
+    }
+    let all = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await?;
+    if all.iter().any(|one| one.reference.contains("/extra-")) {
         return Ok(());
     }
     let removed = format!("sandbox {}", record.name);

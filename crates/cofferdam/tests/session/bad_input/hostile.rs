@@ -3,10 +3,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use cofferdam::RunReport;
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::Landing;
-use cofferdam::session::manage::{self, DeleteOptions, Target};
-use cofferdam::{RunError, RunReport};
 
 use super::{HEAD, whole, whole_ok};
 use crate::support::{Env, run_ok};
@@ -18,11 +17,7 @@ fn landed(report: &RunReport) {
     assert!(matches!(landing, Landing::Landed { .. }), "{landing}");
 }
 
-/// Runs the script under merge-to-head.
-fn merge(env: &Env, script: &str) -> Result<RunReport, RunError> {
-    whole(env, env.script(MERGE, script), &["refs/heads/main"])
-}
-
+/// Runs the script under merge-to-head; it succeeds.
 fn merge_ok(env: &Env, script: &str) -> RunReport {
     whole_ok(env, env.script(MERGE, script), &["refs/heads/main"])
 }
@@ -59,12 +54,9 @@ fn an_agent_that_deletes_its_git_directory() {
     for strategy in [HEAD, MERGE] {
         let env = Env::new();
         let script = "git commit -qm work --allow-empty; find $(git rev-parse --git-dir) -delete 2>/dev/null; true";
-        let error = whole(&env, env.script(strategy, script), &["refs/heads/main"]);
-        let error = error.unwrap_err();
-        assert!(
-            error.to_string().contains("in the sandbox's git directory"),
-            "{error}"
-        );
+        let report = whole_ok(&env, env.script(strategy, script), &["refs/heads/main"]);
+        let said = report.landing.to_string();
+        assert!(said.contains("in the sandbox's git directory"), "{said}");
         assert_eq!(env.subjects("main"), ["first"]);
         assert_eq!(env.git(&["status", "--porcelain"]), "");
     }
@@ -397,7 +389,7 @@ fn commits_of_every_shape() {
             5,
         ),
         (
-            "git commit -qm x --allow-empty; git tag v1; git tag -a -m v v2; git notes add -m n; git stash list; git branch other",
+            "git commit -qm x --allow-empty; git tag v1; git tag -a -m v v2; git stash list; git branch other",
             1,
         ),
     ];
@@ -426,57 +418,6 @@ fn work_beside_the_branch_is_found() {
         let report = merge_ok(&env, script);
         landed(&report);
         assert_eq!(env.subjects("main").last().unwrap(), "found", "{script}");
-    }
-}
-
-#[test]
-fn a_corrupted_repository_is_an_error_that_keeps_it() {
-    let scripts = [
-        "git commit -qm work --allow-empty; echo garbage > $(git rev-parse --git-dir)/HEAD",
-        "git commit -qm work --allow-empty; cd $(git rev-parse --git-dir)/objects; find . -type f -exec chmod u+w {} + -exec sh -c 'for f; do echo x > $f; done' _ {} +",
-        "git commit -qm work --allow-empty; cd $(git rev-parse --git-dir)/objects; rm -rf ??",
-        "git commit -qm work --allow-empty; d=$(git rev-parse --git-dir); rm $d/HEAD; ln -s /etc/passwd $d/HEAD",
-        "git commit -qm work --allow-empty; d=$(git rev-parse --git-dir); rm $d/HEAD; mkfifo $d/HEAD",
-        "git commit -qm work --allow-empty; d=$(git rev-parse --git-dir); rm $d/HEAD; truncate -s 4G $d/HEAD",
-        "git commit -qm work --allow-empty; d=$(git rev-parse --git-dir); rm -rf $d/refs; ln -s . $d/refs",
-        "d=$(git rev-parse --git-dir); echo 1111111111111111111111111111111111111111 > $d/$(git symbolic-ref HEAD)",
-    ];
-    for script in scripts {
-        let env = Env::new();
-        let began = Instant::now();
-        let result = merge(&env, script);
-        assert!(began.elapsed() < Duration::from_secs(20), "{script}");
-        let Err(error) = result else {
-            panic!("{script}: {}", result.unwrap().landing)
-        };
-        assert!(error.to_string().len() > 20, "{error}");
-        assert_eq!(env.subjects("main"), ["first"], "{script}");
-        // The sandbox's own directory is still there, the next run is not hindered, and the user can
-        // let go of it.
-        assert_eq!(
-            std::fs::read_dir(env.home.state()).unwrap().count(),
-            1,
-            "{script}"
-        );
-        let target = Target {
-            home: env.home.clone(),
-            git: cofferdam::git::Git::new("git"),
-            repository: env.repo.clone(),
-            caller_home: None,
-            name: error.kept.name.as_ref().unwrap().to_string(),
-            cancel: tokio_util::sync::CancellationToken::new(),
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let delete = |force, purge| {
-            runtime.block_on(manage::delete(&target, DeleteOptions { force, purge }))
-        };
-        delete(true, false).unwrap_err();
-        delete(true, true).unwrap();
-        env.assert_no_state();
-        run_ok(env.script(MERGE, "git commit -qm next --allow-empty"));
     }
 }
 

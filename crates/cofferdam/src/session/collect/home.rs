@@ -1,0 +1,284 @@
+//! The way home of everything that the sandbox's repository has a name for: one tip lands, others get
+//! a reference each, and what may not or cannot come home stays in the state directory and is named.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Instant;
+
+use super::packing::{Aside, Received};
+use super::tips::{DETACHED, Tip, Tips};
+use super::{CollectError, Collected, Collector, Source};
+use crate::fsx::{self, FileError};
+use crate::git::Oid;
+use crate::git::gate::{self, Accepted};
+use crate::sandbox::registry::Owned;
+use crate::session::event::Notice;
+use crate::session::report::{Beside, Landing};
+use crate::session::transfer::UNCOMMITTED;
+
+/// So many tips pass the gate one by one; what is named beyond them is kept in one pack.
+const MAX_TIPS: usize = 64;
+/// So many notices tell enough; the report has them all.
+const TOLD: usize = 20;
+
+/// The journey of one sandbox's tips.
+struct Journey<'a> {
+    owned: &'a Owned,
+    source: &'a Source<'a>,
+    tips: &'a Tips,
+    /// Commits that are in the repository.
+    home: BTreeSet<Oid>,
+    /// Tips that came through the gate now.
+    accepted: Vec<Oid>,
+    landed: bool,
+    /// What was refused: name, reason and kept pack.
+    refused: Vec<(String, Landing)>,
+    /// Bytes of the kept packs.
+    kept_bytes: u64,
+    /// What was not looked at, or is no commit.
+    left: Vec<Tip>,
+}
+
+impl Collector<'_> {
+    /// Lands the commits at the sandbox's own tip and keeps those at others.
+    pub(super) async fn take_home(
+        &self,
+        owned: &Owned,
+        source: &Source<'_>,
+        tips: &Tips,
+        home: BTreeSet<Oid>,
+        collected: &mut Collected,
+    ) -> Result<(), CollectError> {
+        let deadline = Instant::now() + self.limit * 3 / 4;
+        let mut journey = Journey {
+            owned,
+            source,
+            tips,
+            landed: !home.is_empty(),
+            home,
+            accepted: Vec::new(),
+            refused: Vec::new(),
+            kept_bytes: 0,
+            left: Vec::new(),
+        };
+        let mut looked = 0;
+        for (number, tip) in tips.all.iter().enumerate() {
+            let is_head = tips.head.as_ref() == Some(&tip.id);
+            if journey.home.contains(&tip.id) {
+                if is_head {
+                    collected.checkout = Some(tip.id.clone());
+                }
+                continue;
+            }
+            if !tip.is_commit || looked == MAX_TIPS || Instant::now() > deadline {
+                journey.left.push(tip.clone());
+                continue;
+            }
+            if self.is_old(owned, &tip.id).await? {
+                if is_head {
+                    collected.checkout = Some(tip.id.clone());
+                    let text = format!(
+                        "the agent ended at the older commit {}: nothing to land",
+                        tip.id.short()
+                    );
+                    self.events.notice(Notice::Other { text });
+                }
+                continue;
+            }
+            looked += 1;
+            match self.receive(owned, source, &tip.id).await? {
+                Received::Accepted(accepted) => {
+                    self.welcome(&mut journey, number, tip, &accepted, collected)
+                        .await?;
+                }
+                Received::Refused { why, pack } => {
+                    let pack = journey.bounded(pack)?;
+                    collected.keeps_repository |= pack.is_none();
+                    let landing = Landing::Refused { pack, why };
+                    journey.refused.push((tip.name.clone(), landing));
+                }
+            }
+        }
+        if let (Some(tip), true) = (&collected.tip, journey.accepted.len() > 1) {
+            self.point_tip(owned, tip).await?;
+        }
+        self.leave_the_rest(&mut journey, collected).await?;
+        tell_refusals(&journey, collected);
+        for (number, one) in collected.beside.iter().enumerate() {
+            if number == TOLD {
+                let text = format!(
+                    "{} more are kept: `git for-each-ref refs/cofferdam/{}/`",
+                    collected.beside.len() - TOLD,
+                    owned.record.id
+                );
+                self.events.notice(Notice::Other { text });
+                break;
+            }
+            let text = one.to_string();
+            self.events.notice(Notice::Other { text });
+        }
+        Ok(())
+    }
+
+    /// Commits that passed the gate land, or get a reference of their own.
+    async fn welcome(
+        &self,
+        journey: &mut Journey<'_>,
+        number: usize,
+        tip: &Tip,
+        accepted: &Accepted,
+        collected: &mut Collected,
+    ) -> Result<(), CollectError> {
+        let Tip { name, id, .. } = tip;
+        let (owned, tips) = (journey.owned, journey.tips);
+        let commits = accepted.commits().iter().map(|commit| commit.id.clone());
+        journey.home.extend(commits);
+        journey.home.insert(id.clone());
+        journey.accepted.push(id.clone());
+        if tips.head.as_ref() == Some(id) {
+            collected.checkout = Some(id.clone());
+        }
+        // The sandbox's own branch comes first, unless where the agent ended contains it.
+        let is_own = !journey.landed
+            && tip.lands
+            && name != UNCOMMITTED
+            && (tips.own.as_ref()).is_none_or(|own| journey.home.contains(own));
+        if !is_own {
+            let at = self.keep_extra(owned, number, id).await?;
+            collected.beside.push(Beside {
+                names: vec![name.clone()],
+                at,
+                refused: None,
+            });
+            return Ok(());
+        }
+        journey.landed = true;
+        self.report(accepted);
+        let branch = owned.record.branch.as_ref();
+        if branch.is_none_or(|branch| branch.as_str() != name)
+            && !(branch.is_none() && name == DETACHED)
+        {
+            self.events
+                .notice(Notice::BranchSwitched { to: name.clone() });
+        }
+        collected.commits = accepted.commits().to_vec();
+        collected.tip = Some(id.clone());
+        collected.landing = self.land(owned, accepted).await?;
+        Ok(())
+    }
+
+    /// What is named but did not pass by the gate: one pack of it, or else the repository stays.
+    async fn leave_the_rest(
+        &self,
+        journey: &mut Journey<'_>,
+        collected: &mut Collected,
+    ) -> Result<(), CollectError> {
+        let owned = journey.owned;
+        let repository = crate::text::printable_line(&owned.directory().to_string_lossy());
+        if let Some(first) = journey.tips.odd.first() {
+            collected.keeps_repository = true;
+            collected.beside.push(Beside {
+                names: vec!["the sandbox's git directory".to_owned()],
+                at: format!("{repository}/git"),
+                refused: Some(first.to_string()),
+            });
+        }
+        let left: Vec<&Tip> = journey
+            .left
+            .iter()
+            .filter(|tip| !journey.home.contains(&tip.id))
+            .collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let mut revisions: String = left.iter().map(|tip| format!("{}\n", tip.id)).collect();
+        let known = std::iter::once(&owned.record.base).chain(&journey.accepted);
+        revisions.extend(known.map(|id| format!("^{id}\n")));
+        let pack = owned.directory().join("rest.pack");
+        let aside = self
+            .set_aside(owned, journey.source, revisions, &pack)
+            .await?;
+        let names = left.iter().map(|tip| tip.name.clone()).collect();
+        collected.beside.push(match aside {
+            Aside::Pack => {
+                let list = left.iter().map(|tip| format!("{} {}\n", tip.id, tip.name));
+                let list: String = list.collect();
+                fsx::write_private(&pack.with_extension("refs"), list.as_bytes())?;
+                Beside {
+                    names,
+                    at: crate::text::printable_line(&pack.to_string_lossy()),
+                    refused: None,
+                }
+            }
+            Aside::Failed(why) => {
+                collected.keeps_repository = true;
+                Beside {
+                    names,
+                    at: format!("{repository}/git"),
+                    refused: Some(why),
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Journey<'_> {
+    /// One sandbox's refused packs are bounded together: any number of tips may refer to the same
+    /// large objects. What has no room stays in the sandbox's repository.
+    fn bounded(
+        &mut self,
+        pack: Option<std::path::PathBuf>,
+    ) -> Result<Option<std::path::PathBuf>, FileError> {
+        let Some(pack) = pack else { return Ok(None) };
+        let bytes = pack.metadata().map_or(0, |found| found.len());
+        if self.kept_bytes + bytes > gate::Limits::default().pack_bytes {
+            fsx::remove_file_if_exists(&pack)?;
+            return Ok(None);
+        }
+        self.kept_bytes += bytes;
+        Ok(Some(pack))
+    }
+}
+
+/// The first refusal is the run's landing where there is no other; the rest is beside it.
+fn tell_refusals(journey: &Journey<'_>, collected: &mut Collected) {
+    let repository = journey.owned.directory().join("git");
+    for (name, landing) in &journey.refused {
+        let Landing::Refused { pack, why } = landing else {
+            continue;
+        };
+        let at = pack.as_deref().unwrap_or(&repository);
+        if matches!(collected.landing, Landing::Nothing) {
+            collected.landing = Landing::Refused {
+                pack: Some(at.to_owned()),
+                why: why.clone(),
+            };
+            continue;
+        }
+        collected.beside.push(Beside {
+            names: vec![name.clone()],
+            at: crate::text::printable_line(&at.to_string_lossy()),
+            refused: Some(why.clone()),
+        });
+    }
+    if let (Landing::Nothing, Some(odd)) = (&collected.landing, journey.tips.odd.first()) {
+        collected.landing = Landing::Refused {
+            pack: Some(repository),
+            why: odd.to_string(),
+        };
+    }
+}
+
+/// Whether the state directory holds work that came no further.
+pub(in crate::session) fn keeps_work(directory: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return false;
+    };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        matches!(&*name, "work" | "nested" | "git")
+            || (name.ends_with(".pack") && name != "incoming.pack")
+    })
+}
