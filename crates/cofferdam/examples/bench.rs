@@ -26,7 +26,7 @@ use cofferdam::sandbox::{
     Access, BindMount, BindMountProvider, BranchStrategy, ExecRequest, Limits, Mount, MountSource,
     Network, SandboxSpec,
 };
-use cofferdam::session::{Event, EventSink, Landing, NetworkOptions, RunLog, RunOptions};
+use cofferdam::session::{Event, EventSink, Landing, RunOptions};
 use tokio_util::sync::CancellationToken;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -345,8 +345,8 @@ async fn git<const N: usize>(
     .into())
 }
 
-/// From the call of `run` under `head` to `moment`. Every process starts with a cold vault: the
-/// first value warms it.
+/// From the call of `run` under `head` to `moment`, with what every run has: the wall and its proof, and a
+/// run log. Every process starts with a cold vault and without a gateway: the first value warms both.
 async fn head(home: &Home, git: &Git, path: &Path, moment: Moment, count: usize) -> Result<()> {
     let search_path = OsString::from("/usr/local/bin:/usr/bin:/bin");
     for _ in 0..count {
@@ -354,8 +354,6 @@ async fn head(home: &Home, git: &Git, path: &Path, moment: Moment, count: usize)
         let sandbox = BindMount::new(Native::default(), BranchStrategy::Head);
         let mut options = RunOptions::new(home.clone(), path, agent, sandbox);
         options.caller_environment = [("PATH".into(), search_path.clone())].into();
-        options.log = RunLog::None;
-        options.network = NetworkOptions::None;
         options.git = git.clone();
         let reached: Arc<Mutex<Option<Instant>>> = Arc::default();
         let seen = reached.clone();

@@ -25,7 +25,11 @@ use tokio_util::sync::CancellationToken;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: bench_wall start none|wall N | inside LOAD PORT WORDS… | idle LOAD PORT N | decide RULES N";
+const USAGE: &str = "usage: bench_wall start none|wall N | inside LOAD RULE WORDS… | idle LOAD PORT N | decide RULES N";
+/// Different names that decisions are asked for, and how far apart those that follow each other are: no
+/// common divisor.
+const NAMES: usize = 10_000;
+const STRIDE: usize = 7_919;
 /// Where the load program is mounted inside.
 const INSIDE: &str = "/workspace/bench";
 
@@ -45,8 +49,8 @@ async fn bench(words: Vec<String>) -> Result<()> {
     match words[..] {
         ["start", "none", count] => start(&home, false, count.parse()?).await,
         ["start", "wall", count] => start(&home, true, count.parse()?).await,
-        ["inside", load, port, ref words @ ..] => {
-            let sandbox = sandbox(&home, Some((load, port))).await?;
+        ["inside", load, rule, ref words @ ..] => {
+            let sandbox = sandbox(&home, Some((load, rule))).await?;
             let mut program = load_inside(sandbox.as_ref(), load, words).await?;
             let mut text = String::new();
             let mut stdout = program.take_stdout().ok_or("no output")?;
@@ -61,21 +65,21 @@ async fn bench(words: Vec<String>) -> Result<()> {
     }
 }
 
-/// A sandbox that may reach `port` of this machine, with the directory of the load program mounted; or one
-/// without a network.
+/// A sandbox that may reach what one rule names, with the directory of the load program mounted; or one without
+/// a network.
 async fn sandbox(home: &Home, walled: Option<(&str, &str)>) -> Result<Arc<dyn Sandbox>> {
     let id = SandboxId::random()?;
     let name = Slug::from_text("bench")?;
     let mut mounts = Vec::new();
     let mut network = Network::None;
-    if let Some((load, port)) = walled {
+    if let Some((load, rule)) = walled {
         let load = PathBuf::from(load).canonicalize()?;
         mounts.push(Mount {
             source: MountSource::Path(load.parent().ok_or("no directory")?.to_owned()),
             target: INSIDE.into(),
             access: Access::ReadOnly,
         });
-        let rule = Rule::parse(&format!("{}:{port}", HostName::HOST), Origin::Flag)?;
+        let rule = Rule::parse(rule, Origin::Flag)?;
         network = Network::Wall(Box::new(WallSpec {
             home: home.clone(),
             sandbox: id,
@@ -137,7 +141,7 @@ async fn finish(mut program: Box<dyn Execution>) -> Result<()> {
 async fn start(home: &Home, walled: bool, count: usize) -> Result<()> {
     for _ in 0..count {
         let began = Instant::now();
-        let made = sandbox(home, walled.then_some(("/usr/bin/true", "1"))).await?;
+        let made = sandbox(home, walled.then_some(("/usr/bin/true", "example.com"))).await?;
         let request = ExecRequest {
             arguments: vec!["true".into()],
             ..ExecRequest::default()
@@ -151,7 +155,8 @@ async fn start(home: &Home, walled: bool, count: usize) -> Result<()> {
 
 /// The gateway's resident memory in KiB with so many open connections, and without one.
 async fn idle(home: &Home, load: &str, port: &str, count: &str) -> Result<()> {
-    let sandbox = sandbox(home, Some((load, port))).await?;
+    let rule = format!("{}:{port}", HostName::HOST);
+    let sandbox = sandbox(home, Some((load, &rule))).await?;
     let before = gateway_memory(home)?;
     let words = ["idle", HostName::HOST, port, count];
     let mut program = load_inside(sandbox.as_ref(), load, &words).await?;
@@ -204,20 +209,26 @@ fn decide(rules: usize, count: usize) -> Result<()> {
             .map(rule)
             .collect::<std::result::Result<_, _>>()?,
     )?;
-    let names: Vec<HostName> = (0..rules.min(250))
-        .map(|number| match number % 3 {
-            1 => format!("a.b.n{number}.example.org"),
-            _ => format!("n{number}.example.com"),
+    // As many different names however few the rules: the memory that they take is not what is compared.
+    let names: Vec<HostName> = (0..NAMES)
+        .map(|number| {
+            let rule = number % rules;
+            match rule % 3 {
+                1 => format!("a.b{number}.n{rule}.example.org"),
+                _ => format!("n{rule}.example.com"),
+            }
         })
         .map(|name| name.parse())
         .collect::<std::result::Result<_, _>>()?;
     let addresses: [IpAddr; 2] = ["10.0.2.7".parse()?, "203.0.113.9".parse()?];
+    let mut turns = 0..;
     for _ in 0..count {
         let began = Instant::now();
-        for turn in 0..1000 {
+        for turn in turns.by_ref().take(1000) {
             let destination = match turn % 4 {
                 0 => Destination::Address(addresses[turn / 4 % 2]),
-                _ => Destination::Name(&names[turn % names.len()]),
+                // Names far from each other, and each of them before one comes again.
+                _ => Destination::Name(&names[turn * STRIDE % NAMES]),
             };
             let request = Request {
                 destination,

@@ -4,6 +4,7 @@
 //! The client says with its first line what it wants; the origin does it.
 //!   load origin                     listens on 127.0.0.1, prints the port, serves until its input ends
 //!   load first HOST PORT N          N times, one after the other: connect until the first byte, in µs
+//!   load http HOST PORT N           the same with an HTTP request and the first byte of its answer
 //!   load pull HOST PORT MIB N       N times: takes MIB mebibytes, prints MiB/s
 //!   load push HOST PORT MIB N       N times: gives MIB mebibytes, prints MiB/s
 //!   load idle HOST PORT N           opens N connections that have each spoken once, prints "open",
@@ -30,6 +31,7 @@ fn main() -> Outcome<()> {
     match words[..] {
         ["origin"] => origin(),
         ["first", host, port, times] => each(times, || first(host, port)),
+        ["http", host, port, times] => each(times, || http(host, port)),
         ["pull", host, port, size, times] => each(times, || pull(host, port, size.parse()?)),
         ["push", host, port, size, times] => each(times, || push(host, port, size.parse()?)),
         ["idle", host, port, count] => idle(host, port, count.parse()?),
@@ -66,6 +68,22 @@ fn first(host: &str, port: &str) -> Outcome<f64> {
     stream.write_all(b"byte\n")?;
     stream.read_exact(&mut [0])?;
     Ok(micros(began))
+}
+
+fn http(host: &str, port: &str) -> Outcome<f64> {
+    let began = Instant::now();
+    let mut stream = connect(host, port)?;
+    write!(
+        stream,
+        "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut start = [0; 12];
+    stream.read_exact(&mut start)?;
+    let taken = micros(began);
+    if &start != b"HTTP/1.1 200" {
+        return Err(format!("answered {}", String::from_utf8_lossy(&start)).into());
+    }
+    Ok(taken)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate")]

@@ -28,6 +28,9 @@ pub mod place {
     pub const ROUTER_6: &str = "2001:db8:1::1";
     /// The only name server, and what the house's resolv.conf says.
     pub const DNS: &str = "192.0.2.53";
+    /// A name that is there from the start, where it leads, and that nobody may keep the answer (time to live 0).
+    pub const NAME: &str = "origin.test";
+    pub const ORIGIN: &str = "203.0.113.1";
 }
 
 /// What listens at every address of the internet.
