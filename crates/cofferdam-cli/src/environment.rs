@@ -20,7 +20,7 @@ pub(crate) struct Environment {
     pub(crate) home: Home,
     /// The directory to work in: absolute.
     pub(crate) directory: PathBuf,
-    /// The user's `git`, found in his `PATH`.
+    /// The user's `git`, found in their `PATH`.
     pub(crate) git: Git,
     /// Where temporary directories go.
     pub(crate) temporary: PathBuf,

@@ -310,7 +310,7 @@ impl Vault {
             revisions.extend(["^", base.as_str(), "\n"]);
         }
         // git writes its temporary packs into the object directory, which must not be the user's:
-        // his objects are read as an alternate. A delta is never searched for (`--window=0`):
+        // their objects are read as an alternate. A delta is never searched for (`--window=0`):
         // those that exist are reused, and an export must not take longer than the work it is for.
         let packed = ungrafted(repo)
             .env("GIT_OBJECT_DIRECTORY", &objects)

@@ -66,7 +66,7 @@ fn others(also: &[String]) -> String {
 /// Reads a template file: UTF-8, at most [`TEMPLATE_LIMIT`] bytes, a byte order mark is dropped.
 /// Every error names `path`.
 pub fn read_template(path: &Path) -> Result<String, PromptError> {
-    // The user named this file himself: links are followed.
+    // The user's own hand named this file: links are followed.
     let real = path.canonicalize().context("open", path)?;
     let bytes = fsx::read_bounded(&real, TEMPLATE_LIMIT)
         .map_err(|error| FileError::new(error.action, path, error.source))?;

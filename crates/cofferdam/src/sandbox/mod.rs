@@ -118,7 +118,7 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
     }
 
     /// The networks that its sandboxes can have: it fails none of them silently. Who says nothing
-    /// promises nothing: his sandboxes reach whatever they reach, and only [`NetworkKind::Open`] may
+    /// promises nothing: its sandboxes reach whatever they reach, and only [`NetworkKind::Open`] may
     /// be asked for.
     fn networks(&self) -> &[NetworkKind] {
         &[NetworkKind::Open]

@@ -102,7 +102,7 @@ pub enum Notice {
     BeforeRecorded {
         reference: String,
     },
-    /// Changed files that run on the user's machine when he opens or builds the project.
+    /// Changed files that run on the user's machine when they open or build the project.
     Executes {
         paths: Vec<String>,
     },

@@ -21,7 +21,7 @@ const SUMMARY_LIMIT: Duration = Duration::from_secs(2);
 pub enum NetworkOptions {
     /// Its own loopback and nothing else.
     None,
-    /// What the user's rules name (the default list where he has none), and these.
+    /// What the user's rules name (the default list where they have none), and these.
     Allowlist { rules: Vec<Rule> },
     /// The host's own network: no wall at all.
     Open,

@@ -168,7 +168,7 @@ fn a_conflict_moves_nothing_and_names_the_branch() {
         "echo agent > src/a.txt && git commit -qam agent",
     );
     options.name = Some("clash".into());
-    // The user commits a clash while the agent works: a host hook stands for him.
+    // The user commits a clash while the agent works: a host hook stands for them.
     options.hooks.host_sandbox_ready = vec![cofferdam::session::Hook::new(format!(
         "cd '{}' && echo user > src/a.txt && git commit -qam user",
         env.repo.display()

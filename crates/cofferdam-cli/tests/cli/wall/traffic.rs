@@ -118,7 +118,7 @@ fn what_a_flag_names_is_reached_and_logged() {
     );
 }
 
-/// Not even the names of the built-in list, once the user has a list of his own.
+/// Not even the names of the built-in list, once the user has a list of their own.
 // covers: S1-75 S1-76
 #[test]
 fn an_empty_list_opens_nothing() {

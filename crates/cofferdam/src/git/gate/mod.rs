@@ -127,7 +127,7 @@ impl Accepted {
         &self.changed
     }
 
-    /// Changed files that run on the user's machine when he opens or builds the project. Printable.
+    /// Changed files that run on the user's machine when they open or build the project. Printable.
     pub fn executes(&self) -> &[String] {
         &self.executes
     }
