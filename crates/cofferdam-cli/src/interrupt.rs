@@ -73,7 +73,7 @@ impl Interrupt {
                     self.abandon.cancel();
                     say(Stage::Second);
                 }
-                // He asked three times; `gc` finds what is left.
+                // They asked three times; `gc` finds what is left.
                 _ => std::process::exit(code.into()),
             }
         }

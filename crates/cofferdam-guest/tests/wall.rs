@@ -59,7 +59,7 @@ fn guest() -> PathBuf {
     std::env::var_os(GUEST).map_or_else(built, PathBuf::from)
 }
 
-/// The run as an ordinary user, of copies that he can execute.
+/// The run as an ordinary user, of copies that they can execute.
 fn repeat_as_ordinary_user(test: &str) {
     if !is_root() {
         return;

@@ -138,7 +138,7 @@ impl View {
                 }
                 Message::Event(event) if self.mode == Mode::Json => {
                     // A reader that went away does not end the run.
-                    let _ = json::line(&event).and_then(|line| output::data(&line));
+                    let _ = json::event(&event).and_then(|line| output::data(&line));
                 }
                 Message::Say(text) => output::note(&format!("cofferdam: {text}\n")),
                 Message::Event(event) => {
@@ -160,9 +160,6 @@ impl View {
     fn print(&self, lines: &[Line]) {
         let mut text = String::new();
         for line in lines {
-            if line.kind == Kind::Step && self.mode == Mode::Terminal {
-                continue;
-            }
             text.push_str(&self.mark(line));
             text.push('\n');
         }

@@ -18,7 +18,7 @@ pub(crate) enum Verbosity {
     /// Warnings only.
     Quiet,
     Normal,
-    /// Also what no parser understood, and the output of hooks.
+    /// Also each step, what no parser understood, and the output of hooks.
     Verbose,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Verbosity {
 pub(crate) enum Kind {
     /// What is going to happen: strategy, sandbox, log.
     Head,
-    /// A step that the live view shows in its status line instead.
+    /// A step; the status line shows it too.
     Step,
     Milestone,
     AgentText,
@@ -82,7 +82,12 @@ impl Narrator {
             Event::Planned { .. } => (Normal, self.planned(event)),
             Event::Step { step } => {
                 self.status = printable_line(step);
-                (Normal, one(Kind::Step, self.status.clone()))
+                (Verbose, one(Kind::Step, self.status.clone()))
+            }
+            Event::Progress { step, done, of } => {
+                let (done, of) = (human::count(*done), human::count(*of));
+                self.status = format!("{}: {done} of {of} files", printable_line(step));
+                (Verbose, Vec::new())
             }
             Event::SandboxReady { millis } => (
                 Normal,
@@ -129,12 +134,14 @@ impl Narrator {
             }
             Event::IterationFinished {
                 iteration,
+                started,
                 exit,
                 completed,
             } => {
                 let how = match (completed, exit) {
                     (true, _) => "the agent signalled completion".to_owned(),
                     (false, Some(exit)) => exit.to_string(),
+                    (false, None) if !started => "the agent did not start".to_owned(),
                     (false, None) => "ended by cofferdam".to_owned(),
                 };
                 (

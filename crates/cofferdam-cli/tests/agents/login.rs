@@ -61,7 +61,7 @@ fn kept(program: Program, changes: &str, expected: &str) {
 
     world.run(&[]).expect_code(0);
     assert_eq!(last_key(&world), expected);
-    // The user's own file is his.
+    // The user's own file is theirs.
     assert_eq!(fs::read_to_string(file).unwrap(), login(program));
 }
 

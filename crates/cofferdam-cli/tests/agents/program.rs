@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cofferdam_lab::model::Seen;
 
-/// The key that a user has in his environment.
+/// The key that a user has in their environment.
 pub(crate) const KEY: &str = "the-users-key";
 
 /// The name of this machine, seen from a sandbox.

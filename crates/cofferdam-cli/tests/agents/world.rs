@@ -1,4 +1,4 @@
-//! A user with a repository, a model on his machine, and a network policy that allows nothing but it.
+//! A user with a repository, a model on their machine, and a network policy that allows nothing but it.
 
 use std::fs;
 use std::io::Read;
@@ -23,7 +23,7 @@ pub(crate) struct World {
     place: TempDir,
     pub(crate) program: Program,
     model: Model,
-    /// The user has the agent's key in his environment.
+    /// The user has the agent's key in their environment.
     pub(crate) has_key: bool,
 }
 

@@ -14,9 +14,9 @@ const THEIRS: [&str; 3] = ["agent", ".cofferdam", ".git"];
 pub(crate) struct User {
     /// Every file of the checkout but the agent's; links by their target.
     files: BTreeMap<PathBuf, Vec<u8>>,
-    /// His entries of the index.
+    /// The user's entries of the index.
     index: String,
-    /// What he has staged.
+    /// What the user has staged.
     staged: String,
     /// Symbolic HEAD.
     head: String,

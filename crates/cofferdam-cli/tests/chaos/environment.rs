@@ -1,4 +1,4 @@
-//! A sealed user with a repository in which he has staged, unstaged and untracked work, and a `git`
+//! A sealed user with a repository in which they have staged, unstaged and untracked work, and a `git`
 //! in front of the real one that counts its calls and kills its caller at a chosen one.
 
 use std::fs;

@@ -217,7 +217,7 @@ fn at_random_times() {
     });
 }
 
-/// What the user commits to the sandbox's own branch before `gc` comes is his.
+/// What the user commits to the sandbox's own branch before `gc` comes is theirs.
 #[test]
 fn a_branch_that_the_user_went_on_with() {
     let environment = Environment::new();
@@ -238,7 +238,7 @@ fn a_branch_that_the_user_went_on_with() {
             "-p",
             &tip,
             "-m",
-            "his",
+            "user",
             &format!("{tip}^{{tree}}"),
         ]);
         environment.git(&["update-ref", "refs/heads/cofferdam/one", &more]);

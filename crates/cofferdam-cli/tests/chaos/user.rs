@@ -67,14 +67,14 @@ impl Mind {
     fn check(&self, environment: &Environment, what: &str) {
         for (name, bytes) in &self.working {
             let found = fs::read(environment.repo().join(name)).unwrap_or_default();
-            assert_eq!(&found, bytes, "{what}: his file {name}");
+            assert_eq!(&found, bytes, "{what}: the user's file {name}");
         }
         for (name, bytes) in &self.index {
             let found = show(environment, &format!(":{name}"));
             assert_eq!(
                 found.as_ref(),
                 Some(bytes),
-                "{what}: what he staged of {name}"
+                "{what}: what was staged of {name}"
             );
         }
         for (name, bytes) in &self.committed {
@@ -82,17 +82,17 @@ impl Mind {
             assert_eq!(
                 found.as_ref(),
                 Some(bytes),
-                "{what}: what he committed of {name}"
+                "{what}: what was committed of {name}"
             );
         }
         let log = environment.git(&["log", "--format=%s", "main"]);
-        let his: Vec<&str> = log
+        let theirs: Vec<&str> = log
             .lines()
             .rev()
             .filter(|line| line.starts_with('u'))
             .collect();
-        assert_eq!(his, self.commits, "{what}");
-        // Nothing is staged but what he staged, nothing of the agent's is undone.
+        assert_eq!(theirs, self.commits, "{what}");
+        // Nothing is staged but what they staged, nothing of the agent's is undone.
         let staged = environment.git(&["diff", "--cached", "--name-only"]);
         for name in staged.lines() {
             assert!(
@@ -157,7 +157,7 @@ fn agent_is_home(environment: &Environment, subjects: usize, stdout: &str, what:
     false
 }
 
-/// At each git call of a run the user edits, stages and commits, as far as git lets him.
+/// At each git call of a run the user edits, stages and commits, as far as git lets them.
 #[test]
 fn at_every_git_call() {
     let environment = Environment::new();
@@ -171,9 +171,9 @@ fn at_every_git_call() {
         let mut mind = Mind::at_start(&environment);
         let place = environment.path("");
         let script = format!(
-            "cd {place}/repo; echo his > his.txt; echo more >> unstaged.txt; rm -f {place}/staged {place}/committed
-             git add his.txt && touch {place}/staged; {} git commit -qm u0 && touch {place}/committed",
-            // Every third time he only stages.
+            "cd {place}/repo; echo mine > mine.txt; echo more >> unstaged.txt; rm -f {place}/staged {place}/committed
+             git add mine.txt && touch {place}/staged; {} git commit -qm u0 && touch {place}/committed",
+            // Every third time they only stage.
             if call % 3 == 0 { "exit;" } else { "" },
             place = place.display(),
         );
@@ -184,11 +184,11 @@ fn at_every_git_call() {
             continue;
         };
         let what = format!("the user at git call {at}");
-        mind.working.insert("his.txt".into(), b"his\n".to_vec());
+        mind.working.insert("mine.txt".into(), b"mine\n".to_vec());
         let more = [mind.working["unstaged.txt"].as_slice(), b"more\n"].concat();
         mind.working.insert("unstaged.txt".into(), more);
         if environment.path("staged").exists() {
-            mind.index.insert("his.txt".into(), b"his\n".to_vec());
+            mind.index.insert("mine.txt".into(), b"mine\n".to_vec());
         }
         if environment.path("committed").exists() {
             mind.commits.push("u0".into());
@@ -210,7 +210,7 @@ fn at_every_git_call() {
     assert!(landed > 5, "only {landed} landed");
 }
 
-/// Whole runs with a user who does what he wants, when he wants.
+/// Whole runs with a user who does what they want, when they want.
 #[test]
 fn at_random_times() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -249,7 +249,7 @@ fn at_random_times() {
         mind.check(&environment, &what);
         checker::assert_sound(&environment, &what);
         agent_is_home(&environment, 7, &end.stdout, &what);
-        // What he had at the start is recorded, untracked files too. An early edit may be in it.
+        // What they had at the start is recorded, untracked files too. An early edit may be in it.
         let refs = checker::refs(&environment);
         let before = refs.keys().find(|name| name.ends_with("/before"));
         let before = before.unwrap_or_else(|| panic!("{what}: no before in {refs:#?}"));

@@ -91,7 +91,7 @@ impl Bench {
         }
     }
 
-    /// A user of his own: another home, another gateway.
+    /// A user of its own: another home, another gateway.
     pub(crate) fn stranger(&self, name: &str) -> User {
         User::new(
             self.directory.join(format!("h-{name}")),

@@ -2,7 +2,7 @@
 //! "internet" everything it could reach is ours, and every frame that arrives there is kept.
 //!
 //! Both are children of the caller's namespaces and end with it. An ordinary user gets them too, in a user
-//! namespace that maps nothing but himself: the command has capabilities there until it gives them up.
+//! namespace that maps nothing but the caller: the command has capabilities there until it gives them up.
 
 pub mod control;
 mod dns;

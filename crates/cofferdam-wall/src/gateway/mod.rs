@@ -1,4 +1,4 @@
-//! The gateway: the one process of a user on the host that carries the connections of his sandboxes. It
+//! The gateway: the one process of a user on the host that carries the connections of their sandboxes. It
 //! holds their policies; a sandbox holds nothing but the sockets it handed over.
 //!
 //! The main thread answers the library (`server`). Worker threads, each with a runtime of its own, carry

@@ -1,4 +1,4 @@
-//! The before-ref: the user's working state, recorded before an agent works in his own directory.
+//! The before-ref: the user's working state, recorded before an agent works in their own directory.
 //!
 //! `refs/cofferdam/<id>/before` is a commit of everything that was there, untracked files included;
 //! its first parent is HEAD and, as with `git stash`, its second holds what was staged. The user's

@@ -31,7 +31,7 @@ pub(super) fn directory(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> 
     open(root, path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// Gives the owner of the directory `path` back his rights to it, if this process is the owner: an
+/// Gives the owner of the directory `path` back their rights to it, if this process is the owner: an
 /// agent that took them away keeps the host out, but not git, which needs no right to list.
 pub(super) fn open_up(root: impl AsFd, path: &Path) -> Result<(), Errno> {
     use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! Paths that the user named (`--copy`), taken from his checkout into a worktree: files that git
+//! Paths that the user named (`--copy`), taken from their checkout into a worktree: files that git
 //! does not carry, such as `.env` or `node_modules`.
 //!
 //! Names are resolved beneath both tops, symlinks are copied as they are and never followed. On

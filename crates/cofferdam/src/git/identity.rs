@@ -33,7 +33,7 @@ const COMPARING: [&str; 6] = [
     "precomposeunicode",
 ];
 
-/// Looks the user's name and email up, in the repository's and in his global configuration.
+/// Looks the user's name and email up, in the repository's and in their global configuration.
 pub async fn identity(
     repo: &Repository,
     caller_home: Option<&Path>,

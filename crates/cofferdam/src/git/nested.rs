@@ -23,7 +23,7 @@ const MOST_THREADS: usize = 8;
 pub enum Closed {
     /// An agent can do with it what its user can.
     Skip,
-    /// An agent may have closed it: its owner gets his rights back.
+    /// An agent may have closed it: its owner gets the rights back.
     Open,
 }
 

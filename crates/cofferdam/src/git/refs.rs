@@ -109,7 +109,7 @@ impl Transaction {
         cancel: &CancellationToken,
     ) -> Result<(), RefError> {
         self.input.extend_from_slice(b"prepare\0commit\0");
-        // Reflogs need an identity; the user's may be missing, and this is not his deed.
+        // Reflogs need an identity; the user's may be missing, and this is not their deed.
         let done = as_cofferdam(repo.command())
             .args([
                 "update-ref",

@@ -38,11 +38,7 @@ const FIRST_LINE: &str = "cofferdam-vault 1";
 /// Why a history could not be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
-    #[error(
-        "{} is a partial clone that lacks objects of {tip}; \
-         `git fetch --refetch --no-filter` in it completes it",
-        repository.display()
-    )]
+    #[error("{} is a partial clone that lacks objects of {tip}", repository.display())]
     PartialClone { repository: PathBuf, tip: Oid },
     #[error("cancelled while waiting for another export from this repository")]
     Cancelled,
@@ -310,7 +306,7 @@ impl Vault {
             revisions.extend(["^", base.as_str(), "\n"]);
         }
         // git writes its temporary packs into the object directory, which must not be the user's:
-        // his objects are read as an alternate. A delta is never searched for (`--window=0`):
+        // their objects are read as an alternate. A delta is never searched for (`--window=0`):
         // those that exist are reused, and an export must not take longer than the work it is for.
         let packed = ungrafted(repo)
             .env("GIT_OBJECT_DIRECTORY", &objects)

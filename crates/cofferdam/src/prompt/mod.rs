@@ -32,6 +32,8 @@ pub const EXPRESSION_LIMIT: usize = (128 << 10) - 1;
 pub enum PromptError {
     #[error(transparent)]
     File(#[from] FileError),
+    #[error("the prompt is empty")]
+    Empty,
     #[error("{at}: `{{{{{key}}}}}` has no argument{}", others(.also))]
     MissingArgument {
         key: String,
@@ -66,7 +68,7 @@ fn others(also: &[String]) -> String {
 /// Reads a template file: UTF-8, at most [`TEMPLATE_LIMIT`] bytes, a byte order mark is dropped.
 /// Every error names `path`.
 pub fn read_template(path: &Path) -> Result<String, PromptError> {
-    // The user named this file himself: links are followed.
+    // The user's own hand named this file: links are followed.
     let real = path.canonicalize().context("open", path)?;
     let bytes = fsx::read_bounded(&real, TEMPLATE_LIMIT)
         .map_err(|error| FileError::new(error.action, path, error.source))?;

@@ -135,6 +135,7 @@ fn line_of(event: &Event) -> Option<String> {
             "sandbox {name}: agent {agent}, provider {provider}, strategy {strategy}, branch {source_branch}, target {target_branch}, up to {max_iterations} iteration(s)"
         ),
         Event::Step { step } => format!("step: {step}"),
+        Event::Progress { .. } => return None,
         Event::SandboxReady { millis } => format!("sandbox ready in {millis} ms"),
         Event::HookStarted { place, command } => format!("hook {place}: {command}"),
         Event::HookFinished {
@@ -168,8 +169,14 @@ fn line_of(event: &Event) -> Option<String> {
         Event::Idle { minutes, .. } => format!("agent idle for {minutes} minute(s)"),
         Event::IterationFinished {
             iteration,
+            started: false,
+            ..
+        } => format!("iteration {iteration}: the agent did not start"),
+        Event::IterationFinished {
+            iteration,
             exit,
             completed,
+            ..
         } => format!(
             "iteration {iteration} ended: {}{}",
             exit.map_or_else(
@@ -193,7 +200,6 @@ impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match self {
             Self::UnusedArgument { name } => format!("prompt argument `{name}` is not used"),
-            Self::Degraded { what } => format!("weaker than usual: {what}"),
             Self::BeforeRecorded { reference } => {
                 format!("your uncommitted work was recorded at {reference}")
             }

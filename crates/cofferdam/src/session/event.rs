@@ -38,6 +38,12 @@ pub enum Event {
     Step {
         step: &'static str,
     },
+    /// How far a step is that takes long: so many of so many files.
+    Progress {
+        step: &'static str,
+        done: u64,
+        of: u64,
+    },
     /// The sandbox is up.
     SandboxReady {
         millis: u64,
@@ -76,6 +82,9 @@ pub enum Event {
     },
     IterationFinished {
         iteration: u32,
+        /// Whether the agent's program ran at all.
+        started: bool,
+        /// `None`: Cofferdam ended it, or it never started.
         exit: Option<Exit>,
         completed: bool,
     },
@@ -103,15 +112,11 @@ pub enum Notice {
     UnusedArgument {
         name: String,
     },
-    /// This machine gives less than the profile promises, and the user accepted that.
-    Degraded {
-        what: String,
-    },
     /// Uncommitted work of the user was recorded before the agent started.
     BeforeRecorded {
         reference: String,
     },
-    /// Changed files that run on the user's machine when he opens or builds the project.
+    /// Changed files that run on the user's machine when they open or build the project.
     Executes {
         paths: Vec<String>,
     },

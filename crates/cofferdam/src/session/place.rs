@@ -28,7 +28,7 @@ const DAEMONS: [&str; 7] = [
     "/var/lib/kubelet",
     "/var/lib/libvirt",
 ];
-/// The same, of one user: below his home.
+/// The same, of one user: below their home.
 const ENGINES: [&str; 2] = [".local/share/containers", ".local/share/docker"];
 /// The most of a list of mounts that is read: 4 MiB.
 const MOUNTS_LIMIT: u64 = 4 << 20;

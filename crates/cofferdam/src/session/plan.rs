@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::envfile::{self, EnvFile, Withheld};
 use super::event::Notice;
+use super::holder::Holder;
 use super::login::Login;
 use super::model;
 use super::network;
@@ -18,7 +19,7 @@ use super::report::RunErrorKind;
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Head, Identity, Oid, Repository};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
-use crate::prompt::{self, Substituted};
+use crate::prompt::{self, PromptError, Substituted};
 use crate::sandbox::registry::{self, Mode, Phase, Record, Strategy, VERSION};
 use crate::sandbox::{BranchStrategy, Contained, NetworkKind};
 
@@ -35,8 +36,14 @@ pub enum PlanError {
     CheckedOut { branch: BranchName, at: PathBuf },
     #[error("`{0}` does not name a commit")]
     UnknownBase(String),
-    #[error("a sandbox `{0}` exists already")]
+    /// Word for word as `seeds/4` has it (S4-E1).
+    #[error("Sandbox '{0}' already exists. Please choose a different name.")]
     NameTaken(Slug),
+    /// Another sandbox works on that branch, or left work there that is in no commit.
+    #[error("branch `{branch}` is {holder}")]
+    BranchHeld { branch: BranchName, holder: Holder },
+    #[error("the prompt is empty")]
+    EmptyPrompt,
     #[error("branch `{0}` exists already, and it would be this sandbox's temporary branch")]
     BranchTaken(BranchName),
     #[error("{} is a symlink: the head strategy cannot cover it", .0.display())]
@@ -147,12 +154,13 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         return Err(PlanError::EmptySignal.into());
     }
     network::check(&options.network, &options.sandbox)?;
+    options.sandbox.check_limits(&options.limits)?;
     let id = SandboxId::random().map_err(|source| {
         crate::fsx::FileError::new("get random numbers from", "/dev/urandom", source)
     })?;
     let created = Timestamp::now();
     let name = match &options.name {
-        Some(name) => Slug::from_text(name).map_err(PlanError::from)?,
+        Some(name) => Slug::sandbox_name(name).map_err(PlanError::from)?,
         None => Slug::from_text(&format!(
             "{}-{}",
             created.strftime("%Y%m%d-%H%M%S"),
@@ -286,6 +294,9 @@ async fn branches(
                 let at = repository.top.as_path().to_owned();
                 return Err(PlanError::CheckedOut { branch, at }.into());
             }
+            if let Some(holder) = Holder::of(&options.home, &repository.top, &branch)? {
+                return Err(PlanError::BranchHeld { branch, holder }.into());
+            }
             let tip = repository.resolve(&branch.full(), cancel).await?;
             let (start, exists) = match (tip, base) {
                 (Some(tip), _) => (tip, true),
@@ -313,19 +324,31 @@ fn prompt(
 ) -> Result<(Prompt, Vec<String>), RunErrorKind> {
     match source {
         PromptSource::None => Ok((Prompt::Plain(String::new()), Vec::new())),
+        PromptSource::Inline(text) if text.trim().is_empty() => Err(PlanError::EmptyPrompt.into()),
         PromptSource::Inline(text) => Ok((Prompt::Plain(text.clone()), Vec::new())),
-        PromptSource::Template { path, arguments } => {
+        PromptSource::Template { path, arguments }
+        | PromptSource::TemplateText {
+            name: path,
+            arguments,
+            ..
+        } => {
             let named = |source| RunErrorKind::Prompt {
                 path: path.clone(),
                 source,
             };
-            let text = prompt::read_template(path).map_err(named)?;
+            let text = match source {
+                PromptSource::TemplateText { text, .. } => text.clone(),
+                _ => prompt::read_template(path).map_err(named)?,
+            };
             let template = prompt::Template::parse(&text).map_err(named)?;
             let builtins = prompt::Builtins {
                 source_branch,
                 target_branch,
             };
             let (substituted, unused) = template.substitute(arguments, builtins).map_err(named)?;
+            if substituted.is_blank() {
+                return Err(named(PromptError::Empty));
+            }
             Ok((Prompt::Template(substituted), unused))
         }
     }

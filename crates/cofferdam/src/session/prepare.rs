@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
+use super::holder::Holder;
 use super::hooks;
 use super::inside::Inside;
 use super::mounts::{self, GitPlace, Workspace};
@@ -22,9 +23,11 @@ use crate::git::before::{self, BeforeLimits};
 use crate::git::index::{self, Owner};
 use crate::git::nested::{self, Found};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
+use crate::git::progress::Progress;
 use crate::git::vault::Vault;
-use crate::git::worktree::{self, Worktree};
+use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
+use crate::names::BranchName;
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
@@ -34,6 +37,9 @@ pub(super) const PROTECTED: [&str; 2] = [".cofferdam", ".husky"];
 
 /// So many sockets below a workspace are covered, each by a mount.
 const MOST_SOCKETS: usize = 64;
+
+/// Fewer are written before anybody can read how many.
+const MANY_FILES: u64 = 1000;
 
 /// A sandbox that is up, its workspace in place.
 #[derive(Debug, Clone)]
@@ -234,10 +240,19 @@ async fn make_worktree(
             let rules = rules(options, plan);
             let base = (!plan.branch_exists).then_some(&plan.record.base);
             let branch = branch.clone();
-            if let Err(error) = worktree::add(repo, &branch, base, rules, cancel).await {
+            let sink = options.events.clone();
+            let progress = Progress::new(move |done, of| {
+                let step = "worktree";
+                if of >= MANY_FILES {
+                    sink.emit(&Event::Progress { step, done, of });
+                }
+            });
+            if let Err(error) =
+                worktree::add_watched(repo, &branch, base, rules, Some(&progress), cancel).await
+            {
                 owned.record.worktree = None;
                 owned.save()?;
-                return Err(error.into());
+                return Err(branch_held(options, repo, branch, error)?);
             }
         } else {
             let full = branch.full();
@@ -256,6 +271,28 @@ async fn make_worktree(
         events,
     )
     .await
+}
+
+/// Two runs began at once on one branch: planning did not see the other's worktree yet.
+fn branch_held(
+    options: &RunOptions,
+    repo: &Repository,
+    branch: BranchName,
+    error: WorktreeError,
+) -> Result<RunErrorKind, RunErrorKind> {
+    let held = matches!(
+        error,
+        WorktreeError::Preserved { .. } | WorktreeError::CheckedOut { .. }
+    );
+    let holder = if held {
+        Holder::of(&options.home, &repo.top, &branch)?
+    } else {
+        None
+    };
+    Ok(match holder {
+        Some(holder) => PlanError::BranchHeld { branch, holder }.into(),
+        None => error.into(),
+    })
 }
 
 async fn copies(

@@ -20,7 +20,7 @@ impl Choices {
     }
 }
 
-/// What the user did, as he saw it succeed.
+/// What the user did, as they saw it succeed.
 #[derive(Default)]
 struct Deeds {
     disk: std::collections::BTreeMap<String, String>,

@@ -130,7 +130,7 @@ async fn head_with_files_that_become_directories() {
 #[tokio::test]
 async fn head_gives_way_to_the_user() {
     for git in gits() {
-        // He committed.
+        // They committed.
         let w = World::new(&git).await;
         let accepted = w.work(&[("x", "x\n")], true).await;
         put(&w.host(), "u", "u\n");
@@ -142,7 +142,7 @@ async fn head_gives_way_to_the_user() {
         assert_eq!(w.user(&["rev-parse", "main"]), mine);
         assert_eq!(w.status(), "?? x\n");
         w.sound();
-        // He switched.
+        // They switched.
         let w = World::new(&git).await;
         let accepted = w.work(&[("x", "x\n")], true).await;
         w.user(&["checkout", "-qb", "other"]);
@@ -152,7 +152,7 @@ async fn head_gives_way_to_the_user() {
             format!("{0}\n{0}", w.base)
         );
         w.sound();
-        // He holds the index lock (an editor is open in `commit -a`).
+        // They hold the index lock (an editor is open in `commit -a`).
         let w = World::new(&git).await;
         let accepted = w.work(&[("x", "x\n")], true).await;
         put(&w.host(), ".git/index.lock", "");

@@ -1,4 +1,4 @@
-//! Sockets of the user's programs in his checkout are no way out, whatever the sandbox's network is.
+//! Sockets of the user's programs in their checkout are no way out, whatever the sandbox's network is.
 
 use std::os::unix::net::UnixListener;
 use std::process::Command;

@@ -68,7 +68,7 @@ impl Env {
         self.git(&["commit", "-q", "-m", message]);
     }
 
-    /// Plain git as the user runs it in his checkout; must succeed.
+    /// Plain git as the user runs it in their checkout; must succeed.
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let done = self.try_git(&self.repo, arguments);
         let text = String::from_utf8_lossy(&done.stdout).into_owned();

@@ -39,16 +39,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", help_heading = "Agent")]
     pub(super) login: Option<PathBuf>,
 
-    /// The prompt, passed as it is
+    /// The prompt, passed as it is; without one, what is piped to standard input
     #[arg(
         long,
         value_name = "TEXT",
+        allow_hyphen_values = true,
         conflicts_with = "prompt_file",
         help_heading = "Prompt"
     )]
     pub(super) prompt: Option<String>,
 
-    /// A prompt template: {{KEY}} and !`command` in it are replaced
+    /// A prompt template, `-` for standard input: {{KEY}} and !`command` in it are replaced
     #[arg(long, value_name = "FILE", help_heading = "Prompt")]
     pub(super) prompt_file: Option<PathBuf>,
 
@@ -194,11 +195,11 @@ pub(crate) struct Arguments {
     #[arg(long, short, conflicts_with_all = ["verbose", "json"], help_heading = "Output")]
     pub(super) quiet: bool,
 
-    /// Show also what no parser understood, and the output of hooks
+    /// Show also each step, what no parser understood, and the output of hooks
     #[arg(long, short, conflicts_with = "json", help_heading = "Output")]
     pub(super) verbose: bool,
 
-    /// Print every event as a line of JSON, and at last `finished` or `failed`
+    /// Print every event as a line of JSON, at last `finished` or `failed` (docs/run-events.md)
     #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
 

@@ -4,6 +4,7 @@
 mod arguments;
 mod plan;
 mod program;
+mod prompt;
 
 use std::process::ExitCode;
 
@@ -12,6 +13,7 @@ use cofferdam::session::{Kept, Landing, RunReport};
 use serde::Serialize;
 
 pub(crate) use arguments::Arguments;
+pub(crate) use prompt::PromptInputError;
 
 use crate::environment::Environment;
 use crate::error::{self, CliError};
@@ -54,7 +56,7 @@ pub(crate) async fn run(
     let end = match result {
         Ok(report) => {
             let text = match mode {
-                Mode::Json => json::line(&Last::Finished { report: &report })?,
+                Mode::Json => json::event(&Last::Finished { report: &report })?,
                 Mode::Plain | Mode::Terminal => summary::render(&report, colour.on_stdout()),
             };
             output::data(&text)?;
@@ -66,7 +68,7 @@ pub(crate) async fn run(
                     error: error::message(&error),
                     kept: &error.kept,
                 };
-                output::data(&json::line(&last)?)?;
+                output::data(&json::event(&last)?)?;
             }
             Err(place.explain(error))
         }

@@ -164,7 +164,7 @@ curl -sS -m 10 "http://[::1]:9/" 2>&1 | grep -q "refused\|connect" || exit 15
     assert_eq!(origin.greeted(), 3);
 }
 
-/// Not even the names of the built-in list, once the user has a list of his own.
+/// Not even the names of the built-in list, once the user has a list of their own.
 // covers: S1-75
 #[test]
 fn an_empty_list_opens_nothing() {

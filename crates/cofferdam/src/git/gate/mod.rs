@@ -129,7 +129,7 @@ impl Accepted {
         &self.changed
     }
 
-    /// Changed files that run on the user's machine when he opens or builds the project. Printable.
+    /// Changed files that run on the user's machine when they open or build the project. Printable.
     pub fn executes(&self) -> &[String] {
         &self.executes
     }
@@ -205,7 +205,7 @@ pub enum GateError {
     },
     #[error("cancelled")]
     Cancelled,
-    #[error("the pack was not sent within {} s", .0.as_secs_f32())]
+    #[error("the commits were not sent completely within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
     #[error(transparent)]
     Git(#[from] GitError),

@@ -51,7 +51,7 @@ pub(super) async fn check_tip(
 }
 
 /// A suspicion that the base's own entry at the path can clear: a diff against an old parent shows
-/// also what the base has itself, and what the user committed is his.
+/// also what the base has itself, and what the user committed is theirs.
 #[derive(Debug)]
 struct Suspect<'a> {
     path: &'a [u8],

@@ -12,7 +12,7 @@ use crate::git::{Head, Repository, refs};
 use crate::session::Landing;
 
 /// Brings what was checked out at the `start` from the base to the accepted tip. Working files are
-/// not touched; what the user staged stays staged. If he has committed or switched meanwhile, or
+/// not touched; what the user staged stays staged. If they have committed or switched meanwhile, or
 /// `start` is not the base, nothing moves.
 pub async fn head(
     repo: &Repository,

@@ -45,7 +45,7 @@ impl Move {
     }
 
     /// Paths whose index entry is not the old commit's: what the user staged. The flag says whether
-    /// there is an entry (`false`: he staged the deletion).
+    /// there is an entry (`false`: they staged the deletion).
     pub(super) async fn staged(
         &self,
         repo: &Repository,

@@ -75,7 +75,9 @@ pub enum RefsError {
     Malformed { name: PathBuf },
     #[error("the sandbox's git directory has too many files or refs")]
     TooMany,
-    #[error("the sandbox's git directory has its refs in the reftable format, which is not read")]
+    #[error(
+        "the sandbox's git directory stores its refs in the reftable format, which is not read"
+    )]
     Tables,
 }
 

@@ -26,7 +26,7 @@ pub(super) fn agent(id: SandboxId) -> Result<Agent, SandboxError> {
     Ok(Agent::Separate { uid, gid: uid })
 }
 
-/// The user that the gateway of this caller becomes: an ordinary caller himself; for root an id that
+/// The user that the gateway of this caller becomes: an ordinary caller's own; for root an id that
 /// no sandbox gets. `None`: root has none to give.
 pub(crate) fn gateway() -> Option<u32> {
     let caller = rustix::process::geteuid().as_raw();

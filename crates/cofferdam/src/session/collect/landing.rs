@@ -61,7 +61,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Passes on what the user should know about a landing in his checkout.
+    /// Passes on what the user should know about a landing in their checkout.
     pub(super) fn told(&self, landed: Landed) -> Landing {
         if !landed.changed_outside.is_empty() {
             let files = landed.changed_outside.join(", ");

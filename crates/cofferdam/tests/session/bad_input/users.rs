@@ -213,7 +213,7 @@ fn a_repository_of_another_user_is_refused_unless_git_trusts_it() {
         assert_eq!(report.commits.len(), 1);
     }
     assert_eq!(env.subjects("main"), ["first", "work", "work"]);
-    // The user's own file is still his.
+    // The user's own file is still theirs.
     assert_eq!(
         std::fs::metadata(env.repo.join("src/a.txt")).unwrap().uid(),
         1234
