@@ -19,7 +19,7 @@ use cofferdam::sandbox::SandboxError;
 use cofferdam::sandbox::registry::RegistryError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{AgentFailure, CollectError, Landing, PlanError, RunError, RunErrorKind};
-use cofferdam::text::{printable, printable_bytes_line};
+use cofferdam::text::{printable, printable_bytes_line, printable_line};
 use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::log::LogError;
@@ -110,7 +110,11 @@ pub(crate) fn render(error: &CliError, colour: bool) -> String {
                 label("stopped:", style::WARNING)
             )
         }
-        _ => format!("{} {}\n", label("error:", style::ERROR), message(error)),
+        _ => format!(
+            "{} {}\n",
+            label("error:", style::ERROR),
+            marked(&message(error))
+        ),
     };
     let run = match error {
         CliError::Run(run) => Some(run),
@@ -126,9 +130,14 @@ pub(crate) fn render(error: &CliError, colour: bool) -> String {
         out.push_str(&opening::text(&kept.refused, kept.name.as_ref(), &refused));
     }
     for hint in hints(error) {
-        let _ = writeln!(out, "{} {hint}", label("hint:", style::HINT));
+        let _ = writeln!(out, "{} {}", label("hint:", style::HINT), marked(&hint));
     }
     out
+}
+
+/// Lines after the first are what a program said: none of them passes as one of ours.
+fn marked(text: &str) -> String {
+    text.replace('\n', "\n  | ")
 }
 
 /// The error and those of its causes that it does not already quote.
@@ -156,7 +165,7 @@ fn kept(error: &RunError) -> Vec<String> {
             let count = commits(kept.commits.len());
             lines.push(format!(
                 "{count} on {}, tip {}",
-                printable(branch),
+                printable_line(branch),
                 tip.short()
             ));
         }
@@ -164,15 +173,18 @@ fn kept(error: &RunError) -> Vec<String> {
             let count = commits(kept.commits.len());
             lines.push(format!(
                 "{count} on {}: {}",
-                printable(reference),
-                printable(why)
+                printable_line(reference),
+                printable_line(why)
             ));
         }
         (Some(Landing::Refused { pack, why }), _) => {
             let kept = pack
                 .as_deref()
                 .map_or_else(|| "too large to keep".to_owned(), shown);
-            lines.push(format!("the refused commits, {kept}: {}", printable(why)));
+            lines.push(format!(
+                "the refused commits, {kept}: {}",
+                printable_line(why)
+            ));
         }
     }
     if let Some(path) = &kept.preserved_worktree {

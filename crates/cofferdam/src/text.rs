@@ -139,6 +139,31 @@ fn one_line(text: String) -> String {
     }
 }
 
+/// Drops what a program prints to colour its lines: `ESC [ … m`, and `ESC [ … K`, which goes along with
+/// it. Only digits and separators go with them, so that nothing hides there. Not for what is in
+/// files: there an escape is something to see.
+pub fn without_colours(text: &str) -> Cow<'_, str> {
+    if !text.contains("\u{1b}[") {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("\u{1b}[") {
+        let (before, sequence) = rest.split_at(at);
+        out.push_str(before);
+        let parameters = &sequence[2..];
+        let end = parameters.trim_start_matches(|c: char| c.is_ascii_digit() || ";:".contains(c));
+        if let Some(after) = end.strip_prefix(['m', 'K']) {
+            rest = after;
+        } else {
+            out.push('\u{1b}');
+            rest = &sequence[1..];
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
 /// Cuts printable text on one line to `columns` terminal columns; `…` stands for what was cut.
 ///
 /// Never wider than asked for; it may be narrower where terminals disagree about a character.
@@ -301,6 +326,22 @@ mod tests {
         assert_eq!(printable_bytes(b"a\xff\x1bb\xc3\xb6"), "a\\xff\\u{1b}bö");
         assert_eq!(printable_line("a\nb\tc\u{1b}"), "a\\nb\\tc\\u{1b}");
         assert_eq!(printable_bytes_line(b"a\n\xfe"), "a\\n\\xfe");
+    }
+
+    #[test]
+    fn colours_go_and_other_sequences_stay() {
+        let check = |text: &str, want: &str| assert_eq!(without_colours(text), want, "{text:?}");
+        check("plain", "plain");
+        check(
+            "\u{1b}[1;31mred\u{1b}[0m \u{1b}[m\u{1b}[38:5:1mx\u{1b}[K",
+            "red x",
+        );
+        check("a\u{1b}[2Jb\u{1b}[31", "a\u{1b}[2Jb\u{1b}[31");
+        check(
+            "\u{1b}[\u{1b}[31m\u{1b}]0;title\u{7}",
+            "\u{1b}[\u{1b}]0;title\u{7}",
+        );
+        check("\u{1b}[3\u{1b}[m1m", "\u{1b}[31m");
     }
 
     fn check_fit(text: &str, columns: usize, want: &str) {

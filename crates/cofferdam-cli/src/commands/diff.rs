@@ -9,7 +9,7 @@ use super::target;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::output;
+use crate::ui::{output, patch};
 
 /// Show what changed on a sandbox's branch since it started
 #[derive(Debug, Args)]
@@ -40,6 +40,11 @@ pub(crate) async fn run(
         DiffStyle::Patch
     };
     let target = target(arguments.name, environment, interrupt);
-    output::data(&manage::diff(&target, style).await?)?;
+    let text = manage::diff(&target, style).await?;
+    if style == DiffStyle::Patch && environment.colour.on_stdout() {
+        output::data(&patch::paint(&text))?;
+    } else {
+        output::data(&text)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::session::manage::{self, GcReport};
-use cofferdam::text::{printable, printable_line};
+use cofferdam::text::printable_line;
 
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -48,7 +48,7 @@ pub(crate) async fn run(
     } else {
         output::data(&render(&report, arguments.dry_run, &environment.directory))?;
         for problem in &report.problems {
-            output::note(&format!("problem: {}\n", printable(problem)));
+            output::note(&format!("problem: {}\n", printable_line(problem)));
         }
     }
     Ok(if report.problems.is_empty() {

@@ -5,6 +5,7 @@ pub(crate) mod json;
 pub(crate) mod live;
 pub(crate) mod opening;
 pub(crate) mod output;
+pub(crate) mod patch;
 pub(crate) mod steps;
 pub(crate) mod style;
 pub(crate) mod summary;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use cofferdam::agent::AgentEvent;
 use cofferdam::session::{Event, Notice};
-use cofferdam::text::printable_line;
+use cofferdam::text::{printable_line, without_colours};
 
 use super::human;
 use super::opening;
@@ -276,7 +276,7 @@ fn text_lines(kind: Kind, text: &str) -> Vec<Line> {
     }
     let lines = text.split('\n').map(|line| {
         let line = line.strip_suffix('\r').unwrap_or(line);
-        let line = line.replace('\t', "    ");
+        let line = without_colours(line).replace('\t', "    ");
         Line {
             kind,
             text: fit(&line, WIDEST),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use cofferdam::session::{CommitLine, Landing, RunReport};
-use cofferdam::text::{printable, printable_line};
+use cofferdam::text::printable_line;
 
 use super::human;
 use super::opening;
@@ -13,6 +13,9 @@ use super::table::fit;
 
 /// So many commits are listed, the newest ones.
 const LISTED: usize = 20;
+
+/// Shows everything that came: neither attributes nor a merge that landed with the rest hide content.
+const REVIEW: &str = "git log -p -a --diff-merges=first-parent --no-ext-diff --no-textconv";
 
 /// The summary of a run that succeeded.
 pub(crate) fn render(report: &RunReport, colour: bool) -> String {
@@ -86,7 +89,7 @@ pub(crate) fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -
             "{} {count} on {}: {}\n",
             paint("kept:", style::WARNING, colour),
             printable_line(reference),
-            printable(why)
+            printable_line(why)
         ),
         Landing::Refused { pack, why } => {
             let kept = pack.as_ref().map_or_else(
@@ -96,7 +99,7 @@ pub(crate) fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -
             format!(
                 "{} {}\n  nothing was moved; the refused commits {kept}\n",
                 paint("refused:", style::ERROR, colour),
-                printable(why),
+                printable_line(why),
             )
         }
     }
@@ -140,7 +143,7 @@ fn next(report: &RunReport) -> Option<String> {
             Some(format!("less {}", shell_word(log)))
         }
         Landing::Landed { branch, .. } if *branch == report.target_branch => {
-            Some(format!("git log -p {base}..{}", shell_word(branch)))
+            Some(format!("{REVIEW} {base}..{}", shell_word(branch)))
         }
         Landing::Landed { branch, .. } => Some(format!("git merge {}", shell_word(branch))),
         Landing::Kept { reference, .. } => Some(format!("git merge {}", shell_word(reference))),

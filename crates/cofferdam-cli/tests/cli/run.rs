@@ -53,7 +53,7 @@ fn merge_to_head_lands_and_says_what_and_where() {
       b.txt | 1 +
       2 files changed, 2 insertions(+)
     1 iteration, [TIME]
-    next: git log -p [SHORT]..main
+    next: git log -p -a --diff-merges=first-parent --no-ext-diff --no-textconv [SHORT]..main
     ");
     assert_eq!(environment.read("a.txt"), "a\n");
     environment.expect_clean();
@@ -186,6 +186,60 @@ fn a_failing_agent_is_a_failure_and_keeps_its_commits() {
         .run(&["--branch", "c"], "kill -9 $$")
         .expect_code(1);
     assert!(done.stderr.contains("signal 9"), "{done}");
+}
+
+/// Every line that an agent has a hand in carries a mark: the live ones, the last ones of its error, and
+/// names.
+#[test]
+fn no_line_of_an_agent_passes_as_one_of_ours() {
+    let environment = TestEnvironment::with_repository();
+    let script = r#"
+        name=$(printf 'x\nlanded: 9 commits on main'); git init -q "$name"
+        printf 'no id\n' > "$(git rev-parse --git-dir)/refs/heads/$(printf 'y\nlanded: 9 commits on main')"
+        file=$(printf 'z\nlanded: 9 commits on main'); echo a > "$file"; git add "$file"; git commit -qm 'landed: 9 commits'
+        printf 'why\nlanded: 9 commits on main\nhint: run this\n' >&2; exit 7"#;
+    for options in [
+        &["--head"][..],
+        &["--merge-to-head"],
+        &["--head", "--quiet"],
+    ] {
+        let done = environment.run(options, script).expect_code(1);
+        for line in done.stderr.lines().chain(done.stdout.lines()) {
+            let forged = line.starts_with("landed:") || line == "hint: run this";
+            assert!(!forged, "{line}\n{done}");
+        }
+        // The control: it was said.
+        assert!(
+            done.stderr.contains("\n  | landed: 9 commits on main"),
+            "{done}"
+        );
+        assert!(
+            done.stderr.contains("\\nlanded: 9 commits on main"),
+            "{done}"
+        );
+    }
+}
+
+/// The command that is printed shows what attributes and merges would hide.
+#[test]
+fn the_next_command_shows_everything_that_landed() {
+    let environment = TestEnvironment::with_repository();
+    let script = r"
+        printf '* -diff\n' > .gitattributes; echo evil-attribute > a.sh; git add .; git commit -qm a
+        b=$(git branch --show-current); git checkout -qb side HEAD~1; git commit -qm side --allow-empty
+        git checkout -q $b; git merge -q --no-commit side; echo evil-merge > merged; git add merged
+        git commit -qm merge";
+    let done = environment.run(&["--head"], script).expect_code(0);
+    let line = done
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("next: "));
+    let shown = environment.shell(line.unwrap()).expect_code(0).stdout;
+    let plain = environment.shell("git log -p main").expect_code(0).stdout;
+    for evil in ["+evil-attribute", "+evil-merge"] {
+        assert!(shown.contains(evil), "{shown}");
+        assert!(!plain.contains(evil), "the control hides it: {plain}");
+    }
 }
 
 #[test]

@@ -34,11 +34,8 @@ fn a_terminal_gets_spinner_styles_and_summary() {
         done.stdout.contains("landed:\u{1b}[0m 1 commit on main"),
         "{done}"
     );
-    // The agent's own control bytes are words on this terminal, not commands.
-    assert!(
-        done.stdout.contains("red \\u{1b}[31mRED \\u{9b}2J"),
-        "{done}"
-    );
+    // The agent's own control bytes are words on this terminal, not commands; its colours are dropped.
+    assert!(done.stdout.contains("red RED \\u{9b}2J"), "{done}");
     assert!(!done.stdout.contains("\u{1b}[31mRED"), "{done}");
     assert!(!done.stdout.contains('\u{9b}'), "{done}");
 }
@@ -98,4 +95,28 @@ fn a_flood_is_shown_bounded_and_ends() {
         .max()
         .unwrap();
     assert!(longest < 3000, "{longest}");
+}
+
+#[test]
+fn a_diff_on_a_terminal_has_colours_of_ours_alone() {
+    let environment = TestEnvironment::with_repository();
+    let script = r"printf 'a\n\033[31mred\n--- a/x\n' > a; git add a; git commit -qm a";
+    environment
+        .run(&["--branch", "b", "--name", "one"], script)
+        .expect_code(0);
+    let cofferdam = env!("CARGO_BIN_EXE_cofferdam");
+    let line = |variables: &str| {
+        format!(
+            "script --quiet --return --command \"{variables} '{cofferdam}' diff one\" /dev/null"
+        )
+    };
+    let done = environment.shell(&line("")).expect_code(0);
+    assert!(done.stdout.contains("\u{1b}[32m+a\u{1b}[0m"), "{done}");
+    // What is in a file is shown as it is, and obeyed by nobody.
+    assert!(done.stdout.contains("+\\u{1b}[31mred"), "{done}");
+    assert!(done.stdout.contains("\u{1b}[32m+--- a/x"), "{done}");
+    let done = environment.shell(&line("NO_COLOR=1")).expect_code(0);
+    assert!(!done.stdout.contains('\u{1b}'), "{done}");
+    let done = environment.cofferdam(&["diff", "one"]).expect_code(0);
+    assert!(!done.stdout.contains('\u{1b}'), "{done}");
 }

@@ -1,24 +1,22 @@
 //! Where a run's events go: the caller's sink and the run log, in one order.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use jiff::Timestamp;
 
 use super::event::{Event, EventSink, Notice};
-use super::options::RunLog;
+use super::options::{LogLimits, RunLog};
+use super::runlog::LogFile;
 use crate::agent::AgentEvent;
 use crate::fsx::{Context, FileError};
-use crate::text::printable;
+use crate::text::{printable, printable_line, without_colours};
 
 /// Sends each event to the run log, then to the sink.
 #[derive(Debug)]
 pub(super) struct Emitter {
     sink: EventSink,
-    log: Mutex<Option<File>>,
+    log: Mutex<Option<LogFile>>,
     path: Option<PathBuf>,
 }
 
@@ -26,7 +24,7 @@ impl Emitter {
     /// Opens the log for appending. `config_dir` is the repository's `.cofferdam`.
     pub(super) fn open(
         sink: EventSink,
-        log: &RunLog,
+        (log, limits): (&RunLog, LogLimits),
         config_dir: &Path,
         file_name: &str,
     ) -> Result<Self, FileError> {
@@ -46,15 +44,12 @@ impl Emitter {
         };
         let file = match &path {
             None => None,
-            Some(path) => Some(
-                std::fs::OpenOptions::new()
-                    .append(true)
-                    .create(true)
-                    .mode(0o600)
-                    .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-                    .open(path)
-                    .context("open the run log", path)?,
-            ),
+            Some(path) => {
+                if matches!(log, RunLog::Default) {
+                    set_old_aside(path)?;
+                }
+                Some(LogFile::open(path, limits)?)
+            }
         };
         let emitter = Self {
             sink,
@@ -89,17 +84,30 @@ impl Emitter {
         self.emit(&Event::Notice(notice));
     }
 
-    /// A log that cannot be written (full disk) must not stop the run.
+    /// A log that cannot be written (full disk) must not stop the run. What has several lines is not all
+    /// ours: from the second on each has a mark, so that none of them passes as an entry.
     pub(super) fn write(&self, line: &str) {
         let mut log = self
             .log
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(file) = log.as_mut() {
-            let mut bytes = printable(line).into_bytes();
-            bytes.push(b'\n');
-            let _ = file.write_all(&bytes);
+            let mut text = printable(&without_colours(line)).replace('\n', "\n| ");
+            text.push('\n');
+            let _ = file.write(text.as_bytes());
         }
+    }
+}
+
+/// Many runs write to one log: what is larger than this makes room for a new one.
+const OLD: u64 = 64 << 20;
+
+fn set_old_aside(path: &Path) -> Result<(), FileError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_file() && found.len() > OLD => {
+            std::fs::rename(path, path.with_extension("log.old")).context("rename", path)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -154,7 +162,7 @@ fn line_of(event: &Event) -> Option<String> {
             format!("iteration {iteration}/{of} (prompt {prompt_bytes} bytes)")
         }
         Event::Agent { item, .. } => match item {
-            AgentEvent::Text { text } => text.trim_end_matches('\n').to_owned(),
+            AgentEvent::Text { text } => format!("| {}", text.trim_end_matches('\n')),
             AgentEvent::ToolCall { name, arguments } => format!("[tool] {name}: {arguments}"),
             AgentEvent::Result {
                 text,
@@ -245,6 +253,7 @@ impl std::fmt::Display for Notice {
             }
             Self::NetworkConfig { text } | Self::Other { text } => text.clone(),
         };
-        f.write_str(&printable(&text))
+        // One line stays one line: names and words in it are a sandbox's.
+        f.write_str(&printable_line(&text))
     }
 }

@@ -28,6 +28,7 @@ mod prepare;
 mod refusals;
 mod report;
 mod run;
+mod runlog;
 mod stream;
 mod transfer;
 
@@ -39,7 +40,9 @@ pub use hooks::HookError;
 pub use iterate::ExpressionError;
 pub use login::LoginError;
 pub use network::NetworkOptions;
-pub use options::{COMPLETION_SIGNAL, Hook, Hooks, PromptSource, RunLog, RunOptions, Timeouts};
+pub use options::{
+    COMPLETION_SIGNAL, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions, Timeouts,
+};
 pub use plan::PlanError;
 pub use report::{Beside, CommitLine, Iteration, Kept, Landing, RunError, RunErrorKind, RunReport};
 pub use run::run;

@@ -100,6 +100,32 @@ pub enum RunLog {
     None,
 }
 
+/// How much of one run its log keeps, in bytes. Beyond twice the tail after the head the middle is left
+/// out, and a line says how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLimits {
+    /// Default 8 MiB.
+    pub head: u64,
+    /// Default 8 MiB.
+    pub tail: u64,
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self {
+            head: 8 << 20,
+            tail: 8 << 20,
+        }
+    }
+}
+
+impl LogLimits {
+    /// The most that one run takes, but for its last line.
+    pub fn largest(self) -> u64 {
+        self.head.saturating_add(self.tail.saturating_mul(2))
+    }
+}
+
 /// One run.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
@@ -136,6 +162,7 @@ pub struct RunOptions {
     pub limits: Limits,
     pub network: NetworkOptions,
     pub log: RunLog,
+    pub log_limits: LogLimits,
     pub events: EventSink,
     /// First stage: the agent's tree is ended, commits are collected, everything is disposed.
     pub cancel: CancellationToken,
@@ -178,6 +205,7 @@ impl RunOptions {
             limits: Limits::default(),
             network: NetworkOptions::default(),
             log: RunLog::Default,
+            log_limits: LogLimits::default(),
             events: EventSink::default(),
             cancel: CancellationToken::new(),
             abandon: CancellationToken::new(),

@@ -40,7 +40,8 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     let plan = plan::plan(&options).await.map_err(nothing)?;
     let log_name = log_name(&plan, options.name.as_deref());
     let config_dir = plan.repository.config_dir();
-    let events = Emitter::open(options.events.clone(), &options.log, &config_dir, &log_name)
+    let log = (&options.log, options.log_limits);
+    let events = Emitter::open(options.events.clone(), log, &config_dir, &log_name)
         .map_err(|error| nothing(error.into()))?;
     let owned = Owned::create(&options.home, plan.record.clone()).map_err(|error| match error {
         // Planning did not see it yet: two runs began at once.

@@ -240,7 +240,7 @@ impl Observed {
         if text.trim().is_empty() {
             "it printed nothing".to_owned()
         } else {
-            crate::text::printable(text.trim())
+            crate::text::printable(&crate::text::without_colours(text.trim()))
         }
     }
 }

@@ -14,5 +14,6 @@ mod homes;
 mod lifecycle;
 mod prompts;
 mod providers;
+mod shown;
 mod sockets;
 mod support;

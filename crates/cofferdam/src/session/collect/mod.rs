@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -251,7 +252,7 @@ impl Collector<'_> {
         let paths: Vec<String> = done
             .moved
             .iter()
-            .map(|(path, _)| path.to_string_lossy().into_owned())
+            .map(|(path, _)| crate::text::printable_bytes_line(path.as_os_str().as_bytes()))
             .collect();
         self.events.notice(Notice::NestedGitMoved { paths, to });
         Ok(())

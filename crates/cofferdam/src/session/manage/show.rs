@@ -41,11 +41,18 @@ pub(in crate::session) async fn diff_between(
         DiffStyle::Stat => "--stat",
         DiffStyle::NameStatus => "--name-status",
     };
+    let objects = repo.objects();
     let done = repo
         .command()
+        // What is shown is a sandbox's, and so may be the `.gitattributes` that say what not to show. Git
+        // looks for them in the work tree and in the index: here is no such file, and there is no such
+        // index. A zero byte in a file hides as much as an attribute, so everything counts as text.
+        .work_tree(&objects)
+        .env("GIT_INDEX_FILE", objects.join("no-index"))
         .args([
             "diff-tree",
             "-r",
+            "--text",
             "--no-ext-diff",
             "--no-textconv",
             "--no-color",

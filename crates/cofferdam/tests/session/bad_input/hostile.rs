@@ -7,7 +7,7 @@ use cofferdam::RunReport;
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::Landing;
 
-use super::{HEAD, whole, whole_ok};
+use super::{HEAD, whole_ok};
 use crate::support::{Env, run_ok};
 
 const MERGE: BranchStrategy = BranchStrategy::MergeToHead;
@@ -34,9 +34,10 @@ fn an_agent_that_deletes_its_files() {
     env.write("untracked", "u\n");
     env.write("src/a.txt", "edited\n");
     // What is below `.git` of a `head` checkout goes too: it is the sandbox's own.
-    let error = whole(&env, env.script(HEAD, delete), &[]).unwrap_err();
+    let report = whole_ok(&env, env.script(HEAD, delete), &[]);
+    assert!(matches!(report.landing, Landing::Refused { .. }));
     // `head` means that the agent works on the user's files; what was in no commit is recorded.
-    let before = format!("refs/cofferdam/{}/before", error.kept.id.unwrap());
+    let before = format!("refs/cofferdam/{}/before", report.id);
     assert_eq!(env.git(&["show", &format!("{before}:untracked")]), "u");
     assert_eq!(env.git(&["show", &format!("{before}:src/a.txt")]), "edited");
     assert!(env.repo.join(".git/HEAD").exists());
