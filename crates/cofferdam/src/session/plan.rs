@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::access;
 use super::envfile::{self, EnvFile, Withheld};
+use super::event::Notice;
 use super::login::Login;
 use super::network;
 use super::options::{PromptSource, RunOptions};
@@ -54,6 +56,16 @@ pub enum PlanError {
     ManySockets { count: usize, some: Vec<PathBuf> },
     #[error("an empty completion signal would match everything")]
     EmptySignal,
+    #[error("{agent} has neither a key nor a login: its model would not answer it")]
+    NoAccess {
+        agent: String,
+        /// The variables each of which is enough.
+        keys: &'static [&'static str],
+        /// The file, relative to a home, in which its program keeps a login.
+        login: Option<&'static str>,
+        /// The program that makes the login.
+        program: Option<String>,
+    },
     #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), network::listed(given))]
     NoSuchNetwork {
         provider: String,
@@ -90,6 +102,8 @@ pub(super) struct Plan {
     pub withheld: Withheld,
     /// The agent's login.
     pub login: Option<Login>,
+    /// What the user should know before anything is made.
+    pub notices: Vec<Notice>,
     /// `/workspace/<repo>` inside.
     pub workdir: PathBuf,
 }
@@ -104,9 +118,10 @@ pub(super) enum Prompt {
 pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let home = options.caller_home.as_deref();
     let (git, path, cancel) = (&options.git, &options.repository, &options.cancel);
-    let (repository, config) = tokio::join!(
+    let (repository, config, unread) = tokio::join!(
         Repository::discover(git, path, home, cancel),
-        identity::user_config_around(git, path, home, cancel)
+        identity::user_config_around(git, path, home, cancel),
+        network::unread(options)
     );
     // What git says of the directory explains more than what it says of the configuration.
     let (repository, config) = (repository?, config?);
@@ -160,6 +175,9 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
     let (prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
     let (environment, withheld) = environment(options, &repository).await?;
+    let login = Login::find(options)?;
+    let mut notices: Vec<Notice> = unread.into_iter().collect();
+    notices.extend(access::check(options, &environment, login.is_some())?);
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
         version: VERSION,
@@ -193,7 +211,8 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         unused_arguments,
         environment,
         withheld,
-        login: Login::find(options)?,
+        login,
+        notices,
         workdir,
     })
 }

@@ -54,6 +54,9 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
 }
 
 fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
+    for notice in &plan.notices {
+        events.notice(notice.clone());
+    }
     events.emit(&Event::Planned {
         id: plan.record.id,
         name: plan.record.name.clone(),
