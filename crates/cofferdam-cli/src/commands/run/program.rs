@@ -71,7 +71,7 @@ impl Place {
             return if self.directory.join(path).is_file() {
                 format!("for the file here write `./{program}`")
             } else {
-                self.from_path(program)
+                self.in_path(program)
             };
         }
         if path.is_absolute() {
@@ -80,7 +80,7 @@ impl Place {
                     "the repository is at another path in the sandbox: write {}",
                     from_top(below)
                 ),
-                Err(_) => self.from_path(program),
+                Err(_) => self.in_path(program),
             };
         }
         let path = path.strip_prefix(".").unwrap_or(path);
@@ -91,7 +91,7 @@ impl Place {
     }
 
     /// What this side has under a name that `PATH` knows, or at an absolute path.
-    fn from_path(&self, program: &str) -> String {
+    fn in_path(&self, program: &str) -> String {
         let agents = AGENTS.iter().filter(|kind| !kind.install.is_empty());
         let known = agents.filter_map(|kind| {
             let agent = agent::by_name(kind.name, AgentOptions::default()).ok()?;

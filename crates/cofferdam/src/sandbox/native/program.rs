@@ -132,11 +132,11 @@ impl<'a> Gathering<'a> {
             let path = name.to_owned();
             return Some(Found { path, unshown });
         }
-        self.from_path(&program.name, &program.directories, 0)
+        self.in_path(&program.name, &program.directories, 0)
     }
 
     /// The first one in `PATH` that may be shown; else the first one, and why it may not.
-    fn from_path(&mut self, name: &OsStr, directories: &[PathBuf], depth: usize) -> Option<Found> {
+    fn in_path(&mut self, name: &OsStr, directories: &[PathBuf], depth: usize) -> Option<Found> {
         let mut first = None;
         if name.is_empty() || name.as_bytes().contains(&b'/') {
             return None;
@@ -310,11 +310,11 @@ impl<'a> Gathering<'a> {
         let called = |name: &str| interpreter.ends_with(name);
         if called("env") {
             if let Some(name) = argument {
-                self.from_path(&name, &[], depth + 1);
+                self.in_path(&name, &[], depth + 1);
             }
         } else if ["sh", "bash", "dash"].into_iter().any(called) {
             // A script that only starts another one, as package programs write them.
-            self.from_path(OsStr::new("node"), &[], depth + 1);
+            self.in_path(OsStr::new("node"), &[], depth + 1);
         } else if interpreter.is_absolute() && is_program(&interpreter) {
             let _ = self.show(&interpreter, &[], depth + 1);
         }
