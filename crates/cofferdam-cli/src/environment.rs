@@ -136,6 +136,29 @@ impl Environment {
         })
     }
 
+    /// The top of the repository around the directory to work in; that directory itself where there is none.
+    pub(crate) fn top(&self) -> &Path {
+        let mut above = self.directory.ancestors();
+        above
+            .find(|one| one.join(".git").exists())
+            .unwrap_or(&self.directory)
+    }
+
+    /// What no program that a sandbox shows may lie in, as a run in this directory has it.
+    pub(crate) fn unseen(&self) -> Vec<PathBuf> {
+        let top = self.top();
+        let home = self
+            .user_home
+            .as_ref()
+            .and_then(|home| home.canonicalize().ok());
+        let is_home = home.is_some_and(|home| home.starts_with(top));
+        let top = (!is_home).then(|| top.to_owned());
+        [self.home.path().to_owned()]
+            .into_iter()
+            .chain(top)
+            .collect()
+    }
+
     pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
         self.variables
             .get(OsStr::new(name))

@@ -462,6 +462,12 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::ModelAddress { variable } => {
             format!("give one such as `--env {variable}=https://models.example.com`")
         }
+        PlanError::NoAccess {
+            keys,
+            login,
+            program,
+            ..
+        } => access_hint(keys, *login, program.as_deref()),
         PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
         PlanError::NoSuchNetwork { given, .. } => match given.first() {
             Some(kind) => format!("ask for `--network {}`", kind.as_str()),
@@ -470,6 +476,26 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         _ => return None,
     };
     Some(hint)
+}
+
+/// How an agent gets a key or a login.
+pub(crate) fn access_hint(keys: &[&str], login: Option<&str>, program: Option<&str>) -> String {
+    let keys = match keys {
+        [] => "its key".to_owned(),
+        [one] => (*one).to_owned(),
+        [before @ .., last] => format!("{} or {last}", before.join(", ")),
+    };
+    let mut hint = format!("set {keys} in your environment");
+    if let Some(login) = login {
+        let first = program.map_or_else(String::new, |program| {
+            format!("log in with `{program}`, then ")
+        });
+        let _ = write!(
+            hint,
+            ", or {first}give the login once with `cofferdam run --login ~/{login} …`"
+        );
+    }
+    hint
 }
 
 fn manage_hint(error: &ManageError) -> Option<String> {

@@ -119,7 +119,7 @@ fn prepare_all(mounts: &[SetupMount], agent: (u32, u32)) -> Result<Vec<Prepared>
     mounts
         .iter()
         .map(|mount| match &mount.source {
-            Source::Nothing | Source::Target => Ok(Prepared::Later),
+            Source::Nothing | Source::Target | Source::Link(_) => Ok(Prepared::Later),
             Source::Path(path) => match prepare(mount, path, agent, &mut maps) {
                 Err(_) if mount.optional => Ok(Prepared::Absent),
                 other => other.map(Prepared::Ready),

@@ -132,6 +132,8 @@ pub enum Source {
     Nothing,
     /// What an earlier mount shows at the target already. No symlink is followed.
     Target,
+    /// No mount: a symlink of ours with this text.
+    Link(Vec<u8>),
 }
 
 /// Limits that every program inherits. `None` leaves the caller's in force.

@@ -95,6 +95,32 @@ impl Tree {
         sys::attach(tree.as_fd(), point.as_fd()).map_err(broken)
     }
 
+    /// Makes a symlink at the absolute path `target` inside, in file systems of ours alone. Where it leads is
+    /// looked up inside, like every path there.
+    pub(crate) fn link_at(&self, text: &[u8], target: &[u8]) -> Result<(), Refusal> {
+        let broken = |error: io::Error| {
+            Refusal::Broken(format!("cannot make the link {}: {error}", shown(target)))
+        };
+        let Some(at) = target
+            .iter()
+            .rposition(|&byte| byte == b'/')
+            .filter(|&at| at > 0)
+        else {
+            return Err(refused(
+                target,
+                "its parent is the root, or it is not absolute",
+            ));
+        };
+        let parent = self.point(&target[..at], true)?;
+        let device = sys::look_at(parent.as_fd()).map_err(broken)?.device;
+        if !self.ours.contains(&device) {
+            return Err(refused(target, "a host directory is mounted there"));
+        }
+        let text = sys::c_string(text).map_err(broken)?;
+        let name = sys::c_string(&target[at + 1..]).map_err(broken)?;
+        sys::make_symlink(parent.as_raw_fd(), &text, &name).map_err(broken)
+    }
+
     /// A detached copy of what is at `target` inside, which must be a directory or a regular file.
     pub(crate) fn clone_at(&self, target: &[u8]) -> Result<OwnedFd, Refusal> {
         let copy = sys::c_string(target)

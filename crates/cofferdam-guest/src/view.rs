@@ -343,6 +343,12 @@ fn named(tree: &Tree, mount: &SetupMount, prepared: Prepared) -> Result<(), Refu
             nothing().map_err(|error| mount_error(b"nothing", &error))?
         }
         (Source::Target, Prepared::Later) => tree.clone_at(&mount.target)?,
+        (Source::Link(text), _) => {
+            return match tree.link_at(text, &mount.target) {
+                Err(_) if mount.optional => Ok(()),
+                other => other,
+            };
+        }
         (Source::Path(path), Prepared::Later) => {
             let opened = sys::c_string(path)
                 .and_then(|path| sys::clone_tree(libc::AT_FDCWD, &path, &TreeKind::Exact));

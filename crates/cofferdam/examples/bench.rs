@@ -131,6 +131,8 @@ async fn native_true(count: usize) -> Result<()> {
             environment: BTreeMap::new(),
             search_path: None,
             caller_home: None,
+            programs: Vec::new(),
+            unseen: Vec::new(),
             limits: Limits::default(),
             network: Network::None,
         };

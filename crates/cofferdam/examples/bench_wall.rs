@@ -101,6 +101,8 @@ async fn sandbox(home: &Home, walled: Option<(&str, &str)>) -> Result<Arc<dyn Sa
         environment: BTreeMap::new(),
         search_path: None,
         caller_home: None,
+        programs: Vec::new(),
+        unseen: Vec::new(),
         limits: Limits::default(),
         network,
     };

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use cofferdam::agent::{
     AgentError, AgentEvent, AgentOptions, AgentProvider, AgentRequest, Usage, by_name, completion,
@@ -332,18 +333,78 @@ fn codex_is_told_the_key_and_the_address_of_its_environment() {
     assert!(command.environment.is_empty());
 }
 
+/// Its module line, its re-export and its place in the list: nothing else of the library or of the command knows an
+/// agent, neither its name, its program, its variables nor its files.
 // covers: S2-33
 #[test]
-fn every_agent_is_one_file_and_one_line() {
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/agent");
-    let registry = std::fs::read_to_string(here.join("mod.rs")).unwrap();
+fn every_agent_is_one_file_and_three_lines() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     for kind in cofferdam::agent::AGENTS {
+        let agent = agent(kind.name, &["x"]);
         let module = kind.name.replace('-', "_");
-        assert!(here.join(format!("{module}.rs")).is_file(), "{module}");
-        // Its module line, its re-export and its place in the list: nobody else knows it.
-        let mentions = registry.matches(&format!("{module}::")).count();
-        assert_eq!(mentions, 2, "{module}");
+        let own = here.join(format!("src/agent/{module}.rs"));
+        assert!(own.is_file(), "{module}");
+        let registry = std::fs::read_to_string(here.join("src/agent/mod.rs")).unwrap();
+        let mentions = registry.lines().filter(|line| {
+            line.starts_with(&format!("mod {module};")) || line.contains(&format!("{module}::"))
+        });
+        assert_eq!(mentions.count(), 3, "{module}");
+        if kind.install.is_empty() {
+            continue;
+        }
+        let program = agent.program().unwrap();
+        let login = agent.login().unwrap();
+        let mut words = vec![
+            kind.name.to_owned(),
+            program.name.to_str().unwrap().to_owned(),
+        ];
+        words.extend(agent.environment().iter().map(|&name| name.to_owned()));
+        words.extend(program.directories.iter().map(|&path| path.to_owned()));
+        words.push(login.path.to_owned());
+        words.extend(login.renewed.iter().map(|&path| path.to_owned()));
+        let knows = |path: &Path, text: &str| {
+            words
+                .iter()
+                .find(|word| text.contains(&format!("\"{word}\"")))
+                .map(|word| format!("{}: {word}", path.display()))
+        };
+        // The control: its own file knows them.
+        assert!(knows(&own, &code(&own)).is_some(), "{module}");
+        let sources = [here.join("src"), here.join("../cofferdam-cli/src")];
+        let others = sources
+            .iter()
+            .flat_map(|at| files(at))
+            .filter(|path| *path != own);
+        let found: Vec<_> = others
+            .filter_map(|path| knows(&path, &code(&path)))
+            .collect();
+        assert!(found.is_empty(), "{found:?}");
     }
+}
+
+/// A source without its tests and comments.
+fn code(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text.split("#[cfg(test)]").next().unwrap();
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn files(at: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(at).unwrap();
+    let below = entries.flat_map(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path)
+        } else {
+            vec![path]
+        }
+    });
+    below
+        .filter(|path| path.extension().is_some_and(|one| one == "rs"))
+        .collect()
 }
 
 #[test]

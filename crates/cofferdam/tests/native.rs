@@ -106,6 +106,8 @@ fn spec() -> SandboxSpec {
         environment: BTreeMap::new(),
         search_path: None,
         caller_home: None,
+        programs: Vec::new(),
+        unseen: Vec::new(),
         limits: Limits::default(),
         network: Network::None,
     }

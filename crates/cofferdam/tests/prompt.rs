@@ -68,7 +68,6 @@ fn check_error(template: &str, pairs: &[(&str, &str)], want: &str) {
     );
 }
 
-// covers: S2-31
 #[test]
 fn placeholders() {
     check("", &[], "");

@@ -31,7 +31,10 @@ fn task() -> [Turn; 4] {
 }
 
 fn check(program: Program, options: &[&str]) {
-    let world = World::new(program, task());
+    whole(&World::new(program, task()), program, options);
+}
+
+fn whole(world: &World, program: Program, options: &[&str]) {
     let done = world.run(options).expect_code(0);
     let seen = world.seen();
     program.expect_key(&seen, KEY);
@@ -106,4 +109,19 @@ fn claude_code_waits_for_a_slow_model() {
 #[test]
 fn codex_waits_for_a_slow_model() {
     slow(Program::Codex);
+}
+
+/// As npm puts them below `~/.local`, or below any other prefix that `PATH` names: a symlink to a package elsewhere.
+#[test]
+fn programs_that_are_links_to_packages_elsewhere_work() {
+    for (program, directory) in [
+        (Program::ClaudeCode, ".local/bin"),
+        (Program::ClaudeCode, "apps/bin"),
+        (Program::Codex, ".local/bin"),
+        (Program::Codex, "apps/bin"),
+    ] {
+        let mut world = World::new(program, task());
+        world.link_programs_in(directory);
+        whole(&world, program, &[]);
+    }
 }

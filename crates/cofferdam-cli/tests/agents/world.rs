@@ -25,6 +25,9 @@ pub(crate) struct World {
     model: Model,
     /// The user has the agent's key in their environment.
     pub(crate) has_key: bool,
+    /// The user's home, and the entry of `PATH` that has the programs.
+    home: PathBuf,
+    entry: PathBuf,
 }
 
 /// What a command did.
@@ -73,6 +76,8 @@ impl World {
             program,
             model: Model::start(script).unwrap(),
             has_key: true,
+            home: installed(),
+            entry: installed().join(".npm-global/bin"),
         };
         fs::write(this.repository().join("src/lib.txt"), "one\ntwo\n").unwrap();
         this.git(&["init", "--quiet", "--initial-branch=main"]);
@@ -81,6 +86,19 @@ impl World {
         this.git(&["add", "--all"]);
         this.git(&["commit", "--quiet", "--message=start"]);
         this
+    }
+
+    /// The user has the programs as symlinks in this directory of another home, and their packages in neither a
+    /// tool directory nor an entry of his `PATH`.
+    pub(crate) fn link_programs_in(&mut self, directory: &str) {
+        self.home = self.place.path().join("home");
+        let entry = self.home.join(directory);
+        fs::create_dir_all(&entry).unwrap();
+        for name in ["claude", "codex"] {
+            let program = self.entry.join(name).canonicalize().unwrap();
+            std::os::unix::fs::symlink(program, entry.join(name)).unwrap();
+        }
+        self.entry = entry;
     }
 
     pub(crate) fn repository(&self) -> PathBuf {
@@ -100,14 +118,12 @@ impl World {
     }
 
     fn sealed(&self, program: &Path) -> Command {
-        let home = installed();
-        let own = home.join(".npm-global/bin");
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", own.display());
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.entry.display());
         let mut command = Command::new(program);
         command
             .env_clear()
             .env("PATH", path)
-            .env("HOME", home)
+            .env("HOME", &self.home)
             .env("COFFERDAM_HOME", self.place.path().join("cofferdam"))
             .env("TMPDIR", self.place.path().join("tmp"))
             .env("TERM", "dumb")

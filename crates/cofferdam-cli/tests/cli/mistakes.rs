@@ -403,3 +403,48 @@ fn no_sandbox_is_given_cofferdams_own_directory_or_a_whole_account() {
     let done = run("HOME", &inside, &["--network", "none"]).expect_code(1);
     assert!(done.stderr.contains("Cofferdam's own directory"), "{done}");
 }
+
+/// It would try again for minutes before it said so itself.
+#[test]
+fn an_agent_without_key_and_login_is_told_before_anything_is_made() {
+    let environment = TestEnvironment::with_repository();
+    let run = ["run", "--agent", "claude-code", "--prompt", "x"];
+    let done = environment.cofferdam(&run).expect_code(1);
+    let first = done.stderr.lines().next().unwrap();
+    assert_eq!(
+        first,
+        "error: claude-code has neither a key nor a login: its model would not answer it"
+    );
+    hinted(
+        &done,
+        "set ANTHROPIC_API_KEY, CLAUDE_CODE_OAUTH_TOKEN or ANTHROPIC_AUTH_TOKEN in your environment, or log in \
+         with `claude`, then give the login once with `cofferdam run --login ~/.claude/.credentials.json …`",
+    );
+    assert!(!environment.home().join(".cofferdam/state").exists());
+    assert!(!environment.repository().join(".cofferdam").exists());
+}
+
+/// Before everything else of a run: an agent behind a wall without rules tries for minutes.
+#[test]
+fn a_config_that_cannot_be_used_is_the_first_line_and_opens_nothing() {
+    let environment = TestEnvironment::with_repository();
+    let home = environment.home().join(".cofferdam");
+    cofferdam::fsx::private_dir(&home).unwrap();
+    cofferdam::fsx::write_private(&home.join("config.yaml"), b"firewall:\n  alow: []\n").unwrap();
+    let done = environment
+        .run(&[], "getent hosts api.anthropic.com && exit 9; exit 0")
+        .expect_code(0);
+    let first = done.stderr.lines().next().unwrap();
+    assert!(
+        first.contains("/config.yaml:2:")
+            && first.ends_with(
+                "until that is mended none of its rules is in force, nor the built-in list"
+            ),
+        "{done}"
+    );
+    assert_eq!(done.stderr.matches("/config.yaml:2:").count(), 1, "{done}");
+    let done = environment
+        .run(&["--network", "none"], "true")
+        .expect_code(0);
+    assert!(!done.stderr.contains("config.yaml"), "{done}");
+}

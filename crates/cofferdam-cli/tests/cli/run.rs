@@ -391,7 +391,14 @@ fn the_run_log_is_named_and_kept() {
         .lines()
         .find_map(|line| line.strip_prefix("log: tail -f "))
         .unwrap();
-    assert!(std::fs::read_to_string(line).unwrap().contains("hello"));
+    let place = environment.repository().canonicalize().unwrap();
+    assert_eq!(
+        line,
+        place.join(".cofferdam/logs/main.log").to_str().unwrap()
+    );
+    // As printed, it shows what the agent says.
+    let shown = environment.shell(&format!("timeout 5 tail -n 50 {line}"));
+    assert!(shown.stdout.contains("hello"), "{shown}");
     assert_eq!(environment.git(&["status", "--porcelain"]), "");
     let done = environment
         .run(&["--log", "../own.log"], "echo hello")

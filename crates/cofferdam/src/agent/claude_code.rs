@@ -1,22 +1,54 @@
 //! Claude Code: `claude --print --output-format stream-json`, the prompt on standard input.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::json::{self, text};
+use super::access::{Access, Ways};
+use super::json::{self, count, text};
 use super::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProvider, AgentRequest,
-    BaseUrl, StreamParser, Usage,
+    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
+    AgentRequest, BaseUrl, LoginFormat, StreamParser, Usage,
 };
 
 const NAME: &str = "claude-code";
+const PROGRAM: &str = "claude";
+
+const LOGIN: LoginFormat = LoginFormat {
+    path: ".claude/.credentials.json",
+    renewed: &[
+        "claudeAiOauth.accessToken",
+        "claudeAiOauth.refreshToken",
+        "claudeAiOauth.expiresAt",
+        "claudeAiOauth.refreshTokenExpiresAt",
+    ],
+    later: &["claudeAiOauth.refreshTokenExpiresAt"],
+    times: &["/claudeAiOauth/expiresAt"],
+    // Its tokens do not say whose they are.
+    account: &["/sub"],
+};
+
+const WAYS: Ways = Ways {
+    keys: &[
+        "ANTHROPIC_API_KEY",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "ANTHROPIC_AUTH_TOKEN",
+    ],
+    providers: &[
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_VERTEX",
+        "CLAUDE_CODE_USE_FOUNDRY",
+    ],
+    address: "ANTHROPIC_BASE_URL",
+    host: "api.anthropic.com",
+};
 
 pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,
     about: "Anthropic's Claude Code (`claude`)",
+    install: "npm install --global --prefix ~/.local @anthropic-ai/claude-code",
     build: |options| Ok(Arc::new(ClaudeCode::new(options))),
 };
 
@@ -47,8 +79,19 @@ impl AgentProvider for ClaudeCode {
         ]
     }
 
-    fn login_file(&self) -> Option<&str> {
-        Some(".claude/.credentials.json")
+    fn login(&self) -> Option<&LoginFormat> {
+        Some(&LOGIN)
+    }
+
+    fn program(&self) -> Option<AgentProgram<'_>> {
+        Some(AgentProgram {
+            name: OsStr::new(PROGRAM),
+            directories: &[".local/share/claude/versions", ".claude/local"],
+        })
+    }
+
+    fn access(&self, environment: &BTreeMap<OsString, OsString>, logged_in: bool) -> Access {
+        WAYS.access(environment, logged_in, !self.options.arguments.is_empty())
     }
 
     fn base_url(&self, _logged_in: bool) -> Option<BaseUrl> {
@@ -65,7 +108,7 @@ impl AgentProvider for ClaudeCode {
             });
         }
         let mut arguments: Vec<OsString> = [
-            "claude",
+            PROGRAM,
             "--print",
             "--verbose",
             "--output-format",
@@ -171,7 +214,7 @@ impl Parser {
                 _ => {}
             }
         }
-        if let Some(usage) = message.get("usage").and_then(json::anthropic_usage) {
+        if let Some(usage) = message.get("usage").and_then(tokens) {
             let id = text(message, "id").unwrap_or_default();
             if let Some((current, tokens)) = &self.current
                 && current != id
@@ -186,8 +229,17 @@ impl Parser {
     }
 }
 
+fn tokens(value: &Value) -> Option<Usage> {
+    value.is_object().then(|| Usage {
+        input_tokens: count(value, "input_tokens"),
+        cache_creation_tokens: count(value, "cache_creation_input_tokens"),
+        cache_read_tokens: count(value, "cache_read_input_tokens"),
+        output_tokens: count(value, "output_tokens"),
+    })
+}
+
 fn result(value: &Value, events: &mut Vec<AgentEvent>) {
-    if let Some(usage) = value.get("usage").and_then(json::anthropic_usage) {
+    if let Some(usage) = value.get("usage").and_then(tokens) {
         events.push(AgentEvent::Usage { usage });
     }
     let subtype = text(value, "subtype").unwrap_or_default();
@@ -206,4 +258,29 @@ fn result(value: &Value, events: &mut Vec<AgentEvent>) {
         text: message,
         is_error,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::agent::login::tests::check;
+
+    #[test]
+    fn only_tokens_and_times_of_a_login_are_renewed() {
+        let before = json!({"claudeAiOauth": {"accessToken": "a", "refreshToken": "r", "expiresAt": 1,
+                            "scopes": ["x"], "subscriptionType": "max"}});
+        let check = |name: &str, new: Value, want| {
+            let place = format!("/claudeAiOauth/{name}");
+            check(&LOGIN, &before, &place, Some(&new), want);
+        };
+        check("accessToken", json!("b"), true);
+        check("expiresAt", json!(2), true);
+        check("refreshTokenExpiresAt", json!(2), true);
+        check("expiresAt", json!("2"), false);
+        check("subscriptionType", json!("free"), false);
+        check("scopes", json!(["y"]), false);
+        check("apiKey", json!("k"), false);
+    }
 }

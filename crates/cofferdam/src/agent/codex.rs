@@ -6,17 +6,39 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::access::{Access, Ways};
 use super::json::{self, count, text};
 use super::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProvider, AgentRequest,
-    BaseUrl, StreamParser, Usage,
+    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
+    AgentRequest, BaseUrl, LoginFormat, StreamParser, Usage,
 };
 
 const NAME: &str = "codex";
 
+const LOGIN: LoginFormat = LoginFormat {
+    path: ".codex/auth.json",
+    renewed: &[
+        "tokens.id_token",
+        "tokens.access_token",
+        "tokens.refresh_token",
+        "last_refresh",
+    ],
+    later: &["last_refresh"],
+    times: &["/last_refresh"],
+    account: &["/sub", "/https:~1~1api.openai.com~1auth/chatgpt_account_id"],
+};
+
+const WAYS: Ways = Ways {
+    keys: &["OPENAI_API_KEY", "CODEX_API_KEY"],
+    providers: &[],
+    address: "OPENAI_BASE_URL",
+    host: "api.openai.com",
+};
+
 pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,
     about: "OpenAI's Codex (`codex`)",
+    install: "npm install --global --prefix ~/.local @openai/codex",
     build: |options| Ok(Arc::new(Codex::new(options))),
 };
 
@@ -41,8 +63,19 @@ impl AgentProvider for Codex {
         &["OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL"]
     }
 
-    fn login_file(&self) -> Option<&str> {
-        Some(".codex/auth.json")
+    fn login(&self) -> Option<&LoginFormat> {
+        Some(&LOGIN)
+    }
+
+    fn program(&self) -> Option<AgentProgram<'_>> {
+        Some(AgentProgram {
+            name: OsStr::new("codex"),
+            directories: &[".codex/packages/standalone"],
+        })
+    }
+
+    fn access(&self, environment: &BTreeMap<OsString, OsString>, logged_in: bool) -> Access {
+        WAYS.access(environment, logged_in, !self.options.arguments.is_empty())
     }
 
     fn base_url(&self, logged_in: bool) -> Option<BaseUrl> {
@@ -258,4 +291,61 @@ fn changed_paths(item: &Value) -> String {
         .take(20)
         .collect();
     json::bounded(&paths.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::agent::login::tests::{check, token};
+
+    fn identity(subject: &str, account: &str, rest: u32) -> Value {
+        let auth = json!({"chatgpt_account_id": account});
+        let payload = json!({"sub": subject, "https://api.openai.com/auth": auth, "n": rest});
+        Value::from(token(&payload))
+    }
+
+    #[test]
+    fn only_a_renewal_of_the_same_login_is_kept() {
+        let before = json!({"OPENAI_API_KEY": null, "auth_mode": "chatgpt",
+               "tokens": {"id_token": identity("me", "mine", 1), "access_token": "a",
+                          "refresh_token": "r", "account_id": "mine"},
+               "last_refresh": "2026-01-01T00:00:00Z"});
+        let with = |place: &str, new: Value, want| check(&LOGIN, &before, place, Some(&new), want);
+        with("/tokens/access_token", json!("b"), true);
+        with("/tokens/refresh_token", json!("b"), true);
+        with("/tokens/id_token", identity("me", "mine", 2), true);
+        with("/last_refresh", json!("2026-02-01T00:00:00Z"), true);
+
+        with("/OPENAI_API_KEY", json!("sk-attacker"), false);
+        with("/auth_mode", json!("apikey"), false);
+        with("/tokens/id_token", identity("you", "mine", 1), false);
+        with("/tokens/id_token", identity("me", "yours", 1), false);
+        with("/tokens/id_token", json!("opaque"), false);
+        with("/tokens/account_id", json!("yours"), false);
+        with("/tokens/access_token", json!(""), false);
+        with("/tokens/access_token", json!(1), false);
+        with("/tokens/more", json!("x"), false);
+        with("/new", json!(1), false);
+        with("/tokens", json!({}), false);
+        check(&LOGIN, &before, "/tokens/refresh_token", None, false);
+        check(&LOGIN, &before, "/OPENAI_API_KEY", None, false);
+        for other in [
+            json!({}),
+            json!([]),
+            json!(null),
+            json!({"OPENAI_API_KEY": "k"}),
+        ] {
+            assert!(!LOGIN.renews(&before, &other), "{other}");
+        }
+        let key = json!({"OPENAI_API_KEY": "mine"});
+        check(
+            &LOGIN,
+            &key,
+            "/OPENAI_API_KEY",
+            Some(&json!("yours")),
+            false,
+        );
+    }
 }

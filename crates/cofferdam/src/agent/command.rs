@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::completion::Echo;
 use super::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentProvider, AgentRequest, StreamParser,
+    AgentCommand, AgentError, AgentEvent, AgentKind, AgentProgram, AgentProvider, AgentRequest,
+    StreamParser,
 };
 
 const NAME: &str = "command";
@@ -17,6 +18,7 @@ const NAME: &str = "command";
 pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,
     about: "any program; the prompt is its standard input",
+    install: "",
     build: |options| {
         for (option, given) in [
             ("model", options.model.is_some()),
@@ -59,6 +61,14 @@ impl AgentProvider for Command {
 
     fn environment(&self) -> &[&str] {
         &[]
+    }
+
+    fn program(&self) -> Option<AgentProgram<'_>> {
+        let name = self.arguments.first()?;
+        Some(AgentProgram {
+            name,
+            directories: &[],
+        })
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {

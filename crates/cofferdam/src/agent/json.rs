@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{AgentError, AgentEvent, Usage};
+use super::{AgentError, AgentEvent};
 use crate::text::printable_line;
 
 /// So many characters of a tool's argument are kept.
@@ -49,16 +49,6 @@ pub(super) fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
 /// A count; what is missing, negative or no number is 0.
 pub(super) fn count(value: &Value, key: &str) -> u64 {
     value.get(key).and_then(Value::as_u64).unwrap_or(0)
-}
-
-/// Tokens in the names of Anthropic's interface.
-pub(super) fn anthropic_usage(value: &Value) -> Option<Usage> {
-    value.is_object().then(|| Usage {
-        input_tokens: count(value, "input_tokens"),
-        cache_creation_tokens: count(value, "cache_creation_input_tokens"),
-        cache_read_tokens: count(value, "cache_read_input_tokens"),
-        output_tokens: count(value, "output_tokens"),
-    })
 }
 
 /// The most telling argument of a call, or all of them as JSON, bounded.

@@ -1,24 +1,26 @@
 //! One file per agent: a request becomes a command, bytes become events. Pure: nothing here knows
 //! a sandbox, and nothing here does input or output.
 
+mod access;
 mod claude_code;
 mod codex;
 mod command;
 mod completion;
 mod json;
-mod steering;
+mod login;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::sync::Arc;
 
+pub use access::Access;
 pub use claude_code::ClaudeCode;
 pub use codex::Codex;
 pub use command::Command;
 pub use completion::{completion, signal_in};
+pub use login::LoginFormat;
 use serde::{Deserialize, Serialize};
-pub(crate) use steering::steers;
 
 /// What an agent is asked to do once.
 #[derive(Debug, Clone)]
@@ -94,6 +96,8 @@ pub struct AgentKind {
     pub name: &'static str,
     /// For help texts: a fragment.
     pub about: &'static str,
+    /// The command that installs its program for one user; empty where there is no such program.
+    pub install: &'static str,
     build: fn(AgentOptions) -> Result<Arc<dyn AgentProvider>, AgentError>,
 }
 
@@ -166,6 +170,16 @@ pub enum AgentEvent {
     },
 }
 
+/// The program of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentProgram<'a> {
+    /// As it is looked up.
+    pub name: &'a OsStr,
+    /// Directories, relative to a user's home, that hold its program as its own installer puts it there: neither
+    /// settings nor logins are in them.
+    pub directories: &'a [&'a str],
+}
+
 /// Turns an agent's standard output into events, line by line.
 pub trait StreamParser: Send + fmt::Debug {
     /// One line without its line feed. `truncated`: the line was longer than the bound and the rest
@@ -192,8 +206,8 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
     /// Names of variables that this agent takes from the caller's environment.
     fn environment(&self) -> &[&str];
 
-    /// The file, relative to its home, in which its program keeps a login: JSON, and nothing but a login.
-    fn login_file(&self) -> Option<&str> {
+    /// The login that its program keeps in a file.
+    fn login(&self) -> Option<&LoginFormat> {
         None
     }
 
@@ -202,6 +216,16 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
     fn base_url(&self, logged_in: bool) -> Option<BaseUrl> {
         let _ = logged_in;
         None
+    }
+
+    /// The program that it starts, so that a sandbox can show the one that the user has.
+    fn program(&self) -> Option<AgentProgram<'_>> {
+        None
+    }
+
+    /// Whether it will be let in where its model is, with these variables and with a login or without.
+    fn access(&self, _environment: &BTreeMap<OsString, OsString>, _logged_in: bool) -> Access {
+        Access::Unknown
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError>;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::process::Exit;
 pub use spec::{
-    Access, ExecRequest, Limits, Mount, MountSource, Network, NetworkKind, SandboxSpec,
+    Access, ExecRequest, HostProgram, Limits, Mount, MountSource, Network, NetworkKind, SandboxSpec,
 };
 
 use crate::names::BranchName;

@@ -24,8 +24,24 @@ pub struct SandboxSpec {
     pub search_path: Option<OsString>,
     /// The caller's home directory, which is never visible inside; tools below it may be.
     pub caller_home: Option<PathBuf>,
+    /// Programs that the caller's `PATH` may find, to be made visible with what they need and with nothing
+    /// else, where the provider shows the host's programs at all.
+    pub programs: Vec<HostProgram>,
+    /// Host directories that nothing of what the provider offers by itself may show or lie in: Cofferdam's own
+    /// one, and the repository with whatever an agent put there.
+    pub unseen: Vec<PathBuf>,
     pub limits: Limits,
     pub network: Network,
+}
+
+/// A program of the host's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostProgram {
+    /// Looked up in the caller's `PATH` where it has no `/`; taken as it is where it is absolute; else it is none
+    /// of the host's.
+    pub name: OsString,
+    /// Directories, relative to the caller's home, which are shown whole where it lies in one of them.
+    pub directories: Vec<PathBuf>,
 }
 
 /// One host path made visible inside.

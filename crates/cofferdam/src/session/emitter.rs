@@ -204,6 +204,14 @@ fn line_of(event: &Event) -> Option<String> {
     Some(text)
 }
 
+/// The options that give these variables; of many the first ones.
+fn options(names: &[String], value: &str) -> String {
+    let shown = names.iter().take(3);
+    let options: Vec<_> = shown.map(|name| format!("`--env {name}{value}`")).collect();
+    let more = if names.len() > 3 { " …" } else { "" };
+    options.join(" ") + more
+}
+
 impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match self {
@@ -224,14 +232,24 @@ impl std::fmt::Display for Notice {
             ),
             Self::BranchSwitched { to } => format!("the agent left its branch for {to}"),
             Self::EnvironmentWithheld { names } => format!(
-                ".cofferdam/.env is tracked or linked, so it gives no values of the caller's environment; \
-                 not set: {}",
-                names.join(", ")
+                ".cofferdam/.env is tracked or linked, so it takes nothing from your environment; not set: {} \
+                 (if you want it, add {})",
+                names.join(", "),
+                options(names, "")
             ),
             Self::SteeringWithheld { names } => format!(
-                ".cofferdam/.env is tracked or linked, so it does not say where the agent's key goes; not set: \
-                 {} (if you want it, give it with `--env`)",
-                names.join(", ")
+                ".cofferdam/.env is tracked or linked, so it sets nothing that could decide what runs or where a \
+                 key goes; not set: {} (if you want it, add {}, or keep the file out of git)",
+                names.join(", "),
+                options(names, "=VALUE")
+            ),
+            Self::NoKey {
+                agent,
+                variables,
+                why,
+            } => format!(
+                "{agent} has no login and no key ({}): {why}",
+                variables.join(", ")
             ),
             Self::LoginRenewed => "the agent renewed its login, which is kept".to_owned(),
             Self::CopyMissing { path } => format!("{} does not exist: not copied", path.display()),
@@ -251,6 +269,9 @@ impl std::fmt::Display for Notice {
             Self::NetworkLost { why } => {
                 format!("the sandbox has lost its network, and reaches nothing from now on: {why}")
             }
+            Self::ConfigUnread { text } => format!(
+                "{text}: until that is mended none of its rules is in force, nor the built-in list"
+            ),
             Self::NetworkConfig { text } | Self::Other { text } => text.clone(),
         };
         // One line stays one line: names and words in it are a sandbox's.

@@ -4,9 +4,9 @@
 //! pair of quotes around a value is taken off; inside double quotes `\n`, `\r`, `\t`, `\\` and `\"`
 //! are escapes. Nothing is interpolated, and a value never spans lines.
 //!
-//! A repository could bring this file, name any variable of the caller in it, and send the agent with the
-//! caller's key to a host of its own: the caller decides whether the file is trusted before it resolves
-//! it (invariant 4).
+//! A repository could bring this file, name any variable of the caller in it, choose what runs, and send the
+//! agent with the caller's key to a host of its own: the caller decides whether the file is trusted before it
+//! resolves it (invariant 4).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::agent::steers;
+use super::harmless::may_be_the_repositorys;
 use crate::fsx::{Context, FileError};
 
 /// Where the file is, below the repository's top.
@@ -48,7 +48,7 @@ pub(super) struct EnvFile(BTreeMap<String, String>);
 pub(super) struct Withheld {
     /// It asked for the caller's values.
     pub(super) callers: Vec<String>,
-    /// It gave values that would decide where an agent's secret goes ([`steers`]).
+    /// It gave values, and only the user says what these are ([`super::harmless`]).
     pub(super) steering: Vec<String>,
 }
 
@@ -142,7 +142,7 @@ impl EnvFile {
 }
 
 fn wants_trust(name: &str, value: &str) -> bool {
-    value.is_empty() || steers(name)
+    value.is_empty() || !may_be_the_repositorys(name)
 }
 
 fn entry(line: &str) -> Result<(&str, String), &'static str> {

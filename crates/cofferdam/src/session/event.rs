@@ -135,10 +135,18 @@ pub enum Notice {
     EnvironmentWithheld {
         names: Vec<String>,
     },
-    /// `.cofferdam/.env` is the repository's own file, and it sets these, which decide where the agent's
-    /// secret goes: only the user does that.
+    /// `.cofferdam/.env` is the repository's own file, and it sets these, which could decide what runs or where
+    /// the agent's secret goes: only the user does that.
     SteeringWithheld {
         names: Vec<String>,
+    },
+    /// The agent has no key and no login, and perhaps needs none.
+    NoKey {
+        agent: String,
+        /// Each of them would be one.
+        variables: Vec<String>,
+        /// Why it may need none, as a fragment.
+        why: String,
     },
     /// The agent's program renewed its login, and the new one is kept for later runs.
     LoginRenewed,
@@ -149,6 +157,10 @@ pub enum Notice {
     },
     /// The sandbox has the host's network: no wall.
     NetworkOpen,
+    /// The user's `config.yaml` cannot be used: none of its rules is in force, and nothing takes their place.
+    ConfigUnread {
+        text: String,
+    },
     /// Something about the network's rules could not be used; all others are in force.
     NetworkConfig {
         text: String,

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use super::emitter::Emitter;
 use super::event::Notice;
+use super::options::RunOptions;
 use super::plan::PlanError;
 use super::refusals::Refusals;
+use crate::config;
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId};
 use crate::sandbox::registry::{Reach, Record};
 use crate::sandbox::{Contained, Network, NetworkKind, Sandbox};
-use crate::wall::rules::Sources;
+use crate::wall::rules::{Problem, Sources};
 use crate::wall::{Health, Refused, Rule, WallSpec};
 
 /// How long the summary of what was refused may take. It is news, not work.
@@ -94,6 +96,22 @@ pub(super) fn check(asked: &NetworkOptions, sandbox: &Contained) -> Result<(), P
         provider: sandbox.provider_name().to_owned(),
         asked,
         given: given.to_vec(),
+    })
+}
+
+/// What is wrong with the user's own file of rules. It is whole or not there at all: nothing of it is in force
+/// then, and the built-in list does not take its place (invariant 11). Said before anything starts, because an
+/// agent behind a wall without rules tries for minutes.
+pub(super) async fn unread(options: &RunOptions) -> Option<Notice> {
+    if !matches!(options.network, NetworkOptions::Allowlist { .. }) {
+        return None;
+    }
+    let home = options.home.clone();
+    // It may be large.
+    let loaded = tokio::task::spawn_blocking(move || config::load(&home)).await;
+    let error = loaded.ok()?.err()?;
+    Some(Notice::ConfigUnread {
+        text: Problem::from(error).message(),
     })
 }
 

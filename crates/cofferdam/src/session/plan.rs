@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::access;
 use super::envfile::{self, EnvFile, Withheld};
 use super::event::Notice;
 use super::holder::Holder;
@@ -86,6 +87,16 @@ pub enum PlanError {
     },
     #[error("`{variable}` is no http or https address of a model")]
     ModelAddress { variable: &'static str },
+    #[error("{agent} has neither a key nor a login: its model would not answer it")]
+    NoAccess {
+        agent: String,
+        /// The variables each of which is enough.
+        keys: &'static [&'static str],
+        /// The file, relative to a home, in which its program keeps a login.
+        login: Option<&'static str>,
+        /// The program that makes the login.
+        program: Option<String>,
+    },
     #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), network::listed(given))]
     NoSuchNetwork {
         provider: String,
@@ -122,8 +133,8 @@ pub(super) struct Plan {
     pub withheld: Withheld,
     /// The agent's login.
     pub login: Option<Login>,
-    /// What is to be said of where the agent looks for its model.
-    pub model: Option<Notice>,
+    /// What the user should know before anything is made.
+    pub notices: Vec<Notice>,
     /// `/workspace/<repo>` inside.
     pub workdir: PathBuf,
 }
@@ -138,9 +149,10 @@ pub(super) enum Prompt {
 pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let home = options.caller_home.as_deref();
     let (git, path, cancel) = (&options.git, &options.repository, &options.cancel);
-    let (repository, config) = tokio::join!(
+    let (repository, config, unread) = tokio::join!(
         Repository::discover(git, path, home, cancel),
-        identity::user_config_around(git, path, home, cancel)
+        identity::user_config_around(git, path, home, cancel),
+        network::unread(options)
     );
     // What git says of the directory explains more than what it says of the configuration.
     let (repository, config) = (repository?, config?);
@@ -196,7 +208,16 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let (prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
     let (environment, withheld) = environment(options, &repository).await?;
     let login = Login::find(options)?;
-    let model = model::check(options, &repository.top, id, &environment, login.is_some())?;
+    let mut notices: Vec<Notice> = unread.into_iter().collect();
+    notices.extend(access::check(options, &environment, login.is_some())?);
+    let logged_in = login.is_some();
+    notices.extend(model::check(
+        options,
+        &repository.top,
+        id,
+        &environment,
+        logged_in,
+    )?);
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
         version: VERSION,
@@ -231,7 +252,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         environment,
         withheld,
         login,
-        model,
+        notices,
         workdir,
     })
 }

@@ -18,6 +18,7 @@ use super::options::{RunOptions, Timeouts};
 use super::place as host_place;
 use super::plan::{Plan, PlanError};
 use super::report::RunErrorKind;
+use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
 use crate::fsx::{self, Context};
 use crate::git::before::{self, BeforeLimits};
 use crate::git::index::{self, Owner};
@@ -29,7 +30,7 @@ use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
 use crate::names::BranchName;
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
-use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
+use crate::sandbox::{Contained, HostProgram, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
 
 /// Directories that a sandbox may not write, made for its time where they are missing.
@@ -486,6 +487,8 @@ async fn start(
             .get(std::ffi::OsStr::new("PATH"))
             .cloned(),
         caller_home: options.caller_home.clone(),
+        programs: programs(options.agent.as_ref()),
+        unseen: unseen(options, plan),
         limits: options.limits.clone(),
         network: options
             .network
@@ -520,6 +523,10 @@ async fn start(
     let problems = ready.sandbox().wall().map(Registration::problems);
     for problem in problems.unwrap_or_default() {
         let text = problem.message();
+        let said = |notice: &Notice| matches!(notice, Notice::ConfigUnread { text: said } if *said == text);
+        if plan.notices.iter().any(said) {
+            continue;
+        }
         events.notice(Notice::NetworkConfig { text });
     }
     if let Ready::Isolated(sandbox) = ready {
@@ -543,6 +550,45 @@ async fn start(
         millis: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
     });
     Ok(())
+}
+
+/// The programs that a sandbox shows as the user has them: this agent's, and those of all agents that are known,
+/// because scripts start them too.
+fn programs(agent: &dyn AgentProvider) -> Vec<HostProgram> {
+    let known = AGENTS.iter().filter_map(|kind| {
+        let agent = agent::by_name(kind.name, AgentOptions::default()).ok()?;
+        agent.program().map(host_program)
+    });
+    let own = agent.program().map(host_program);
+    let mut programs: Vec<HostProgram> = Vec::new();
+    for program in own.into_iter().chain(known) {
+        if !programs.contains(&program) {
+            programs.push(program);
+        }
+    }
+    programs
+}
+
+/// What no program of the host's may lie in or show. A repository that is the whole home (its agent works in a
+/// private copy) would leave no programs at all.
+fn unseen(options: &RunOptions, plan: &Plan) -> Vec<PathBuf> {
+    let top = plan.repository.top.as_path();
+    let home = options.caller_home.as_deref();
+    let is_home = home
+        .and_then(|home| home.canonicalize().ok())
+        .is_some_and(|home| home.starts_with(top));
+    let own = options.home.path().to_owned();
+    [own]
+        .into_iter()
+        .chain((!is_home).then(|| top.to_owned()))
+        .collect()
+}
+
+fn host_program(program: AgentProgram<'_>) -> HostProgram {
+    HostProgram {
+        name: program.name.to_owned(),
+        directories: program.directories.iter().map(PathBuf::from).collect(),
+    }
 }
 
 /// Writes the source commit's files into a private copy, by the sandbox's own git.

@@ -58,6 +58,9 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
 }
 
 fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
+    for notice in &plan.notices {
+        events.notice(notice.clone());
+    }
     events.emit(&Event::Planned {
         id: plan.record.id,
         name: plan.record.name.clone(),
@@ -71,9 +74,6 @@ fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
     });
     if options.network == NetworkOptions::Open {
         events.notice(Notice::NetworkOpen);
-    }
-    if let Some(notice) = &plan.model {
-        events.notice(notice.clone());
     }
     for name in &plan.unused_arguments {
         events.notice(Notice::UnusedArgument { name: name.clone() });

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cofferdam::agent::{self, AgentOptions, Usage};
-use cofferdam::session::{PromptSource, RunErrorKind};
+use cofferdam::agent::{self, AgentEvent, AgentOptions, Usage};
+use cofferdam::session::{Event, PlanError, PromptSource, RunErrorKind};
 use cofferdam::{RunError, RunOptions, RunReport};
 
 use crate::bad_input::{HEAD, whole, whole_ok};
@@ -48,6 +48,9 @@ fn options(env: &Env, name: &str) -> RunOptions {
     options
         .caller_environment
         .insert("PATH".into(), path.into());
+    for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"] {
+        options.environment.insert(key.into(), "the-users".into());
+    }
     options.prompt = PromptSource::Inline(PROMPT.into());
     iterations(&mut options, 2);
     options
@@ -201,5 +204,111 @@ fn a_missing_program_or_prompt_is_a_clear_error() {
         assert!(error.to_string().contains("prompt"), "{error}");
         assert_eq!(env.subjects("main"), ["first"]);
         env.assert_no_state();
+    }
+}
+
+/// Each item with its iteration and its time; what no parser understands is there too.
+// covers: S2-39
+#[test]
+fn text_and_tool_calls_reach_the_callback_with_iteration_and_time() {
+    let before = jiff::Timestamp::now();
+    let says = |text: &str| {
+        format!(r#"{{"type":"item.completed","item":{{"type":"agent_message","text":"{text}"}}}}"#)
+    };
+    let calls = r#"{"type":"item.started","item":{"type":"command_execution","command":"ls -l"}}"#;
+    let stream = format!("{}\n{calls}\n{}\n", says("first"), says("second"));
+    let (env, result) = play("codex", "codex", &stream, "");
+    result.unwrap();
+    let after = jiff::Timestamp::now();
+    let events = env.events.lock().unwrap();
+    let items = events.iter().filter_map(|event| {
+        let Event::Agent {
+            iteration,
+            at,
+            item,
+        } = event
+        else {
+            return None;
+        };
+        assert!(before <= *at && *at <= after, "{at}");
+        let shown = match item {
+            AgentEvent::Text { text } => text.clone(),
+            AgentEvent::ToolCall { name, arguments } => format!("{name} {arguments}"),
+            _ => return None,
+        };
+        Some((*iteration, shown))
+    });
+    let items: Vec<_> = items.collect();
+    let want = |n| ["first", "Bash ls -l", "second"].map(|text| (n, text.to_owned()));
+    assert_eq!(items, [want(1), want(2)].concat());
+}
+
+/// Known before anything is made: an agent that is not let in tries again for minutes.
+#[test]
+fn an_agent_without_key_and_login_does_not_start() {
+    for (name, program, stream) in AGENTS {
+        let env = Env::new();
+        install(&env, program, &recorded(stream), "");
+        let without = || {
+            let mut options = options(&env, name);
+            options.environment.clear();
+            options
+        };
+        let (key, address, own) = match name {
+            "codex" => (
+                "CODEX_API_KEY",
+                "OPENAI_BASE_URL",
+                "https://api.openai.com/v1",
+            ),
+            _ => (
+                "CLAUDE_CODE_OAUTH_TOKEN",
+                "ANTHROPIC_BASE_URL",
+                "https://api.anthropic.com",
+            ),
+        };
+        let set = |options: &mut RunOptions, name: &str, value: &str| {
+            options.caller_environment.insert(name.into(), value.into());
+        };
+        let refused = |options: RunOptions| {
+            let error = crate::support::run(options).unwrap_err();
+            let words =
+                format!("{name} has neither a key nor a login: its model would not answer it");
+            assert_eq!(error.to_string(), words);
+            let RunErrorKind::Plan(PlanError::NoAccess { keys, login, .. }) = &error.kind else {
+                panic!("{error:?}")
+            };
+            assert!(keys.contains(&key) && login.is_some(), "{error:?}");
+            // Nothing was made for it.
+            assert!(
+                error.kept.id.is_none() && env.said().is_empty(),
+                "{}",
+                env.said()
+            );
+            env.assert_no_state();
+        };
+        refused(without());
+        let mut at_home = without();
+        set(&mut at_home, address, own);
+        set(&mut at_home, key, "");
+        refused(at_home);
+        // One key of several is enough.
+        let mut with_key = without();
+        set(&mut with_key, key, "k");
+        crate::support::run_ok(with_key);
+        assert!(!env.said().contains("NoKey"), "{}", env.said());
+        // A server of one's own may want none, and whoever says so by name knows.
+        let mut elsewhere = without();
+        set(
+            &mut elsewhere,
+            address,
+            "http://host.cofferdam.internal:11434/v1",
+        );
+        crate::support::run_ok(elsewhere);
+        assert!(env.said().contains("NoKey"), "{}", env.said());
+        env.events.lock().unwrap().clear();
+        let mut knows = without();
+        knows.environment.insert(key.into(), "".into());
+        crate::support::run_ok(knows);
+        assert!(!env.said().contains("NoKey"), "{}", env.said());
     }
 }

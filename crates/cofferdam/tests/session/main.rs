@@ -10,6 +10,7 @@
 mod agents;
 mod bad_input;
 mod branches;
+mod env_file;
 mod homes;
 mod lifecycle;
 mod prompts;

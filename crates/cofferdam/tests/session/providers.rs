@@ -12,7 +12,7 @@ use cofferdam::sandbox::{
     ExecRequest, Execution, Exit, Isolated, IsolatedProvider, IsolatedSandbox, Mount, MountSource,
     NetworkKind, PrivateCopy, Sandbox, SandboxError, SandboxSpec,
 };
-use cofferdam::session::{Landing, NetworkOptions};
+use cofferdam::session::{Hook, Landing, NetworkOptions, PromptSource};
 use tokio_util::sync::CancellationToken;
 
 use crate::bad_input::{HEAD, branch, whole, whole_ok};
@@ -471,4 +471,64 @@ fn a_network_that_the_provider_cannot_give_is_refused_by_name() {
         "provider `apart` cannot give its sandboxes the network `allowlist`; it gives `none`"
     );
     env.assert_no_state();
+}
+
+/// What is started inside is the agent, and before it only what the template and the caller ask for.
+// covers: S2-31
+#[test]
+fn a_step_with_nothing_to_do_starts_nothing() {
+    let started = |prompt: PromptSource, hook: bool, iterations: u32| {
+        let env = Env::new();
+        let own = Own::new(Fault::None);
+        let provider = BindMount::new(own.clone(), HEAD);
+        let mut options = env.with(provider, command(&["/bin/cat"]));
+        options.prompt = match prompt {
+            PromptSource::Template { path, arguments } => {
+                let text = path.to_str().unwrap();
+                env.write("prompt.md", text);
+                let path = env.repo.join("prompt.md");
+                PromptSource::Template { path, arguments }
+            }
+            other => other,
+        };
+        if hook {
+            options.hooks.sandbox_ready = vec![Hook::new("true")];
+        }
+        crate::support::iterations(&mut options, iterations);
+        crate::support::run_ok(options);
+        let diary = own.diary.lock().unwrap();
+        let programs = diary.iter().filter_map(|line| line.strip_prefix("exec "));
+        programs.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let template = |text: &str, pairs: &[(&str, &str)]| PromptSource::Template {
+        path: text.into(),
+        arguments: pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect(),
+    };
+    let inert = ("KEY", "!`touch x` {{KEY}}");
+    assert_eq!(started(PromptSource::None, false, 2), ["/bin/cat"; 2]);
+    assert_eq!(
+        started(PromptSource::Inline("!`date`".into()), false, 2),
+        ["/bin/cat"; 2]
+    );
+    assert_eq!(
+        started(template("plain `code` {{", &[]), false, 2),
+        ["/bin/cat"; 2]
+    );
+    assert_eq!(
+        started(template("{{KEY}}", &[inert]), false, 2),
+        ["/bin/cat"; 2]
+    );
+    // Where there is something to do it is done, before each iteration.
+    let both = ["/bin/sh", "/bin/cat", "/bin/sh", "/bin/cat"];
+    assert_eq!(
+        started(template("!`echo {{KEY}}`", &[inert]), false, 2),
+        both
+    );
+    assert_eq!(
+        started(PromptSource::None, true, 1),
+        ["/bin/sh", "/bin/cat"]
+    );
 }

@@ -1,16 +1,20 @@
 //! What to do where the agent's program could not be started: the next step depends on what the
 //! user's own side holds under that name.
 
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use cofferdam::RunError;
-use cofferdam::sandbox::SandboxError;
+use cofferdam::agent::{self, AGENTS, AgentOptions};
+use cofferdam::sandbox::native::{self, Host};
+use cofferdam::sandbox::{HostProgram, SandboxError};
 use cofferdam::session::{AgentFailure, RunErrorKind};
 
 use super::arguments::{Arguments, FileMode};
+use crate::commands::doctor::agents::elsewhere;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::ui::steps::shell_word;
@@ -23,16 +27,16 @@ pub(super) struct Place {
     top: PathBuf,
     /// The agent sees the checkout as it is, not only what is committed.
     checkout: bool,
+    /// What a sandbox shows of the user's programs comes from these.
+    search_path: Option<OsString>,
+    home: Option<PathBuf>,
+    unseen: Vec<PathBuf>,
 }
 
 impl Place {
     pub(super) fn new(arguments: &Arguments, environment: &Environment) -> Self {
         let directory = environment.directory.clone();
-        let top = directory
-            .ancestors()
-            .find(|one| one.join(".git").exists())
-            .unwrap_or(&directory)
-            .to_owned();
+        let top = environment.top().to_owned();
         let checkout = arguments.mode == FileMode::Bind
             && !arguments.merge_to_head
             && arguments.branch.is_none();
@@ -40,6 +44,9 @@ impl Place {
             directory,
             top,
             checkout,
+            search_path: environment.variable("PATH").map(ToOwned::to_owned),
+            home: environment.user_home.clone(),
+            unseen: environment.unseen(),
         }
     }
 
@@ -64,10 +71,7 @@ impl Place {
             return if self.directory.join(path).is_file() {
                 format!("for the file here write `./{program}`")
             } else {
-                format!(
-                    "install `{program}` for the whole system, in ~/.local/bin or in ~/.cargo/bin: \
-                     of your home a sandbox sees only tool directories such as these"
-                )
+                self.in_path(program)
             };
         }
         if path.is_absolute() {
@@ -76,16 +80,59 @@ impl Place {
                     "the repository is at another path in the sandbox: write {}",
                     from_top(below)
                 ),
-                Err(_) => format!(
-                    "the sandbox does not see that path: copy the program into {}",
-                    shell_word(&self.top)
-                ),
+                Err(_) => self.in_path(program),
             };
         }
         let path = path.strip_prefix(".").unwrap_or(path);
         match fs::metadata(self.top.join(path)) {
             Ok(found) => self.present(path, &found),
             Err(_) => self.absent(path),
+        }
+    }
+
+    /// What this side has under a name that `PATH` knows, or at an absolute path.
+    fn in_path(&self, program: &str) -> String {
+        let agents = AGENTS.iter().filter(|kind| !kind.install.is_empty());
+        let known = agents.filter_map(|kind| {
+            let agent = agent::by_name(kind.name, AgentOptions::default()).ok()?;
+            let directories = agent
+                .program()
+                .filter(|known| known.name == program)?
+                .directories;
+            let directories: Vec<PathBuf> = directories.iter().map(PathBuf::from).collect();
+            Some((kind.install, directories))
+        });
+        let (install, directories) = known.into_iter().next().unzip();
+        let wanted = HostProgram {
+            name: program.into(),
+            directories: directories.unwrap_or_default(),
+        };
+        let host = Host {
+            search_path: self.search_path.as_deref(),
+            home: self.home.as_deref(),
+            programs: &[],
+            unseen: &self.unseen,
+        };
+        let Some(found) = native::locate(&wanted, &host) else {
+            let with = install.map_or_else(String::new, |install| {
+                format!(", for example with `{install}`")
+            });
+            return format!("install `{program}`{with}: nothing in your PATH has that name");
+        };
+        let place = shell_word(&found.path);
+        match (&found.unshown, found.path.strip_prefix(&self.top)) {
+            (Some(_), Ok(below)) => format!(
+                "{place} is in the repository, where an agent may have put it: if you mean that one, write {}",
+                from_top(below)
+            ),
+            (Some(why), Err(_)) => format!(
+                "this machine has {place}, which no sandbox shows because {why}: {}",
+                elsewhere(why)
+            ),
+            (None, _) => format!(
+                "the sandbox shows {place}, but not everything that it needs: check its first line, and what it \
+                 is linked with"
+            ),
         }
     }
 

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::NativeOptions;
 use super::sandbox::{NativeSandbox, Output};
+use super::tools::Host;
 use crate::names::{SandboxId, Slug};
 use crate::sandbox::{
     ExecRequest, Execution, Exit, Limits, Mount, Network, Sandbox, SandboxError, SandboxSpec,
@@ -64,10 +65,19 @@ pub async fn run(
     request: JailRequest,
     cancel: &CancellationToken,
 ) -> Result<JailOutcome, SandboxError> {
+    run_showing(request, &Host::default(), cancel).await
+}
+
+/// The same, with what `host` brings of the caller's programs.
+pub async fn run_showing(
+    request: JailRequest,
+    host: &Host<'_>,
+    cancel: &CancellationToken,
+) -> Result<JailOutcome, SandboxError> {
     let limit = request.timeout;
     tokio::select! {
         () = cancel.cancelled() => Err(SandboxError::Cancelled),
-        done = tokio::time::timeout(limit, run_unbounded(request, cancel)) => match done {
+        done = tokio::time::timeout(limit, run_unbounded(request, host, cancel)) => match done {
             Ok(done) => done,
             Err(_) => Err(SandboxError::TimedOut(limit.as_secs())),
         },
@@ -76,6 +86,7 @@ pub async fn run(
 
 async fn run_unbounded(
     request: JailRequest,
+    host: &Host<'_>,
     cancel: &CancellationToken,
 ) -> Result<JailOutcome, SandboxError> {
     let start = |error: std::io::Error| SandboxError::Start(format!("cannot make an id: {error}"));
@@ -86,8 +97,10 @@ async fn run_unbounded(
         workdir: request.directory,
         mounts: request.mounts,
         environment: request.environment,
-        search_path: None,
-        caller_home: None,
+        search_path: host.search_path.map(ToOwned::to_owned),
+        caller_home: host.home.map(ToOwned::to_owned),
+        programs: host.programs.to_vec(),
+        unseen: host.unseen.to_vec(),
         limits: request.limits,
         network: Network::None,
     };

@@ -8,7 +8,9 @@ mod cgroup;
 mod connection;
 mod identity;
 pub mod jail;
+mod package;
 mod probe;
+mod program;
 mod rehearse;
 mod sandbox;
 mod tools;
@@ -25,6 +27,8 @@ use super::{BindMountProvider, Limits, NetworkKind, Sandbox, SandboxError, Sandb
 pub use cgroup::remove_leftovers;
 pub(crate) use identity::gateway as gateway_id;
 pub use probe::{Check, Status, probe, probe_network};
+pub use program::{Found, Unshown};
+pub use tools::{Host, locate};
 
 /// How native sandboxes are made.
 #[derive(Debug, Clone)]

@@ -22,7 +22,7 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
     let setup = Setup {
         hostname: "doctor".to_owned(),
         agent: identity::agent(id)?,
-        mounts: tools::offered(None, None).mounts,
+        mounts: tools::offered(&tools::Host::default()).mounts,
         limits: ProcessLimits {
             processes: None,
             open_files: None,

@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::cgroup::Group;
 use super::connection::{self, Connection, NotStarted, Program};
-use super::{NativeOptions, identity, tools, wall};
+use super::tools::{self, Host};
+use super::{NativeOptions, identity, wall};
 use crate::embedded;
 use crate::sandbox::{
     Access, BoxRead, BoxWrite, ExecRequest, Execution, Exit, Mount, MountSource, Network, Sandbox,
@@ -64,7 +65,12 @@ impl NativeSandbox {
             return Err(SandboxError::Cancelled);
         }
         let agent = identity::agent(spec.id)?;
-        let offered = tools::offered(spec.search_path.as_deref(), spec.caller_home.as_deref());
+        let offered = tools::offered(&Host {
+            search_path: spec.search_path.as_deref(),
+            home: spec.caller_home.as_deref(),
+            programs: &spec.programs,
+            unseen: &spec.unseen,
+        });
         let environment = tools::environment(spec, &offered);
         let mut mounts = offered.mounts;
         mounts.extend(spec.mounts.iter().map(setup_mount));

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use cofferdam_guest::protocol::{SetupMount, Source};
 
-use crate::sandbox::SandboxSpec;
+use super::program::{self, Found, Gathering};
+use crate::sandbox::{HostProgram, SandboxSpec};
 
 /// Where an entry of `PATH` below the caller's home comes from: entries that start with `entry` need
 /// `parts` (all relative to home) and `variables` (a name, and a directory relative to home).
@@ -67,25 +68,10 @@ const TOOLS: &[Tool] = &[
         entry: ".local/bin",
         parts: &[
             ".local/bin",
-            ".local/share/claude/versions",
-            // Codex's own installer; its login is elsewhere in `.codex`.
-            ".codex/packages/standalone",
             ".local/share/uv/tools",
             ".local/share/uv/python",
             ".local/share/pipx/venvs",
         ],
-        empty: &[],
-        variables: &[],
-    },
-    Tool {
-        entry: ".local/share/claude/versions",
-        parts: &[".local/share/claude/versions"],
-        empty: &[],
-        variables: &[],
-    },
-    Tool {
-        entry: ".claude/local",
-        parts: &[".claude/local"],
         empty: &[],
         variables: &[],
     },
@@ -157,11 +143,21 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-/// Directories whose programs are inside anyway.
-const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix"];
 /// Homebrew's own home, which is nobody's.
 const LINUXBREW: &str = "/home/linuxbrew";
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The caller's side of what a sandbox may show of the host's programs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Host<'a> {
+    /// `PATH`.
+    pub search_path: Option<&'a OsStr>,
+    pub home: Option<&'a Path>,
+    /// To be shown with what they need.
+    pub programs: &'a [HostProgram],
+    /// Directories that nothing may show or lie in.
+    pub unseen: &'a [PathBuf],
+}
 
 /// What the caller's `PATH` brings into a sandbox.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -171,29 +167,28 @@ pub(super) struct Offered {
     pub(super) path: OsString,
 }
 
-pub(super) fn offered(search_path: Option<&OsStr>, home: Option<&Path>) -> Offered {
-    let mut offered = Offered::default();
+/// Where the caller has a program, and whether a sandbox shows it. `None`: his `PATH` has no such program.
+pub fn locate(program: &HostProgram, host: &Host<'_>) -> Option<Found> {
+    let (mut offered, _) = by_the_list(host);
+    Gathering::new(host, &mut offered.mounts).program(program)
+}
+
+pub(super) fn offered(host: &Host<'_>) -> Offered {
+    let (mut offered, known) = by_the_list(host);
+    let mut gathering = Gathering::new(host, &mut offered.mounts);
+    for program in host.programs {
+        gathering.program(program);
+    }
+    let needed = gathering.entries;
     let mut entries: Vec<&[u8]> = Vec::new();
-    let home = home.filter(|home| home.is_absolute() && home.components().count() > 1);
-    let search = search_path.unwrap_or(OsStr::new(DEFAULT_PATH)).as_bytes();
-    for entry in search.split(|&b| b == b':') {
-        let path = Path::new(OsStr::from_bytes(entry));
-        let plain = !path
-            .components()
-            .any(|c| c == std::path::Component::ParentDir);
-        if entries.contains(&entry) || !path.is_absolute() || !plain {
-            continue;
-        }
-        let below = [home, Some(Path::new(LINUXBREW))]
-            .into_iter()
-            .flatten()
-            .find_map(|home| Some((home, path.strip_prefix(home).ok()?)));
-        let known = match below {
-            Some((home, below)) => offer(&mut offered, home, below),
-            None => SYSTEM.iter().any(|system| path.starts_with(system)),
-        };
-        if known {
-            entries.push(entry);
+    for entry in search_entries(host.search_path) {
+        let wanted = needed.iter().filter(|(at, _)| at == entry);
+        let own = wanted.map(|(_, directory)| directory.as_os_str().as_bytes());
+        let itself = known.contains(&entry).then(|| entry.as_os_str().as_bytes());
+        for entry in own.chain(itself) {
+            if !entries.contains(&entry) {
+                entries.push(entry);
+            }
         }
     }
     if entries.is_empty() {
@@ -203,31 +198,58 @@ pub(super) fn offered(search_path: Option<&OsStr>, home: Option<&Path>) -> Offer
     offered
 }
 
-fn offer(offered: &mut Offered, home: &Path, below: &Path) -> bool {
+/// The entries of `PATH` that mean the same wherever one stands.
+pub(super) fn search_entries(search_path: Option<&OsStr>) -> impl Iterator<Item = &Path> {
+    let search = search_path.unwrap_or(OsStr::new(DEFAULT_PATH)).as_bytes();
+    let entries = search
+        .split(|&byte| byte == b':')
+        .map(|entry| Path::new(OsStr::from_bytes(entry)));
+    entries.filter(|path| {
+        let mut parts = path.components();
+        path.is_absolute() && !parts.any(|part| part == Component::ParentDir)
+    })
+}
+
+/// Tool directories, and the entries of `PATH` that lie in them or in the system.
+fn by_the_list<'a>(host: &Host<'a>) -> (Offered, Vec<&'a Path>) {
+    let mut offered = Offered::default();
+    let home = usable_home(host.home);
+    let entries = search_entries(host.search_path).filter(|path| {
+        let below = [home, Some(Path::new(LINUXBREW))]
+            .into_iter()
+            .flatten()
+            .find_map(|home| Some((home, path.strip_prefix(home).ok()?)));
+        match below {
+            Some((home, below)) => offer(&mut offered, home, below, host.unseen),
+            None => program::is_system(path),
+        }
+    });
+    let known = entries.collect();
+    (offered, known)
+}
+
+pub(super) fn usable_home(home: Option<&Path>) -> Option<&Path> {
+    home.filter(|home| home.is_absolute() && home.components().count() > 1)
+}
+
+fn offer(offered: &mut Offered, home: &Path, below: &Path, unseen: &[PathBuf]) -> bool {
     let Some(tool) = TOOLS.iter().find(|tool| below.starts_with(tool.entry)) else {
         return false;
     };
     for part in tool.parts {
-        let path = home.join(part).into_os_string().into_vec();
+        let path = home.join(part);
+        if program::touches(&path, unseen) {
+            continue;
+        }
+        let path = path.into_os_string().into_vec();
         let known = offered.mounts.iter().any(|mount| mount.target == path);
         if !known {
-            let source = Source::Path(path.clone());
-            offered.mounts.push(SetupMount {
-                source,
-                target: path,
-                writable: false,
-                optional: true,
-            });
+            offered.mounts.push(shown(Source::Path(path.clone()), path));
         }
     }
     for part in tool.empty {
         let target = home.join(part).into_os_string().into_vec();
-        let mount = SetupMount {
-            source: Source::Nothing,
-            target,
-            writable: false,
-            optional: true,
-        };
+        let mount = shown(Source::Nothing, target);
         if !offered.mounts.contains(&mount) {
             offered.mounts.push(mount);
         }
@@ -238,6 +260,16 @@ fn offer(offered: &mut Offered, home: &Path, below: &Path) -> bool {
             .insert((*name).into(), home.join(directory).into());
     }
     true
+}
+
+/// Read-only, and left out where it cannot be shown.
+pub(super) fn shown(source: Source, target: Vec<u8>) -> SetupMount {
+    SetupMount {
+        source,
+        target,
+        writable: false,
+        optional: true,
+    }
 }
 
 /// The environment of every program in the sandbox.
@@ -270,10 +302,18 @@ pub(super) fn environment(spec: &SandboxSpec, offered: &Offered) -> BTreeMap<OsS
 mod tests {
     use super::*;
 
+    fn offer(path: Option<&str>, home: Option<&str>) -> Offered {
+        offered(&Host {
+            search_path: path.map(OsStr::new),
+            home: home.map(Path::new),
+            ..Host::default()
+        })
+    }
+
     #[test]
     fn tools_below_home_by_the_list_and_nothing_else() {
         let path = "/home/u/.cargo/bin:/home/u/bin:/usr/bin:relative:/srv/x:/home/u/.nvm/versions/node/v1/bin:/home/u/.ssh:/usr/bin:/home/u/.cargo/bin/../../.ssh";
-        let got = offered(Some(OsStr::new(path)), Some(Path::new("/home/u")));
+        let got = offer(Some(path), Some("/home/u"));
         assert_eq!(
             got.path,
             "/home/u/.cargo/bin:/usr/bin:/home/u/.nvm/versions/node/v1/bin"
@@ -299,14 +339,8 @@ mod tests {
 
     #[test]
     fn without_a_home_or_path_there_are_the_system_programs() {
-        assert_eq!(offered(None, None).path, DEFAULT_PATH);
-        assert_eq!(
-            offered(Some(OsStr::new("/root/x")), None).path,
-            DEFAULT_PATH
-        );
-        assert_eq!(
-            offered(Some(OsStr::new("/usr/bin")), Some(Path::new("/"))).path,
-            "/usr/bin"
-        );
+        assert_eq!(offer(None, None).path, DEFAULT_PATH);
+        assert_eq!(offer(Some("/root/x"), None).path, DEFAULT_PATH);
+        assert_eq!(offer(Some("/usr/bin"), Some("/")).path, "/usr/bin");
     }
 }

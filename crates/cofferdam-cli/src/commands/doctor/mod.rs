@@ -1,11 +1,14 @@
 //! `cofferdam doctor`.
 
+pub(super) mod agents;
+
 use std::fmt::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
+use cofferdam::config::{self, Config};
 use cofferdam::sandbox::native::{self, Status};
 use cofferdam::session::manage;
 use cofferdam::text::{printable, printable_line};
@@ -16,12 +19,13 @@ use crate::environment::Environment;
 use crate::error::{CliError, message};
 use crate::interrupt::Interrupt;
 use crate::ui::style::{self, paint};
-use crate::ui::{json, output};
+use crate::ui::{human, json, output};
 
 /// Check what this machine can give, and say what to install where it lacks something
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A list of objects: `name`, `status` (ok, degraded, missing), `detail`, `hint`
+    /// A list of objects: `name`, `status` (ok, degraded, missing, absent), `detail`, `hint`; those of agents have
+    /// `agent`: `path`, `visible`, `version`, `access`
     #[arg(long)]
     json: bool,
 }
@@ -30,18 +34,47 @@ pub(crate) struct Arguments {
 #[derive(Debug, Serialize)]
 struct Finding {
     name: String,
-    status: Status,
+    status: Standing,
     detail: String,
     hint: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<agents::Agent>,
+}
+
+/// How it stands with that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Standing {
+    Ok,
+    Degraded,
+    Missing,
+    /// Not there, and nothing lacks without it.
+    Absent,
+}
+
+impl From<Status> for Standing {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Ok => Self::Ok,
+            Status::Degraded => Self::Degraded,
+            Status::Missing => Self::Missing,
+        }
+    }
 }
 
 impl Finding {
-    fn new(name: &str, status: Status, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+    fn new(
+        name: &str,
+        status: Standing,
+        detail: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             status,
             detail: detail.into(),
             hint: hint.into(),
+            agent: None,
         }
     }
 }
@@ -59,12 +92,15 @@ pub(crate) async fn run(
     let checks = native::probe().into_iter().chain(network);
     findings.extend(checks.map(|check| Finding {
         name: check.name.to_owned(),
-        status: check.status,
+        status: check.status.into(),
         detail: check.detail,
         hint: check.hint,
+        agent: None,
     }));
+    findings.push(config(environment));
     findings.push(gateway(environment).await);
     findings.push(leftovers(environment, interrupt).await);
+    findings.extend(agents::find(environment, interrupt).await);
     if arguments.json {
         output::data(&json::line(&findings)?)?;
     } else {
@@ -72,7 +108,7 @@ pub(crate) async fn run(
     }
     let missing = findings
         .iter()
-        .any(|finding| finding.status == Status::Missing);
+        .any(|finding| finding.status == Standing::Missing);
     Ok(if missing {
         ExitCode::FAILURE
     } else {
@@ -85,14 +121,19 @@ async fn git(environment: &Environment, interrupt: &Interrupt) -> Finding {
     let call = environment.git.anywhere(Path::new("/")).arg("--version");
     let version = match call.line(&interrupt.cancel).await {
         Ok(version) => version,
-        Err(error) => return Finding::new("git", Status::Missing, message(&error), HINT),
+        Err(error) => return Finding::new("git", Standing::Missing, message(&error), HINT),
     };
     let program = environment.git.program().display();
     let detail = format!("{} ({program})", version.trim_start_matches("git version "));
     if new_enough(&version) {
-        Finding::new("git", Status::Ok, detail, "")
+        Finding::new("git", Standing::Ok, detail, "")
     } else {
-        Finding::new("git", Status::Missing, format!("{detail} is too old"), HINT)
+        Finding::new(
+            "git",
+            Standing::Missing,
+            format!("{detail} is too old"),
+            HINT,
+        )
     }
 }
 
@@ -115,36 +156,63 @@ fn home(path: &Path) -> Finding {
             let above = path.ancestors().skip(1).find(|above| above.exists());
             let writable = above.is_some_and(writable);
             return if writable {
-                Finding::new(NAME, Status::Ok, format!("{shown} (not made yet)"), "")
+                Finding::new(NAME, Standing::Ok, format!("{shown} (not made yet)"), "")
             } else {
                 Finding::new(
                     NAME,
-                    Status::Missing,
+                    Standing::Missing,
                     format!("{shown} cannot be made"),
                     "set COFFERDAM_HOME to a directory that you can write",
                 )
             };
         }
-        Err(error) => return Finding::new(NAME, Status::Missing, format!("{shown}: {error}"), ""),
+        Err(error) => {
+            return Finding::new(NAME, Standing::Missing, format!("{shown}: {error}"), "");
+        }
     };
     let mine = found.uid() == rustix::process::geteuid().as_raw();
     if !found.is_dir() || !mine || !writable(path) {
         let hint = "set COFFERDAM_HOME to a directory of your own";
         let detail = format!("{shown} is not a directory that you own and can write");
-        return Finding::new(NAME, Status::Missing, detail, hint);
+        return Finding::new(NAME, Standing::Missing, detail, hint);
     }
     let mode = found.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         let hint = format!("chmod 700 {}", crate::ui::steps::shell_word(path));
         let detail = format!("{shown} has mode {mode:03o}: others can look into it");
-        return Finding::new(NAME, Status::Degraded, detail, hint);
+        return Finding::new(NAME, Standing::Degraded, detail, hint);
     }
-    Finding::new(NAME, Status::Ok, format!("{shown}, mode {mode:03o}"), "")
+    Finding::new(NAME, Standing::Ok, format!("{shown}, mode {mode:03o}"), "")
 }
 
 fn writable(path: &Path) -> bool {
     use rustix::fs::Access;
     rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
+/// The user's own rules. A file that cannot be used opens nothing, and neither does the built-in list then.
+fn config(environment: &Environment) -> Finding {
+    const NAME: &str = "config";
+    match config::load(&environment.home) {
+        Ok(Config { allow: Some(rules) }) => {
+            let rules = human::plural(rules.len(), "rule");
+            let shown = environment.home.config();
+            let detail = format!("{}, {rules}", shown.display());
+            Finding::new(NAME, Standing::Ok, detail, "")
+        }
+        Ok(Config { allow: None }) => Finding::new(
+            NAME,
+            Standing::Ok,
+            "no rules of your own: the built-in list",
+            "",
+        ),
+        Err(error) => Finding::new(
+            NAME,
+            Standing::Missing,
+            message(&error),
+            "mend it: until then none of its rules is in force, nor the built-in list (`cofferdam net rules`)",
+        ),
+    }
 }
 
 /// Whether a gateway runs; none is started for that.
@@ -157,16 +225,16 @@ async fn gateway(environment: &Environment) -> Finding {
     match answer {
         Ok(Answer::Status(all)) => {
             let detail = format!("{process}{}", sandboxes(all.len()));
-            Finding::new(NAME, Status::Ok, detail, "")
+            Finding::new(NAME, Standing::Ok, detail, "")
         }
         Err(WallError::NotRunning) => {
             let detail = "none is running: a sandbox that needs one starts it";
-            Finding::new(NAME, Status::Ok, detail, "")
+            Finding::new(NAME, Standing::Ok, detail, "")
         }
-        Ok(_) => Finding::new(NAME, Status::Degraded, "it answers another question", ""),
+        Ok(_) => Finding::new(NAME, Standing::Degraded, "it answers another question", ""),
         Err(error) => {
             let hint = crate::error::wall_hint(&error);
-            Finding::new(NAME, Status::Degraded, message(&error), hint)
+            Finding::new(NAME, Standing::Degraded, message(&error), hint)
         }
     }
 }
@@ -183,10 +251,10 @@ async fn leftovers(environment: &Environment, interrupt: &Interrupt) -> Finding 
     )
     .await;
     match found {
-        Err(error) => Finding::new(NAME, Status::Degraded, message(&error), "cofferdam gc"),
+        Err(error) => Finding::new(NAME, Standing::Degraded, message(&error), "cofferdam gc"),
         Ok(found) => match found.iter().filter(|one| one.interrupted).count() {
-            0 => Finding::new(NAME, Status::Ok, "none", ""),
-            count => Finding::new(NAME, Status::Degraded, sandboxes(count), "cofferdam gc"),
+            0 => Finding::new(NAME, Standing::Ok, "none", ""),
+            count => Finding::new(NAME, Standing::Degraded, sandboxes(count), "cofferdam gc"),
         },
     }
 }
@@ -208,9 +276,10 @@ fn render(findings: &[Finding], colour: bool) -> String {
     let mut out = String::new();
     for finding in findings {
         let (word, style) = match finding.status {
-            Status::Ok => ("ok      ", style::GOOD),
-            Status::Degraded => ("degraded", style::WARNING),
-            Status::Missing => ("missing ", style::ERROR),
+            Standing::Ok => ("ok      ", style::GOOD),
+            Standing::Degraded => ("degraded", style::WARNING),
+            Standing::Missing => ("missing ", style::ERROR),
+            Standing::Absent => ("absent  ", style::FAINT),
         };
         let word = paint(word, style, colour);
         let (name, detail) = (
@@ -219,7 +288,7 @@ fn render(findings: &[Finding], colour: bool) -> String {
         );
         out.push_str(format!("{word}  {name:width$}  {detail}").trim_end());
         out.push('\n');
-        if !finding.hint.is_empty() && finding.status != Status::Ok {
+        if !finding.hint.is_empty() && finding.status != Standing::Ok {
             for line in printable(&finding.hint).lines() {
                 let _ = writeln!(out, "          {:width$}  hint: {line}", "");
             }
@@ -246,14 +315,14 @@ mod tests {
     fn own_directory() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("home");
-        assert_eq!(home(&path.join("deep")).status, Status::Ok);
+        assert_eq!(home(&path.join("deep")).status, Standing::Ok);
         std::fs::create_dir(&path).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(home(&path).status, Status::Degraded);
+        assert_eq!(home(&path).status, Standing::Degraded);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(home(&path).status, Status::Ok);
+        assert_eq!(home(&path).status, Standing::Ok);
         let file = dir.path().join("file");
         std::fs::File::create(&file).unwrap();
-        assert_eq!(home(&file).status, Status::Missing);
+        assert_eq!(home(&file).status, Standing::Missing);
     }
 }

@@ -1,0 +1,199 @@
+//! Which agents this user has: where `PATH` finds each, whether a sandbox shows it, its version, and whether it
+//! has a login or a key.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cofferdam::agent::{self, AGENTS, Access, AgentKind, AgentOptions, AgentProvider};
+use cofferdam::sandbox::native::jail::{self, JailOutput, JailRequest};
+use cofferdam::sandbox::native::{self, Found, Host, Unshown};
+use cofferdam::sandbox::{HostProgram, Limits};
+use cofferdam::text::printable_line;
+use serde::Serialize;
+
+use super::{Finding, Standing};
+use crate::environment::Environment;
+use crate::interrupt::Interrupt;
+use crate::ui::table::fit;
+
+/// For a program to say its version.
+const LIMIT: Duration = Duration::from_secs(10);
+/// So much of it is read, and so much shown.
+const OUTPUT: usize = 4 << 10;
+const SHOWN: usize = 60;
+
+/// What `--json` has about an agent beside the rest.
+#[derive(Debug, Serialize)]
+pub(super) struct Agent {
+    /// Where `PATH` finds its program.
+    path: Option<String>,
+    /// Whether its program started in a sandbox.
+    visible: bool,
+    version: Option<String>,
+    /// `login`, the variable that is its key, or null.
+    access: Option<String>,
+}
+
+/// One finding for each agent that has a program of its own.
+pub(super) async fn find(environment: &Environment, interrupt: &Interrupt) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for kind in AGENTS.iter().filter(|kind| !kind.install.is_empty()) {
+        if let Ok(agent) = agent::by_name(kind.name, AgentOptions::default()) {
+            found.extend(look(kind, agent.as_ref(), environment, interrupt).await);
+        }
+    }
+    found
+}
+
+async fn look(
+    kind: &AgentKind,
+    agent: &dyn AgentProvider,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Option<Finding> {
+    let program = agent.program()?;
+    let program = HostProgram {
+        name: program.name.to_owned(),
+        directories: program.directories.iter().map(PathBuf::from).collect(),
+    };
+    let unseen = environment.unseen();
+    let host = Host {
+        search_path: environment.variable("PATH"),
+        home: environment.user_home.as_deref(),
+        programs: std::slice::from_ref(&program),
+        unseen: &unseen,
+    };
+    let name = format!("agent {}", kind.name);
+    let shown = program.name.to_string_lossy().into_owned();
+    let Some(found) = native::locate(&program, &host) else {
+        let detail = format!("there is no `{shown}` in your PATH");
+        let mut finding = Finding::new(&name, Standing::Absent, detail, kind.install);
+        finding.agent = Some(Agent {
+            path: None,
+            visible: false,
+            version: None,
+            access: access(agent, environment),
+        });
+        return Some(finding);
+    };
+    let version = version(program.name.clone(), &host, interrupt).await;
+    let access = access(agent, environment);
+    Some(tell(&name, agent, &found, version, access))
+}
+
+fn tell(
+    name: &str,
+    agent: &dyn AgentProvider,
+    found: &Found,
+    version: Result<Option<String>, String>,
+    access: Option<String>,
+) -> Finding {
+    let place = found.path.display();
+    let mut finding = match (&found.unshown, &version) {
+        (Some(why), _) => Finding::new(
+            name,
+            Standing::Degraded,
+            format!("{place} is not visible inside: {why}"),
+            elsewhere(why),
+        ),
+        (None, Err(why)) => Finding::new(
+            name,
+            Standing::Degraded,
+            format!("{place} does not start inside: {why}"),
+            "what it needs may lie elsewhere in your home: install it anew with its own installer or with npm",
+        ),
+        (None, Ok(version)) => {
+            let version = version
+                .as_deref()
+                .unwrap_or("of a version that it does not say");
+            let (entry, standing, hint) = match &access {
+                Some(access) => (access.as_str(), Standing::Ok, String::new()),
+                None => ("no key, no login", Standing::Degraded, key_hint(agent)),
+            };
+            let detail = format!("{version} ({place}), visible inside, {entry}");
+            Finding::new(name, standing, detail, hint)
+        }
+    };
+    finding.agent = Some(Agent {
+        path: Some(place.to_string()),
+        visible: found.unshown.is_none() && version.is_ok(),
+        version: version.ok().flatten(),
+        access,
+    });
+    finding
+}
+
+/// The next step for a program that no sandbox shows.
+pub(in crate::commands) fn elsewhere(why: &Unshown) -> &'static str {
+    match why {
+        Unshown::In(_) => "install it outside of there, for example in ~/.local",
+        Unshown::System(_) => "install it in ~/.local or in /usr/local",
+        Unshown::Unreadable => "look at its symlinks and its permissions",
+    }
+}
+
+/// What it would have in a run without options.
+fn access(agent: &dyn AgentProvider, environment: &Environment) -> Option<String> {
+    let logged_in = environment.home.login(agent.name()).is_file();
+    let mut own = environment.variables.clone();
+    own.retain(|name, _| agent.environment().iter().any(|declared| name == declared));
+    match agent.access(&own, logged_in) {
+        Access::Login => Some("login".to_owned()),
+        Access::Variable(name) => Some(name.to_owned()),
+        Access::Unknown => Some("no key needed".to_owned()),
+        Access::Perhaps { .. } | Access::Missing { .. } => None,
+    }
+}
+
+fn key_hint(agent: &dyn AgentProvider) -> String {
+    match agent.access(&std::collections::BTreeMap::new(), false) {
+        Access::Missing { keys } | Access::Perhaps { keys, .. } => {
+            let program = agent
+                .program()
+                .map(|program| program.name.to_string_lossy());
+            crate::error::access_hint(
+                keys,
+                agent.login().map(|login| login.path),
+                program.as_deref(),
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// Asked in a sandbox without a network and without anything of the user's: no program of his is run as him.
+/// `Err`: it did not start.
+async fn version(
+    program: OsString,
+    host: &Host<'_>,
+    interrupt: &Interrupt,
+) -> Result<Option<String>, String> {
+    let request = JailRequest {
+        mounts: Vec::new(),
+        arguments: vec![program, "--version".into()],
+        environment: std::collections::BTreeMap::new(),
+        directory: PathBuf::from("/tmp"),
+        stdin: Vec::new(),
+        stdout: JailOutput::Capture(OUTPUT),
+        limits: Limits::default(),
+        timeout: LIMIT,
+    };
+    let done = jail::run_showing(request, host, &interrupt.cancel).await;
+    let done = done.map_err(|error| crate::error::message(&error))?;
+    if !done.exit.success() {
+        let said = String::from_utf8_lossy(&done.stderr_tail);
+        let said = said
+            .lines()
+            .rfind(|line| !line.trim().is_empty())
+            .unwrap_or_default();
+        return Err(format!(
+            "{}, {}",
+            done.exit,
+            fit(&printable_line(said), SHOWN)
+        ));
+    }
+    let said = String::from_utf8_lossy(&done.stdout);
+    let first = said.lines().next().unwrap_or_default().trim();
+    Ok((!first.is_empty()).then(|| fit(&printable_line(first), SHOWN)))
+}
