@@ -762,9 +762,9 @@ both! {
 
         let limits = Limits { memory: Some(64 << 20), cpus: Some(0.5), ..Limits::default() };
         let spec = SandboxSpec { limits, ..spec() };
-        let lacking = Native::default().degradations(&spec.limits);
+        let checked = Native::default().check_limits(&spec.limits);
         let made = create(&spec).await;
-        assert_eq!(made.is_err(), !lacking.is_empty(), "refused where it cannot be given: {lacking:?}");
+        assert_eq!(made.is_err(), checked.is_err(), "refused where it cannot be given: {checked:?}");
         if is_root() {
             let sandbox = made.unwrap();
             let fill = |mib: u32| format!("perl -e '$x = \"x\" x ({mib} << 20); print length $x'");
@@ -778,7 +778,7 @@ both! {
         eventually("its control groups are gone", || control_groups(spec.id).is_empty()).await;
         let checks = probe();
         assert!(checks.iter().all(|check| check.status != Status::Missing), "{checks:?}");
-        assert!(Native::default().degradations(&Limits::default()).is_empty());
+        Native::default().check_limits(&Limits::default()).unwrap();
     }
 }
 

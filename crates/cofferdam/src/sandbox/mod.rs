@@ -111,10 +111,10 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
     /// A short name for messages and `list`: "native", "docker" …
     fn name(&self) -> &str;
 
-    /// What this machine cannot give of `limits` although they are the defaults, as sentence
-    /// fragments. A limit that was asked for and cannot be given fails [`Self::create`].
-    fn degradations(&self, _limits: &Limits) -> Vec<String> {
-        Vec::new()
+    /// Refuses limits that this machine cannot give, before anything is made. [`Self::create`] refuses
+    /// them too.
+    fn check_limits(&self, _limits: &Limits) -> Result<(), SandboxError> {
+        Ok(())
     }
 
     /// The networks that its sandboxes can have: it fails none of them silently. Who says nothing
@@ -265,11 +265,11 @@ impl Contained {
         }
     }
 
-    pub(crate) fn degradations(&self, limits: &Limits) -> Vec<String> {
+    pub(crate) fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
         match self {
-            Self::BindMount(kind) => kind.provider.degradations(limits),
-            Self::PrivateCopy(kind) => kind.provider.degradations(limits),
-            Self::Isolated(_) => Vec::new(),
+            Self::BindMount(kind) => kind.provider.check_limits(limits),
+            Self::PrivateCopy(kind) => kind.provider.check_limits(limits),
+            Self::Isolated(_) => Ok(()),
         }
     }
 

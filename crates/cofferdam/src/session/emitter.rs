@@ -192,7 +192,6 @@ impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match self {
             Self::UnusedArgument { name } => format!("prompt argument `{name}` is not used"),
-            Self::Degraded { what } => format!("weaker than usual: {what}"),
             Self::BeforeRecorded { reference } => {
                 format!("your uncommitted work was recorded at {reference}")
             }

@@ -94,10 +94,6 @@ pub enum Notice {
     UnusedArgument {
         name: String,
     },
-    /// This machine gives less than the profile promises, and the user accepted that.
-    Degraded {
-        what: String,
-    },
     /// Uncommitted work of the user was recorded before the agent started.
     BeforeRecorded {
         reference: String,

@@ -120,6 +120,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         return Err(PlanError::EmptySignal.into());
     }
     network::check(&options.network, &options.sandbox)?;
+    options.sandbox.check_limits(&options.limits)?;
     let id = SandboxId::random().map_err(|source| {
         crate::fsx::FileError::new("get random numbers from", "/dev/urandom", source)
     })?;

@@ -65,9 +65,6 @@ fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
         max_iterations: options.max_iterations.get(),
         log: events.path().map(std::path::Path::to_owned),
     });
-    for what in options.sandbox.degradations(&options.limits) {
-        events.notice(Notice::Degraded { what });
-    }
     if options.network == NetworkOptions::Open {
         events.notice(Notice::NetworkOpen);
     }

@@ -44,11 +44,7 @@ impl Group {
         ] {
             if wanted && let Err(error) = group.limit(controller, id, limits) {
                 group.remove_now();
-                return Err(SandboxError::Unsupported {
-                    what: format!("cannot limit {}: {error}", controller.name()),
-                    hint: "run as root, or from a delegated control group; see `cofferdam doctor`"
-                        .to_owned(),
-                });
+                return Err(unsupported(controller.name(), &error));
             }
         }
         Ok(group)
@@ -274,34 +270,38 @@ pub async fn remove_leftovers(id: SandboxId) {
     Group { directories }.remove().await;
 }
 
-/// Which of these limits cannot be given here.
-pub(super) fn degradations(limits: &Limits) -> Vec<String> {
-    [
+/// Refuses limits that cannot be given here. No cost where none is asked for.
+pub(super) fn check(limits: &Limits) -> Result<(), SandboxError> {
+    for (controller, wanted) in [
         (Controller::Memory, limits.memory.is_some()),
         (Controller::Cpu, limits.cpus.is_some()),
-    ]
-    .into_iter()
-    .filter(|(_, wanted)| *wanted)
-    .filter_map(|(controller, _)| {
-        let all = available();
-        let (_, made) = all
-            .into_iter()
-            .find(|(name, _)| *name == controller.name())?;
-        let error = made.err()?;
-        Some(format!("no limit of {}: {error}", controller.name()))
-    })
-    .collect()
+    ] {
+        if wanted && let Err(error) = can_make(controller) {
+            return Err(unsupported(controller.name(), &error));
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(name: &str, error: &io::Error) -> SandboxError {
+    SandboxError::Unsupported {
+        what: format!("cannot limit {name}: {error}"),
+        hint: "leave the limit out, run as root, or from a delegated control group; see `cofferdam doctor`"
+            .to_owned(),
+    }
 }
 
 /// Whether memory and cpu can be limited: for [`super::probe`].
 pub(super) fn available() -> [(&'static str, io::Result<()>); 2] {
-    [Controller::Memory, Controller::Cpu].map(|controller| {
-        let made = parent(controller).map(|parent| {
-            // Only tried: gone again unless a sandbox uses it.
-            let _ = fs::remove_dir(parent.path);
-        });
-        (controller.name(), made)
-    })
+    [Controller::Memory, Controller::Cpu]
+        .map(|controller| (controller.name(), can_make(controller)))
+}
+
+fn can_make(controller: Controller) -> io::Result<()> {
+    let parent = parent(controller)?;
+    // Only tried: gone again unless a sandbox uses it.
+    let _ = fs::remove_dir(parent.path);
+    Ok(())
 }
 
 /// The mount point that everybody uses, for messages.

@@ -62,8 +62,8 @@ impl BindMountProvider for Native {
         "native"
     }
 
-    fn degradations(&self, limits: &Limits) -> Vec<String> {
-        cgroup::degradations(limits)
+    fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
+        cgroup::check(limits)
     }
 
     fn networks(&self) -> &[NetworkKind] {
