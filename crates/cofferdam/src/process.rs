@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -100,7 +101,21 @@ pub struct Invocation {
     pub directory: PathBuf,
     pub input: Input,
     pub output: Sink,
+    /// Sees standard error as it comes; it must be quick.
+    pub watch: Option<Watch>,
     pub limit: Duration,
+}
+
+/// A function that sees bytes as they come.
+#[derive(Clone)]
+pub struct Watch(pub Arc<See>);
+
+type See = dyn Fn(&[u8]) + Send + Sync;
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watch")
+    }
 }
 
 /// The default bound of a captured standard output: 64 MiB.
@@ -119,6 +134,7 @@ impl Invocation {
             directory: directory.into(),
             input: Input::Nothing,
             output: Sink::Capture(CAPTURE),
+            watch: None,
             limit: Duration::from_secs(60),
         }
     }
@@ -198,6 +214,7 @@ impl Invocation {
             group,
             bytes,
             capture,
+            watch: self.watch,
             limit: self.limit,
         })
     }
@@ -211,6 +228,7 @@ pub struct Running {
     group: Option<rustix::process::Pid>,
     bytes: Option<Vec<u8>>,
     capture: usize,
+    watch: Option<Watch>,
     limit: Duration,
 }
 
@@ -244,6 +262,7 @@ impl Running {
         let stdout = self.child.stdout.take();
         let stderr = self.child.stderr.take();
         let bytes = self.bytes.take();
+        let watch = self.watch.take();
         let feed = async {
             if let (Some(mut stdin), Some(bytes)) = (stdin, bytes) {
                 // A process may end without reading its input: its exit status tells the story.
@@ -255,7 +274,7 @@ impl Running {
             let ((), out, err, status) = tokio::join!(
                 feed,
                 read_up_to(stdout, capture),
-                read_tail(stderr),
+                read_tail(stderr, watch.as_ref()),
                 self.child.wait()
             );
             (out, err, status)
@@ -320,7 +339,7 @@ async fn read_up_to(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> io:
     }
 }
 
-async fn read_tail(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+async fn read_tail(stream: Option<impl AsyncRead + Unpin>, watch: Option<&Watch>) -> Vec<u8> {
     let mut kept = Vec::new();
     let Some(mut stream) = stream else {
         return kept;
@@ -329,6 +348,9 @@ async fn read_tail(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     while let Ok(got) = stream.read(&mut chunk).await {
         if got == 0 {
             break;
+        }
+        if let Some(Watch(watch)) = watch {
+            watch(&chunk[..got]);
         }
         kept.extend_from_slice(&chunk[..got]);
         if kept.len() > 2 * ERROR_TAIL {

@@ -160,9 +160,6 @@ impl View {
     fn print(&self, lines: &[Line]) {
         let mut text = String::new();
         for line in lines {
-            if line.kind == Kind::Step && self.mode == Mode::Terminal {
-                continue;
-            }
             text.push_str(&self.mark(line));
             text.push('\n');
         }

@@ -17,7 +17,7 @@ pub(crate) enum Verbosity {
     /// Warnings only.
     Quiet,
     Normal,
-    /// Also what no parser understood, and the output of hooks.
+    /// Also each step, what no parser understood, and the output of hooks.
     Verbose,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Verbosity {
 pub(crate) enum Kind {
     /// What is going to happen: strategy, sandbox, log.
     Head,
-    /// A step that the live view shows in its status line instead.
+    /// A step; the status line shows it too.
     Step,
     Milestone,
     AgentText,
@@ -81,7 +81,12 @@ impl Narrator {
             Event::Planned { .. } => (Normal, self.planned(event)),
             Event::Step { step } => {
                 self.status = printable_line(step);
-                (Normal, one(Kind::Step, self.status.clone()))
+                (Verbose, one(Kind::Step, self.status.clone()))
+            }
+            Event::Progress { step, done, of } => {
+                let (done, of) = (human::count(*done), human::count(*of));
+                self.status = format!("{}: {done} of {of} files", printable_line(step));
+                (Verbose, Vec::new())
             }
             Event::SandboxReady { millis } => (
                 Normal,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::process::{Exit, Finished, Input, Invocation, ProcessError, Running, Sink};
+use crate::process::{Exit, Finished, Input, Invocation, ProcessError, Running, Sink, Watch};
 
 /// A git call failed.
 #[derive(Debug, thiserror::Error)]
@@ -237,6 +237,13 @@ impl GitCommand {
         self
     }
 
+    /// Standard error, where git tells its progress, as it comes.
+    #[must_use]
+    pub fn watch(mut self, watch: Watch) -> Self {
+        self.invocation.watch = Some(watch);
+        self
+    }
+
     /// Exit codes that are answers, not failures (0 always is).
     #[must_use]
     pub fn answers(mut self, codes: &[i32]) -> Self {
@@ -305,7 +312,14 @@ fn check(command: String, answers: &[i32], done: Finished) -> Result<Finished, G
         exit => {
             let text = String::from_utf8_lossy(&done.stderr);
             let lines: Vec<&str> = text.trim_end().lines().rev().take(8).collect();
-            let tail = lines.into_iter().rev().collect::<Vec<_>>().join("\n");
+            // Of a line that git wrote over, as it does for progress, the last words count.
+            let shown = |line: &'_ str| line.rsplit('\r').next().unwrap_or_default().to_owned();
+            let tail = lines
+                .into_iter()
+                .rev()
+                .map(shown)
+                .collect::<Vec<_>>()
+                .join("\n");
             let stderr = crate::text::printable(&tail);
             Err(GitError::Failed {
                 command,

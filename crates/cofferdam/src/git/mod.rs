@@ -17,6 +17,7 @@ mod lock;
 pub mod nested;
 mod oid;
 pub mod private_clone;
+pub mod progress;
 pub mod refs;
 pub mod repository;
 mod scratch;

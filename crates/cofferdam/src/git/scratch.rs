@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::command::{GitCommand, GitError};
 use super::identity::UserConfig;
+use super::progress::Progress;
 use super::{ObjectFormat, Oid, Repository};
 use crate::fsx::{self, Context, FileError};
 
@@ -60,6 +61,7 @@ impl Scratch {
         work_tree: &Path,
         index: &Path,
         sparse: Option<&Sparse>,
+        progress: Option<&Progress>,
         cancel: &CancellationToken,
     ) -> Result<(), CheckOutError> {
         work_tree.clone_into(&mut self.work_tree);
@@ -76,7 +78,14 @@ impl Scratch {
                 .config("core.sparseCheckout=true")
                 .config(format!("core.sparseCheckoutCone={}", sparse.cone));
         }
-        call.args(["read-tree", "-m", "-u", tip.as_str()])
+        let mut verbose = None;
+        if let Some(progress) = progress {
+            call = call.env("GIT_PROGRESS_DELAY", "0").watch(progress.watch());
+            verbose = Some("-v");
+        }
+        call.args(["read-tree", "-m", "-u"])
+            .args(verbose)
+            .arg(tip.as_str())
             .run(cancel)
             .await?;
         Ok(())

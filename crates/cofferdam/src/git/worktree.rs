@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::command::GitError;
 use super::lock::{Lock, LockError, lock};
+use super::progress::Progress;
 use super::scratch::{CheckOutError, Scratch, Sparse, UserRules};
 use super::status::{Change, ChangeKind, Changes, Untracked, status_and_gaps};
 use super::{Oid, Repository};
@@ -190,6 +191,18 @@ pub async fn add(
     rules: UserRules<'_>,
     cancel: &CancellationToken,
 ) -> Result<Worktree, WorktreeError> {
+    add_watched(repo, branch, base, rules, None, cancel).await
+}
+
+/// As [`add`], and tells how many files are written.
+pub async fn add_watched(
+    repo: &Repository,
+    branch: &BranchName,
+    base: Option<&Oid>,
+    rules: UserRules<'_>,
+    progress: Option<&Progress>,
+    cancel: &CancellationToken,
+) -> Result<Worktree, WorktreeError> {
     let parent = ignored_directory(repo, "worktrees")?;
     // Between looking and registering nobody else of us may do the same: what fails is undone.
     let registering = lock(&parent.join(".lock"), Lock::Exclusive, cancel).await?;
@@ -246,7 +259,7 @@ pub async fn add(
     let done = match register(repo, &planned, cancel).await {
         Ok(admin) => {
             drop(registering);
-            fill(repo, &planned, &admin, rules, cancel)
+            fill(repo, &planned, &admin, rules, progress, cancel)
                 .await
                 .map(|()| admin)
         }
@@ -299,6 +312,7 @@ async fn fill(
     planned: &Planned<'_>,
     admin: &Path,
     rules: UserRules<'_>,
+    progress: Option<&Progress>,
     cancel: &CancellationToken,
 ) -> Result<(), WorktreeError> {
     let Planned { path, start, .. } = planned;
@@ -309,7 +323,14 @@ async fn fill(
     };
     let scratch = Scratch::create(admin.join("cofferdam"), &seen, start, rules)?;
     scratch
-        .check_out(start, path, &admin.join("index"), sparse.as_ref(), cancel)
+        .check_out(
+            start,
+            path,
+            &admin.join("index"),
+            sparse.as_ref(),
+            progress,
+            cancel,
+        )
         .await?;
     Ok(())
 }

@@ -135,6 +135,7 @@ fn line_of(event: &Event) -> Option<String> {
             "sandbox {name}: agent {agent}, provider {provider}, strategy {strategy}, branch {source_branch}, target {target_branch}, up to {max_iterations} iteration(s)"
         ),
         Event::Step { step } => format!("step: {step}"),
+        Event::Progress { .. } => return None,
         Event::SandboxReady { millis } => format!("sandbox ready in {millis} ms"),
         Event::HookStarted { place, command } => format!("hook {place}: {command}"),
         Event::HookFinished {

@@ -38,6 +38,12 @@ pub enum Event {
     Step {
         step: &'static str,
     },
+    /// How far a step is that takes long: so many of so many files.
+    Progress {
+        step: &'static str,
+        done: u64,
+        of: u64,
+    },
     /// The sandbox is up.
     SandboxReady {
         millis: u64,

@@ -22,6 +22,7 @@ use crate::git::before::{self, BeforeLimits};
 use crate::git::index::{self, Owner};
 use crate::git::nested::{self, Found};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
+use crate::git::progress::Progress;
 use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Repository, UserRules, copies};
@@ -34,6 +35,9 @@ pub(super) const PROTECTED: [&str; 2] = [".cofferdam", ".husky"];
 
 /// So many sockets below a workspace are covered, each by a mount.
 const MOST_SOCKETS: usize = 64;
+
+/// Fewer are written before anybody can read how many.
+const MANY_FILES: u64 = 1000;
 
 /// A sandbox that is up, its workspace in place.
 #[derive(Debug, Clone)]
@@ -234,7 +238,16 @@ async fn make_worktree(
             let rules = rules(options, plan);
             let base = (!plan.branch_exists).then_some(&plan.record.base);
             let branch = branch.clone();
-            if let Err(error) = worktree::add(repo, &branch, base, rules, cancel).await {
+            let sink = options.events.clone();
+            let progress = Progress::new(move |done, of| {
+                let step = "worktree";
+                if of >= MANY_FILES {
+                    sink.emit(&Event::Progress { step, done, of });
+                }
+            });
+            if let Err(error) =
+                worktree::add_watched(repo, &branch, base, rules, Some(&progress), cancel).await
+            {
                 owned.record.worktree = None;
                 owned.save()?;
                 return Err(error.into());

@@ -355,7 +355,9 @@ pub async fn write_tree(
     fsx::private_dir(scratch)?;
     let index = scratch.join("index");
     let git_dir = Scratch::create(scratch.join("git"), repo, tip, rules)?;
-    let done = git_dir.check_out(tip, target, &index, None, cancel).await;
+    let done = git_dir
+        .check_out(tip, target, &index, None, None, cancel)
+        .await;
     let bytes = match done {
         Ok(()) => fsx::read_bounded(&index, LIMIT),
         Err(error) => {
