@@ -9,7 +9,10 @@ use std::process::ExitCode;
 use cofferdam::agent::AgentError;
 use cofferdam::fsx::FileError;
 use cofferdam::git::RepositoryError;
+use cofferdam::git::refs::RefError;
+use cofferdam::git::vault::VaultError;
 use cofferdam::git::worktree::WorktreeError;
+use cofferdam::names::NameError;
 use cofferdam::process::ProcessError;
 use cofferdam::prompt::PromptError;
 use cofferdam::sandbox::SandboxError;
@@ -23,6 +26,11 @@ use cofferdam::wall::log::LogError;
 
 use crate::environment::EnvironmentError;
 use crate::ui::{opening, style};
+
+mod names;
+mod wall;
+
+pub(crate) use wall::hint as wall_hint;
 
 /// 2: the command line cannot be understood (the code that clap uses too).
 const USAGE: u8 = 2;
@@ -226,11 +234,15 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             RunErrorKind::Git(error) => Some(error),
             RunErrorKind::Prompt { source, .. } => Some(source),
             RunErrorKind::Worktree(error) => Some(error),
+            RunErrorKind::Vault(error) => Some(error),
             RunErrorKind::Sandbox(error) => Some(error),
             RunErrorKind::Agent { failure, .. } => Some(failure),
             RunErrorKind::Collect(error) => Some(error),
             _ => None,
         };
+    }
+    if let Some(PlanError::Name(error)) = error.downcast_ref() {
+        return Some(error);
     }
     if let Some(error) = error.downcast_ref::<ManageError>() {
         return match error {
@@ -238,6 +250,8 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             ManageError::Registry(error) => Some(error),
             ManageError::Git(error) => Some(error),
             ManageError::Collect(error) => Some(error),
+            ManageError::Worktree(error) => Some(error),
+            ManageError::Refs(error) => Some(error),
             _ => None,
         };
     }
@@ -281,7 +295,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         return Some(environment_hint(error));
     }
     if let Some(error) = error.downcast_ref::<WallError>() {
-        return error.hint();
+        return Some(wall_hint(error));
     }
     if let Some(LogError::Unknown { .. } | LogError::None { .. }) = error.downcast_ref() {
         return Some(NO_LOG_HINT.to_owned());
@@ -291,7 +305,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     }
     match error.downcast_ref() {
         Some(AgentError::NoPrompt { .. }) => {
-            return Some("give one with `--prompt TEXT` or `--prompt-file FILE`".to_owned());
+            return Some(PROMPT_HINT.to_owned());
         }
         Some(AgentError::NoProgram { .. }) => {
             return Some("for example `cofferdam run -- ./my-agent.sh`".to_owned());
@@ -301,8 +315,17 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(PromptError::MissingArgument { key, also, .. }) = error.downcast_ref() {
         return Some(arguments_hint(key, also));
     }
-    if let Some(WorktreeError::CheckedOut { .. }) = error.downcast_ref() {
-        return Some(CHECKED_OUT_HINT.to_owned());
+    if let Some(error) = error.downcast_ref::<WorktreeError>() {
+        return names::worktree_hint(error);
+    }
+    if let Some(error) = error.downcast_ref::<RefError>() {
+        return names::ref_hint(error);
+    }
+    if let Some(VaultError::PartialClone { repository, .. }) = error.downcast_ref() {
+        return Some(names::complete_hint(repository));
+    }
+    if let Some(error) = error.downcast_ref::<NameError>() {
+        return names::name_hint(error);
     }
     if error.is::<CollectError>() {
         return Some(
@@ -310,7 +333,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         );
     }
     if let Some(error) = error.downcast_ref() {
-        return registry_hint(error);
+        return Some(registry_hint(error));
     }
     if let Some(ProcessError::Start { program, .. }) = error.downcast_ref()
         && (program == "git" || program.ends_with("/git"))
@@ -323,6 +346,9 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
 const NO_LOG_HINT: &str =
     "a sandbox has one unless it was started with `--network none` or `--network open`";
 
+const PROMPT_HINT: &str =
+    "give one with `--prompt TEXT` or `--prompt-file FILE`, or pipe it in: `… | cofferdam run`";
+
 const CHECKED_OUT_HINT: &str =
     "name another branch, or work in that checkout itself with `-C DIR` and `--head`";
 
@@ -334,19 +360,26 @@ fn arguments_hint(key: &str, also: &[String]) -> String {
     format!("give what is missing with `{given}`")
 }
 
-fn registry_hint(error: &RegistryError) -> Option<String> {
+fn registry_hint(error: &RegistryError) -> String {
     match error {
         RegistryError::Unknown {
             on_branch: Some(name),
             ..
-        } => Some(format!("the sandbox on that branch is `{name}`")),
-        RegistryError::Unknown { .. } => {
-            Some("see which there are with `cofferdam list`".to_owned())
-        }
-        RegistryError::File(_) => Some(
-            "see `cofferdam doctor`, or set COFFERDAM_HOME to a directory of your own".to_owned(),
+        } => format!("the sandbox on that branch is `{name}`"),
+        RegistryError::Unknown { repository, .. } => format!(
+            "see which there are in {} with `cofferdam list`",
+            shown(repository)
         ),
-        _ => None,
+        RegistryError::InUse(_) => "wait until that command has ended, and try again".to_owned(),
+        RegistryError::Gone(_) => "see what there is with `cofferdam list`".to_owned(),
+        RegistryError::Record { path, .. } => format!(
+            "another version of cofferdam may have written it; {} holds all that it knows of that sandbox",
+            shown(path.parent().unwrap_or(path))
+        ),
+        RegistryError::NameTaken(name) => names::taken_hint(name),
+        RegistryError::File(_) => {
+            "see `cofferdam doctor`, or set COFFERDAM_HOME to a directory of your own".to_owned()
+        }
     }
 }
 
@@ -369,9 +402,10 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::CopyWithHead => "add `--merge-to-head` or `--branch NAME`".to_owned(),
         PlanError::CheckedOut { .. } => CHECKED_OUT_HINT.to_owned(),
         PlanError::UnknownBase(_) => "see `git log --oneline --all` for what there is".to_owned(),
-        PlanError::NameTaken(name) => {
-            format!("give another `--name`, or delete it with `cofferdam delete {name}`")
-        }
+        PlanError::NameTaken(name) => names::taken_hint(name),
+        PlanError::BranchHeld { holder, .. } => names::held_hint(holder),
+        PlanError::GitSymlink(_) => "use `--merge-to-head` or `--branch NAME`".to_owned(),
+        PlanError::EmptyPrompt => PROMPT_HINT.to_owned(),
         PlanError::SharedHome(_) => {
             "set COFFERDAM_HOME to a directory outside of the repository".to_owned()
         }
@@ -407,6 +441,14 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                 "save what you need of them, then `cofferdam delete --force {name}`"
             ));
         }
+        ManageError::NoBranch { .. } => {
+            "a run has it at its end at the earliest; `cofferdam list` shows how it stands"
+        }
+        ManageError::Uncollectable { name, .. } => {
+            return Some(format!(
+                "`cofferdam delete --purge {name}` deletes it without them: they cannot be brought back"
+            ));
+        }
         ManageError::NoIdentity => {
             "set one: `git config --global user.name NAME && git config --global user.email ADDRESS`"
         }
@@ -421,7 +463,7 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
         SandboxError::Start(_) => {
             Some("see what this machine lacks with `cofferdam doctor`".to_owned())
         }
-        SandboxError::Wall(error) => error.hint(),
+        SandboxError::Wall(error) => Some(wall_hint(error)),
         SandboxError::Program { .. }
         | SandboxError::Gone(_)
         | SandboxError::TimedOut(_)

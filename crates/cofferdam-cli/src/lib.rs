@@ -8,6 +8,7 @@ mod error;
 mod interrupt;
 mod ui;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -24,10 +25,26 @@ pub fn command() -> clap::Command {
 /// Parses the command line, runs the command and reports its error.
 pub fn main() -> ExitCode {
     // Answers `--help`, `--version` and usage errors itself, before anything else is looked at.
-    let arguments = Arguments::try_parse().unwrap_or_else(|mut error| {
-        suggest(&mut error);
-        error.exit()
-    });
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        // Who asks for nothing is told what there is.
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let help = error.render();
+            let help = if std::io::stdout().is_terminal() {
+                help.ansi().to_string()
+            } else {
+                help.to_string()
+            };
+            return match ui::output::data(&help) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => error::report(&error.into(), false),
+            };
+        }
+        Err(mut error) => {
+            suggest(&mut error);
+            error.exit()
+        }
+    };
     let environment = match Environment::read(arguments.directory.as_deref()) {
         Ok(environment) => environment,
         Err(error) => return error::report(&error.into(), false),

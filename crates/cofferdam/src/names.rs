@@ -13,6 +13,14 @@ pub enum NameError {
     /// Nothing usable is left of the text.
     #[error("`{0}` has no letter or digit to make a name of")]
     EmptySlug(String),
+    /// Not a name for a sandbox: word for word as `seeds/4` has it (S4-E2).
+    #[error(
+        "Invalid sandbox name. Slugified names must be 1-63 characters and contain only [a-z0-9-]."
+    )]
+    Sandbox {
+        /// Its slug, of which only the length is wrong; empty where nothing usable is left.
+        slug: String,
+    },
     /// Not a branch name by git's rules (git-check-ref-format(1)).
     #[error("`{name}` is not a valid branch name: {reason}")]
     Branch {
@@ -35,24 +43,22 @@ impl Slug {
     /// The longest slug: one DNS label, because a slug becomes a host name.
     pub const MAX: usize = 63;
 
-    /// Lower-cases `text` and turns every run of other characters into one `-`.
+    /// Lower-cases `text` and turns every run of other characters into one `-`; what is too long is
+    /// cut.
     pub fn from_text(text: &str) -> Result<Self, NameError> {
-        let mut slug = String::with_capacity(text.len().min(Self::MAX));
-        for c in text.chars() {
-            if slug.len() == Self::MAX {
-                break;
-            }
-            if c.is_ascii_alphanumeric() {
-                slug.push(c.to_ascii_lowercase());
-            } else if !slug.is_empty() && !slug.ends_with('-') {
-                slug.push('-');
-            }
-        }
-        while slug.ends_with('-') {
-            slug.pop();
-        }
+        let slug = slugify(text, Self::MAX);
         if slug.is_empty() {
             return Err(NameError::EmptySlug(text.escape_debug().to_string()));
+        }
+        Ok(Self(slug))
+    }
+
+    /// A name that the user chose: as [`Self::from_text`], but nothing is cut, or two long names would be
+    /// one sandbox.
+    pub fn sandbox_name(text: &str) -> Result<Self, NameError> {
+        let slug = slugify(text, usize::MAX);
+        if slug.is_empty() || slug.len() > Self::MAX {
+            return Err(NameError::Sandbox { slug });
         }
         Ok(Self(slug))
     }
@@ -60,6 +66,24 @@ impl Slug {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+fn slugify(text: &str, longest: usize) -> String {
+    let mut slug = String::with_capacity(text.len().min(longest));
+    for c in text.chars() {
+        if slug.len() == longest {
+            break;
+        }
+        if c.is_ascii_alphanumeric() {
+            slug.push(c.to_ascii_lowercase());
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    while slug.ends_with('-') {
+        slug.pop();
+    }
+    slug
 }
 
 impl fmt::Display for Slug {

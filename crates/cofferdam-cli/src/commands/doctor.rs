@@ -165,7 +165,7 @@ async fn gateway(environment: &Environment) -> Finding {
         }
         Ok(_) => Finding::new(NAME, Status::Degraded, "it answers another question", ""),
         Err(error) => {
-            let hint = error.hint().unwrap_or_default();
+            let hint = crate::error::wall_hint(&error);
             Finding::new(NAME, Status::Degraded, message(&error), hint)
         }
     }

@@ -133,12 +133,14 @@ impl Narrator {
             }
             Event::IterationFinished {
                 iteration,
+                started,
                 exit,
                 completed,
             } => {
                 let how = match (completed, exit) {
                     (true, _) => "the agent signalled completion".to_owned(),
                     (false, Some(exit)) => exit.to_string(),
+                    (false, None) if !started => "the agent did not start".to_owned(),
                     (false, None) => "ended by cofferdam".to_owned(),
                 };
                 (

@@ -112,7 +112,7 @@ fn an_agent_that_needs_a_prompt_says_so_before_anything_is_made() {
     assert!(done.stderr.contains("claude-code needs a prompt"), "{done}");
     hinted(
         &done,
-        "give one with `--prompt TEXT` or `--prompt-file FILE`",
+        "give one with `--prompt TEXT` or `--prompt-file FILE`, or pipe it in: `… | cofferdam run`",
     );
     assert!(!environment.home().join(".cofferdam").exists());
     assert!(!environment.repository().join(".cofferdam").exists());
@@ -148,6 +148,194 @@ fn a_branch_is_no_sandbox_but_leads_to_it() {
         hinted(&done, "the sandbox on that branch is `one`");
     }
     environment.cofferdam(&["delete", "one"]).expect_code(0);
+}
+
+// covers: S4-E1
+#[test]
+fn a_name_that_is_taken_is_not_to_be_deleted() {
+    let environment = TestEnvironment::with_repository();
+    let options = ["--branch", "feature", "--name", "My One"];
+    environment
+        .run(&options, &commit_script(&["a"]))
+        .expect_code(0);
+    let before = environment.references();
+    // The slug counts: another spelling is the same name.
+    let done = environment
+        .run(&["--branch", "other", "--name", "my-one"], "true")
+        .expect_code(1);
+    let words = "error: Sandbox 'my-one' already exists. Please choose a different name.\nhint: ";
+    assert!(done.stderr.starts_with(words), "{done}");
+    hinted(
+        &done,
+        "for example `--name my-one-2`; `cofferdam list` shows what `my-one` holds",
+    );
+    assert!(!done.stderr.contains("delete"), "{done}");
+    assert_eq!(environment.references(), before);
+    environment
+        .run(&["--branch", "other", "--name", "my-one-2"], "true")
+        .expect_code(0);
+}
+
+// covers: S4-E2
+#[test]
+fn a_name_of_which_nothing_or_too_much_is_left() {
+    let environment = TestEnvironment::with_repository();
+    let words = "error: Invalid sandbox name. Slugified names must be 1-63 characters and contain \
+                 only [a-z0-9-].\nhint: ";
+    for name in ["", "---", "äöü", &"a".repeat(64)] {
+        let done = environment
+            .run(&[&format!("--name={name}")], "true")
+            .expect_code(1);
+        assert!(done.stderr.starts_with(words), "{name}: {done}");
+        assert!(!environment.repository().join(".cofferdam").exists());
+    }
+    environment
+        .run(&["--name", &"a".repeat(63)], "true")
+        .expect_code(0);
+}
+
+#[test]
+fn a_busy_branch_names_its_sandbox_and_what_to_do() {
+    let environment = TestEnvironment::with_repository();
+    let mut running = environment
+        .command(&[
+            "run",
+            "--branch",
+            "feature",
+            "--name",
+            "one",
+            "--",
+            "sh",
+            "-c",
+            "echo draft > draft.txt; echo at work; sleep 600",
+        ])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    crate::gc::wait_for(running.stderr.take().unwrap(), "at work");
+    for mode in ["bind", "copy"] {
+        let done = environment
+            .run(&["--branch", "feature", "--mode", mode], "true")
+            .expect_code(1);
+        let words =
+            "error: branch `feature` is in use by the running sandbox `one`\nhint: wait for";
+        assert!(done.stderr.starts_with(words), "{done}");
+    }
+    running.kill().unwrap();
+    crate::environment::finish(running);
+    let done = environment
+        .run(&["--branch", "feature"], "true")
+        .expect_code(1);
+    assert!(
+        done.stderr
+            .contains("held by sandbox `one`, whose run was interrupted"),
+        "{done}"
+    );
+    hinted(
+        &done,
+        "bring its commits home with `cofferdam gc`, then try again",
+    );
+    environment.cofferdam(&["gc"]).expect_code(0);
+
+    // Its draft is left, and nobody can work on the branch before that is somewhere.
+    let done = environment
+        .run(&["--branch", "feature"], "true")
+        .expect_code(1);
+    assert!(
+        done.stderr
+            .contains("held by sandbox `one`, which left work without a commit in "),
+        "{done}"
+    );
+    let hint = done
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("hint: "))
+        .unwrap();
+    // The commands of the hint, word by word, with the commit between them.
+    let commands: Vec<&str> = hint.split('`').skip(1).step_by(2).collect();
+    let [status, remove] = commands[..] else {
+        panic!("{done}")
+    };
+    assert!(
+        environment
+            .shell(status)
+            .expect_code(0)
+            .stdout
+            .contains("draft.txt")
+    );
+    let at = environment
+        .repository()
+        .join(".cofferdam/worktrees/feature");
+    let commit = format!(
+        "cd '{}' && git add draft.txt && git -c user.name=U -c user.email=u@e commit -qm draft",
+        at.display()
+    );
+    environment.shell(&commit).expect_code(0);
+    environment.shell(remove).expect_code(0);
+    environment
+        .run(&["--branch", "feature"], "test -e draft.txt")
+        .expect_code(0);
+}
+
+#[test]
+fn a_clone_that_lacks_objects_says_how_to_complete_it() {
+    let environment = TestEnvironment::with_repository();
+    environment.git(&["rm", "--quiet", "src/lib.txt"]);
+    environment.git(&["commit", "--quiet", "--message=less"]);
+    environment.git(&["config", "uploadpack.allowFilter", "true"]);
+    let origin = format!("file://{}", environment.repository().display());
+    let partial = environment.temporary().join("partial");
+    let partial = partial.to_str().unwrap();
+    environment.git(&["clone", "--quiet", "--filter=blob:none", &origin, partial]);
+    let run = ["-C", partial, "run", "--", "true"];
+    let done = environment.cofferdam(&run).expect_code(1);
+    let hint = format!("git -C {partial} fetch --refetch --no-filter");
+    hinted(&done, &format!("complete it with `{hint}`"));
+    environment.shell(&hint).expect_code(0);
+    environment.cofferdam(&run).expect_code(0);
+}
+
+#[test]
+fn what_did_not_start_was_not_ended() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .cofferdam(&["run", "--", "./nowhere.sh"])
+        .expect_code(1);
+    assert!(
+        done.stderr.contains("iteration 1: the agent did not start"),
+        "{done}"
+    );
+    assert!(!done.stderr.contains("ended by cofferdam"), "{done}");
+}
+
+/// A limit that cannot be given is one refusal before anything is made; no warning comes first.
+#[test]
+fn a_limit_that_this_machine_cannot_give() {
+    let environment = TestEnvironment::with_repository();
+    // A machine without control groups, also where the tests' own has them.
+    let run = |options: &str| {
+        environment.shell(&format!(
+            "unshare --user --map-root-user --mount sh -c 'mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"' \
+             sh '{}' run {options} -- true",
+            env!("CARGO_BIN_EXE_cofferdam")
+        ))
+    };
+    for limit in ["--memory 512m", "--cpus 1"] {
+        let done = run(limit).expect_code(1);
+        assert!(done.stderr.starts_with("error: cannot limit "), "{done}");
+        assert!(
+            done.stderr.contains("\nhint: leave the limit out"),
+            "{done}"
+        );
+        assert!(!environment.repository().join(".cofferdam").exists());
+    }
+    let done = run("");
+    assert!(!done.stderr.contains("cannot limit"), "{done}");
+    assert!(
+        environment.repository().join(".cofferdam").exists(),
+        "{done}"
+    );
 }
 
 #[test]

@@ -165,11 +165,29 @@ fn version_needs_nothing() {
             .unwrap(),
     )
     .expect_code(0);
-    assert_eq!(
-        done.stdout,
-        format!("cofferdam {}\n", env!("CARGO_PKG_VERSION"))
-    );
+    let known = format!("cofferdam {}", env!("CARGO_PKG_VERSION"));
+    assert!(done.stdout.starts_with(&known), "{done}");
+    assert_eq!(done.stdout.lines().count(), 1, "{done}");
     assert_eq!(done.stderr, "");
+}
+
+/// Also where more words are missing: `cofferdam net`.
+#[test]
+fn a_bare_command_is_help() {
+    let environment = TestEnvironment::empty();
+    for arguments in [&[][..], &["net"]] {
+        let bare = environment.cofferdam(arguments).expect_code(0);
+        let asked = environment.cofferdam(&[arguments, &["--help"]].concat());
+        assert!(bare.stdout.contains("Usage: cofferdam"), "{bare}");
+        assert_eq!(bare.stderr, "");
+        let usage = |text: &str| {
+            text.lines()
+                .find(|line| line.starts_with("Usage:"))
+                .map(str::to_owned)
+        };
+        assert_eq!(usage(&bare.stdout), usage(&asked.stdout));
+    }
+    environment.cofferdam(&["nothing"]).expect_code(2);
 }
 
 #[test]

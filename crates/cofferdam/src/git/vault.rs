@@ -38,11 +38,7 @@ const FIRST_LINE: &str = "cofferdam-vault 1";
 /// Why a history could not be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
-    #[error(
-        "{} is a partial clone that lacks objects of {tip}; \
-         `git fetch --refetch --no-filter` in it completes it",
-        repository.display()
-    )]
+    #[error("{} is a partial clone that lacks objects of {tip}", repository.display())]
     PartialClone { repository: PathBuf, tip: Oid },
     #[error("cancelled while waiting for another export from this repository")]
     Cancelled,

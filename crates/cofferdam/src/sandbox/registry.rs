@@ -37,9 +37,11 @@ pub enum RegistryError {
     InUse(Slug),
     #[error("sandbox `{0}` was cleaned up by another cofferdam process")]
     Gone(Slug),
-    #[error("a sandbox `{0}` exists already")]
+    /// Word for word as `seeds/4` has it (S4-E1).
+    #[error("Sandbox '{0}' already exists. Please choose a different name.")]
     NameTaken(Slug),
-    #[error("there is no sandbox `{name}` in {}", repository.display())]
+    /// Word for word as `seeds/4` has it (S4-E13).
+    #[error("Sandbox '{name}' not found.")]
     Unknown {
         name: String,
         repository: PathBuf,

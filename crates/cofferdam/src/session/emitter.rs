@@ -169,8 +169,14 @@ fn line_of(event: &Event) -> Option<String> {
         Event::Idle { minutes, .. } => format!("agent idle for {minutes} minute(s)"),
         Event::IterationFinished {
             iteration,
+            started: false,
+            ..
+        } => format!("iteration {iteration}: the agent did not start"),
+        Event::IterationFinished {
+            iteration,
             exit,
             completed,
+            ..
         } => format!(
             "iteration {iteration} ended: {}{}",
             exit.map_or_else(

@@ -82,6 +82,9 @@ pub enum Event {
     },
     IterationFinished {
         iteration: u32,
+        /// Whether the agent's program ran at all.
+        started: bool,
+        /// `None`: Cofferdam ended it, or it never started.
         exit: Option<Exit>,
         completed: bool,
     },

@@ -78,6 +78,7 @@ pub(super) async fn iterate(
         let completed = seen.completed.is_some();
         events.emit(&Event::IterationFinished {
             iteration,
+            started: seen.started,
             exit: seen.exit,
             completed,
         });

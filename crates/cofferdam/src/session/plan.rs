@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::envfile::{self, EnvFile, Withheld};
+use super::holder::Holder;
 use super::login::Login;
 use super::network;
 use super::options::{PromptSource, RunOptions};
@@ -33,8 +34,14 @@ pub enum PlanError {
     CheckedOut { branch: BranchName, at: PathBuf },
     #[error("`{0}` does not name a commit")]
     UnknownBase(String),
-    #[error("a sandbox `{0}` exists already")]
+    /// Word for word as `seeds/4` has it (S4-E1).
+    #[error("Sandbox '{0}' already exists. Please choose a different name.")]
     NameTaken(Slug),
+    /// Another sandbox works on that branch, or left work there that is in no commit.
+    #[error("branch `{branch}` is {holder}")]
+    BranchHeld { branch: BranchName, holder: Holder },
+    #[error("the prompt is empty")]
+    EmptyPrompt,
     #[error("branch `{0}` exists already, and it would be this sandbox's temporary branch")]
     BranchTaken(BranchName),
     #[error("{} is a symlink: the head strategy cannot cover it", .0.display())]
@@ -126,7 +133,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     })?;
     let created = Timestamp::now();
     let name = match &options.name {
-        Some(name) => Slug::from_text(name).map_err(PlanError::from)?,
+        Some(name) => Slug::sandbox_name(name).map_err(PlanError::from)?,
         None => Slug::from_text(&format!(
             "{}-{}",
             created.strftime("%Y%m%d-%H%M%S"),
@@ -256,6 +263,9 @@ async fn branches(
             if repository.head.branch() == Some(&branch) {
                 let at = repository.top.as_path().to_owned();
                 return Err(PlanError::CheckedOut { branch, at }.into());
+            }
+            if let Some(holder) = Holder::of(&options.home, &repository.top, &branch)? {
+                return Err(PlanError::BranchHeld { branch, holder }.into());
             }
             let tip = repository.resolve(&branch.full(), cancel).await?;
             let (start, exists) = match (tip, base) {

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
+use super::holder::Holder;
 use super::hooks;
 use super::inside::Inside;
 use super::mounts::{self, GitPlace, Workspace};
@@ -24,8 +25,9 @@ use crate::git::nested::{self, Found};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::progress::Progress;
 use crate::git::vault::Vault;
-use crate::git::worktree::{self, Worktree};
+use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
+use crate::names::BranchName;
 use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
 use crate::sandbox::{Contained, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
@@ -250,7 +252,7 @@ async fn make_worktree(
             {
                 owned.record.worktree = None;
                 owned.save()?;
-                return Err(error.into());
+                return Err(branch_held(options, repo, branch, error)?);
             }
         } else {
             let full = branch.full();
@@ -269,6 +271,28 @@ async fn make_worktree(
         events,
     )
     .await
+}
+
+/// Two runs began at once on one branch: planning did not see the other's worktree yet.
+fn branch_held(
+    options: &RunOptions,
+    repo: &Repository,
+    branch: BranchName,
+    error: WorktreeError,
+) -> Result<RunErrorKind, RunErrorKind> {
+    let held = matches!(
+        error,
+        WorktreeError::Preserved { .. } | WorktreeError::CheckedOut { .. }
+    );
+    let holder = if held {
+        Holder::of(&options.home, &repo.top, &branch)?
+    } else {
+        None
+    };
+    Ok(match holder {
+        Some(holder) => PlanError::BranchHeld { branch, holder }.into(),
+        None => error.into(),
+    })
 }
 
 async fn copies(

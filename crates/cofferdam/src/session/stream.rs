@@ -49,7 +49,9 @@ pub(super) struct Invocation<'a> {
 /// What is known of an invocation, whether it failed or not.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
-    /// `None`: ended by us.
+    /// Its program ran.
+    pub started: bool,
+    /// `None`: ended by us, or never started.
     pub exit: Option<Exit>,
     pub completed: Option<String>,
     pub session: Option<String>,
@@ -103,6 +105,7 @@ impl Invocation<'_> {
                 started.map_err(|_| AgentFailure::Idle(self.idle_timeout))??
             }
         };
+        seen.started = true;
         if let (Some(mut stdin), Some(bytes)) = (execution.take_stdin(), command.stdin) {
             // An agent may end without reading its prompt; its exit tells the story, not the pipe.
             tokio::spawn(async move {

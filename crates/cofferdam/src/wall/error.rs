@@ -53,52 +53,6 @@ impl From<FrameError> for WallError {
     }
 }
 
-impl WallError {
-    /// The next step, where there is one.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Directory { path, .. } => Some(format!(
-                "look at {}, and remove it: the next command makes it anew",
-                path.display()
-            )),
-            Self::Silent {
-                process: Some(pid), ..
-            } => Some(format!(
-                "it may be stopped: `kill -CONT {pid}` lets it go on, `kill -9 {pid}` ends it and the next \
-                 command starts another"
-            )),
-            Self::Silent { process: None, .. } => {
-                Some("try again; `cofferdam doctor` says whether a gateway runs".to_owned())
-            }
-            Self::File(_) => Some(
-                "see `cofferdam doctor`, or set COFFERDAM_HOME to a directory of your own"
-                    .to_owned(),
-            ),
-            Self::Start(_) | Self::Ended(_) => {
-                Some("see what this machine lacks with `cofferdam doctor`".to_owned())
-            }
-            Self::NotRunning => Some("a sandbox that needs one starts it".to_owned()),
-            Self::Busy(_) => Some(
-                "wait for it, or end it: a stopped `cofferdam allow` or `cofferdam net reload` holds the lock"
-                    .to_owned(),
-            ),
-            Self::Breached(_) => Some(
-                "nothing was started; run with `--network none`, and report it with what \
-                 `cofferdam doctor` says"
-                    .to_owned(),
-            ),
-            Self::Io(_) | Self::Protocol(_) => Some(
-                "try again; if it stays, another version of cofferdam may be at work on the same COFFERDAM_HOME"
-                    .to_owned(),
-            ),
-            Self::Refused(_) => {
-                Some("see the rules that count with `cofferdam net rules`".to_owned())
-            }
-            Self::Lost(_) => Some("start the run again: its commits are kept".to_owned()),
-        }
-    }
-}
-
 fn silent(process: Option<u32>, seconds: u64) -> String {
     let named = process.map_or_else(String::new, |pid| format!(", process {pid},"));
     format!("the gateway{named} did not answer within {seconds} s")

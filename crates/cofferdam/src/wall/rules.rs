@@ -71,9 +71,9 @@ pub enum Problem {
     MoreLines { path: PathBuf, count: usize },
     #[error("rule `{rule}` ({}): udp is not carried yet", rule.origin())]
     Udp { rule: Box<Rule> },
-    #[error("{0}; neither counts")]
+    #[error("{0}; until then neither is in force")]
     Contradiction(#[from] PolicyError),
-    #[error("too many rules contradict each other: none counts")]
+    #[error("too many rules contradict each other, and none of those is in force")]
     Contradictions,
     #[error("the built-in list: {0}")]
     Defaults(#[from] defaults::ListError),
@@ -499,7 +499,7 @@ mod tests {
                 "c.test:9 (command line)",
                 "c.test:9 (command line)",
             ],
-            &["rules `b.test:9 tls` (command line) and `b.test:9 plain` (command line) disagree about port 9: remove one; neither counts"],
+            &["rules `b.test:9 tls` (command line) and `b.test:9 plain` (command line) disagree about port 9: remove one; until then neither is in force"],
         );
         place.sources.flags = (0..=MAX_CONTRADICTIONS)
             .flat_map(|n| [format!("h{n}.test:9 tls"), format!("h{n}.test:9 http")])

@@ -196,7 +196,7 @@ pub enum GateError {
     },
     #[error("cancelled")]
     Cancelled,
-    #[error("no end of the pack within {} s", .0.as_secs())]
+    #[error("the commits were not sent completely within {} s", .0.as_secs())]
     TimedOut(Duration),
     #[error(transparent)]
     Git(#[from] GitError),

@@ -57,7 +57,9 @@ pub enum RefsError {
     Malformed { name: PathBuf },
     #[error("the sandbox's git directory has too many refs")]
     TooMany,
-    #[error("the sandbox's git directory keeps its refs in tables")]
+    #[error(
+        "the sandbox's git directory stores its refs in the reftable format, which is not read"
+    )]
     Tables,
 }
 

@@ -55,9 +55,7 @@ pub enum ManageError {
     Running { name: String },
     #[error("sandbox `{name}` was interrupted and its commits are not collected yet")]
     Interrupted { name: String },
-    #[error(
-        "the commits of sandbox `{name}` cannot be brought home: {source}; `--purge` deletes it without them"
-    )]
+    #[error("the commits of sandbox `{name}` cannot be brought home: {source}")]
     Uncollectable { name: String, source: CollectError },
     #[error("branch `{branch}` of sandbox `{name}` does not exist any more")]
     NoBranch { name: String, branch: String },
@@ -65,19 +63,12 @@ pub enum ManageError {
     DetachedTarget,
     #[error("{} has uncommitted changes", path.display())]
     UncommittedWork { name: String, path: PathBuf },
-    #[error("branch `{branch}` has {commits} commit(s) that are nowhere else")]
-    Unmerged { branch: String, commits: usize },
     #[error("no author is known for a merge commit")]
     NoIdentity,
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
     #[error(transparent)]
     Refs(#[from] RefError),
-    #[error("{what}: {source}")]
-    Step {
-        what: &'static str,
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
 }
 
 impl Target {

@@ -1,0 +1,68 @@
+//! Who has a branch: one worktree is all that git lets a branch have.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::home::Home;
+use crate::names::{BranchName, RepoPath, Slug};
+use crate::sandbox::registry::{self, Entry, RegistryError};
+
+/// The sandbox in whose worktree a branch is checked out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    pub name: Slug,
+    pub state: Holding,
+    /// Its worktree.
+    pub at: PathBuf,
+}
+
+/// What the holder of a branch is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holding {
+    Running,
+    /// Its command died, and its commits are not collected yet.
+    Interrupted,
+    /// It ended, and left work in its worktree that is in no commit.
+    Ended,
+}
+
+impl Holder {
+    /// The newest sandbox of this repository that holds `branch`.
+    pub(super) fn of(
+        home: &Home,
+        repository: &RepoPath,
+        branch: &BranchName,
+    ) -> Result<Option<Self>, RegistryError> {
+        let entries = registry::list(home, Some(repository))?.entries;
+        let mut newest_first = entries.into_iter().rev();
+        Ok(newest_first.find_map(|Entry { record, in_use }| {
+            let at = record.worktree.filter(|at| at.is_dir())?;
+            (record.branch.as_ref() == Some(branch)).then_some(Self {
+                name: record.name,
+                state: match (in_use, record.phase.is_unfinished()) {
+                    (true, _) => Holding::Running,
+                    (false, true) => Holding::Interrupted,
+                    (false, false) => Holding::Ended,
+                },
+                at,
+            })
+        }))
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, state, at } = self;
+        match state {
+            Holding::Running => write!(f, "in use by the running sandbox `{name}`"),
+            Holding::Interrupted => {
+                write!(f, "held by sandbox `{name}`, whose run was interrupted")
+            }
+            Holding::Ended => write!(
+                f,
+                "held by sandbox `{name}`, which left work without a commit in {}",
+                at.display()
+            ),
+        }
+    }
+}
