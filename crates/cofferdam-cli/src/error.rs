@@ -24,6 +24,7 @@ use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::log::LogError;
 
+use crate::commands::run::PromptInputError;
 use crate::environment::EnvironmentError;
 use crate::ui::{opening, style};
 
@@ -48,6 +49,8 @@ pub(crate) enum CliError {
     Environment(#[from] EnvironmentError),
     #[error(transparent)]
     Agent(#[from] AgentError),
+    #[error(transparent)]
+    Prompt(#[from] PromptInputError),
     #[error(transparent)]
     Run(#[from] RunError),
     /// The agent's program could not be started, and the command knows what to do about it.
@@ -87,7 +90,10 @@ pub(crate) fn report(error: &CliError, colour: bool) -> ExitCode {
     let text = render(error, colour);
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
     match error {
-        CliError::Usage(_) | CliError::Misused { .. } | CliError::Agent(_) => ExitCode::from(USAGE),
+        CliError::Usage(_)
+        | CliError::Misused { .. }
+        | CliError::Agent(_)
+        | CliError::Prompt(_) => ExitCode::from(USAGE),
         _ => ExitCode::FAILURE,
     }
 }
@@ -276,6 +282,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
             | CliError::Misused { hint, .. }
             | CliError::Program { hint, .. } => Some(hint.clone()),
             CliError::Usage(_) => Some("see `cofferdam run --help`".to_owned()),
+            CliError::Prompt(error) => Some(error.hint()),
             _ => None,
         };
     }
@@ -311,6 +318,9 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
             return Some("for example `cofferdam run -- ./my-agent.sh`".to_owned());
         }
         _ => {}
+    }
+    if let Some(PromptError::Empty) = error.downcast_ref() {
+        return Some("write into it what the agent is to do".to_owned());
     }
     if let Some(PromptError::MissingArgument { key, also, .. }) = error.downcast_ref() {
         return Some(arguments_hint(key, also));

@@ -20,6 +20,7 @@ mod look;
 mod merge;
 mod mistakes;
 mod network;
+mod prompt;
 mod reference;
 mod run;
 mod terminal;

@@ -32,6 +32,8 @@ pub const EXPRESSION_LIMIT: usize = (128 << 10) - 1;
 pub enum PromptError {
     #[error(transparent)]
     File(#[from] FileError),
+    #[error("the prompt is empty")]
+    Empty,
     #[error("{at}: `{{{{{key}}}}}` has no argument{}", others(.also))]
     MissingArgument {
         key: String,

@@ -184,6 +184,11 @@ impl Substituted {
         &self.expressions
     }
 
+    /// Whether there is nothing in it for an agent, whatever its expressions would print: it has none.
+    pub fn is_blank(&self) -> bool {
+        self.expressions.is_empty() && self.texts.iter().all(|text| text.trim().is_empty())
+    }
+
     /// The prompt: `outputs` are the standard outputs of the expressions in their order; white space
     /// at their ends is dropped, nothing in them is looked at. A missing one is empty.
     pub fn render(&self, outputs: &[String]) -> String {

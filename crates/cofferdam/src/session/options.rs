@@ -29,6 +29,13 @@ pub enum PromptSource {
         path: PathBuf,
         arguments: BTreeMap<String, String>,
     },
+    /// As a template file, of which the caller has the text already.
+    TemplateText {
+        /// What messages call it.
+        name: PathBuf,
+        text: String,
+        arguments: BTreeMap<String, String>,
+    },
 }
 
 /// One hook: a line for `sh -c`.

@@ -17,7 +17,7 @@ use super::report::RunErrorKind;
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Head, Identity, Oid, Repository};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
-use crate::prompt::{self, Substituted};
+use crate::prompt::{self, PromptError, Substituted};
 use crate::sandbox::registry::{self, Mode, Phase, Record, Strategy, VERSION};
 use crate::sandbox::{BranchStrategy, Contained, NetworkKind};
 
@@ -294,19 +294,31 @@ fn prompt(
 ) -> Result<(Prompt, Vec<String>), RunErrorKind> {
     match source {
         PromptSource::None => Ok((Prompt::Plain(String::new()), Vec::new())),
+        PromptSource::Inline(text) if text.trim().is_empty() => Err(PlanError::EmptyPrompt.into()),
         PromptSource::Inline(text) => Ok((Prompt::Plain(text.clone()), Vec::new())),
-        PromptSource::Template { path, arguments } => {
+        PromptSource::Template { path, arguments }
+        | PromptSource::TemplateText {
+            name: path,
+            arguments,
+            ..
+        } => {
             let named = |source| RunErrorKind::Prompt {
                 path: path.clone(),
                 source,
             };
-            let text = prompt::read_template(path).map_err(named)?;
+            let text = match source {
+                PromptSource::TemplateText { text, .. } => text.clone(),
+                _ => prompt::read_template(path).map_err(named)?,
+            };
             let template = prompt::Template::parse(&text).map_err(named)?;
             let builtins = prompt::Builtins {
                 source_branch,
                 target_branch,
             };
             let (substituted, unused) = template.substitute(arguments, builtins).map_err(named)?;
+            if substituted.is_blank() {
+                return Err(named(PromptError::Empty));
+            }
             Ok((Prompt::Template(substituted), unused))
         }
     }

@@ -39,16 +39,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", help_heading = "Agent")]
     pub(super) login: Option<PathBuf>,
 
-    /// The prompt, passed as it is
+    /// The prompt, passed as it is; without one, what is piped to standard input
     #[arg(
         long,
         value_name = "TEXT",
+        allow_hyphen_values = true,
         conflicts_with = "prompt_file",
         help_heading = "Prompt"
     )]
     pub(super) prompt: Option<String>,
 
-    /// A prompt template: {{KEY}} and !`command` in it are replaced
+    /// A prompt template, `-` for standard input: {{KEY}} and !`command` in it are replaced
     #[arg(long, value_name = "FILE", help_heading = "Prompt")]
     pub(super) prompt_file: Option<PathBuf>,
 

@@ -4,6 +4,7 @@
 mod arguments;
 mod plan;
 mod program;
+mod prompt;
 
 use std::process::ExitCode;
 
@@ -12,6 +13,7 @@ use cofferdam::session::{Kept, Landing, RunReport};
 use serde::Serialize;
 
 pub(crate) use arguments::Arguments;
+pub(crate) use prompt::PromptInputError;
 
 use crate::environment::Environment;
 use crate::error::{self, CliError};

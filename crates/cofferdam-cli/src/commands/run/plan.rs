@@ -1,4 +1,4 @@
-//! From the command line to the library's options. Reads no file and starts nothing.
+//! From the command line to the library's options. Reads no file but standard input, and starts nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -13,18 +13,22 @@ use cofferdam::wall::rules::Loaded;
 use cofferdam::wall::{self, Origin, Rule};
 
 use super::arguments::{Arguments, FileMode, NetworkMode};
+use super::prompt;
 use crate::environment::Environment;
 use crate::error::CliError;
 
 /// The options of one run, without a place for its events.
 pub(super) fn options(
-    arguments: Arguments,
+    mut arguments: Arguments,
     environment: &Environment,
 ) -> Result<RunOptions, CliError> {
     let sandbox = sandbox(&arguments)?;
     let agent = agent(&arguments)?;
-    let prompted = arguments.prompt.is_some() || arguments.prompt_file.is_some();
-    if !prompted && !arguments.runs_command() {
+    let network = network(arguments.network, &arguments.allow)?;
+    let variables = variables(&arguments.variables, environment)?;
+    // Last, because it may wait for another program.
+    let prompt = prompt::source(&mut arguments, &environment.directory)?;
+    if matches!(prompt, PromptSource::None) && !arguments.runs_command() {
         // Known before anything is made; the agent itself would say so only in its sandbox.
         let agent = agent.name().to_owned();
         return Err(AgentError::NoPrompt { agent }.into());
@@ -36,15 +40,8 @@ pub(super) fn options(
     options
         .caller_environment
         .clone_from(&environment.variables);
-    options.environment = variables(&arguments.variables, environment)?;
-    options.prompt = match (arguments.prompt, arguments.prompt_file) {
-        (Some(text), _) => PromptSource::Inline(text),
-        (None, Some(path)) => PromptSource::Template {
-            path: directory.join(path),
-            arguments: prompt_arguments(arguments.template_values)?,
-        },
-        (None, None) => PromptSource::None,
-    };
+    options.environment = variables;
+    options.prompt = prompt;
     options.login = arguments.login.map(|path| directory.join(path));
     options.name = arguments.name;
     options.max_iterations = arguments.max_iterations;
@@ -65,7 +62,7 @@ pub(super) fn options(
         cpus: arguments.cpus.or(usual.cpus),
         open_files: usual.open_files,
     };
-    options.network = network(arguments.network, &arguments.allow)?;
+    options.network = network;
     options.log = match (arguments.log, arguments.no_log) {
         (Some(path), _) => RunLog::File(directory.join(path)),
         (None, true) => RunLog::None,
@@ -149,7 +146,9 @@ fn network(mode: NetworkMode, allow: &[String]) -> Result<NetworkOptions, CliErr
     }
 }
 
-fn prompt_arguments(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, CliError> {
+pub(super) fn prompt_arguments(
+    pairs: Vec<(String, String)>,
+) -> Result<BTreeMap<String, String>, CliError> {
     let mut arguments = BTreeMap::new();
     for (key, value) in pairs {
         if arguments.contains_key(&key) {

@@ -1,0 +1,179 @@
+//! Where a prompt may come from, and what is refused before anything starts.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::environment::{Done, TestEnvironment, finish};
+
+/// `cofferdam run OPTIONS -- cat` with `input` piped to it: the agent says its prompt.
+#[track_caller]
+fn piped(environment: &TestEnvironment, options: &[&str], input: &[u8]) -> Done {
+    let arguments = [&["run"], options, &["--", "cat"]].concat();
+    let mut child = environment
+        .command(&arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may end before it has read everything.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    finish(child)
+}
+
+#[track_caller]
+fn refused(done: Done, words: &str) {
+    let done = done.expect_code(2);
+    assert!(
+        done.stderr.starts_with(&format!("error: {words}")),
+        "{done}"
+    );
+    assert!(done.stderr.contains("\nhint: "), "{done}");
+}
+
+/// Nothing was made, not even the directories for it.
+#[track_caller]
+fn nothing_was_made(environment: &TestEnvironment) {
+    assert!(!environment.home().join(".cofferdam").exists());
+    assert!(!environment.repository().join(".cofferdam").exists());
+}
+
+#[test]
+fn a_prompt_may_begin_with_a_dash() {
+    let environment = TestEnvironment::with_repository();
+    for prompt in ["- fix the tests", "--head is a word here", "-"] {
+        let done = environment
+            .cofferdam(&["run", "--prompt", prompt, "--", "cat"])
+            .expect_code(0);
+        assert!(done.stderr.contains(&format!("  | {prompt}")), "{done}");
+    }
+}
+
+#[test]
+fn standard_input_is_the_prompt_where_there_is_no_other() {
+    let environment = TestEnvironment::with_repository();
+    // As it is: nothing in it is a placeholder.
+    let done = piped(&environment, &[], b"fix {{THIS}}\n").expect_code(0);
+    assert!(done.stderr.contains("  | fix {{THIS}}"), "{done}");
+    let done = piped(&environment, &["--prompt", "the other"], b"not this\n").expect_code(0);
+    assert!(done.stderr.contains("  | the other"), "{done}");
+    assert!(!done.stderr.contains("not this"), "{done}");
+    // A file, and a line of a shell.
+    environment.write("task", "from a file\n");
+    let line = format!("'{}' run -- cat < task", env!("CARGO_BIN_EXE_cofferdam"));
+    let done = environment.shell(&line).expect_code(0);
+    assert!(done.stderr.contains("  | from a file"), "{done}");
+}
+
+#[test]
+fn a_dash_as_prompt_file_is_a_template_on_standard_input() {
+    let environment = TestEnvironment::with_repository();
+    let options = ["--prompt-file", "-", "--arg", "WHAT=the tests"];
+    let done = piped(&environment, &options, b"fix {{WHAT}} on !`echo main`\n").expect_code(0);
+    assert!(done.stderr.contains("  | fix the tests on main"), "{done}");
+    let done = piped(&environment, &["--prompt-file", "-"], b"fix {{WHAT}}\n").expect_code(1);
+    let words = "error: standard input: line 1, column 5: `{{WHAT}}`";
+    assert!(done.stderr.starts_with(words), "{done}");
+}
+
+#[test]
+fn an_agent_that_needs_no_prompt_goes_without() {
+    let environment = TestEnvironment::with_repository();
+    let done = piped(&environment, &[], b"").expect_code(0);
+    assert!(!done.stderr.contains("  | "), "{done}");
+    // A pipe that nobody writes and nobody closes, as scripts leave it: the run begins all the same.
+    let child = environment
+        .command(&["run", "--", "sh", "-c", "echo started"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap();
+    let held = child.stdin.take();
+    let done = finish(child).expect_code(0);
+    drop(held);
+    assert!(
+        done.stderr
+            .starts_with("note: nothing came on standard input"),
+        "{done}"
+    );
+    assert!(done.stderr.contains("  | started"), "{done}");
+}
+
+#[test]
+fn what_is_empty_is_refused() {
+    let environment = TestEnvironment::with_repository();
+    for prompt in ["", " \n\t"] {
+        let done = environment.cofferdam(&["run", "--prompt", prompt, "--", "cat"]);
+        refused(done, "`--prompt` is empty");
+    }
+    refused(
+        piped(&environment, &["--prompt-file", "-"], b" \n"),
+        "standard input holds no prompt",
+    );
+    for text in ["", "\n \n", "{{NOTHING}}\n"] {
+        environment.write("empty.md", text);
+        let mut arguments = vec!["run", "--prompt-file", "empty.md"];
+        if text.contains("NOTHING") {
+            arguments.extend(["--arg", "NOTHING="]);
+        }
+        let done = environment
+            .cofferdam(&[&arguments[..], &["--", "cat"]].concat())
+            .expect_code(1);
+        assert!(
+            done.stderr
+                .contains("empty.md: the prompt is empty\nhint: "),
+            "{done}"
+        );
+    }
+    nothing_was_made(&environment);
+}
+
+#[test]
+fn what_is_no_text_or_no_end_is_refused() {
+    let environment = TestEnvironment::with_repository();
+    refused(
+        piped(&environment, &[], b"fix \xff\n"),
+        "the prompt on standard input is not UTF-8 text (at byte 4)",
+    );
+    let endless = format!("yes | '{}' run -- cat", env!("CARGO_BIN_EXE_cofferdam"));
+    refused(
+        environment.shell(&endless),
+        "the prompt on standard input is larger than 10 MiB",
+    );
+    nothing_was_made(&environment);
+}
+
+/// An agent that needs a prompt waits for it; Ctrl-C ends the wait, and nothing was made.
+#[test]
+fn a_wait_for_a_prompt_is_over_at_once() {
+    let environment = TestEnvironment::with_repository();
+    let mut child = environment
+        .command(&["run", "--agent", "claude-code"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let held = child.stdin.take();
+    let id = i32::try_from(child.id()).unwrap();
+    // It sleeps in poll(2): only then is there a wait to end.
+    let stat = format!("/proc/{id}/wchan");
+    let began = Instant::now();
+    while !std::fs::read_to_string(&stat).is_ok_and(|at| at.contains("poll")) {
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "it does not wait"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let id = rustix::process::Pid::from_raw(id).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let asked = Instant::now();
+    let done = finish(child);
+    assert!(asked.elapsed() < Duration::from_secs(5));
+    drop(held);
+    assert_eq!(done.status.code(), None, "{done}");
+    nothing_was_made(&environment);
+}
