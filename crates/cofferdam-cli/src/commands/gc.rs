@@ -14,7 +14,9 @@ use crate::interrupt::Interrupt;
 use crate::ui::steps::shell_word;
 use crate::ui::{human, json, output};
 
-/// Bring home the work of interrupted runs and remove what they left behind
+/// Bring home the work of interrupted runs, and remove what they left and sandboxes that are merged
+///
+/// Work that is merged nowhere is never removed, and a branch that you named stays.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Say what would be done, and do nothing

@@ -29,7 +29,11 @@ pub(crate) async fn run(
     let target = target(arguments.name, environment, interrupt);
     let landing = manage::merge(&target, None).await?;
     let commits = manage::log(&target).await?;
-    let text = summary::landing(&landing, &commits, environment.colour.on_stdout());
+    let colour = environment.colour.on_stdout();
+    let text = match (&landing, commits.len()) {
+        (Landing::Nothing, 1..) => summary::merged_already(&target.name, commits.len(), colour),
+        _ => summary::landing(&landing, &commits, colour),
+    };
     output::data(&text)?;
     Ok(match landing {
         Landing::Nothing | Landing::Landed { .. } => ExitCode::SUCCESS,

@@ -103,6 +103,18 @@ pub(crate) fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -
     }
 }
 
+/// There was something to merge, and it is there.
+pub(crate) fn merged_already(name: &str, commits: usize, colour: bool) -> String {
+    format!(
+        "{} {} of {} {} on this branch already\n{} cofferdam gc   # clears merged sandboxes\n",
+        paint("nothing to merge:", style::WARNING, colour),
+        human::plural(commits, "commit"),
+        printable_line(name),
+        if commits == 1 { "is" } else { "are" },
+        paint("next:", style::HINT, colour),
+    )
+}
+
 /// Id and subject of a commit on one line.
 pub(crate) fn commit_line(commit: &CommitLine, colour: bool) -> String {
     format!(

@@ -1,7 +1,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::environment::{TestEnvironment, check, finish};
+use crate::environment::{TestEnvironment, check, commit_script, finish};
 
 #[test]
 fn nothing_to_do() {
@@ -35,7 +35,7 @@ fn a_killed_run_is_shown_and_its_commits_come_home() {
     finish(child);
 
     let done = environment.cofferdam(&["list"]).expect_code(0);
-    assert!(done.stdout.contains("(interrupted)"), "{done}");
+    assert!(done.stdout.contains("  interrupted  "), "{done}");
     assert!(done.stderr.contains("cofferdam gc"), "{done}");
     let before = environment.references();
     let done = environment.cofferdam(&["gc", "--dry-run"]).expect_code(0);
@@ -54,6 +54,89 @@ fn a_killed_run_is_shown_and_its_commits_come_home() {
     assert_eq!(environment.git(&["show", "feature:a.txt"]), "a");
     let done = environment.cofferdam(&["list"]).expect_code(0);
     assert!(!done.stdout.contains("interrupted"), "{done}");
+}
+
+/// Nothing that is merged nowhere goes; what is merged goes, but for a branch that the user named.
+#[test]
+fn merged_sandboxes_are_cleared_and_no_others() {
+    let environment = TestEnvironment::with_repository();
+    let names = || -> Vec<String> {
+        let done = environment.cofferdam(&["list", "--json"]).expect_code(0);
+        let found: Vec<serde_json::Value> = serde_json::from_str(&done.stdout).unwrap();
+        found
+            .iter()
+            .map(|one| one["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    for (name, script) in [
+        ("merged", commit_script(&["a"])),
+        ("open", commit_script(&["b"])),
+        ("half", commit_script(&["c"])),
+        ("dirty", commit_script(&["d"]) + "echo more > draft.txt"),
+    ] {
+        let branch = format!("work/{name}");
+        environment
+            .run(&["--branch", &branch, "--name", name], &script)
+            .expect_code(0);
+    }
+    for name in ["merged", "half", "dirty"] {
+        environment.git(&["merge", "--quiet", "--no-edit", &format!("work/{name}")]);
+    }
+    // One commit more than was merged.
+    let tree = environment.git(&["rev-parse", "work/half^{tree}"]);
+    let more = environment.git(&["commit-tree", "-p", "work/half", "-m", "more", &tree]);
+    environment.git(&["update-ref", "refs/heads/work/half", &more]);
+
+    let before = environment.references();
+    let said = "sandbox merged, whose work is on main\n";
+    let done = environment.cofferdam(&["gc", "--dry-run"]).expect_code(0);
+    assert_eq!(done.stdout, format!("would be removed: {said}"));
+    assert_eq!(names(), ["merged", "open", "half", "dirty"]);
+    // Who stands on a sandbox's branch has not merged it.
+    environment.git(&["checkout", "--quiet", "work/open"]);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    assert!(names().contains(&"open".to_owned()));
+    environment.git(&["checkout", "--quiet", "main"]);
+    let done = environment.cofferdam(&["gc"]).expect_code(0);
+    assert_eq!(done.stdout, format!("removed: {said}"));
+    assert_eq!(names(), ["open", "half", "dirty"]);
+    assert_eq!(environment.references(), before);
+    let draft = environment.repository().join(".cofferdam/worktrees");
+    assert!(
+        draft
+            .read_dir()
+            .unwrap()
+            .flatten()
+            .any(|one| one.path().join("draft.txt").exists())
+    );
+}
+
+/// A merge that had to wait: the temporary branch goes with its sandbox once its work has arrived.
+#[test]
+fn a_temporary_branch_goes_once_it_is_merged() {
+    let environment = TestEnvironment::with_repository();
+    let clash = "cd \"$OLDPWD\"; echo mine > README.md; git commit -qam mine";
+    let top = environment.repository();
+    let hook = clash.replace("\"$OLDPWD\"", &format!("'{}'", top.display()));
+    environment
+        .run(
+            &["--merge-to-head", "--name", "one", "--on-host-ready", &hook],
+            "echo theirs > README.md; git commit -qam theirs",
+        )
+        .expect_code(1);
+    let done = environment.cofferdam(&["gc"]).expect_code(0);
+    assert_eq!(done.stdout, "nothing to clean up\n");
+    environment.git(&[
+        "merge",
+        "--quiet",
+        "--no-edit",
+        "--strategy=ours",
+        "cofferdam/one",
+    ]);
+    let done = environment.cofferdam(&["gc"]).expect_code(0);
+    assert_eq!(done.stdout, "removed: sandbox one, whose work is on main\n");
+    assert_eq!(environment.git(&["branch", "--list", "cofferdam/*"]), "");
+    environment.expect_clean();
 }
 
 /// Reads lines until one contains `word`.

@@ -1,4 +1,4 @@
-use crate::environment::{TestEnvironment, commit_script};
+use crate::environment::{TestEnvironment, check, commit_script};
 
 fn with_sandbox(script: &str) -> TestEnvironment {
     let environment = TestEnvironment::with_repository();
@@ -18,6 +18,24 @@ fn brings_the_branch_into_the_checkout() {
     );
     assert_eq!(environment.read("a.txt"), "a\n");
     assert_eq!(environment.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_merged_branch_is_merged() {
+    let environment = with_sandbox(&commit_script(&["a", "b"]));
+    environment.cofferdam(&["merge", "one"]).expect_code(0);
+    let before = environment.references();
+    let done = environment.cofferdam(&["merge", "one"]);
+    check!(environment, done, @"
+    code: 0
+    --- stdout
+    nothing to merge: 2 commits of one are on this branch already
+    next: cofferdam gc   # clears merged sandboxes
+    --- stderr
+    ");
+    assert_eq!(environment.references(), before);
+    let done = environment.cofferdam(&["gc"]).expect_code(0);
+    assert_eq!(done.stdout, "removed: sandbox one, whose work is on main\n");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn kept_at(incoming: &Incoming, why: impl Into<String>) -> Landing {
 }
 
 /// Whether `ancestor` is reachable from `descendant`.
-async fn is_ancestor(
+pub(crate) async fn is_ancestor(
     repo: &Repository,
     ancestor: &super::Oid,
     descendant: &super::Oid,

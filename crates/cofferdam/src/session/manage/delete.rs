@@ -188,7 +188,7 @@ async fn is_elsewhere(
 }
 
 /// Deletes a branch that is checked out nowhere.
-async fn delete_branch(
+pub(super) async fn delete_branch(
     repo: &Repository,
     branch: &BranchName,
     tip: &Oid,

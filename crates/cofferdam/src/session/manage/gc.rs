@@ -1,4 +1,5 @@
-//! Clean up after commands that died: commits are collected first, then what is left goes.
+//! Clean up after commands that died: commits are collected first, then what is left goes. So do
+//! sandboxes whose work is merged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::ManageError;
+use super::{ManageError, merged};
 use crate::git::{Git, Identity, Repository, UserRules, gate, identity, refs};
 use crate::home::Home;
 use crate::names::SandboxId;
@@ -118,7 +119,19 @@ pub async fn gc(
                 .await;
             }
             Phase::Stopped | Phase::FailedSetup => {
-                forget_if_empty(home, repo, record, dry_run, &mut report, cancel).await?;
+                let rules = UserRules {
+                    config: None,
+                    caller_home,
+                };
+                match merged::clear(home, repo, &record, rules, dry_run, cancel).await {
+                    Ok(Some(removed)) => report.removed.push(removed),
+                    Ok(None) => {
+                        forget_if_empty(home, repo, record, dry_run, &mut report, cancel).await?;
+                    }
+                    Err(error) => report
+                        .problems
+                        .push(format!("sandbox `{}`: {error}", record.name)),
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::session::collect::{CollectError, merge_message};
 use crate::session::report::Landing;
 
 /// Merges what the sandbox's branch holds. Nothing moves on a conflict or where local changes
-/// overlap. The branch stays; `delete` removes it.
+/// overlap; [`Landing::Nothing`]: all of it was there already. The branch stays; `delete` removes it.
 pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing, ManageError> {
     let (repo, entry) = target.find().await?;
     let cancel = &target.cancel;
@@ -36,6 +36,9 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
         .resolve(&reference, cancel)
         .await?
         .ok_or_else(missing)?;
+    if land::is_ancestor(&repo, &tip, repo.head.commit(), cancel).await? {
+        return Ok(Landing::Nothing);
+    }
     let author = match author {
         Some(author) => author,
         None => identity::identity(&repo, target.caller_home.as_deref(), cancel)

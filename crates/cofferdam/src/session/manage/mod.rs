@@ -4,6 +4,7 @@ mod delete;
 mod gc;
 mod list;
 mod merge;
+mod merged;
 mod show;
 
 use std::path::PathBuf;

@@ -1,0 +1,145 @@
+//! Sandboxes whose work has arrived: all that they committed is on the branch that it was meant for, and
+//! there is nothing else of theirs. `gc` clears them; nothing that is not merged ever goes.
+
+use tokio_util::sync::CancellationToken;
+
+use super::ManageError;
+use super::delete::delete_branch;
+use crate::git::refs::{self, Own, RefError, Transaction};
+use crate::git::worktree::{self, Worktree};
+use crate::git::{Oid, Repository, UserRules, land};
+use crate::home::Home;
+use crate::names::BranchName;
+use crate::sandbox::registry::{Owned, Phase, Record, RegistryError, Strategy};
+use crate::session::report::Landing;
+
+/// What was found to be merged.
+struct Merged {
+    /// Where its work is now.
+    into: BranchName,
+    /// A branch that was made for the sandbox and bears no name of the user's.
+    temporary: Option<(BranchName, Oid)>,
+    /// The sandbox's own references, but for the record of the user's work before it.
+    own: Vec<refs::Listed>,
+}
+
+/// Removes a stopped sandbox whose work is merged, with a clean worktree; a branch that the user named
+/// stays. Says what went, or would go; `None`: there is something to keep.
+pub(super) async fn clear(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    rules: UserRules<'_>,
+    dry_run: bool,
+    cancel: &CancellationToken,
+) -> Result<Option<String>, ManageError> {
+    let Some(found) = look(home, repo, record, rules, cancel).await? else {
+        return Ok(None);
+    };
+    let said = format!("sandbox {}, whose work is on {}", record.name, found.into);
+    if dry_run {
+        return Ok(Some(said));
+    }
+    let owned = match Owned::adopt(home, record.clone()) {
+        Ok(owned) => owned,
+        // Another command is at it.
+        Err(RegistryError::InUse(_) | RegistryError::Gone(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    // What was true before the lock was ours may not be any more.
+    let Some(found) = look(home, repo, &owned.record, rules, cancel).await? else {
+        return Ok(None);
+    };
+    if let Some(worktree) = worktree_of(repo, &owned.record)? {
+        worktree::remove(repo, &worktree)?;
+    }
+    if let Some((branch, tip)) = &found.temporary {
+        match delete_branch(repo, branch, tip, cancel).await {
+            // The user is on it, or went on with it just now: then it is theirs.
+            Ok(())
+            | Err(ManageError::Refs(RefError::CheckedOut { .. } | RefError::Moved { .. })) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for one in &found.own {
+        let delete = Transaction::new("cofferdam: merged").delete(&one.reference, &one.id);
+        delete.commit(repo, cancel).await?;
+    }
+    owned.forget()?;
+    Ok(Some(said))
+}
+
+/// Only a whole and certain answer is one: whatever cannot be read is kept.
+async fn look(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    rules: UserRules<'_>,
+    cancel: &CancellationToken,
+) -> Result<Option<Merged>, ManageError> {
+    let directory = home.sandbox(record.id);
+    let has_files = ["work", "nested", "refused.pack"]
+        .iter()
+        .any(|name| directory.join(name).exists());
+    let refused = record
+        .outcome
+        .as_ref()
+        .is_some_and(|outcome| matches!(outcome.landing, Landing::Refused { .. }));
+    if record.phase != Phase::Stopped || has_files || refused {
+        return Ok(None);
+    }
+    let checked_out = repo.head.branch();
+    let (into, branch) = match (&record.strategy, &record.branch) {
+        (Strategy::MergeToHead { target }, Some(branch)) => (Some(target), Some(branch)),
+        (Strategy::Branch, Some(branch)) => (checked_out, Some(branch)),
+        _ => (checked_out, None),
+    };
+    // Who stands on the sandbox's branch has merged nothing by that.
+    let Some(into) = into.filter(|&into| branch != Some(into)) else {
+        return Ok(None);
+    };
+    let Some(target) = repo.resolve(&into.full(), cancel).await? else {
+        return Ok(None);
+    };
+    let before = refs::own(record.id, Own::Before);
+    let mut own = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await?;
+    own.retain(|one| one.reference != before);
+    let tip = match branch {
+        Some(branch) => repo.resolve(&branch.full(), cancel).await?,
+        None => None,
+    };
+    let tips: Vec<&Oid> = tip.iter().chain(own.iter().map(|one| &one.id)).collect();
+    if tips.is_empty() {
+        return Ok(None);
+    }
+    for tip in tips {
+        if !land::is_ancestor(repo, tip, &target, cancel).await? {
+            return Ok(None);
+        }
+    }
+    if let (Some(worktree), Some(tip)) = (worktree_of(repo, record)?, &tip) {
+        let scratch = directory.join(format!("scratch-{}", std::process::id()));
+        let changes = worktree::dirty(repo, &worktree, tip, rules, scratch, cancel).await?;
+        if !changes.is_empty() {
+            return Ok(None);
+        }
+    }
+    let temporary = match (&record.strategy, branch.cloned().zip(tip)) {
+        (Strategy::MergeToHead { .. }, found) if record.branch_is_ours => found,
+        _ => None,
+    };
+    Ok(Some(Merged {
+        into: into.clone(),
+        temporary,
+        own,
+    }))
+}
+
+fn worktree_of(repo: &Repository, record: &Record) -> Result<Option<Worktree>, ManageError> {
+    let path = record.worktree.as_ref().filter(|path| path.is_dir());
+    let (Some(path), Some(branch)) = (path, &record.branch) else {
+        return Ok(None);
+    };
+    let base = record.base.clone();
+    Ok(Some(Worktree::find(repo, path, branch.clone(), base)?))
+}
