@@ -29,6 +29,8 @@ pub(crate) struct Environment {
     program: PathBuf,
     /// Whether live output may move the cursor on standard error.
     pub(crate) live: bool,
+    /// Columns of the terminal on standard output, 80 where there is none.
+    pub(crate) columns: usize,
 }
 
 /// Where colour is wanted.
@@ -129,6 +131,7 @@ impl Environment {
             colour,
             program,
             live,
+            columns: columns(),
             variables,
         })
     }
@@ -138,6 +141,12 @@ impl Environment {
             .get(OsStr::new(name))
             .map(OsString::as_os_str)
     }
+}
+
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(stdout());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { 80 } else { columns }
 }
 
 /// The first executable `name` in absolute entries of `path`: a relative entry would run whatever

@@ -21,6 +21,10 @@ pub(crate) struct Arguments {
     #[arg(long, short)]
     all: bool,
 
+    /// More columns, nothing cut: kind, provider, mode and working directory too
+    #[arg(long, short, conflicts_with = "json")]
+    wide: bool,
+
     /// A list of objects, one for each sandbox
     #[arg(long)]
     json: bool,
@@ -46,7 +50,12 @@ pub(crate) async fn run(
     } else if found.is_empty() {
         output::note("no sandboxes; `cofferdam run` makes one\n");
     } else {
-        output::data(&render(&found, arguments.all, Timestamp::now()))?;
+        let (all, now) = (arguments.all, Timestamp::now());
+        output::data(&if arguments.wide {
+            render_wide(&found, all, now)
+        } else {
+            render(&found, all, environment.columns, now)
+        })?;
     }
     if !arguments.json && found.iter().any(|one| one.interrupted) {
         output::note("a run was interrupted: `cofferdam gc` brings its work home and cleans up\n");
@@ -54,7 +63,37 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn render(found: &[Summary], all: bool, now: Timestamp) -> String {
+/// The narrow table: what tells one sandbox from another, in the columns that there are. A branch is cut
+/// before a name, which is typed again.
+fn render(found: &[Summary], all: bool, columns: usize, now: Timestamp) -> String {
+    let mut head = vec!["NAME", "STATE", "BRANCH", "AHEAD", "CHANGES", "AGE"];
+    if all {
+        head.push("REPOSITORY");
+    }
+    let rows: Vec<Vec<String>> = found
+        .iter()
+        .map(|one| {
+            let mut row = vec![
+                one.name.to_string(),
+                state(one),
+                one.branch.clone(),
+                ahead(one),
+                changes(one),
+                human::age(one.created, now),
+            ];
+            if all {
+                row.push(shown(&one.repository));
+            }
+            row
+        })
+        .collect();
+    table::render_within(&head, &rows, columns, BRANCH)
+}
+
+/// The column of [`render`] that gives way.
+const BRANCH: usize = 2;
+
+fn render_wide(found: &[Summary], all: bool, now: Timestamp) -> String {
     let mut head = vec![
         "NAME", "KIND", "PROVIDER", "MODE", "STATE", "BRANCH", "AHEAD", "CHANGES", "AGE", "WORKDIR",
     ];
@@ -66,24 +105,15 @@ fn render(found: &[Summary], all: bool, now: Timestamp) -> String {
 }
 
 fn row(one: &Summary, all: bool, now: Timestamp) -> Vec<String> {
-    let unknown = || "-".to_owned();
-    let state = if one.interrupted {
-        format!("{} (interrupted)", one.state)
-    } else {
-        one.state.to_string()
-    };
-    let changes = one
-        .changes
-        .map_or_else(unknown, |yes| if yes { "yes" } else { "no" }.to_owned());
     let mut row = vec![
         one.name.to_string(),
         one.kind.to_owned(),
         one.provider.clone(),
         one.mode.to_owned(),
-        state,
+        state(one),
         one.branch.clone(),
-        one.ahead.map_or_else(unknown, human::count),
-        changes,
+        ahead(one),
+        changes(one),
         human::age(one.created, now),
         shown(&one.workdir),
     ];
@@ -91,6 +121,23 @@ fn row(one: &Summary, all: bool, now: Timestamp) -> Vec<String> {
         row.push(shown(&one.repository));
     }
     row
+}
+
+fn state(one: &Summary) -> String {
+    if one.interrupted {
+        "interrupted".to_owned()
+    } else {
+        one.state.to_string()
+    }
+}
+
+fn ahead(one: &Summary) -> String {
+    one.ahead.map_or_else(|| "-".to_owned(), human::count)
+}
+
+fn changes(one: &Summary) -> String {
+    let word = one.changes.map(|yes| if yes { "yes" } else { "no" });
+    word.unwrap_or("-").to_owned()
 }
 
 /// Bytes that are no text are escaped, not replaced.

@@ -37,6 +37,30 @@ pub(crate) fn render(head: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
+/// As [`render`], in `columns` columns: what is too much goes from the end of column `yields`, of which a
+/// few columns stay. The other columns are never cut, and a table of them alone may be wider.
+pub(crate) fn render_within(
+    head: &[&str],
+    rows: &[Vec<String>],
+    columns: usize,
+    yields: usize,
+) -> String {
+    const LEAST: usize = 12;
+    let whole = render(head, rows);
+    let widest = whole.lines().map(UnicodeWidthStr::width).max().unwrap_or(0);
+    let Some(over) = widest.checked_sub(columns).filter(|&over| over > 0) else {
+        return whole;
+    };
+    let cells = rows.iter().filter_map(|row| row.get(yields));
+    let widest = cells.map(|cell| text::printable_line(cell).width()).max();
+    let room = widest.unwrap_or(0).saturating_sub(over).max(LEAST);
+    let mut rows = rows.to_vec();
+    for cell in rows.iter_mut().filter_map(|row| row.get_mut(yields)) {
+        *cell = fit(cell, room);
+    }
+    render(head, &rows)
+}
+
 /// At most `width` columns of `text`, on one line.
 pub(crate) fn fit(text: &str, width: usize) -> String {
     text::fit(&text::printable_line(text), width).into_owned()
@@ -45,6 +69,25 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_column_gives_way() {
+        let rows = vec![
+            vec![
+                "one".to_owned(),
+                "cofferdam/quite-a-long-name".to_owned(),
+                "1 d".to_owned(),
+            ],
+            vec!["two".to_owned(), "main".to_owned(), "12 d".to_owned()],
+        ];
+        let head = ["NAME", "BRANCH", "AGE"];
+        assert_eq!(render_within(&head, &rows, 80, 1), render(&head, &rows));
+        let narrow = render_within(&head, &rows, 30, 1);
+        assert!(narrow.lines().all(|line| line.width() <= 30), "{narrow}");
+        assert!(narrow.contains("one   cofferdam/qui"), "{narrow}");
+        // Names are not cut, whatever there is room for.
+        assert!(render_within(&head, &rows, 3, 1).contains("one   cofferdam"));
+    }
 
     #[test]
     fn columns_line_up_by_width_not_bytes() {

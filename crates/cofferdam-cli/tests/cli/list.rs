@@ -49,22 +49,40 @@ fn a_branch_sandbox_with_its_commits() {
     assert_eq!(one["branch"], "feature/a");
     assert_eq!(one["ahead"], 2);
     assert_eq!(one["interrupted"], false);
+    let done = environment.cofferdam(&["list"]);
+    check!(environment, done, @"
+    code: 0
+    --- stdout
+    NAME   STATE    BRANCH     AHEAD  CHANGES  AGE
+    first  stopped  feature/a  2      -        [TIME]
+    --- stderr
+    ");
+    let done = environment.cofferdam(&["list", "--wide"]).expect_code(0);
+    let start = "NAME   KIND  PROVIDER  MODE  STATE    BRANCH     AHEAD  CHANGES  AGE";
+    assert!(done.stdout.starts_with(start), "{done}");
+    let row = "\nfirst  task  native    bind  stopped  feature/a  2      -";
+    assert!(done.stdout.contains(row), "{done}");
+}
+
+/// A generated name on a branch of its own is as long as usual ones get.
+#[test]
+fn a_line_has_80_columns() {
+    let environment = TestEnvironment::with_repository();
+    let branch = "users/somebody/a-branch-with-quite-a-long-name/and-more";
+    let script = commit_script(&["a"]) + "echo more > draft.txt";
+    environment
+        .run(&["--branch", branch], &script)
+        .expect_code(0);
     let done = environment.cofferdam(&["list"]).expect_code(0);
-    let mut lines = done.stdout.lines();
-    assert!(
-        lines
-            .next()
-            .unwrap()
-            .starts_with("NAME   KIND  PROVIDER  MODE  STATE"),
-        "{done}"
-    );
-    assert!(
-        lines
-            .next()
-            .unwrap()
-            .starts_with("first  task  native    bind  stopped"),
-        "{done}"
-    );
+    let widest = done.stdout.lines().map(|line| line.chars().count()).max();
+    assert!((70..=80).contains(&widest.unwrap()), "{done}");
+    let row = done.stdout.lines().nth(1).unwrap();
+    let name = row.split(' ').next().unwrap();
+    assert!(row.contains("  users/somebody/a-"), "{done}");
+    // The name is whole: it is what the other commands take.
+    environment.cofferdam(&["log", name]).expect_code(0);
+    let done = environment.cofferdam(&["list", "--wide"]).expect_code(0);
+    assert!(done.stdout.contains(branch), "{done}");
 }
 
 #[test]

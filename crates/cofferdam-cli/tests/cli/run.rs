@@ -278,6 +278,27 @@ fn hooks_run_where_they_should_and_fail_the_run() {
 }
 
 #[test]
+fn steps_are_named_only_where_they_were_asked_for() {
+    let environment = TestEnvironment::with_repository();
+    let steps = ["worktree", "private clone", "sandbox", "collect", "dispose"];
+    let done = environment
+        .run(&["--merge-to-head"], &commit_script(&["a"]))
+        .expect_code(0);
+    for step in steps {
+        assert!(!done.stderr.lines().any(|line| line == step), "{done}");
+    }
+    let done = environment
+        .run(&["--merge-to-head", "-v"], &commit_script(&["b"]))
+        .expect_code(0);
+    for step in steps {
+        assert!(
+            done.stderr.lines().any(|line| line == step),
+            "{step}: {done}"
+        );
+    }
+}
+
+#[test]
 fn json_is_one_object_for_each_event() {
     let environment = TestEnvironment::with_repository();
     let script = commit_script(&["a"]) + "printf 'red \\033[31m \\302\\233\\n'";
