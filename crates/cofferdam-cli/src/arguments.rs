@@ -5,14 +5,17 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, completions, delete, demo, diff, doctor, gc, list, log, merge, net, run,
+    allow, completions, delete, demo, diff, doctor, gc, list, log, man, merge, net, run,
 };
+
+/// The version, with the commit where a release build knows it (see `build.rs`).
+const VERSION: &str = env!("COFFERDAM_VERSION");
 
 /// Sandboxes for coding agents: full speed inside, a host that stays yours, commits you can trust.
 #[derive(Debug, Parser)]
 #[command(
     name = "cofferdam",
-    version,
+    version = VERSION,
     propagate_version = true,
     max_term_width = 100
 )]
@@ -39,4 +42,5 @@ pub(crate) enum Command {
     Doctor(doctor::Arguments),
     Demo(demo::Arguments),
     Completions(completions::Arguments),
+    Man(man::Arguments),
 }

@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod gc;
 pub(crate) mod list;
 pub(crate) mod log;
+pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod net;
 pub(crate) mod run;
@@ -31,6 +32,7 @@ pub(crate) async fn dispatch(
         Command::Run(arguments) => run::run(*arguments, environment).await,
         Command::Demo(arguments) => demo::run(&arguments, environment).await,
         Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments, environment),
         command => {
             let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
             let done = match command {
@@ -45,7 +47,7 @@ pub(crate) async fn dispatch(
                 Command::Doctor(arguments) => {
                     doctor::run(&arguments, environment, &interrupt).await
                 }
-                Command::Run(_) | Command::Demo(_) | Command::Completions(_) => {
+                Command::Run(_) | Command::Demo(_) | Command::Completions(_) | Command::Man(_) => {
                     return Ok(ExitCode::SUCCESS);
                 }
             };
