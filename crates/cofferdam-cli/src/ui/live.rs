@@ -138,7 +138,7 @@ impl View {
                 }
                 Message::Event(event) if self.mode == Mode::Json => {
                     // A reader that went away does not end the run.
-                    let _ = json::line(&event).and_then(|line| output::data(&line));
+                    let _ = json::event(&event).and_then(|line| output::data(&line));
                 }
                 Message::Say(text) => output::note(&format!("cofferdam: {text}\n")),
                 Message::Event(event) => {

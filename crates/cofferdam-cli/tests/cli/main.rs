@@ -24,6 +24,7 @@ mod network;
 mod prompt;
 mod reference;
 mod run;
+mod run_events;
 mod terminal;
 mod usage;
 mod version;

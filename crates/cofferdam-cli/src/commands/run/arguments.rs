@@ -195,11 +195,11 @@ pub(crate) struct Arguments {
     #[arg(long, short, conflicts_with_all = ["verbose", "json"], help_heading = "Output")]
     pub(super) quiet: bool,
 
-    /// Show also what no parser understood, and the output of hooks
+    /// Show also each step, what no parser understood, and the output of hooks
     #[arg(long, short, conflicts_with = "json", help_heading = "Output")]
     pub(super) verbose: bool,
 
-    /// Print every event as a line of JSON, and at last `finished` or `failed`
+    /// Print every event as a line of JSON, at last `finished` or `failed` (docs/run-events.md)
     #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
 

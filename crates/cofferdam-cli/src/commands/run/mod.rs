@@ -56,7 +56,7 @@ pub(crate) async fn run(
     let end = match result {
         Ok(report) => {
             let text = match mode {
-                Mode::Json => json::line(&Last::Finished { report: &report })?,
+                Mode::Json => json::event(&Last::Finished { report: &report })?,
                 Mode::Plain | Mode::Terminal => summary::render(&report, colour.on_stdout()),
             };
             output::data(&text)?;
@@ -68,7 +68,7 @@ pub(crate) async fn run(
                     error: error::message(&error),
                     kept: &error.kept,
                 };
-                output::data(&json::line(&last)?)?;
+                output::data(&json::event(&last)?)?;
             }
             Err(place.explain(error))
         }

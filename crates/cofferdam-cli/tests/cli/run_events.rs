@@ -1,0 +1,241 @@
+//! `run --json` against its schema: lines of real runs, each field of them described.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::environment::{TestEnvironment, commit_script};
+
+fn schema() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run-events.schema.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// What `value` breaks of `schema`, a part of `root`: the words of JSON Schema that the file uses. A field
+/// that no line of the schema describes is a fault here, though not for readers.
+fn faults(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let keys = schema.as_object().unwrap();
+    let inner = |schema, value, at: &str| faults(root, schema, value, at);
+    for (key, wanted) in keys {
+        match key.as_str() {
+            "$ref" => {
+                let pointer = wanted.as_str().unwrap().strip_prefix('#').unwrap();
+                found.extend(inner(root.pointer(pointer).unwrap(), value, at));
+            }
+            "oneOf" => {
+                let tried: Vec<Vec<String>> = wanted
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|one| inner(one, value, at))
+                    .collect();
+                if tried.iter().filter(|faults| faults.is_empty()).count() != 1 {
+                    // The nearest one explains most.
+                    found.extend(tried.into_iter().min_by_key(Vec::len).unwrap());
+                }
+            }
+            "const" if value != wanted => found.push(format!("{at} is {value}, not {wanted}")),
+            "enum" if !wanted.as_array().unwrap().contains(value) => {
+                found.push(format!("{at} is {value}, none of {wanted}"));
+            }
+            "type" => {
+                let is = match value {
+                    Value::Null => "null",
+                    Value::Bool(_) => "boolean",
+                    Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
+                    Value::Number(_) => "number",
+                    Value::String(_) => "string",
+                    Value::Array(_) => "array",
+                    Value::Object(_) => "object",
+                };
+                let fits = match wanted {
+                    Value::String(wanted) => wanted == is,
+                    wanted => wanted.as_array().unwrap().iter().any(|wanted| wanted == is),
+                };
+                if !fits {
+                    found.push(format!("{at} is {value}, of type {is}"));
+                }
+            }
+            "required" => {
+                for name in wanted.as_array().unwrap() {
+                    if value.get(name.as_str().unwrap()).is_none() {
+                        found.push(format!("{at} has no {name}"));
+                    }
+                }
+            }
+            "properties" => {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    match wanted.get(name) {
+                        Some(one) => found.extend(inner(one, value, &format!("{at}.{name}"))),
+                        None if keys.contains_key("additionalProperties") => {}
+                        None => {
+                            found
+                                .push(format!("{at}.{name} is not in docs/run-events.schema.json"));
+                        }
+                    }
+                }
+            }
+            "items" => {
+                for (index, one) in value.as_array().into_iter().flatten().enumerate() {
+                    found.extend(inner(wanted, one, &format!("{at}[{index}]")));
+                }
+            }
+            "$schema"
+            | "$id"
+            | "$defs"
+            | "title"
+            | "description"
+            | "examples"
+            | "const"
+            | "enum"
+            | "additionalProperties" => {}
+            other => panic!("this test does not know `{other}`"),
+        }
+    }
+    found
+}
+
+/// The events of a run, all of which fit.
+#[track_caller]
+fn events(environment: &TestEnvironment, options: &[&str], script: &str) -> Vec<Value> {
+    let done = environment.run(&[&["--json"], options].concat(), script);
+    let schema = schema();
+    let lines = done
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    for line in &lines {
+        assert_eq!(
+            faults(&schema, &schema, line, "line"),
+            Vec::<String>::new(),
+            "{line}"
+        );
+    }
+    assert!(!lines.is_empty(), "{done}");
+    lines
+}
+
+fn names(events: &[Value]) -> Vec<&str> {
+    events
+        .iter()
+        .map(|one| one["event"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn lines_of_runs_fit_the_schema() {
+    let environment = TestEnvironment::with_repository();
+    let hooks = [
+        "--on-worktree-ready",
+        "echo host",
+        "--on-sandbox-ready",
+        "echo inside",
+    ];
+    let script =
+        commit_script(&["a"]) + "echo said; echo problem >&2; echo '<promise>COMPLETE</promise>'";
+    let seen = events(
+        &environment,
+        &[&["--merge-to-head"], &hooks[..]].concat(),
+        &script,
+    );
+    assert_eq!(seen[0]["version"], 1);
+    let mut found = names(&seen);
+    assert_eq!((found[0], *found.last().unwrap()), ("planned", "finished"));
+    found.sort_unstable();
+    found.dedup();
+    for name in [
+        "agent",
+        "agent_error",
+        "finished",
+        "hook_finished",
+        "hook_started",
+        "iteration_finished",
+        "iteration_started",
+        "landed",
+        "planned",
+        "sandbox_ready",
+        "step",
+    ] {
+        assert!(found.contains(&name), "{name}: {found:?}");
+    }
+
+    // Kept, refused, failed, cancelled by its own limit, with a notice; and refused by the plan.
+    environment.write("README.md", "mine\n");
+    events(&environment, &["--head", "--network", "open"], "exit 3");
+    environment.git(&["commit", "--quiet", "--all", "--message=mine"]);
+    let top = environment.repository();
+    let clash = format!(
+        "cd '{}'; echo mine too > README.md; git commit -qam clash",
+        top.display()
+    );
+    let options = ["--merge-to-head", "--on-host-ready", &clash];
+    let seen = events(
+        &environment,
+        &options,
+        "echo x > README.md; git commit -qam x",
+    );
+    assert_eq!(seen.last().unwrap()["report"]["landing"]["landing"], "kept");
+    let seen = events(
+        &environment,
+        &["--branch", "x"],
+        "ln -s /etc/passwd link; git add link; git commit -qm link; kill -9 $$",
+    );
+    assert_eq!(seen.last().unwrap()["event"], "failed");
+    let seen = events(&environment, &["--idle-timeout", "1s"], "sleep 600");
+    let ended = seen
+        .iter()
+        .find(|one| one["event"] == "iteration_finished")
+        .unwrap();
+    assert_eq!(
+        (&ended["started"], &ended["exit"]),
+        (&Value::Bool(true), &Value::Null)
+    );
+    let seen = events(&environment, &["--branch", "main"], "true");
+    assert_eq!(names(&seen), ["failed"]);
+}
+
+#[test]
+fn the_check_finds_what_does_not_fit() {
+    let schema = schema();
+    let check = |text: &str| {
+        faults(
+            &schema,
+            &schema,
+            &serde_json::from_str(text).unwrap(),
+            "line",
+        )
+    };
+    let good = r#"{"version":1,"event":"sandbox_ready","millis":3}"#;
+    assert_eq!(check(good), Vec::<String>::new());
+    for bad in [
+        r#"{"event":"sandbox_ready","millis":3}"#,
+        r#"{"version":2,"event":"sandbox_ready","millis":3}"#,
+        r#"{"version":1,"event":"sandbox_ready","millis":"3"}"#,
+        r#"{"version":1,"event":"sandbox_ready","millis":3,"more":1}"#,
+        r#"{"version":1,"event":"nothing"}"#,
+    ] {
+        assert!(!check(bad).is_empty(), "{bad}");
+    }
+}
+
+/// A large worktree is counted while it is written.
+#[test]
+fn a_large_worktree_tells_how_far_it_is() {
+    let environment = TestEnvironment::with_repository();
+    let line = "mkdir many; for i in $(seq 1200); do echo $i > many/$i; done; git add -A; git commit -qm many";
+    environment.shell(line).expect_code(0);
+    let seen = events(&environment, &["--merge-to-head"], "true");
+    let counts: Vec<(u64, u64)> = seen
+        .iter()
+        .filter(|one| one["event"] == "progress")
+        .map(|one| (one["done"].as_u64().unwrap(), one["of"].as_u64().unwrap()))
+        .collect();
+    assert!(counts.is_sorted() && counts.len() > 2, "{counts:?}");
+    assert_eq!(counts.last(), Some(&(1202, 1202)));
+    // A small one is done before anybody could read it.
+    let environment = TestEnvironment::with_repository();
+    let seen = events(&environment, &["--merge-to-head"], "true");
+    assert!(!names(&seen).contains(&"progress"));
+}
