@@ -1,7 +1,7 @@
 //! The three strategies, and what agents do to branches.
 
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
-use cofferdam::session::Landing;
+use cofferdam::session::{Hook, Landing};
 
 use crate::support::{Env, run, run_ok};
 
@@ -35,7 +35,7 @@ fn head_lands_on_the_checked_out_branch() {
     env.assert_no_state();
 }
 
-// covers: S2-10 S2-14
+// covers: S2-10
 #[test]
 fn merge_to_head_merges_and_leaves_nothing() {
     let env = Env::new();
@@ -49,6 +49,48 @@ fn merge_to_head_merges_and_leaves_nothing() {
     assert_eq!(env.git(&["worktree", "list"]).lines().count(), 1);
     env.assert_sound();
     env.assert_no_state();
+}
+
+/// The directory that git lists as the worktree is the one that is mounted: what is written inside is
+/// there at once, and the other way round.
+// covers: S2-14
+#[test]
+fn a_worktree_lives_below_the_config_directory_and_is_mounted() {
+    for (strategy, name) in [
+        (BranchStrategy::MergeToHead, "cofferdam-one-"),
+        (branch("feature"), "feature"),
+    ] {
+        let env = Env::new();
+        let mut options = env.script(
+            strategy,
+            "test \"$(cat from-host)\" = host && rm from-host from-inside",
+        );
+        options.name = Some("one".to_owned());
+        let seen = env.dir.path().join("seen");
+        options.hooks.host_sandbox_ready = vec![Hook::new(format!(
+            "until test -e from-inside; do sleep 0.01; done; echo host > from-host; pwd -P > '{0}'; \
+             git -C '{1}' worktree list --porcelain >> '{0}'",
+            seen.display(),
+            env.repo.display()
+        ))];
+        options.hooks.sandbox_ready = vec![Hook::new("echo inside > from-inside")];
+        run_ok(options);
+        let seen = std::fs::read_to_string(seen).unwrap();
+        let (place, listed) = seen.split_once('\n').unwrap();
+        let home = env
+            .repo
+            .canonicalize()
+            .unwrap()
+            .join(".cofferdam/worktrees");
+        let place = std::path::Path::new(place);
+        assert_eq!(place.parent(), Some(home.as_path()), "{seen}");
+        let found = place.file_name().unwrap().to_str().unwrap();
+        assert!(found.starts_with(name), "{seen}");
+        assert!(
+            listed.contains(&format!("worktree {}\n", place.display())),
+            "{seen}"
+        );
+    }
 }
 
 // covers: S2-11 S2-15

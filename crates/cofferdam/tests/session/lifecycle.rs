@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cofferdam::git::Git;
 use cofferdam::process::Exit;
 use cofferdam::sandbox::BranchStrategy;
-use cofferdam::session::{Hook, Landing, RunErrorKind, manage};
+use cofferdam::session::{Event, Hook, Landing, RunErrorKind, manage};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Env, command, iterations, processes_with, run, run_ok};
@@ -210,6 +210,55 @@ fn hooks_run_in_order_and_in_their_place() {
     options.hooks.sandbox_ready = vec![Hook::new("test -e hooked && touch /tmp/inside")];
     run_ok(options);
     assert_eq!(std::fs::read_to_string(log).unwrap(), "1\n2\n3\n");
+
+    // What was told, in the order in which it happened.
+    let events = env.events.lock().unwrap();
+    let at = |what: &dyn Fn(&Event) -> bool| events.iter().position(what).unwrap();
+    let step =
+        |name: &'static str| at(&|event| matches!(event, Event::Step { step } if *step == name));
+    let hook = |wanted: &str, begins: bool| {
+        at(&|event| match event {
+            Event::HookStarted { command, .. } => begins && command.contains(wanted),
+            Event::HookFinished { command, .. } => !begins && command.contains(wanted),
+            _ => false,
+        })
+    };
+    let up = at(&|event| matches!(event, Event::SandboxReady { .. }));
+    let order = [
+        step("copies"),
+        hook("echo 1", true),
+        hook("echo 1", false),
+        hook("echo 2", true),
+        hook("echo 2", false),
+        step("sandbox"),
+        up,
+    ];
+    assert!(order.is_sorted(), "{order:?}");
+    let first = at(&|event| matches!(event, Event::IterationStarted { .. }));
+    for ready in ["echo 3", "touch /tmp/inside"] {
+        assert!(
+            up < hook(ready, true) && hook(ready, false) < first,
+            "{ready}"
+        );
+    }
+}
+
+/// Each waits for what the other one does: one after the other they would wait for ever.
+// covers: S2-20
+#[test]
+fn ready_hooks_run_side_by_side() {
+    let env = Env::new();
+    let mut options = env.script(BranchStrategy::MergeToHead, "rm met-*");
+    let meet = |mine: &str, other: &str| {
+        let mut hook = Hook::new(format!(
+            "touch met-{mine}; until test -e met-{other}; do sleep 0.01; done"
+        ));
+        hook.timeout = Duration::from_secs(30);
+        vec![hook]
+    };
+    options.hooks.host_sandbox_ready = meet("host", "inside");
+    options.hooks.sandbox_ready = meet("inside", "host");
+    run_ok(options);
 }
 
 #[test]

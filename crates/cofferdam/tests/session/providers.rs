@@ -266,7 +266,7 @@ fn copy_branch(name: &str) -> CopyStrategy {
     }
 }
 
-// covers: S2-1 S2-2 S2-7 S2-13 S4-NFR1
+// covers: S2-1 S2-7 S2-13 S4-NFR1
 #[test]
 fn a_mounting_provider_from_outside() {
     for (strategy, moves) in [
@@ -452,7 +452,7 @@ fn streams_that_never_end_are_left_behind() {
     assert_eq!(env.subjects("main"), ["first", "work"]);
 }
 
-// covers: S2-3 S2-12 S2-13
+// covers: S2-2 S2-3 S2-12 S2-13
 #[test]
 fn what_must_not_compile_does_not_compile() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
