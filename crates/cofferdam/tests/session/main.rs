@@ -10,9 +10,11 @@
 mod agents;
 mod bad_input;
 mod branches;
+mod compile_fail;
 mod homes;
 mod lifecycle;
 mod prompts;
 mod providers;
+mod silence;
 mod sockets;
 mod support;
