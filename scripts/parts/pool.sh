@@ -113,11 +113,12 @@ open_to_user() {
 run_job() {
     local number identity directory binary label test start=$EPOCHREALTIME status=0 words=()
     IFS=$'\t' read -r number identity directory binary label test <<<"$1"
-    local log=$work/log/$number place=$work/$number as=()
+    local log=$work/log/$number place=$work/$number as=() become=command
     if [[ $test != - ]]; then words=(--exact "$test"); fi
     if [[ $identity == user ]]; then
         install -d -o "$user" -g "$user" -m 0700 "$place"
-        as=("$as_user" env -i HOME="$work/home" LANG=C.UTF-8 COFFERDAM_TEST_GIT="$other_git"
+        become=$as_user
+        as=(env -i HOME="$work/home" LANG=C.UTF-8 COFFERDAM_TEST_GIT="$other_git"
             PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin INSTA_UPDATE=no
             INSTA_WORKSPACE_ROOT="$INSTA_WORKSPACE_ROOT" COFFERDAM_TEST_SEED="$seed"
             ${COFFERDAM_TEST_ALL:+COFFERDAM_TEST_ALL=1})
@@ -128,7 +129,7 @@ run_job() {
     as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity")
     (
         [[ $identity == user && -n $closed ]] || cd "$directory"
-        timeout --foreground --kill-after=10 "$limit" "${as[@]}" "$binary" "${words[@]}"
+        "$become" timeout --foreground --kill-after=10 "$limit" "${as[@]}" "$binary" "${words[@]}"
     ) </dev/null >"$log" 2>&1 || status=$?
     # A name that fits no test would pass without having run.
     if ((status == 0)) && ! grep -q '^test result: ok\. [1-9]' "$log"; then status=no-test; fi
