@@ -12,14 +12,14 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{
     self, Agent, Attempt, Findings, GuestExit, HEAD, Network, Outcome, ProcessLimits, Reply,
@@ -57,6 +57,25 @@ fn is_root() -> bool {
 fn guest() -> PathBuf {
     let built = || PathBuf::from(env!("CARGO_BIN_EXE_cofferdam-guest"));
     std::env::var_os(GUEST).map_or_else(built, PathBuf::from)
+}
+
+/// The connection that comes to the gateway next. Without what sends it there, none would: the test says so,
+/// and does not wait for ever.
+fn arrived(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    let began = Instant::now();
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).unwrap();
+                return stream;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock && began.elapsed() < LIMIT => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("no connection came to the gateway: {error}"),
+        }
+    }
 }
 
 /// The run as an ordinary user, of copies that they can execute.
@@ -268,9 +287,8 @@ fn datagram(to: &str, port: u16) -> String {
 both! {
     fn a_connection_arrives_with_its_true_destination() {
         let (mut inside, gateway) = Inside::walled();
-        gateway.connections.set_nonblocking(false).unwrap();
         let output = inside.begin(&connect("203.0.113.7", 8443));
-        let (mut stream, _) = gateway.connections.accept().unwrap();
+        let mut stream = arrived(&gateway.connections);
         let wanted = rustix::net::sockopt::ip_original_dst(&stream).unwrap();
         assert_eq!(wanted, SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 7), 8443));
         stream.write_all(b"from the gateway\n").unwrap();
@@ -283,10 +301,12 @@ both! {
     fn a_lookup_arrives_wherever_it_was_sent() {
         let (mut inside, gateway) = Inside::walled();
         gateway.lookups.set_nonblocking(false).unwrap();
+        gateway.lookups.set_read_timeout(Some(LIMIT)).unwrap();
         for server in ["192.0.2.53", "8.8.8.8", "255.255.255.254"] {
             let output = inside.begin(&datagram(server, 53));
             let mut question = [0; 99];
-            let (got, from) = gateway.lookups.recv_from(&mut question).unwrap();
+            let arrived = gateway.lookups.recv_from(&mut question);
+            let (got, from) = arrived.unwrap_or_else(|_| panic!("no lookup came to the gateway: {server}"));
             assert_eq!(&question[..got], b"hello");
             gateway.lookups.send_to(b"answer", from).unwrap();
             assert_eq!(inside.end(output), "answer", "{server}");
@@ -421,22 +441,21 @@ both! {
     fn trying_the_wall_finds_what_is_there() {
         let (mut inside, gateway) = Inside::walled();
         let Gateway { connections, proxy, lookups, packets: _packets } = gateway;
-        connections.set_nonblocking(false).unwrap();
-        proxy.set_nonblocking(false).unwrap();
         lookups.set_nonblocking(false).unwrap();
+        lookups.set_read_timeout(Some(LIMIT)).unwrap();
         let found = std::thread::scope(|scope| {
             // A lookup over TCP, an address, and two metadata services.
-            let arrived = scope.spawn(|| {
+            let connected = scope.spawn(|| {
                 let mut wanted = Vec::new();
                 for _ in 0..4 {
-                    let (stream, _) = connections.accept().unwrap();
+                    let stream = arrived(&connections);
                     wanted.push(rustix::net::sockopt::ip_original_dst(&stream).unwrap().to_string());
                 }
                 wanted.sort();
                 wanted
             });
             scope.spawn(|| {
-                let (mut stream, _) = proxy.accept().unwrap();
+                let mut stream = arrived(&proxy);
                 stream.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n").unwrap();
             });
             scope.spawn(|| {
@@ -445,7 +464,7 @@ both! {
             });
             let found = inside.prove();
             assert_eq!(
-                arrived.join().unwrap(),
+                connected.join().unwrap(),
                 ["100.100.100.200:80", "169.254.169.254:80", "192.0.2.1:53", "198.19.255.254:443"]
             );
             found

@@ -4,3 +4,5 @@
 pub mod lab;
 pub mod model;
 pub mod probe;
+pub mod sample;
+pub mod skip;

@@ -2,6 +2,7 @@
 //! in front of the real one that counts its calls and kills its caller at a chosen one.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -34,10 +35,11 @@ pub(crate) struct Environment {
 impl Environment {
     /// The user's work is in place.
     pub(crate) fn new() -> Self {
-        static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
+        // In memory: what lies on a disk as long as this program runs stays there when it ends.
+        static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
         let template = TEMPLATE.get_or_init(template);
         let place = directory();
-        copy(&template.path().join("repo"), &place.path().join("repo"));
+        unpack(template, place.path());
         let this = Self {
             place,
             started: std::cell::Cell::new(0),
@@ -241,8 +243,19 @@ fn real_git() -> &'static Path {
     })
 }
 
-/// A repository in which the user is in the middle of something.
-fn template() -> TempDir {
+fn unpack(archive: &[u8], place: &Path) {
+    let mut tar = Command::new("tar")
+        .args(["-xf", "-"])
+        .current_dir(place)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    tar.stdin.take().unwrap().write_all(archive).unwrap();
+    assert!(tar.wait().unwrap().success());
+}
+
+/// An archive of a repository in which the user is in the middle of something.
+fn template() -> Vec<u8> {
     let place = directory();
     let script = "set -e; git init -q -b main repo; cd repo
         git config user.name User; git config user.email user@example.com
@@ -263,5 +276,11 @@ fn template() -> TempDir {
         .status()
         .unwrap();
     assert!(done.success());
-    place
+    let packed = Command::new("tar")
+        .args(["-cf", "-", "repo"])
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    assert!(packed.status.success());
+    packed.stdout
 }

@@ -3,16 +3,15 @@
 use std::path::Path;
 use std::process::Command;
 
+use cofferdam_lab::skip;
+
 use crate::checker::{self, User, Work};
 use crate::environment::{AGENT, Environment};
 
-/// Runs `test` of this module again in a mount namespace of its own. `false`: this is that run.
+/// Runs `test` of this module again, as root, in a mount namespace of its own. `false`: this is that run.
 fn apart(test: &str) -> bool {
     if std::env::var_os("COFFERDAM_CHAOS_APART").is_some() {
         return false;
-    }
-    if !rustix::process::geteuid().is_root() {
-        return true;
     }
     let done = Command::new("unshare")
         .args(["--mount", "--propagation", "private"])
@@ -52,6 +51,9 @@ impl Drop for Mounted {
 /// is lost, and with room again `gc` finishes.
 #[test]
 fn no_room_for_state() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root can mount a small disk");
+    }
     if apart("full_disk::no_room_for_state") {
         return;
     }
@@ -109,6 +111,9 @@ fn mount_again(at: &Path, options: &str) {
 /// The agent fills the disk that the repository is on.
 #[test]
 fn an_agent_that_fills_the_disk() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root can mount a small disk");
+    }
     if apart("full_disk::an_agent_that_fills_the_disk") {
         return;
     }
@@ -169,7 +174,7 @@ fn an_agent_that_fills_the_disk() {
 #[test]
 fn an_agent_that_fills_its_tmp() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return skip!("only root has control groups to limit memory with");
     }
     let environment = Environment::new();
     let before = User::of(&environment);

@@ -38,7 +38,7 @@ fn once_brings_the_work_home() {
         let what = format!("{options:?} {signal:?}");
         assert_eq!(end.status, code, "{what}: {}", end.stderr);
         assert!(
-            began.elapsed() < Duration::from_secs(15),
+            began.elapsed() < Duration::from_secs(30),
             "{what}: {:?}",
             began.elapsed()
         );
@@ -64,16 +64,20 @@ fn twice_leaves_at_once_and_gc_brings_the_work_home() {
         let pid = run.pid();
         kill_process_group(pid, Signal::INT).unwrap();
         std::thread::sleep(Duration::from_millis(pause));
-        let began = Instant::now();
-        let _ = kill_process_group(pid, Signal::INT);
-        let end = run.finish();
         let what = format!("{options:?} {pause} ms");
+        // Two that follow each other at once may arrive as one.
+        let began = Instant::now();
+        while !run.has_ended() {
+            let _ = kill_process_group(pid, Signal::INT);
+            assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let end = run.finish();
         assert_eq!(end.status, 130, "{what}: {}", end.stderr);
-        assert!(
-            began.elapsed() < Duration::from_secs(5),
-            "{what}: {:?}",
-            began.elapsed()
-        );
+        // It waited for nothing: nobody has brought the work home.
+        let listed = environment.list();
+        assert_eq!(listed.len(), 1, "{what}: {listed:?}");
+        assert_eq!(listed[0]["interrupted"], true, "{what}: {listed:?}");
         let work = Work::of(&environment);
         checker::assert_recovers(&environment, &before, &work, &what);
         assert_eq!(checker::subjects(&environment).len(), 3, "{what}");

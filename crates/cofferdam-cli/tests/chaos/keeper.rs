@@ -1,5 +1,5 @@
 //! A parent that no descendant escapes: this program again, as child subreaper of one command. It
-//! tells which processes outlive the command by more than two seconds.
+//! tells which processes outlive the command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitOptions};
 
-/// What may outlive a killed command, in seconds.
-const AFTERLIFE: Duration = Duration::from_secs(2);
+/// How long something may outlive a killed command. What survives survives for good: this only has to be
+/// more than a busy machine needs to end processes.
+pub(crate) const AFTERLIFE: Duration = Duration::from_secs(15);
 /// A command that runs longer hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs as a program of its own where the environment says so; as a test it does nothing.
 #[test]
-fn keeper() {
+fn helper() {
     let Some(plan) = std::env::var_os("COFFERDAM_CHAOS_PLAN") else {
         return;
     };
@@ -154,7 +155,7 @@ impl Kept {
         keeper
             .args([
                 "--exact",
-                "keeper::keeper",
+                "keeper::helper",
                 "--nocapture",
                 "--test-threads=1",
             ])

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use cofferdam_lab::sample::Sample;
+
 use crate::checker;
 use crate::environment::{AGENT, Environment, Moment};
 
@@ -157,16 +159,19 @@ fn agent_is_home(environment: &Environment, subjects: usize, stdout: &str, what:
     false
 }
 
-/// At each git call of a run the user edits, stages and commits, as far as git lets them.
+/// At a git call of a run the user edits, stages and commits, as far as git lets them.
 #[test]
-fn at_every_git_call() {
+fn at_git_calls() {
     let environment = Environment::new();
     environment.count_calls();
     environment.start_run(&["--head"], AGENT).finish();
     let calls = environment.calls();
     assert!(calls >= 20, "{calls}");
     let mut landed = 0;
-    for call in 1..=calls {
+    let mut sample = Sample::new("the user at git calls");
+    let chosen = sample.of(1..=calls, 4);
+    for call in &chosen {
+        let call = *call;
         let environment = Environment::new();
         let mut mind = Mind::at_start(&environment);
         let place = environment.path("");
@@ -174,7 +179,7 @@ fn at_every_git_call() {
             "cd {place}/repo; echo mine > mine.txt; echo more >> unstaged.txt; rm -f {place}/staged {place}/committed
              git add mine.txt && touch {place}/staged; {} git commit -qm u0 && touch {place}/committed",
             // Every third time they only stage.
-            if call % 3 == 0 { "exit;" } else { "" },
+            if sample.below(3) == 0 { "exit;" } else { "" },
             place = place.display(),
         );
         fs::write(environment.path("user.sh"), script).unwrap();
@@ -183,7 +188,7 @@ fn at_every_git_call() {
         let Some(at) = environment.killed_at() else {
             continue;
         };
-        let what = format!("the user at git call {at}");
+        let what = format!("the user at git call {at} ({})", sample.again());
         mind.working.insert("mine.txt".into(), b"mine\n".to_vec());
         let more = [mind.working["unstaged.txt"].as_slice(), b"more\n"].concat();
         mind.working.insert("unstaged.txt".into(), more);
@@ -207,30 +212,28 @@ fn at_every_git_call() {
             );
         }
     }
-    assert!(landed > 5, "only {landed} landed");
+    assert!(
+        landed * 8 > chosen.len(),
+        "only {landed} landed of {}",
+        chosen.len()
+    );
 }
 
 /// Whole runs with a user who does what they want, when they want.
 #[test]
 fn at_random_times() {
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move |below: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed % below
-    };
-    for round in 0..20 {
+    let mut sample = Sample::new("the user at random times");
+    for round in sample.of(0..20, 3) {
         let environment = Environment::new();
         let mut mind = Mind::at_start(&environment);
         let first = mind.working.clone();
         let mut run = environment.start_run(&["--head"], SIX);
         let mut steps = Vec::new();
-        let commits = random(2) == 0;
+        let commits = sample.below(2) == 0;
         while !run.has_ended() && steps.len() < 12 {
-            std::thread::sleep(Duration::from_millis(random(90)));
-            let name = format!("user/{}.txt", random(3));
-            let step = random(if commits { 4 } else { 3 });
+            std::thread::sleep(Duration::from_millis(sample.below(90)));
+            let name = format!("user/{}.txt", sample.below(3));
+            let step = sample.below(if commits { 4 } else { 3 });
             match step {
                 0 => mind.edit(&environment, &name, format!("{round} {}\n", steps.len())),
                 1 => mind.edit(
@@ -245,7 +248,7 @@ fn at_random_times() {
             steps.push(step);
         }
         let end = run.finish();
-        let what = format!("round {round}, steps {steps:?}");
+        let what = format!("round {round}, steps {steps:?} ({})", sample.again());
         mind.check(&environment, &what);
         checker::assert_sound(&environment, &what);
         agent_is_home(&environment, 7, &end.stdout, &what);

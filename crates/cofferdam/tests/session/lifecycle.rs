@@ -111,7 +111,7 @@ fn a_missing_program_is_a_clear_error_at_once_whatever_the_prompt() {
         let began = Instant::now();
         let error = run(options).unwrap_err();
         assert!(error.to_string().contains("no-such-agent"), "{error}");
-        assert!(began.elapsed() < Duration::from_secs(5));
+        assert!(began.elapsed() < Duration::from_secs(30));
         env.assert_no_state();
     }
 }
@@ -127,13 +127,14 @@ fn an_agent_that_does_not_read_its_prompt_is_fine() {
 #[test]
 fn silence_ends_the_agent_and_any_output_resets_the_clock() {
     let env = Env::new();
-    let mut options = env.script(HEAD, "git commit -qm work --allow-empty; for i in 1 2 3 4 5; do printf .; sleep 0.4; done; sleep 20");
-    options.idle_timeout = Duration::from_secs(1);
+    let mut options = env.script(HEAD, "git commit -qm work --allow-empty; for i in 1 2 3 4 5 6; do printf .; sleep 0.5; done; sleep 60");
+    // Longer than a pause, shorter than all of them: also on a busy machine.
+    options.idle_timeout = Duration::from_millis(2500);
     let began = Instant::now();
     let error = run(options).unwrap_err();
     assert!(error.to_string().contains("printed nothing"), "{error}");
     assert!(
-        began.elapsed() > Duration::from_millis(2500),
+        began.elapsed() > Duration::from_secs(5),
         "{:?}",
         began.elapsed()
     );

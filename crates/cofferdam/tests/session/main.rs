@@ -10,11 +10,13 @@
 mod agents;
 mod bad_input;
 mod branches;
+mod compile_fail;
 mod env_file;
 mod homes;
 mod lifecycle;
 mod prompts;
 mod providers;
 mod shown;
+mod silence;
 mod sockets;
 mod support;

@@ -452,12 +452,6 @@ fn streams_that_never_end_are_left_behind() {
     assert_eq!(env.subjects("main"), ["first", "work"]);
 }
 
-// covers: S2-2 S2-3 S2-12 S2-13
-#[test]
-fn what_must_not_compile_does_not_compile() {
-    trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
-}
-
 #[test]
 fn a_network_that_the_provider_cannot_give_is_refused_by_name() {
     let env = Env::new();

@@ -30,9 +30,14 @@ impl Env {
 
     /// The same in a directory of this name, made by `git init` with more options.
     pub(crate) fn at(name: &std::ffi::OsStr, init: &[&str]) -> Self {
+        Self::below(&std::env::temp_dir(), name, init)
+    }
+
+    /// The same, with all that it has below this directory.
+    pub(crate) fn below(place: &Path, name: &std::ffi::OsStr, init: &[&str]) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("cofferdam-test-")
-            .tempdir()
+            .tempdir_in(place)
             .unwrap();
         let repo = dir.path().join(name);
         std::fs::create_dir_all(repo.join("src")).unwrap();

@@ -3,14 +3,39 @@
 use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cofferdam::wall::{Health, Registration, Start, WallError};
+use cofferdam::wall::{Answer, Ask, Health, Registration, Start, WallError};
 
-use crate::support::{Doors, House, block_on, kill, registered, sockets, until};
+use crate::support::{Doors, House, LIMIT, block_on, kill, registered, sockets, until};
 
 const REFUSED: Option<u8> = Some(3);
 const FOUND: Option<u8> = Some(0);
+
+/// What the sandbox's side knows follows what the gateway does: it is waited for.
+async fn is_carried(registration: &Registration) {
+    let mut health = registration.health();
+    let carried = health.wait_for(|health| *health == Health::Carried);
+    let carried = tokio::time::timeout(LIMIT, carried).await;
+    carried.unwrap().unwrap();
+}
+
+async fn count(house: &House) -> usize {
+    let asked = cofferdam::wall::ask(&house.home, &Ask::Status, Start::Never);
+    match asked.await.unwrap() {
+        Answer::Status(status) => status.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The gateway carries so many sandboxes, soon.
+async fn counts(house: &House, wanted: usize) {
+    let began = Instant::now();
+    while count(house).await != wanted {
+        assert!(began.elapsed() < LIMIT, "never {wanted} sandboxes");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
 
 fn carries(doors: Doors) {
     until("an allowed name is found", || {
@@ -31,7 +56,7 @@ fn a_killed_gateway_is_replaced() {
             kill(first);
             carries(doors);
             assert_ne!(house.gateway(), first);
-            assert_eq!(*registration.health().borrow(), Health::Carried);
+            is_carried(&registration).await;
         }
         // The log goes on where it was.
         let log = fs::read_to_string(house.home.network_log(spec.sandbox)).unwrap();
@@ -57,19 +82,8 @@ fn a_gateway_that_nobody_finds_is_replaced() {
             house.place().join("socket").exists()
         });
         carries(doors);
-        let asked = cofferdam::wall::ask(&house.home, &cofferdam::wall::Ask::Status, Start::Never);
-        let mut known = asked.await;
-        until("it knows the sandbox", || {
-            matches!(*registration.health().borrow(), Health::Carried)
-        });
-        if !matches!(&known, Ok(cofferdam::wall::Answer::Status(all)) if all.len() == 1) {
-            let again = &cofferdam::wall::Ask::Status;
-            known = cofferdam::wall::ask(&house.home, again, Start::Never).await;
-        }
-        assert!(
-            matches!(&known, Ok(cofferdam::wall::Answer::Status(all)) if all.len() == 1),
-            "{known:?}"
-        );
+        is_carried(&registration).await;
+        counts(&house, 1).await;
         assert_ne!(house.gateway(), first);
         first
     });
@@ -85,25 +99,9 @@ fn a_dropped_registration_ends_at_once() {
     block_on(async {
         let (kept, _) = registered(&house.spec(&[])).await;
         let (dropped, doors) = registered(&house.spec(&[])).await;
-        let count = || async {
-            let asked =
-                cofferdam::wall::ask(&house.home, &cofferdam::wall::Ask::Status, Start::Never);
-            match asked.await.unwrap() {
-                cofferdam::wall::Answer::Status(status) => status.len(),
-                other => panic!("{other:?}"),
-            }
-        };
-        assert_eq!(count().await, 2);
+        assert_eq!(count(&house).await, 2);
         drop(dropped);
-        let mut left = count().await;
-        for _ in 0..1000 {
-            if left == 1 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-            left = count().await;
-        }
-        assert_eq!(left, 1);
+        counts(&house, 1).await;
         until("nobody listens", || {
             TcpStream::connect(doors.connections).is_err()
         });
@@ -122,12 +120,12 @@ fn without_a_gateway_there_is_no_network() {
         kill(house.gateway());
         let mut health = registration.health();
         let lost = health.wait_for(|health| matches!(health, Health::Lost(_)));
-        let lost = tokio::time::timeout(Duration::from_secs(10), lost).await;
+        let lost = tokio::time::timeout(LIMIT, lost).await;
         assert!(matches!(&*lost.unwrap().unwrap(), Health::Lost(why) if why.contains("trusted")));
         until("nobody listens", || {
             TcpStream::connect(doors.connections).is_err()
         });
-        assert_eq!(doors.look_up("allowed.example.com"), None);
+        assert_eq!(doors.look_up_once("allowed.example.com"), None);
         assert!(registration.refused().await.is_err());
         fs::set_permissions(house.place(), fs::Permissions::from_mode(0o700)).unwrap();
     });
@@ -140,13 +138,13 @@ fn a_gateway_that_ends_during_the_self_test_proves_nothing() {
         let (sockets, doors) = sockets();
         let spec = house.spec(&["allowed.example.com"]);
         let registration = Registration::register(&spec, sockets).await.unwrap();
-        assert_ne!(doors.look_up("allowed.example.com"), FOUND);
+        assert_ne!(doors.look_up_once("allowed.example.com"), FOUND);
         kill(house.gateway());
         let opened = registration.open().await;
         assert!(
             matches!(opened, Err(WallError::Lost(_) | WallError::Ended(_))),
             "{opened:?}"
         );
-        assert_ne!(doors.look_up("allowed.example.com"), FOUND);
+        assert_ne!(doors.look_up_once("allowed.example.com"), FOUND);
     });
 }

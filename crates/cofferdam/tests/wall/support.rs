@@ -16,8 +16,8 @@ use cofferdam_wall::control::{PROTOCOL, Status};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netlink};
 use rustix::process::{Pid, Signal};
 
-/// What a healthy machine needs a small part of.
-const LIMIT: Duration = Duration::from_secs(10);
+/// What a healthy machine needs a small part of, and a busy one a part.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) struct House {
     /// Removed at the end.
@@ -44,10 +44,14 @@ impl House {
         self.home.gateway(PROTOCOL)
     }
 
-    /// The process that the lock names.
+    /// The process that the lock names; one that starts has not yet written its number.
     pub(crate) fn gateway(&self) -> Pid {
-        let text = fs::read_to_string(self.place().join("lock")).unwrap();
-        Pid::from_raw(text.trim_end().parse().unwrap()).unwrap()
+        let named = || {
+            let text = fs::read_to_string(self.place().join("lock")).ok()?;
+            Pid::from_raw(text.trim_end().parse().ok()?)
+        };
+        until("the lock names a process", || named().is_some());
+        named().unwrap()
     }
 
     pub(crate) fn status(&self, start: Start) -> Result<Vec<Status>, WallError> {
@@ -93,7 +97,13 @@ impl Drop for House {
 /// Ends it as a crash would.
 pub(crate) fn kill(process: Pid) {
     rustix::process::kill_process(process, Signal::KILL).unwrap();
-    until("the gateway is dead", || !is_gateway(process));
+    until("the gateway is dead", || is_dead(process));
+}
+
+/// It has closed its files: its lock and its sockets. Its command line goes before they do.
+fn is_dead(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    stat.map_or(true, |text| text.contains(") Z ") || text.contains(") X "))
 }
 
 pub(crate) fn is_gateway(process: Pid) -> bool {
@@ -168,8 +178,20 @@ pub(crate) async fn registered(spec: &WallSpec) -> (Registration, Doors) {
 }
 
 impl Doors {
-    /// The code of the answer to a lookup of this name; `None`: there was none for a while.
+    /// The code of the answer to a lookup of this name. Who asks is patient, as resolvers are: a gateway
+    /// that is replaced, or a busy machine, may lose or delay one.
     pub(crate) fn look_up(&self, name: &str) -> Option<u8> {
+        let began = Instant::now();
+        loop {
+            let answer = self.look_up_once(name);
+            if answer.is_some() || began.elapsed() > LIMIT {
+                return answer;
+            }
+        }
+    }
+
+    /// The same; `None`: there was no answer for a moment.
+    pub(crate) fn look_up_once(&self, name: &str) -> Option<u8> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket
             .set_read_timeout(Some(Duration::from_millis(100)))

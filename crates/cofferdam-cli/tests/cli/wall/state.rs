@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use cofferdam_lab::skip;
+
 use super::world::{Origin, Running, closed, run_arguments, script, state};
 use crate::environment::{Done, TestEnvironment, finish};
 
@@ -38,7 +40,7 @@ fn apart(environment: &TestEnvironment, line: &str, arguments: &[String]) -> Don
 #[test]
 fn a_full_disk_costs_lines_of_the_log_alone() {
     if !is_root() {
-        return;
+        return skip!("only root can mount a small disk for its log");
     }
     let environment = closed();
     let origin = Origin::new();

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use cofferdam::sandbox::BranchStrategy;
+use cofferdam_lab::skip;
 
 use super::{HEAD, exercise, whole, whole_ok};
 use crate::support::{Env, run};
@@ -190,10 +191,7 @@ fn give(path: &Path, uid: &str) {
 #[test]
 fn a_repository_of_another_user_is_refused_unless_git_trusts_it() {
     if !is_root() {
-        // The other half of the story: what root owns.
-        let text = run(Env::new().script(HEAD, "true"));
-        assert!(text.is_ok());
-        return;
+        return skip!("only root can give a repository to another user");
     }
     let env = Env::new();
     give(&env.repo, "1234:1234");

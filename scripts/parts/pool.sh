@@ -1,0 +1,263 @@
+# shellcheck shell=bash
+# The pool: every test of every binary is a job of its own, and as many as the machine bears run at the
+# same time, whichever binary they are from. Read by scripts/test, which sets `top`, `work` and `user`.
+
+# What runs whole, as one job: unit tests, which are over in milliseconds, and the attacks on the wall,
+# which share one lab.
+whole='^([^/]*/unit|cofferdam-cli/wall)$'
+# Parts of other tests: programs that these start. They are no tests of their own.
+helpers='(^|::)helper(_[a-z_]*)?$'
+# A job that takes longer hangs.
+limit=300
+
+# What the ordinary user's pass leaves out: the job's name (binary::test) as a pattern, and why.
+left_out_for_user() {
+    cat <<'END'
+^cofferdam-cli/requirements::	reads the checkout
+^[^:]*::(.*::)?(compile_fail|does_not_compile|docs_are_current)	calls cargo, or reads the checkout
+^cofferdam/(native|hostile_guest)::	each test becomes the ordinary user by itself
+^cofferdam-guest/wall::	each test becomes the ordinary user by itself
+^cofferdam/(agents|prompt)::	words and commands: no process, no file of another user
+^cofferdam/gate::	objects and references: git says the same to everybody
+^cofferdam-cli/cli::(usage|completions|reference|terminal|mistakes)::	what is printed: it is the same for everybody
+END
+}
+
+# --- jobs ------------------------------------------------------------------------------------
+
+# Builds all tests. Writes "<crate directory> <binary> <label>" for each; a label is cofferdam-cli/chaos,
+# and the unit tests of a crate are cofferdam-cli/unit.
+build_tests() {
+    cargo test --quiet --locked --workspace --no-run --message-format=json-render-diagnostics \
+        | sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"kind":\["\([a-z]*\)".*"name":"\([^"]*\)","src_path".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \4 \2 \3/p' \
+        | while read -r directory binary kind name; do
+            [[ $kind == test ]] || name=unit
+            echo "$directory $binary ${directory##*/}/$name"
+        done >"$work/binaries"
+    [[ -s $work/binaries ]] || die 'no test binary was found'
+}
+
+# Prints a line for each job of one identity: number, identity, directory, binary, label, and the test, or
+# `-` for the whole binary. With a filter, only what matches it, each test by itself.
+list_jobs() {
+    local identity=$1 filter=${2-} directory binary label test number=0 patterns=
+    if [[ $identity == user ]]; then patterns=$(left_out_for_user | cut -f1); fi
+    while read -r directory binary label; do
+        if [[ -z $filter && $label =~ $whole ]]; then
+            if [[ $("$binary" --list | tail -n1) == '0 tests,'* ]]; then continue; fi
+            echo -
+        else
+            "$binary" --list --format terse | sed -n 's/: test$//p'
+        fi | while read -r test; do
+            if [[ $test =~ $helpers ]]; then continue; fi
+            if [[ -n $patterns ]] && grep -qE -f <(echo "$patterns") <<<"$label::$test"; then continue; fi
+            if [[ -n $filter && ! $label::$test =~ $filter ]]; then continue; fi
+            printf '%s\t%s\t%s\t%s\t%s\n' "$identity" "$directory" "$binary" "$label" "$test"
+        done
+    done <"$work/binaries"
+}
+
+# Numbers the jobs, the longest of the last time first: one that starts late would be waited for at the end.
+order_jobs() {
+    awk -F'\t' -v OFS='\t' -v times="$1" '
+        BEGIN { while ((getline line < times) > 0) { split(line, f, "\t"); known[f[1] FS f[2] FS f[3]] = f[4] } }
+        {
+            key = $1 FS $4 FS $5
+            guess = $4 == "cofferdam-cli/wall" ? 90000 : $4 ~ /chaos|hostile_guest/ ? 20000 : 1000
+            print (key in known ? known[key] : guess), $0
+        }' | sort -t$'\t' -k1,1nr -s | cut -f2- | awk -v OFS='\t' '{ print NR, $0 }'
+}
+
+# --- one job ---------------------------------------------------------------------------------
+
+as_id() {
+    setpriv --reuid "$user" --regid "$user" --clear-groups --inh-caps=-all -- "$@"
+}
+
+# As `as_id`, from `directory`, where $top is in a directory that is closed to others ($closed): the paths of
+# the checkout are compiled into the tests, so it is shown at its own place, alone, in a mount namespace.
+as_id_in_closed() {
+    # shellcheck disable=SC2016
+    unshare --mount --propagation private bash -c '
+        mount --bind "$1" "$2" && mount -t tmpfs -o mode=0755 tmpfs "$3" && mkdir -p "$4" &&
+        mount --move "$2" "$4" && cd "$5" && shift 5 && exec "$@"' _ \
+        "$shown" "$work/shown" "$closed" "$top" "$directory" \
+        setpriv --reuid "$user" --regid "$user" --clear-groups --inh-caps=-all -- "$@"
+}
+
+# Makes the checkout and the built tests reachable for the ordinary user without building them again.
+open_to_user() {
+    closed='' shown=$top as_user=as_id
+    install -d -o "$user" -g "$user" -m 0700 "$work/home"
+    local target=${CARGO_TARGET_DIR:-$top/target} path=$top
+    if as_id test -r "$top/Cargo.toml" && as_id test -x "$target/debug"; then return; fi
+    [[ $target == "$top"/* ]] || die "$target is closed to uid $user, and is not in the checkout"
+    while [[ -n $path ]]; do
+        path=${path%/*}
+        if [[ -n $path ]] && ! as_id test -x "$path"; then closed=$path; fi
+    done
+    if [[ -z $closed || ! $(stat -c %A "$top/Cargo.toml") == ???????r* ]]; then
+        echo "the files of $top are closed to others: the tests run from a copy"
+        shown=$work/copy closed=${closed:-$top}
+        copy_tree "$shown"
+        cut -d' ' -f2 "$work/binaries" | sed "s|^$top/||" | tar -C "$top" -T - -cf - | tar -C "$shown" -xf -
+        cp -a "$target"/debug/cofferdam* "$shown/target/debug/"
+        cp -a "$target/agents" "$target/tmp" "$shown/target/"
+        chmod -R go+rX,go-w "$shown"
+    fi
+    mkdir -p "$work/shown"
+    as_user=as_id_in_closed
+}
+
+# Runs one line of the jobs. What it leaves in its temporary directory is looked at when all have ended.
+run_job() {
+    local number identity directory binary label test start=$EPOCHREALTIME status=0 words=()
+    IFS=$'\t' read -r number identity directory binary label test <<<"$1"
+    local log=$work/log/$number place=$work/$number as=() become=command
+    if [[ $test != - ]]; then words=(--exact "$test"); fi
+    if [[ $identity == user ]]; then
+        install -d -o "$user" -g "$user" -m 0700 "$place"
+        become=$as_user
+        as=(env -i HOME="$work/home" LANG=C.UTF-8 COFFERDAM_TEST_GIT="$other_git"
+            PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin INSTA_UPDATE=no
+            INSTA_WORKSPACE_ROOT="$INSTA_WORKSPACE_ROOT" COFFERDAM_TEST_SEED="$seed"
+            ${COFFERDAM_TEST_ALL:+COFFERDAM_TEST_ALL=1})
+    else
+        mkdir -m 0755 "$place"
+        as=(env)
+    fi
+    as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity")
+    (
+        [[ $identity == user && -n $closed ]] || cd "$directory"
+        "$become" timeout --foreground --kill-after=10 "$limit" "${as[@]}" "$binary" "${words[@]}"
+    ) </dev/null >"$log" 2>&1 || status=$?
+    # A name that fits no test would pass without having run.
+    if ((status == 0)) && ! grep -q '^test result: ok\. [1-9]' "$log"; then status=no-test; fi
+    local took=$(((${EPOCHREALTIME/./} - ${start/./}) / 1000))
+    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$identity" "$label" "$test" "$took" "$status" "$number" >>"$work/results"
+    if [[ $status != 0 ]]; then
+        local why="status $status"
+        if [[ $status == 12[47] || $status == 137 ]]; then why="not within $limit s"; fi
+        printf -- '-- FAILED as %s (%s): %s %s\n%s\n' "$identity" "$why" "$label" "$test" "$(tail -n 200 "$log")"
+    fi
+}
+
+# --- all jobs --------------------------------------------------------------------------------
+
+# Runs what $work/jobs says; afterwards $work/results has a line for each.
+run_pool() {
+    local jobs=${COFFERDAM_TEST_JOBS:-$(($(nproc) * 2))}
+    mkdir -p "$work/log"
+    : >"$work/results"
+    other_git=git
+    if [[ -x /usr/bin/git ]]; then other_git=/usr/bin/git; fi
+    # Also those of the caller's tests append that become the ordinary user.
+    : >"$work/skipped.caller"
+    : >"$work/skipped.user"
+    chmod 0666 "$work"/skipped.*
+    export -f run_job as_id as_id_in_closed
+    export top work user other_git seed limit closed shown as_user
+    xargs -d '\n' -n 1 -P "$jobs" -a "$work/jobs" bash -c 'run_job "$1"' _
+}
+
+# Both processors are busy until `end_load`.
+loads=()
+start_load() {
+    local n
+    for ((n = 0; n < $(nproc); n++)); do
+        (while :; do :; done) &
+        loads+=($!)
+    done
+}
+end_load() {
+    if ((${#loads[@]})); then
+        kill "${loads[@]}" 2>/dev/null || true
+        wait "${loads[@]}" 2>/dev/null || true
+        loads=()
+    fi
+}
+
+# --- what is said at the end -----------------------------------------------------------------
+
+named() { # identity, label, test
+    local who=
+    if [[ $1 == user ]]; then who=" as uid $user"; fi
+    if [[ $3 == - ]]; then echo "$2$who"; else echo "$2 $3$who"; fi
+}
+
+say_times() {
+    local identity label test took
+    say 'slowest'
+    sort -t$'\t' -k4,4nr "$work/results" | awk 'NR <= 12' | while IFS=$'\t' read -r identity label test took _; do
+        printf '%7d.%d s  %s\n' $((took / 1000)) $((took % 1000 / 100)) "$(named "$identity" "$label" "$test")"
+    done
+}
+
+# A line for each thing that did not run, with why.
+say_skipped() {
+    local lines
+    lines=$({
+        if ((${#unchecked[@]})); then printf '%s\n' "${unchecked[@]}"; fi
+        sed "s/^/as $(id -un): /; s/\t/: /" "$work/skipped.caller"
+        sed "s/^/as uid $user: /; s/\t/: /" "$work/skipped.user"
+    } | sort -u)
+    say "skipped: $(grep -c . <<<"$lines" || true)"
+    [[ -z $lines ]] || echo "$lines"
+}
+
+# Processes that have a file or a directory of ours open, or name one.
+ours_alive() {
+    local process text
+    for process in /proc/[0-9]*; do
+        [[ ${process##*/} != "$$" && ${process##*/} != "$BASHPID" ]] || continue
+        text=$({ tr '\0' ' ' <"$process/cmdline"; readlink "$process/cwd" "$process/root" "$process"/fd/*; } 2>/dev/null) || true
+        if [[ $text == *"$work/"* ]]; then echo "${process##*/} ${text%%$'\n'*}"; fi
+    done
+}
+
+# Nothing stays: no file in the temporary directory, no process. What ends by itself has a moment.
+check_leftovers() {
+    local place number left='' processes n
+    for ((n = 0; n < 50; n++)); do
+        processes=$(ours_alive)
+        [[ -n $processes ]] || break
+        sleep 0.2
+    done
+    for place in "$work"/[0-9]*; do
+        number=${place##*/}
+        if ! rmdir "$place" 2>/dev/null; then
+            local job=()
+            IFS=$'\t' read -r -a job < <(awk -F'\t' -v n="$number" '$1 == n' "$work/jobs")
+            left+="$(named "${job[1]}" "${job[4]}" "${job[5]}") left $(cd "$place" && echo ./*)"$'\n'
+        fi
+    done
+    if [[ -n $processes || -n $left ]]; then
+        say 'left behind'
+        printf '%s' "$left"
+        [[ -z $processes ]] || echo "$processes"
+        return 1
+    fi
+}
+
+# Runs the pool, says what there is to say, and fails when anything is wrong.
+run_and_report() {
+    local bad=0 failed
+    run_pool || bad=1
+    end_load
+    failed=$(awk -F'\t' '$5 != "0"' "$work/results" | sort)
+    say_times
+    say_skipped
+    check_leftovers || bad=1
+    if [[ $(wc -l <"$work/results") != $(wc -l <"$work/jobs") ]]; then
+        echo 'not every job has ended'
+        bad=1
+    fi
+    if [[ -n $failed ]]; then
+        say "failed: $(wc -l <<<"$failed") of $(wc -l <"$work/jobs") (seed $seed)"
+        cut -f1-3 <<<"$failed" | uniq -c | while read -r count identity label test; do
+            echo "$count × $(named "$identity" "$label" "$test")"
+        done
+        bad=1
+    fi
+    ((bad == 0)) || die 'tests failed'
+}
