@@ -14,7 +14,7 @@ use crate::channel::{Arrival, Channel};
 use crate::launch::Prepared;
 use crate::program::{self, Program};
 use crate::tree::Refusal;
-use crate::{loopback, prove, seccomp, sys, view, wall};
+use crate::{loopback, pools, prove, seccomp, sys, view, wall};
 
 /// Sets the sandbox up and serves it until the end.
 pub(crate) fn run(
@@ -65,6 +65,7 @@ fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<Vec<Ow
             .open("/proc/sys/net/ipv4/ip_unprivileged_port_start")
             .and_then(|mut file| io::Write::write_all(&mut file, b"0"));
     }
+    pools::bound_watches();
     view::enter(setup, prepared)?;
     sys::set_hostname(setup.hostname.as_bytes()).map_err(step("set the host name"))?;
     let sockets = match setup.network {
