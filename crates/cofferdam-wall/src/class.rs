@@ -51,10 +51,7 @@ const SPECIAL: [(Cidr, Class); 22] = [
     (Cidr::v4(240, 0, 0, 0, 4), Class::Reserved),
     (Cidr::v6([0, 0, 0, 0], [0, 0, 0, 0], 128), Class::Reserved),
     (Cidr::v6([0, 0, 0, 0], [0, 0, 0, 1], 128), Class::Loopback),
-    (
-        SITE_NAT64,
-        Class::Reserved,
-    ),
+    (SITE_NAT64, Class::Reserved),
     (
         Cidr::v6([0x100, 0, 0, 0], [0, 0, 0, 0], 48),
         Class::Reserved,

@@ -142,9 +142,7 @@ pub(super) fn check(
 /// what is meant to be reached on it has a name, and the rest of it trusts whoever comes from here.
 pub(super) fn offer(refusal: &Refusal) -> Option<String> {
     match refusal.reason {
-        Reason::AddressNotAllowed(address) | Reason::Special { address, .. }
-            if is_own(address) =>
-        {
+        Reason::AddressNotAllowed(address) | Reason::Special { address, .. } if is_own(address) => {
             None
         }
         _ => refusal.opening_rule(),

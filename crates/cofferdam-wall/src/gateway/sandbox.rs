@@ -56,6 +56,8 @@ pub(super) struct Sandbox {
     pub(super) id: String,
     /// Cancelled when the sandbox goes: ends whatever runs for it.
     pub(super) end: CancellationToken,
+    /// Cancelled when it proves no more.
+    pub(super) proven: CancellationToken,
     pub(super) books: Books,
     pub(super) resolver: Arc<Resolver>,
     pub(super) packets: Packets,
@@ -63,7 +65,7 @@ pub(super) struct Sandbox {
     pub(super) seat: Seat,
     pub(super) budget: Budget,
     policy: RwLock<Arc<Policy>>,
-    /// The policy that [`Sandbox::open`] puts in force. Until then the one in force allows nothing.
+    /// The policy that [`Sandbox::open`] puts in force. Until then the one in force allows the proof alone.
     waiting: Mutex<Option<Arc<Policy>>>,
     generation: AtomicU64,
     /// Nothing is logged and everything is counted.
@@ -118,7 +120,8 @@ pub(super) struct Beginning {
     pub(super) id: String,
     pub(super) policy: Policy,
     pub(super) epoch: u32,
-    pub(super) proving: bool,
+    /// What is in force while it proves, if it does.
+    pub(super) proving: Option<Policy>,
     pub(super) journal: Journal,
     pub(super) packets: Packets,
     pub(super) resolver: Arc<Resolver>,
@@ -128,23 +131,24 @@ pub(super) struct Beginning {
 impl Sandbox {
     pub(super) fn new(beginning: Beginning) -> Self {
         let policy = Arc::new(beginning.policy);
-        let (now, waiting) = if beginning.proving {
-            (Arc::default(), Some(policy))
-        } else {
-            (policy, None)
+        let (now, waiting) = match beginning.proving {
+            Some(proof) => (Arc::new(proof), Some(policy)),
+            None => (policy, None),
         };
+        let end = CancellationToken::new();
         Self {
             id: beginning.id,
-            end: CancellationToken::new(),
+            proven: end.child_token(),
+            end,
             books: Books::default(),
             resolver: beginning.resolver,
             packets: beginning.packets,
             seat: beginning.seat,
             budget: Budget::default(),
             policy: RwLock::new(now),
+            proving: AtomicBool::new(waiting.is_some()),
             waiting: Mutex::new(waiting),
             generation: AtomicU64::new(1),
-            proving: AtomicBool::new(beginning.proving),
             below: Mutex::default(),
             lookups: Mutex::new(Lookups::new(Instant::now())),
             names: Mutex::new(Names {
@@ -201,10 +205,12 @@ impl Sandbox {
             packets: self.seen.packets.load(Ordering::SeqCst),
         };
         let mut waiting = lock(&self.waiting);
-        self.proving.store(false, Ordering::SeqCst);
         if let Some(policy) = waiting.take() {
-            self.put_in_force(policy);
+            self.put_in_force(Arc::clone(&policy));
+            self.books.review(&policy);
         }
+        self.proving.store(false, Ordering::SeqCst);
+        self.proven.cancel();
         seen
     }
 
@@ -234,7 +240,10 @@ impl Sandbox {
             self.admits(rule, name)
         });
         let news = match &answer.outcome {
-            dns::Outcome::Address(_, address) => names.logged.insert(*address),
+            // Nothing is logged while it proves: not now, and so later.
+            dns::Outcome::Address(_, address) => {
+                !self.is_proving() && names.logged.insert(*address)
+            }
             dns::Outcome::NoRecord(..) => false,
             _ => true,
         };
