@@ -54,7 +54,7 @@ pub fn mutate(name: &str, seeds: &[Vec<u8>], mut target: impl FnMut(&[u8])) {
         let seed = &seeds[random.below(seeds.len())];
         bytes.bytes.clone_from(seed);
         for _ in 0..=random.below(6) {
-            random.change(&mut bytes.bytes, &seeds);
+            random.change(&mut bytes.bytes, seeds);
         }
         bytes.bytes.truncate(LONGEST);
         target(&bytes.bytes);

@@ -398,17 +398,13 @@ mod tests {
             let mut dirty = false;
             for piece in said.chunks(9) {
                 waiting.extend_from_slice(piece);
-                match framing.pass(&waiting) {
-                    Ok(count) => {
-                        assert!(count <= waiting.len());
-                        waiting.drain(..count);
-                        passed += count;
-                    }
-                    Err(_) => {
-                        dirty = true;
-                        break;
-                    }
-                }
+                let Ok(count) = framing.pass(&waiting) else {
+                    dirty = true;
+                    break;
+                };
+                assert!(count <= waiting.len());
+                waiting.drain(..count);
+                passed += count;
             }
             match whole {
                 Ok(count) => assert!(!dirty && count == passed, "{count} {passed} {dirty}"),
