@@ -7,14 +7,14 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use cofferdam_guest::protocol::{
-    self, AGENT_ID, ExecStep, Findings, GuestExit, HEAD, Network, Reply, Request, Setup,
+    self, AGENT_ID, ExecStep, Findings, GuestExit, HEAD, Network, Passage, Reply, Request, Setup,
 };
 
 use crate::channel::{Arrival, Channel};
 use crate::launch::Prepared;
 use crate::program::{self, Program};
 use crate::tree::Refusal;
-use crate::{loopback, prove, seccomp, sys, view, wall};
+use crate::{loopback, pools, prove, seccomp, sys, view, wall};
 
 /// Sets the sandbox up and serves it until the end.
 pub(crate) fn run(
@@ -65,6 +65,7 @@ fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<Vec<Ow
             .open("/proc/sys/net/ipv4/ip_unprivileged_port_start")
             .and_then(|mut file| io::Write::write_all(&mut file, b"0"));
     }
+    pools::bound_watches();
     view::enter(setup, prepared)?;
     sys::set_hostname(setup.hostname.as_bytes()).map_err(step("set the host name"))?;
     let sockets = match setup.network {
@@ -176,7 +177,7 @@ impl Init<'_> {
             Request::Freeze { request } => (request, freeze()),
             Request::Thaw { request } => (request, to_all(libc::SIGCONT)),
             Request::Ping { request } => (request, Ok(())),
-            Request::Prove { request } => match self.prove() {
+            Request::Prove { request, passes } => match self.prove(&passes) {
                 Ok(findings) => {
                     return self.channel.send(&Reply::Proved { request, findings });
                 }
@@ -193,14 +194,14 @@ impl Init<'_> {
     }
 
     /// By a child with a program's privileges, limits and filter.
-    fn prove(&mut self) -> io::Result<Findings> {
+    fn prove(&mut self, passes: &Passage) -> io::Result<Findings> {
         let (read, write) = sys::pipe()?;
         let child = sys::fork_into(0)?;
         if child == 0 {
             drop(read);
             let confined = program::confine(self.setup.limits, &self.filter);
             let written = confined.and_then(|()| {
-                let frame = protocol::encode(&prove::findings()).map_err(io::Error::other)?;
+                let frame = protocol::encode(&prove::findings(passes)).map_err(io::Error::other)?;
                 io::Write::write_all(&mut fs::File::from(write), &frame)
             });
             sys::exit(i32::from(written.is_err()));

@@ -11,6 +11,7 @@ mod init;
 mod launch;
 mod loopback;
 mod netlink;
+mod pools;
 mod program;
 mod prove;
 mod seccomp;

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use cofferdam_guest::protocol::{ExecStep, ProcessLimits};
 
-use crate::sys;
+use crate::{pools, sys};
 
 /// What to run; made before the fork, so that the child only makes system calls.
 #[derive(Debug)]
@@ -143,6 +143,7 @@ fn apply(limits: ProcessLimits) -> io::Result<()> {
         sys::set_limit(resource, value, value)
     };
     sys::set_limit(libc::RLIMIT_CORE, 0, 0)?;
+    pools::bound()?;
     bound(libc::RLIMIT_NOFILE, limits.open_files)?;
     bound(libc::RLIMIT_FSIZE, limits.file_size)?;
     // The init itself counts.

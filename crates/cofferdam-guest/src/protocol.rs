@@ -177,7 +177,15 @@ pub enum Request {
     /// Tries the wall from inside, as a program would: answered by [`Reply::Proved`].
     Prove {
         request: u64,
+        passes: Passage,
     },
+}
+
+/// What is carried while the wall is tried, and nothing else is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passage {
+    pub name: String,
+    pub port: u16,
 }
 
 /// What the guest answers.
@@ -234,7 +242,7 @@ pub struct Finding {
     pub outcome: Outcome,
 }
 
-/// What is tried. Each is refused by a wall that stands.
+/// What is tried. A wall that stands refuses each but the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Attempt {
     /// [`REFUSED_NAME`], from a server out there.
@@ -256,10 +264,12 @@ pub enum Attempt {
     DatagramV6,
     /// [`REFUSED_NAME`] by way of the proxy.
     Proxy,
+    /// The [`Passage`]: looked up, connected to and read to its end.
+    Passage,
 }
 
 impl Attempt {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::LookupUdp,
         Self::LookupTcp,
         Self::Address,
@@ -272,6 +282,7 @@ impl Attempt {
         Self::ConnectV6,
         Self::DatagramV6,
         Self::Proxy,
+        Self::Passage,
     ];
 }
 
@@ -324,6 +335,51 @@ mod tests {
             Err(FrameError::Malformed)
         );
         assert_eq!(decode::<Reply>(&[0xff; 9]), Err(FrameError::Malformed));
+    }
+
+    /// What a guest says, and what is said to it: no bytes do more than be refused.
+    #[test]
+    fn fuzz_guest_protocol() {
+        let replies = [
+            Reply::Ready,
+            Reply::Unsupported {
+                what: "this".to_owned(),
+                hint: "that".to_owned(),
+            },
+            Reply::Exited {
+                exec: 300,
+                exit: GuestExit::Signal(9),
+            },
+            Reply::Proved {
+                request: 1,
+                findings: Findings {
+                    interfaces: vec!["lo".to_owned()],
+                    attempts: vec![Finding {
+                        attempt: Attempt::Proxy,
+                        outcome: Outcome::Answered(vec![1, 2, 3]),
+                    }],
+                },
+            },
+        ];
+        let request = Request::Exec {
+            exec: 1,
+            arguments: vec![b"true".to_vec()],
+            environment: vec![(b"A".to_vec(), b"b".to_vec())],
+            directory: None,
+        };
+        let frames = replies.iter().map(encode).chain([encode(&request)]);
+        let seeds: Vec<_> = frames.map(|frame| frame.unwrap()).collect();
+        cofferdam_lab::fuzz::mutate("guest protocol", &seeds, |frame| {
+            let Some((head, body)) = frame.split_first_chunk::<HEAD>() else {
+                return;
+            };
+            let _ = body_length(*head);
+            if let Ok(reply) = decode::<Reply>(body) {
+                let again = encode(&reply).unwrap();
+                assert_eq!(decode::<Reply>(&again[HEAD..]), Ok(reply));
+            }
+            let _ = (decode::<Request>(body), decode::<Setup>(body));
+        });
     }
 
     #[test]

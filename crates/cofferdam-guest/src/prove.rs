@@ -1,4 +1,4 @@
-//! Tries the wall from inside, as a program of the sandbox: every attempt here must be refused. Runs in a
+//! Tries the wall from inside, as a program of the sandbox: every attempt but one must be refused. Runs in a
 //! process with exactly a program's privileges and filter, before any program of the agent.
 //!
 //! One after the other, because the answers come from this machine: all of it takes about a millisecond.
@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use cofferdam_guest::protocol::{
-    Attempt, Finding, Findings, Outcome, PROXY_PORT, REFUSED_ADDRESS, REFUSED_NAME,
+    Attempt, Finding, Findings, Outcome, PROXY_PORT, Passage, REFUSED_ADDRESS, REFUSED_NAME,
 };
 
 use crate::sys;
@@ -22,7 +22,7 @@ const KEPT: usize = 64;
 const FAR_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
-pub(crate) fn findings() -> Findings {
+pub(crate) fn findings(passes: &Passage) -> Findings {
     let attempts = [
         (
             Attempt::LookupUdp,
@@ -54,9 +54,11 @@ pub(crate) fn findings() -> Findings {
         interfaces: sys::interfaces().unwrap_or_default(),
         attempts: attempts
             .into_iter()
-            .map(|(attempt, run)| Finding {
+            .map(|(attempt, run)| (attempt, run()))
+            .chain(std::iter::once_with(|| (Attempt::Passage, passage(passes))))
+            .map(|(attempt, result)| Finding {
                 attempt,
-                outcome: outcome(run()),
+                outcome: outcome(result),
             })
             .collect(),
     }
@@ -73,10 +75,10 @@ fn outcome(result: io::Result<Vec<u8>>) -> Outcome {
     }
 }
 
-/// A question for the A record of a name that cannot exist.
-fn query() -> Vec<u8> {
+/// A question for the A record of a name.
+fn query(name: &str) -> Vec<u8> {
     let mut message = vec![0x43, 0x64, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    for label in REFUSED_NAME.split('.') {
+    for label in name.split('.') {
         message.push(u8::try_from(label.len()).unwrap_or_default());
         message.extend_from_slice(label.as_bytes());
     }
@@ -85,10 +87,14 @@ fn query() -> Vec<u8> {
 }
 
 fn lookup_over_udp() -> io::Result<Vec<u8>> {
+    look_up(REFUSED_NAME)
+}
+
+fn look_up(name: &str) -> io::Result<Vec<u8>> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.set_read_timeout(Some(LIMIT))?;
     socket.connect((FAR_V4, 53))?;
-    socket.send(&query())?;
+    socket.send(&query(name))?;
     let mut answer = vec![0; 512];
     let got = socket.recv(&mut answer)?;
     answer.truncate(got);
@@ -97,7 +103,7 @@ fn lookup_over_udp() -> io::Result<Vec<u8>> {
 
 fn lookup_over_tcp() -> io::Result<Vec<u8>> {
     let mut stream = dial(FAR_V4.into(), 53)?;
-    let query = query();
+    let query = query(REFUSED_NAME);
     let length = u16::try_from(query.len()).unwrap_or_default();
     stream.write_all(&[&length.to_be_bytes()[..], &query].concat())?;
     let mut head = [0; 2];
@@ -151,4 +157,18 @@ fn proxy() -> io::Result<Vec<u8>> {
         format!("CONNECT {REFUSED_NAME}:443 HTTP/1.1\r\nHost: {REFUSED_NAME}:443\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     first_bytes(&mut stream)
+}
+
+/// What a program would do that may: the answer of whoever is there, up to its end.
+fn passage(passes: &Passage) -> io::Result<Vec<u8>> {
+    let message = look_up(&passes.name)?;
+    // One record (RFC 1035, 4.1.1), whose address the message ends with.
+    let address = match (message.get(6..8), message.last_chunk::<4>()) {
+        (Some([0, 1]), Some(address)) => Ipv4Addr::from(*address),
+        _ => return Err(io::Error::from_raw_os_error(libc::ENOENT)),
+    };
+    let stream = dial(address.into(), passes.port)?;
+    let mut answer = Vec::new();
+    stream.take(KEPT as u64).read_to_end(&mut answer)?;
+    Ok(answer)
 }

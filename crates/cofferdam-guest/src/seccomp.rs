@@ -44,7 +44,26 @@ const SPECIAL: u32 = 0o6000;
 /// `O_CREAT`, and the bit of `O_TMPFILE` that `O_DIRECTORY` does not have: only then is there a mode.
 const CREATES: u32 = 0o100 | 0o20_000_000;
 
+/// fcntl(2) commands up to here are POSIX's, locks of open files and signals.
+const LAST_COMMON_COMMAND: u32 = 1023;
+/// The commands beyond that are allowed. Not F_SETLEASE and its successors: a lease on a file of the workspace stops
+/// whoever opens it on the host, for most of a minute and again and again.
+const COMMANDS: [i32; 11] = [
+    1025, // F_GETLEASE
+    1027, // F_DUPFD_QUERY
+    1028, // F_CREATED_QUERY
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_SETPIPE_SZ,
+    libc::F_GETPIPE_SZ,
+    libc::F_ADD_SEALS,
+    libc::F_GET_SEALS,
+    1035, // F_GET_RW_HINT
+    1036, // F_SET_RW_HINT
+    1037, // F_GET_FILE_RW_HINT
+];
+
 const EPERM: u32 = ERRNO + 1;
+const EINVAL: u32 = ERRNO + 22;
 const ENOSYS: u32 = ERRNO + 38;
 const EAFNOSUPPORT: u32 = ERRNO + 97;
 
@@ -136,6 +155,9 @@ pub(crate) fn program() -> Vec<sock_filter> {
     }
     // ENOSYS, not EPERM: the C library then falls back to clone, whose flags can be read here.
     rule(&mut out, libc::SYS_clone3, &[answer(ENOSYS)]);
+    // Every context comes out of one pool of the machine (fs.aio-max-nr); databases then read without it.
+    rule(&mut out, libc::SYS_io_setup, &[answer(ENOSYS)]);
+    rule(&mut out, libc::SYS_fcntl, &commands());
     // Its mode cannot be read; programs then use openat.
     rule(&mut out, libc::SYS_openat2, &[answer(ENOSYS)]);
     special_bits(&mut out);
@@ -259,6 +281,17 @@ fn allow_values(argument: u32, values: &[i32], otherwise: u32) -> Vec<sock_filte
         body.extend([jump(EQUAL, value as u32, 0, 1), answer(ALLOW)]);
     }
     body.push(answer(otherwise));
+    body
+}
+
+/// What a file system without leases answers to the rest.
+fn commands() -> Vec<sock_filter> {
+    let mut body = vec![
+        step(LOAD, argument_low(1)),
+        jump(GREATER, LAST_COMMON_COMMAND, 1, 0),
+        answer(ALLOW),
+    ];
+    body.extend(allow_values(1, &COMMANDS, EINVAL));
     body
 }
 

@@ -91,7 +91,10 @@ pub(crate) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Waits for `pid`, or for any child if it is -1. `None` where `block` is false and none has ended.
+/// Waits for the end of `pid`, or of any child if it is -1. `None` where `block` is false and none has ended.
+///
+/// A child can make its parent its tracer (`PTRACE_TRACEME`) and stop: that is reported like an end, and nobody else
+/// could wake it. It is let go, with the signal that stopped it.
 pub(crate) fn wait(pid: i32, block: bool) -> io::Result<Option<(i32, i32)>> {
     let mut status = 0;
     loop {
@@ -100,11 +103,20 @@ pub(crate) fn wait(pid: i32, block: bool) -> io::Result<Option<(i32, i32)>> {
             unsafe { libc::waitpid(pid, &raw mut status, if block { 0 } else { libc::WNOHANG }) };
         match check_int(got) {
             Ok(0) => return Ok(None),
-            Ok(pid) => return Ok(Some((pid, status))),
+            Ok(stopped) if libc::WIFSTOPPED(status) => let_go(stopped, libc::WSTOPSIG(status)),
+            Ok(ended) => return Ok(Some((ended, status))),
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Ends being the tracer of a stopped child. It gets the signal as if nobody had traced it; but for SIGTRAP, which
+/// an execve(2) makes only for a tracer.
+fn let_go(pid: i32, signal: c_int) {
+    let signal = if signal == libc::SIGTRAP { 0 } else { signal };
+    // SAFETY: takes numbers. It fails where the child was killed meanwhile: the next wait tells.
+    unsafe { libc::ptrace(libc::PTRACE_DETACH, pid, 0, c_long::from(signal)) };
 }
 
 pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {

@@ -316,7 +316,8 @@ fn dev(tree: &mut Tree) -> io::Result<OwnedFd> {
         write(tree, path, b"")?;
         tree.attach_over(&device, path)?;
     }
-    let options = [(c"mode", c"620"), (c"ptmxmode", c"666")];
+    // Terminals come out of the machine's few thousand.
+    let options = [(c"mode", c"620"), (c"ptmxmode", c"666"), (c"max", c"256")];
     let terminals = sys::new_filesystem(c"devpts", &options, ATTR_NOSUID | ATTR_NOEXEC)?;
     tree.attach(&terminals, c"dev/pts")?;
     let options = [(c"mode", c"1777"), (c"size", c"5%")];

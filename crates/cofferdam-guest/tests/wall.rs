@@ -22,8 +22,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{
-    self, Agent, Attempt, Findings, GuestExit, HEAD, Network, Outcome, ProcessLimits, Reply,
-    Request, Setup,
+    self, Agent, Attempt, Findings, GuestExit, HEAD, Network, Outcome, Passage, ProcessLimits,
+    Reply, Request, Setup,
 };
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -249,7 +249,14 @@ impl Inside {
 
     fn prove(&mut self) -> Findings {
         self.send(
-            &protocol::encode(&Request::Prove { request: 0 }).unwrap(),
+            &protocol::encode(&Request::Prove {
+                request: 0,
+                passes: Passage {
+                    name: "passes.test".to_owned(),
+                    port: 4000,
+                },
+            })
+            .unwrap(),
             &[],
         );
         match self.receive() {
@@ -437,6 +444,64 @@ both! {
     }
 }
 
+/// Takes every rule out of a sandbox's namespace, from outside.
+fn flush(inside: &Inside) -> std::process::Output {
+    let launcher = inside.child.id();
+    let children = format!("/proc/{launcher}/task/{launcher}/children");
+    let init = fs::read_to_string(children).unwrap();
+    let mut command = Command::new("nsenter");
+    command.args(["--target", init.trim(), "--net"]);
+    if !is_root() {
+        command.args(["--user", "--preserve-credentials"]);
+    }
+    // NFT_MSG_DELTABLE of every table, in a batch; the answer is an NLMSG_ERROR with 0.
+    let script = "socket(S, 16, 3, 12) or die $!; my $b = pack('CCn', 0, 0, 10); \
+                  my $m = sub { my ($k, $f, $b) = @_; pack('LSSLL', 16 + length $b, $k, $f, 0, 0) . $b }; \
+                  send(S, $m->(16, 1, $b) . $m->(2562, 5, pack('L', 0)) . $m->(17, 1, $b), 0) or die $!; \
+                  recv(S, my $a, 999, 0); exit -unpack('x16 l', $a)";
+    command.args(["perl", "-e", script]).output().unwrap()
+}
+
+both! {
+    /// Attack 10, with the rules really gone: the network is lost, and what nothing allows stays out of reach. An ordinary
+    /// owner does not get so far: the init is not to be traced, and so its namespaces are not to be entered.
+    fn without_its_rules_everything_ends_inside() {
+        let (mut inside, gateway) = Inside::walled();
+        // The control: with them a connection and a lookup arrive.
+        let output = inside.begin(&connect("203.0.113.7", 8443));
+        drop(gateway.connections.accept().unwrap());
+        inside.end(output);
+        let output = inside.begin(&datagram("192.0.2.53", 53));
+        let (_, from) = gateway.lookups.recv_from(&mut [0; 99]).unwrap();
+        gateway.lookups.send_to(b"answer", from).unwrap();
+        assert_eq!(inside.end(output), "answer");
+        assert_eq!(inside.perl(&datagram("192.0.2.1", 443)), "1", "EPERM");
+        let done = flush(&inside);
+        if !is_root() {
+            assert!(String::from_utf8_lossy(&done.stderr).contains("Permission denied"), "{done:?}");
+            assert_eq!(inside.perl(&datagram("192.0.2.1", 443)), "1", "the rules are there");
+            return;
+        }
+        assert!(done.status.success(), "{done:?}");
+        for listener in [&gateway.connections, &gateway.proxy] {
+            listener.set_nonblocking(true).unwrap();
+        }
+        gateway.lookups.set_nonblocking(true).unwrap();
+        for (to, port) in [("203.0.113.7", 8443), ("203.0.113.7", 443), ("169.254.169.254", 80), ("192.0.2.53", 53)] {
+            assert_eq!(inside.perl(&connect(to, port)), "111", "ECONNREFUSED: {to}:{port}");
+            assert_eq!(inside.perl(&datagram(to, port)), "111", "ECONNREFUSED: {to}:{port}");
+        }
+        // No address leads out: each is the sandbox's own, and the ports of the wall listen on its loopback alone.
+        assert_eq!(inside.perl(&connect("203.0.113.7", protocol::REDIRECT_PORT)), "111");
+        assert_eq!(inside.perl(&connect("203.0.113.7", protocol::PROXY_PORT)), "111");
+        assert_eq!(inside.perl(&connect("2001:db8::1", 443)), "101", "ENETUNREACH");
+        for listener in [&gateway.connections, &gateway.proxy] {
+            assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        }
+        assert_eq!(gateway.lookups.recv_from(&mut [0; 99]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+}
+
 both! {
     fn trying_the_wall_finds_what_is_there() {
         let (mut inside, gateway) = Inside::walled();
@@ -444,12 +509,16 @@ both! {
         lookups.set_nonblocking(false).unwrap();
         lookups.set_read_timeout(Some(LIMIT)).unwrap();
         let found = std::thread::scope(|scope| {
-            // A lookup over TCP, an address, and two metadata services.
+            // A lookup over TCP, an address, two metadata services, and what passes.
             let connected = scope.spawn(|| {
                 let mut wanted = Vec::new();
-                for _ in 0..4 {
-                    let stream = arrived(&connections);
-                    wanted.push(rustix::net::sockopt::ip_original_dst(&stream).unwrap().to_string());
+                for _ in 0..5 {
+                    let mut stream = arrived(&connections);
+                    let to = rustix::net::sockopt::ip_original_dst(&stream).unwrap().to_string();
+                    if to == "198.18.0.7:4000" {
+                        stream.write_all(b"passed").unwrap();
+                    }
+                    wanted.push(to);
                 }
                 wanted.sort();
                 wanted
@@ -461,11 +530,15 @@ both! {
             scope.spawn(|| {
                 let (_, from) = lookups.recv_from(&mut [0; 512]).unwrap();
                 lookups.send_to(b"no such name", from).unwrap();
+                let mut question = [0; 512];
+                let (got, from) = lookups.recv_from(&mut question).unwrap();
+                assert!(question[..got].windows(6).any(|word| word == b"passes"));
+                lookups.send_to(&[0, 0, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0, 198, 18, 0, 7], from).unwrap();
             });
             let found = inside.prove();
             assert_eq!(
                 connected.join().unwrap(),
-                ["100.100.100.200:80", "169.254.169.254:80", "192.0.2.1:53", "198.19.255.254:443"]
+                ["100.100.100.200:80", "169.254.169.254:80", "192.0.2.1:53", "198.18.0.7:4000", "198.19.255.254:443"]
             );
             found
         });
@@ -477,6 +550,7 @@ both! {
             first
         };
         assert_eq!(of(Attempt::LookupUdp), Outcome::Answered(b"no such name".to_vec()));
+        assert_eq!(of(Attempt::Passage), Outcome::Answered(b"passed".to_vec()));
         assert!(matches!(of(Attempt::Proxy), Outcome::Answered(said) if said.starts_with(b"HTTP/1.1 403")));
         for (attempt, errno) in [
             (Attempt::Datagram, 1),

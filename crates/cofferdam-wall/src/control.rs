@@ -11,13 +11,15 @@ use serde::{Deserialize, Serialize};
 use crate::rule::Origin;
 
 /// Changes whenever a message here changes its meaning: gateways of different numbers do not meet.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// The longest body of a frame in bytes: room for 100,000 rules.
 pub const MAX_FRAME: usize = 64 << 20;
 /// The length of a frame's head in bytes.
 pub const HEAD: usize = 4;
 /// How many descriptors come with [`Ask::Register`]: see [`Registration`].
 pub const DESCRIPTORS: usize = 5;
+/// How many bytes the answer has that a proving sandbox must get.
+pub const ANSWER: usize = 16;
 
 /// A rule on its way: its text form and who made it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +32,8 @@ pub struct RuleLine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     /// Puts a sandbox behind this gateway for as long as the connection lives. Its descriptors travel with
-    /// the first byte of this frame. Answered by [`Answer::Done`].
+    /// the first byte of this frame. Answered by [`Answer::Done`],
+    /// and by [`Answer::Proving`] where it proves.
     Register(Registration),
     /// On the connection that registered: the self-test is over, the policy counts from now on. Answered by
     /// [`Answer::Seen`].
@@ -64,11 +67,12 @@ pub struct Registration {
     pub rules: Vec<RuleLine>,
     /// Counts the tables of synthetic addresses that this sandbox has had.
     pub epoch: u32,
-    /// Until [`Ask::Open`] everything is refused and counted, and nothing is logged.
-    pub proving: bool,
+    /// Until [`Ask::Open`] everything is refused and counted, and nothing is logged. One thing is carried: who
+    /// connects to the port of [`Answer::Proving`] on this machine, by its name, gets these bytes.
+    pub proving: Option<[u8; ANSWER]>,
 }
 
-/// What arrived at the gateway while a sandbox was proving: all of it was refused.
+/// What arrived at the gateway while a sandbox was proving.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// Over UDP or TCP.
@@ -85,6 +89,11 @@ pub struct Seen {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     Done,
+    /// Registered; the self-test may begin.
+    Proving {
+        /// The port of `host.cofferdam.internal` that answers as [`Registration::proving`] says.
+        port: u16,
+    },
     Seen(Seen),
     /// How many open connections the new policy ended.
     RulesSet {

@@ -21,6 +21,8 @@ pub mod log;
 mod cidr;
 mod class;
 mod decision;
+#[cfg(test)]
+mod fuzz;
 mod name;
 mod policy;
 mod refusal;

@@ -73,19 +73,15 @@ impl Refusal {
             Reason::NameNotAllowed(host)
             | Reason::LongBelow(host)
             | Reason::PortNotAllowed { name: host, .. } => name(host),
+            // What is meant to be reached on this machine has a name.
             Reason::Special {
-                class: Class::Metadata | Class::Synthetic,
+                class: Class::Metadata | Class::Synthetic | Class::Loopback,
                 ..
             }
             | Reason::UdpToName(_)
             | Reason::UnknownSynthetic(_)
             | Reason::NotTheHost(_)
             | Reason::ThisMachine { .. } => None,
-            // This machine: what is meant to be reached on it has a name.
-            Reason::Special {
-                class: Class::Loopback,
-                ..
-            } => None,
             Reason::AddressNotAllowed(address) | Reason::Special { address, .. } => {
                 // No range opens an address that is special for what it carries.
                 let class = Class::of(*address);

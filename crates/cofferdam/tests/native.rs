@@ -499,6 +499,44 @@ both! {
 }
 
 both! {
+    /// A program that makes its parent, which is the init, its tracer, stops, and goes on: only an exit is its exit.
+    async fn a_stop_is_no_exit() {
+        let sandbox = create(&spec()).await.unwrap();
+        let traced = "$| = 1; $SIG{USR1} = sub { print \"heard \" }; syscall(101, 0, 0, 0, 0) == 0 or die $!;";
+        // The control: nobody is its tracer.
+        let alone = "$SIG{USR1} = sub { print \"heard \" }; kill USR1, $$; print \"on\"; exit 7";
+        let (exit, out, _) = sh(&*sandbox, &format!("exec perl -e '{alone}'")).await;
+        assert_eq!((exit, out.as_str()), (Exit::Code(7), "heard on"));
+        for (signal, said) in [("USR1", "heard on"), ("TRAP", "on"), ("CONT", "on"), ("WINCH", "on")] {
+            let script = format!("exec perl -e '{traced} kill {signal}, $$; kill {signal}, $$ if \"{signal}\" eq \"TRAP\"; print \"on\"; exit 7'");
+            let (exit, out, err) = sh(&*sandbox, &script).await;
+            // Asked for once, the init is no tracer any more: the second trap is one.
+            if signal == "TRAP" {
+                assert_eq!((exit, out.as_str()), (Exit::Signal(5), ""), "{err}");
+            } else {
+                assert_eq!((exit, out.as_str()), (Exit::Code(7), said), "{signal}: {err}");
+            }
+        }
+        // Stopped as by a shell, not for ever: the host wakes it.
+        let mut run = start(&*sandbox, &format!("exec perl -e '{traced} kill STOP, $$; print \"on\"; exit 7'")).await;
+        let waited = tokio::time::timeout(Duration::from_millis(200), run.wait()).await;
+        assert!(waited.is_err(), "{waited:?}");
+        run.kill(18).await.unwrap();
+        let (exit, out, err) = finish(run).await;
+        assert_eq!((exit, out.as_str()), (Exit::Code(7), "on"), "{err}");
+        // One that became the init's child only later; an execve, which a tracer sees as a trap; a second thread.
+        let orphan = format!("pipe R, W; if (!fork) {{ close R; if (!fork) {{ select undef, undef, undef, 0.01 while getppid != 1; \
+            {traced} kill USR1, $$; open O, \">&\", W; print O \"orphan\"; close O }} exit }} wait; close W; print <R>");
+        let (exit, out, err) = sh(&*sandbox, &format!("exec perl -e '{orphan}'")).await;
+        assert!(exit.success() && out.ends_with("orphan"), "{exit} {out} {err}");
+        let executes = format!("exec perl -e '{traced} exec \"sh\", \"-c\", \"echo on; exit 7\"'");
+        let (exit, out, err) = sh(&*sandbox, &executes).await;
+        assert_eq!((exit, out.as_str()), (Exit::Code(7), "on\n"), "{err}");
+        sandbox.close().await.unwrap();
+    }
+}
+
+both! {
     async fn closing_ends_everything() {
         let sandbox = create(&spec()).await.unwrap();
         let marker = marker();
@@ -733,6 +771,55 @@ both! {
         // A signal to the init from inside does nothing.
         sh(&*sandbox, "kill -9 1; kill -TERM 1; kill -STOP 1; kill -INT 1").await;
         assert_eq!(ok(&*sandbox, "echo alive").await, "alive\n");
+        sandbox.close().await.unwrap();
+    }
+}
+
+both! {
+    /// What the kernel counts for the whole machine or for the caller. Each thing is tried outside too, by the same
+    /// program: there it works.
+    async fn pools_of_the_machine_stay_the_hosts() {
+        let sandbox = create(&spec()).await.unwrap();
+        let outside = |script: &str| {
+            let output = Command::new("sh").args(["-c", script]).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        // io_setup(1, &context): a context out of fs.aio-max-nr.
+        let contexts = call("206, 1, $p = pack(\"Q\", 0)");
+        assert_eq!((ok(&*sandbox, &contexts).await.as_str(), outside(&contexts).as_str()), ("38", "0"));
+        // A lease on a file stops whoever opens it.
+        let lease = "f=$(mktemp); perl -e 'open F, \"<\", $ARGV[0] or die; $r = fcntl(F, 1024, 0); print $r ? 0 : $!+0' $f; rm $f";
+        assert_eq!((ok(&*sandbox, lease).await.as_str(), outside(lease).as_str()), ("22", "0"));
+        // Other commands of fcntl go on: close-on-exec copies, sizes of pipes, locks, seals.
+        let commands = "pipe R, W; for ([1, 0], [3, 0], [1030, 20], [1032, 0]) { defined fcntl(R, $_->[0], $_->[1]) or print \"$_->[0] \" } \
+                        $l = pack(\"ssx4qqix4\", 0, 0, 0, 0, 0); open F, \"+>\", \"/tmp/locked\" or die; fcntl(F, 6, $l) or print 6; \
+                        fcntl(F, 37, $l) or print 37; print \"all\"";
+        assert_eq!(ok(&*sandbox, &format!("perl -e '{commands}'")).await, "all");
+        // Watches on files: half of what the caller may have.
+        let most = |name: &str| {
+            let text = fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).unwrap();
+            text.trim().parse::<u64>().unwrap()
+        };
+        let half = most("max_user_instances") / 2;
+        let watches = "for (1..5000) { $f = syscall(253); last if $f < 0; $n++ } print \"$n \", $!+0";
+        assert_eq!(ok(&*sandbox, &format!("perl -e '{watches}'")).await, format!("{half} 24"), "EMFILE");
+        assert_eq!(outside(&call("253")), "0", "the host has watches while the sandbox has all of its own");
+        assert_eq!(ok(&*sandbox, &call("253")).await, "0", "and they come back");
+        // Queued signals, message queues, locked memory: a part of the caller's.
+        let limits = |text: &str| text.split_whitespace().map(|n| n.parse().unwrap_or(u64::MAX)).collect::<Vec<u64>>();
+        let ask = "bash -c 'ulimit -Hi; ulimit -Hq; ulimit -Hl'";
+        let (inside, all) = (limits(&ok(&*sandbox, ask).await), limits(&outside(ask)));
+        assert!(inside[0] <= all[0] / 4 && inside[0] <= 16_384 && inside[0] > 0, "{inside:?} {all:?}");
+        assert!(inside[1] <= all[1] / 4 && inside[1] > 0, "{inside:?} {all:?}");
+        assert!(inside[2] <= 8192, "{inside:?}");
+        // Terminals: some of the machine's.
+        let terminals = "for (1..2000) { open($f[$_], \"+<\", \"/dev/ptmx\") or last; $n++ } print \"$n \", $!+0";
+        assert_eq!(ok(&*sandbox, &format!("perl -e '{terminals}'")).await, "256 28", "ENOSPC");
+        // Descriptors of all processes together.
+        let table: u64 = fs::read_to_string("/proc/sys/fs/file-max").unwrap().trim().parse().unwrap();
+        let both = limits(&ok(&*sandbox, "bash -c 'ulimit -Hn; ulimit -Hu'").await);
+        assert!(u128::from(both[0]) * u128::from(both[1] - 1) <= u128::from(table / 2).max(1024 * 256), "{both:?} of {table}");
+        assert!(both[0] >= 1024, "{both:?}");
         sandbox.close().await.unwrap();
     }
 }

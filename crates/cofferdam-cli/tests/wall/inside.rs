@@ -26,7 +26,47 @@ pub(crate) fn privilege(trial: &mut Trial<'_>) {
     });
     let names = trial.bench.wall.ask(&Task::Interfaces).found;
     trial.refuses("other interfaces", names == ["lo"], &names);
+    flushed(trial);
     trial.allowed_works();
+}
+
+/// What the owner of a sandbox can do to it from outside: its rules, gone while it lives. The network is lost then,
+/// and the policy never.
+fn flushed(trial: &mut Trial<'_>) {
+    let place = Place::start(
+        trial.bench.beside("flushed"),
+        "flushed",
+        &["--allow", "allowed.test"],
+    );
+    let place = place.ready();
+    let visit = http("allowed.test:80", "allowed.test", "/");
+    let outcome = place.ask(&visit);
+    let there = outcome.heard.contains("203.0.113.10:80");
+    trial.works("http before the flush", there, &outcome);
+    let (_, init) = place.processes();
+    let own = std::env::current_exe().unwrap();
+    let own = own.to_str().unwrap();
+    let inside = init.to_string();
+    let enter = ["nsenter", "--net", "--target", &inside];
+    // Fails where the rules stay.
+    host(&[&enter[..], &[own, "--probe", "flush"]].concat());
+    for to in ["203.0.113.11:80", "203.0.113.10:80", "192.0.2.2:4000"] {
+        trial.stays_in(to, &place, |place, nonce| place.ask(&word(to, nonce)));
+        trial.stays_in(to, &place, |place, nonce| {
+            place.ask(&Task::Udp {
+                to: to.to_owned(),
+                payload: nonce.into(),
+            })
+        });
+    }
+    trial.stays_in("a name", &place, |place, nonce| {
+        place.ask(&http("denied.test:80", "denied.test", &format!("/{nonce}")))
+    });
+    // What the rules led to the gateway does not get there any more: lost, not open.
+    let outcome = place.ask(&visit);
+    let lost = !outcome.heard.contains("203.0.113.10:80");
+    trial.refuses("http after the flush", lost, &outcome);
+    place.end();
 }
 
 pub(crate) fn environment(trial: &mut Trial<'_>) {

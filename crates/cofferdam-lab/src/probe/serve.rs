@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Outcome, Race, Task, escape, packets, query, scan, stream};
+use super::{Outcome, Race, Task, escape, netlink, packets, query, scan, stream};
 
 /// No task takes longer.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -60,8 +60,9 @@ pub fn role(arguments: &[OsString]) -> Option<ExitCode> {
         ["--probe", "serve", socket] => serve(Path::new(socket)),
         ["--probe", "do", file, tasks @ ..] => do_some(Path::new(file), tasks),
         ["--probe", "race", words @ ..] => Race::read(words).map(|race| race.run()),
+        ["--probe", "flush"] => netlink::flush_rules(),
         ["--probe", ..] => Err(io::Error::other(
-            "serve SOCKET, do FILE TASK…, or race ADDRESS NAME NONCE",
+            "serve SOCKET, do FILE TASK…, race ADDRESS NAME NONCE, or flush",
         )),
         _ => return None,
     };

@@ -96,6 +96,7 @@ pub(super) fn enter(
         received: Arc::clone(&received),
         entry: Some(Entry {
             sandbox: Arc::clone(sandbox),
+            is_proof: sandbox.is_proving(),
             id,
             subject,
             via,
@@ -110,6 +111,8 @@ pub(super) fn enter(
 #[derive(Debug)]
 pub(crate) struct Entry {
     sandbox: Arc<Sandbox>,
+    /// Nobody was told of its beginning.
+    is_proof: bool,
     id: u64,
     subject: Subject,
     via: Via,
@@ -121,6 +124,9 @@ pub(crate) struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         self.sandbox.books.lock().remove(&self.id);
+        if self.is_proof {
+            return;
+        }
         let millis = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.sandbox.tell(
             Event::Close,

@@ -4,9 +4,10 @@
 //! The main thread answers the library (`server`). Worker threads, each with a runtime of its own, carry
 //! the connections; those of one sandbox are spread over all of them. One thread writes the logs.
 //!
-//! - `start`, `confine`: what the process gives up before it reads its first byte.
+//! - `start`, `confine`, `filter`: what the process gives up before it reads its first byte.
 //! - `server`, `channel`, `descriptors`: the library's questions.
 //! - `sandbox`, `flows`: what is known of one sandbox; the policy in force.
+//! - `proof`: what a sandbox reaches while its wall is tried.
 //! - `accept`, `transparent`, `lookups`, `packets`: what arrives out of a sandbox.
 //! - `door`, `gate`, `dial`, `resolve`, `copy`: how something gets out.
 //! - `hello`, `retry`, `http`, `proxy`, `stream`: what is looked at in it, and the port for programs that want a proxy.
@@ -22,6 +23,7 @@ mod descriptors;
 mod dial;
 mod door;
 mod explain;
+mod filter;
 mod flows;
 mod gate;
 mod hello;
@@ -30,6 +32,7 @@ mod journal;
 mod lookups;
 mod nflog;
 mod packets;
+mod proof;
 mod proxy;
 mod rate;
 mod refused;
@@ -50,6 +53,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use filter::FilterError;
 pub use start::StartError;
 
 /// Lines of [`complain`].
@@ -60,6 +64,8 @@ const COMPLAINTS: usize = 1000;
 pub enum GatewayError {
     #[error(transparent)]
     Start(#[from] StartError),
+    #[error(transparent)]
+    Filter(#[from] FilterError),
     #[error("the gateway cannot start a thread: {0}")]
     Thread(io::Error),
     #[error("the gateway's control socket does not work: {0}")]
@@ -75,6 +81,8 @@ pub fn run(arguments: &[OsString]) -> Result<(), GatewayError> {
     confine::confine();
     let (journals, writer) = journal::start().map_err(GatewayError::Thread)?;
     let workers = workers::start(workers).map_err(GatewayError::Thread)?;
+    // Last: every thread is there, and none has read anything yet.
+    filter::install()?;
     let outcome = server::serve(started, workers, journals);
     // Every sandbox is gone by now, so its last entries are in the queue.
     writer.finish();

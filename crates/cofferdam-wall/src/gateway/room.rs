@@ -156,6 +156,17 @@ mod tests {
         assert!(places.seat().is_some());
     }
 
+    /// The numbers of docs/network.md.
+    #[test]
+    fn how_many_connections_one_sandbox_has() {
+        for (descriptors, connections) in [(20_000, 2_436), (80_512, 10_000), (524_288, 25_064)] {
+            let seat = Places::new(Some(descriptors)).seat().unwrap();
+            // Idle ones: what is on its way is bounded apart.
+            let all: Vec<_> = std::iter::from_fn(|| seat.take().map(|room| room.open)).collect();
+            assert_eq!(all.len(), connections, "{descriptors}");
+        }
+    }
+
     #[test]
     fn few_descriptors_are_room_for_a_sandbox_and_many_for_hundreds() {
         assert!(Places::new(Some(40)).seat().is_some());

@@ -57,6 +57,8 @@ pub(super) struct Sandbox {
     pub(super) id: String,
     /// Cancelled when the sandbox goes: ends whatever runs for it.
     pub(super) end: CancellationToken,
+    /// Cancelled when it proves no more.
+    pub(super) proven: CancellationToken,
     pub(super) books: Books,
     pub(super) resolver: Arc<Resolver>,
     pub(super) packets: Packets,
@@ -64,7 +66,7 @@ pub(super) struct Sandbox {
     pub(super) seat: Seat,
     pub(super) budget: Budget,
     policy: RwLock<Arc<Policy>>,
-    /// The policy that [`Sandbox::open`] puts in force. Until then the one in force allows nothing.
+    /// The policy that [`Sandbox::open`] puts in force. Until then the one in force allows the proof alone.
     waiting: Mutex<Option<Arc<Policy>>>,
     generation: AtomicU64,
     /// Nothing is logged and everything is counted.
@@ -120,7 +122,8 @@ pub(super) struct Beginning {
     pub(super) id: String,
     pub(super) policy: Policy,
     pub(super) epoch: u32,
-    pub(super) proving: bool,
+    /// What is in force while it proves, if it does.
+    pub(super) proving: Option<Policy>,
     pub(super) journal: Journal,
     pub(super) packets: Packets,
     pub(super) resolver: Arc<Resolver>,
@@ -130,23 +133,24 @@ pub(super) struct Beginning {
 impl Sandbox {
     pub(super) fn new(beginning: Beginning) -> Self {
         let policy = Arc::new(beginning.policy);
-        let (now, waiting) = if beginning.proving {
-            (Arc::default(), Some(policy))
-        } else {
-            (policy, None)
+        let (now, waiting) = match beginning.proving {
+            Some(proof) => (Arc::new(proof), Some(policy)),
+            None => (policy, None),
         };
+        let end = CancellationToken::new();
         Self {
             id: beginning.id,
-            end: CancellationToken::new(),
+            proven: end.child_token(),
+            end,
             books: Books::default(),
             resolver: beginning.resolver,
             packets: beginning.packets,
             seat: beginning.seat,
             budget: Budget::default(),
             policy: RwLock::new(now),
+            proving: AtomicBool::new(waiting.is_some()),
             waiting: Mutex::new(waiting),
             generation: AtomicU64::new(1),
-            proving: AtomicBool::new(beginning.proving),
             below: Mutex::default(),
             lookups: Mutex::new(Lookups::new(Instant::now())),
             names: Mutex::new(Names {
@@ -204,10 +208,12 @@ impl Sandbox {
             packets: self.seen.packets.load(Ordering::SeqCst),
         };
         let mut waiting = lock(&self.waiting);
-        self.proving.store(false, Ordering::SeqCst);
         if let Some(policy) = waiting.take() {
-            self.put_in_force(policy);
+            self.put_in_force(Arc::clone(&policy));
+            self.books.review(&policy);
         }
+        self.proving.store(false, Ordering::SeqCst);
+        self.proven.cancel();
         seen
     }
 
@@ -239,7 +245,10 @@ impl Sandbox {
         let news = match &answer.outcome {
             // Known without a rule: what the program does with it is told when it is refused.
             dns::Outcome::Address(name, _) if policy.any_rule_of_name(name).is_none() => false,
-            dns::Outcome::Address(_, address) => names.logged.insert(*address),
+            // Nothing is logged while it proves: not now, and so later.
+            dns::Outcome::Address(_, address) => {
+                !self.is_proving() && names.logged.insert(*address)
+            }
             dns::Outcome::NoRecord(..) => false,
             outcome => names.asked.is_new(outcome, Instant::now()),
         };

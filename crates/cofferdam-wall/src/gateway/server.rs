@@ -20,6 +20,7 @@ use crate::gateway::channel::{Channel, Question};
 use crate::gateway::descriptors::Descriptors;
 use crate::gateway::journal::Journals;
 use crate::gateway::packets::{self, Packets};
+use crate::gateway::proof::Proof;
 use crate::gateway::resolve::Resolver;
 use crate::gateway::room::Places;
 use crate::gateway::sandbox::{Beginning, Sandbox, compile};
@@ -233,8 +234,12 @@ async fn answer(
             }
             let descriptors =
                 Descriptors::check(question.descriptors).map_err(|error| error.to_string())?;
-            *registered = Some(register(gateway, registration, descriptors).await?);
-            Ok(Answer::Done)
+            let proof = registration.proving.map(Proof::new).transpose();
+            let proof =
+                proof.map_err(|error| format!("nothing can be carried for a proof: {error}"))?;
+            let port = proof.as_ref().map(|proof| proof.port);
+            *registered = Some(register(gateway, registration, descriptors, proof).await?);
+            Ok(port.map_or(Answer::Done, |port| Answer::Proving { port }))
         }
         Ask::Open => registered
             .as_ref()
@@ -280,6 +285,7 @@ async fn register(
     gateway: &Arc<Gateway>,
     registration: Registration,
     descriptors: Descriptors,
+    proof: Option<Proof>,
 ) -> Result<Registered, String> {
     if registration.sandbox.is_empty() || registration.sandbox.len() > LONGEST_ID {
         return Err("the id of a sandbox has 1 to 128 bytes".to_owned());
@@ -297,7 +303,7 @@ async fn register(
         id: registration.sandbox.clone(),
         policy,
         epoch: registration.epoch,
-        proving: registration.proving,
+        proving: proof.as_ref().map(|proof| proof.policy.clone()),
         journal,
         packets: Packets::new(descriptors.packets),
         resolver: Arc::clone(&gateway.resolver),
@@ -312,6 +318,9 @@ async fn register(
     let home = gateway.workers.next();
     home.spawn(lookups::over_udp(Arc::clone(&sandbox), descriptors.lookups));
     home.spawn(packets::watch(Arc::clone(&sandbox)));
+    if let Some(proof) = proof {
+        home.spawn(proof.serve(Arc::clone(&sandbox)));
+    }
     for (listener, entrance) in [
         (
             descriptors.connections,

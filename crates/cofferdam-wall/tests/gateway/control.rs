@@ -3,13 +3,14 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use cofferdam_wall::control::{Answer, Ask, MAX_FRAME, Seen};
 use cofferdam_wall::log::{Event, Verdict};
 
 use rustix::process::{Resource, Rlimit};
 
-use crate::support::{BOUND, Gateway, Sockets, answered, query, registration, rules};
+use crate::support::{ANSWER, BOUND, Gateway, Sockets, answered, query, registration, rules};
 
 fn lookup(to: &UdpSocket, name: &str) -> (u8, Option<std::net::Ipv4Addr>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -151,14 +152,26 @@ fn a_policy_that_does_not_compile_leaves_the_old_one() {
 }
 
 #[test]
-fn while_proving_everything_is_refused_counted_and_not_logged() {
+fn while_proving_everything_but_the_proof_is_refused_counted_and_not_logged() {
     let gateway = Gateway::start();
     let sockets = Sockets::new([0; 3]);
     let mut client = gateway.connect();
-    client.ask_with(
+    let registered = client.ask_with(
         &registration("one", &["a.test"], true),
         &sockets.descriptors(),
     );
+    let Answer::Proving { port } = registered else {
+        panic!("{registered:?}");
+    };
+    // One thing is carried: the gateway's own service on this machine.
+    let ask = || {
+        let mut answer = Vec::new();
+        let stream = std::net::TcpStream::connect(("127.0.0.1", port));
+        stream.and_then(|mut stream| stream.read_to_end(&mut answer))?;
+        std::io::Result::Ok(answer)
+    };
+    assert_eq!(ask().unwrap(), ANSWER);
+    assert_eq!(lookup(&sockets.lookups, "host.cofferdam.internal").0, 0);
     assert_eq!(lookup(&sockets.lookups, "a.test"), (3, None));
     assert_eq!(lookup(&sockets.lookups, "c.test"), (3, None));
     assert!(is_refused(&sockets.connections));
@@ -166,15 +179,24 @@ fn while_proving_everything_is_refused_counted_and_not_logged() {
     assert_eq!(
         client.ask(&Ask::Open),
         Answer::Seen(Seen {
-            lookups: 2,
+            lookups: 3,
             connections: 1,
             proxied: 1,
             packets: 0
         })
     );
+    // And no longer, neither by its name nor at all.
+    assert_eq!(
+        lookup(&sockets.lookups, "host.cofferdam.internal"),
+        (3, None)
+    );
+    let start = Instant::now();
+    while ask().is_ok() {
+        assert!(start.elapsed() < BOUND, "it is still there");
+    }
     assert_eq!(lookup(&sockets.lookups, "a.test").0, 0);
     assert_eq!(lookup(&sockets.lookups, "c.test"), (3, None));
-    let log = sockets.log_until(|log| log.len() >= 2);
+    let log = sockets.log_until(|log| log.len() >= 3);
     let told: Vec<_> = log
         .iter()
         .map(|entry| (entry.event, entry.name.as_deref(), entry.verdict))
@@ -182,11 +204,40 @@ fn while_proving_everything_is_refused_counted_and_not_logged() {
     assert_eq!(
         told,
         [
+            (
+                Event::Lookup,
+                Some("host.cofferdam.internal"),
+                Some(Verdict::Refused)
+            ),
             (Event::Lookup, Some("a.test"), Some(Verdict::Allowed)),
             (Event::Lookup, Some("c.test"), Some(Verdict::Refused)),
         ]
     );
-    assert_eq!(log[1].opens.as_deref(), Some("c.test"));
+    assert_eq!(log[2].opens.as_deref(), Some("c.test"));
+}
+
+/// From the first answer on, whoever asks.
+#[test]
+fn every_thread_of_the_gateway_is_filtered() {
+    let gateway = Gateway::start();
+    let mut client = gateway.connect();
+    assert_eq!(client.ask(&Ask::Status), Answer::Status(Vec::new()));
+    let filters = |process: u32| {
+        let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let count = |thread: std::io::Result<std::fs::DirEntry>| {
+            let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Seccomp_filters:"));
+            line.unwrap().trim().parse::<u32>().unwrap()
+        };
+        threads.map(count).collect::<Vec<_>>()
+    };
+    // The control is this program, which may have filters of whoever started it.
+    let own = filters(std::process::id())[0];
+    let found = filters(gateway.pid());
+    assert!(found.len() >= 3, "{found:?}");
+    assert!(found.iter().all(|count| *count == own + 2), "{found:?}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub use error::WallError;
 pub(crate) use gateway::remove_dead as remove_dead_gateways;
 pub use gateway::{Start, ask, process as gateway_process};
 pub(crate) use journal::{remove_old as remove_old_logs, say_unlogged};
-pub use registration::{Health, Registration};
+pub use registration::{Health, Proof, Registration};
 
 /// What a provider needs to put a sandbox behind the wall.
 #[derive(Debug, Clone)]

@@ -47,14 +47,24 @@ pub struct Registration {
     orders: mpsc::Sender<Order>,
     health: watch::Receiver<Health>,
     problems: Vec<Problem>,
+    proof: Proof,
     _end: DropGuard,
+}
+
+/// What is carried during the self-test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    /// Of `host.cofferdam.internal`.
+    pub port: u16,
+    /// What it says, which nobody inside knows yet.
+    pub answer: [u8; control::ANSWER],
 }
 
 type Order = oneshot::Sender<Result<Seen, WallError>>;
 
 impl Registration {
     /// Puts a sandbox behind the gateway of its home, which is started where none runs. Until
-    /// [`Registration::open`] everything is refused and counted. Bounded: 8 s.
+    /// [`Registration::open`] everything but the [`Proof`] is refused and counted. Bounded: 8 s.
     pub async fn register(spec: &WallSpec, sockets: Sockets) -> Result<Self, WallError> {
         let log = journal::open(spec)?;
         let mut keeper = Keeper {
@@ -62,9 +72,10 @@ impl Registration {
             sockets,
             log,
             epoch: 0,
-            opened: false,
+            proving: Some(random()?),
         };
-        let (connection, problems) = keeper.register().await?;
+        let (connection, problems, proof) = keeper.register().await?;
+        let proof = proof.ok_or_else(unexpected)?;
         let (orders, queue) = mpsc::channel(4);
         let (says, health) = watch::channel(Health::Carried);
         let end = CancellationToken::new();
@@ -83,6 +94,7 @@ impl Registration {
             orders,
             health,
             problems,
+            proof,
             _end: end.drop_guard(),
         })
     }
@@ -115,6 +127,11 @@ impl Registration {
         }
     }
 
+    /// What must be reached from inside until [`Registration::open`].
+    pub fn proof(&self) -> Proof {
+        self.proof
+    }
+
     /// What is wrong with the places that rules come from; what is right is in force.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -142,13 +159,14 @@ struct Keeper {
     sockets: Sockets,
     log: File,
     epoch: u32,
-    opened: bool,
+    /// Until the self-test is over.
+    proving: Option<[u8; control::ANSWER]>,
 }
 
 impl Keeper {
     /// Registers with the gateway that runs, or with a new one; the rules are read anew. Also what
     /// is wrong with their sources.
-    async fn register(&mut self) -> Result<(Connection, Vec<Problem>), WallError> {
+    async fn register(&mut self) -> Result<(Connection, Vec<Problem>, Option<Proof>), WallError> {
         // A change of rules between reading them and being there would be lost.
         let _change = Change::begin(&self.spec.home).await?;
         let sources = self.spec.sources.clone();
@@ -162,7 +180,7 @@ impl Keeper {
             sandbox: self.spec.sandbox.to_string(),
             rules,
             epoch: self.epoch,
-            proving: !self.opened,
+            proving: self.proving,
         }))?;
         let Sockets {
             connections,
@@ -180,8 +198,13 @@ impl Keeper {
         let home = &self.spec.home;
         let begun = gateway::begin(home, &frame, &fds, Start::IfNeeded, ANSWER_LIMIT);
         match begun.await? {
-            (connection, Answer::Done) => Ok((connection, problems)),
-            _ => Err(unexpected()),
+            (connection, answer) => match (answer, self.proving) {
+                (Answer::Done, None) => Ok((connection, problems, None)),
+                (Answer::Proving { port }, Some(answer)) => {
+                    Ok((connection, problems, Some(Proof { port, answer })))
+                }
+                _ => Err(unexpected()),
+            },
         }
     }
 
@@ -197,7 +220,7 @@ impl Keeper {
             let began = Instant::now();
             self.serve(&mut connection, &mut orders).await;
             drop(connection);
-            if !self.opened {
+            if self.proving.is_some() {
                 // What arrived while it was proving is unknown now: the proof is void.
                 health.send_replace(Health::Lost(
                     "the gateway ended during the self-test".into(),
@@ -224,11 +247,13 @@ impl Keeper {
         loop {
             let answer = tokio::select! {
                 () = connection.ended() => return,
-                () = connection.strayed(), if self.opened => return,
+                () = connection.strayed(), if self.proving.is_none() => return,
                 Some(answer) = orders.recv() => answer,
             };
             let seen = open(connection).await;
-            self.opened |= seen.is_ok();
+            if seen.is_ok() {
+                self.proving = None;
+            }
             let failed = seen.is_err();
             // Who asked may have given up.
             let _ = answer.send(seen);
@@ -251,7 +276,7 @@ impl Keeper {
             // Synthetic addresses that programs remember are another gateway's.
             self.epoch = self.epoch.saturating_add(1);
             match self.register().await {
-                Ok((connection, _)) => return Ok(connection),
+                Ok((connection, ..)) => return Ok(connection),
                 Err(error) if *ends >= ATTEMPTS || is_final(&error) => return Err(error),
                 Err(_) => {}
             }
@@ -273,6 +298,13 @@ fn is_final(error: &WallError) -> bool {
         error,
         WallError::Directory { .. } | WallError::Refused(_) | WallError::Protocol(_)
     )
+}
+
+fn random() -> Result<[u8; control::ANSWER], WallError> {
+    let mut bytes = [0; control::ANSWER];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(std::io::Error::from)?;
+    Ok(bytes)
 }
 
 fn unexpected() -> WallError {

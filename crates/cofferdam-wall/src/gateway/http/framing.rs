@@ -381,4 +381,35 @@ mod tests {
             prop_assert_eq!(whole, last.map(|_| begin));
         }
     }
+
+    /// No more is passed on than is there, and a request that is in order stays so in pieces.
+    #[test]
+    fn fuzz_http_screen() {
+        let seeds = [
+            "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
+            "POST /x HTTP/1.1\r\nHost: allowed.test\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: allowed.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX: y\r\n\r\n",
+            "CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\nraw",
+        ];
+        let seeds = seeds.map(|text| text.as_bytes().to_vec());
+        cofferdam_lab::fuzz::mutate("http screen", &seeds, |said| {
+            let whole = Framing::new().pass(said);
+            let (mut framing, mut waiting, mut passed) = (Framing::new(), Vec::new(), 0);
+            let mut dirty = false;
+            for piece in said.chunks(9) {
+                waiting.extend_from_slice(piece);
+                let Ok(count) = framing.pass(&waiting) else {
+                    dirty = true;
+                    break;
+                };
+                assert!(count <= waiting.len());
+                waiting.drain(..count);
+                passed += count;
+            }
+            match whole {
+                Ok(count) => assert!(!dirty && count == passed, "{count} {passed} {dirty}"),
+                Err(_) => assert!(dirty),
+            }
+        });
+    }
 }

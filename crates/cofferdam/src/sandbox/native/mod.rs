@@ -8,6 +8,7 @@ mod cgroup;
 mod connection;
 mod identity;
 pub mod jail;
+mod limits;
 mod package;
 mod probe;
 mod program;

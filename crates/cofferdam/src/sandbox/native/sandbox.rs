@@ -9,9 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cofferdam_guest::protocol::{
-    self, Agent, ExecStep, ProcessLimits, Request, Setup, SetupMount, Source,
-};
+use cofferdam_guest::protocol::{self, Agent, ExecStep, Request, Setup, SetupMount, Source};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use tokio::net::UnixStream;
@@ -23,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::cgroup::Group;
 use super::connection::{self, Connection, NotStarted, Program};
 use super::tools::{self, Host};
-use super::{NativeOptions, identity, wall};
+use super::{NativeOptions, identity, limits, wall};
 use crate::embedded;
 use crate::sandbox::{
     Access, BoxRead, BoxWrite, ExecRequest, Execution, Exit, Mount, MountSource, Network, Sandbox,
@@ -78,11 +76,7 @@ impl NativeSandbox {
             hostname: hostname(&spec.hostname),
             agent,
             mounts,
-            limits: ProcessLimits {
-                processes: spec.limits.processes,
-                open_files: spec.limits.open_files,
-                file_size: options.file_size,
-            },
+            limits: limits::of(&spec.limits, options.file_size, limits::file_table()),
             workdir: spec.workdir.as_os_str().as_bytes().to_vec(),
             network: match spec.network {
                 Network::None => protocol::Network::None,

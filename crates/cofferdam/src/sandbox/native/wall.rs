@@ -1,12 +1,16 @@
 //! Puts a native sandbox behind the wall, and starts nothing in it before the wall was tried from inside.
 //!
-//! [`judge`] is pure: what the attempts found, and what arrived at the gateway meanwhile. The second
-//! is the positive control: an attempt that was refused by accident never arrives there.
+//! [`judge`] is pure: what the attempts found, and what arrived at the gateway meanwhile. There are two positive
+//! controls: an attempt that was refused by accident never arrives at the gateway, and one attempt must pass and
+//! bring back what only the gateway knew.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use cofferdam_guest::protocol::{self, Attempt, Findings, Outcome, Reply, Request, WALL_SOCKETS};
+use cofferdam_guest::protocol::{
+    self, Attempt, Findings, Outcome, Passage, Reply, Request, WALL_SOCKETS,
+};
+use cofferdam_wall::HostName;
 use tokio::net::UnixStream;
 
 use super::connection;
@@ -35,20 +39,25 @@ pub(super) async fn raise(
         packets,
     };
     let registration = Registration::register(spec, sockets).await?;
-    let findings = tokio::time::timeout(LIMIT, prove(stream))
+    let proof = registration.proof();
+    let findings = tokio::time::timeout(LIMIT, prove(stream, proof.port))
         .await
         .unwrap_or(Err(SandboxError::TimedOut(LIMIT.as_secs())))?;
     let seen = registration.open().await?;
-    match judge(&findings, &seen) {
+    match judge(&findings, &seen, &proof.answer) {
         failed if failed.is_empty() => Ok(registration),
         failed => Err(WallError::Breached(failed.join("; ")).into()),
     }
 }
 
-async fn prove(stream: &mut UnixStream) -> Result<Findings, SandboxError> {
+async fn prove(stream: &mut UnixStream, port: u16) -> Result<Findings, SandboxError> {
     let broken = |what: String| SandboxError::Start(format!("its wall was not tried: {what}"));
-    let frame = protocol::encode(&Request::Prove { request: 0 })
-        .map_err(|error| broken(error.to_string()))?;
+    let passes = Passage {
+        name: HostName::HOST.to_owned(),
+        port,
+    };
+    let request = Request::Prove { request: 0, passes };
+    let frame = protocol::encode(&request).map_err(|error| broken(error.to_string()))?;
     connection::send(stream, &frame)
         .await
         .map_err(|error| broken(error.to_string()))?;
@@ -62,8 +71,8 @@ async fn prove(stream: &mut UnixStream) -> Result<Findings, SandboxError> {
     }
 }
 
-/// Every check that failed, in words; none where the wall stands.
-fn judge(findings: &Findings, seen: &Seen) -> Vec<String> {
+/// Every check that failed, in words; none where the wall stands and carries. `answer` is what must come back.
+fn judge(findings: &Findings, seen: &Seen, answer: &[u8]) -> Vec<String> {
     let mut failed = Vec::new();
     if findings.interfaces != ["lo"] {
         let found: Vec<String> = findings
@@ -84,6 +93,11 @@ fn judge(findings: &Findings, seen: &Seen) -> Vec<String> {
             .map(|finding| &finding.outcome);
         let what = name(attempt);
         match (outcomes.next(), outcomes.next()) {
+            (Some(Outcome::Answered(got)), None)
+                if attempt == Attempt::Passage && got == answer => {}
+            (Some(_), None) if attempt == Attempt::Passage => {
+                failed.push(format!("{what} was not carried"));
+            }
             (Some(outcome), None) if is_refused(attempt, outcome) => {}
             (Some(Outcome::Silence), None) => failed.push(format!("{what} got no answer")),
             (Some(_), None) => failed.push(format!("{what} was not refused")),
@@ -104,10 +118,10 @@ fn judge(findings: &Findings, seen: &Seen) -> Vec<String> {
     failed
 }
 
-/// What must arrive at the gateway: lookups over UDP and TCP, one address and two metadata services, the
-/// kernel's report of the datagram.
-const LOOKUPS: u32 = 2;
-const CONNECTIONS: u32 = 3;
+/// What must arrive at the gateway: lookups over UDP and TCP and the one of what passes, one address and two metadata
+/// services and what passes, the kernel's report of the datagram.
+const LOOKUPS: u32 = 3;
+const CONNECTIONS: u32 = 4;
 const PROXIED: u32 = 1;
 const PACKETS: u32 = 1;
 
@@ -124,6 +138,7 @@ fn name(attempt: Attempt) -> &'static str {
         Attempt::ConnectV6 => "a connection over IPv6",
         Attempt::DatagramV6 => "a datagram over IPv6",
         Attempt::Proxy => "a refused name by way of the proxy",
+        Attempt::Passage => "a connection that must pass",
     }
 }
 
@@ -164,7 +179,8 @@ fn refusals(attempt: Attempt) -> Option<&'static [i32]> {
         | Attempt::Address
         | Attempt::Metadata
         | Attempt::OtherMetadata
-        | Attempt::Proxy => None,
+        | Attempt::Proxy
+        | Attempt::Passage => None,
     }
 }
 
@@ -180,10 +196,13 @@ mod tests {
 
     const NXDOMAIN: [u8; 12] = [0x43, 0x64, 0x81, 0x83, 0, 1, 0, 0, 0, 0, 0, 0];
 
+    const ANSWER: [u8; 4] = *b"said";
+
     fn standing() -> (Findings, Seen) {
         let outcome = |attempt| match attempt {
             Attempt::LookupUdp | Attempt::LookupTcp => Outcome::Answered(NXDOMAIN.into()),
             Attempt::Proxy => Outcome::Answered(b"HTTP/1.1 403 Forbidden\r\n".into()),
+            Attempt::Passage => Outcome::Answered(ANSWER.into()),
             Attempt::ConnectV6 | Attempt::DatagramV6 => Outcome::Refused(libc::ENETUNREACH),
             Attempt::Datagram | Attempt::Ping | Attempt::Raw | Attempt::Packet => {
                 Outcome::Refused(libc::EPERM)
@@ -211,7 +230,7 @@ mod tests {
     #[test]
     fn a_wall_that_stands_passes() {
         let (findings, seen) = standing();
-        assert_eq!(judge(&findings, &seen), Vec::<String>::new());
+        assert_eq!(judge(&findings, &seen, &ANSWER), Vec::<String>::new());
     }
 
     #[test]
@@ -229,13 +248,47 @@ mod tests {
                         finding.outcome = outcome.clone();
                     }
                 }
-                assert_eq!(judge(&findings, &seen).len(), 1, "{attempt:?} {outcome:?}");
+                assert_eq!(
+                    judge(&findings, &seen, &ANSWER).len(),
+                    1,
+                    "{attempt:?} {outcome:?}"
+                );
             }
             let (mut findings, seen) = standing();
             findings
                 .attempts
                 .retain(|finding| finding.attempt != attempt);
-            assert_eq!(judge(&findings, &seen).len(), 1, "{attempt:?} left out");
+            assert_eq!(
+                judge(&findings, &seen, &ANSWER).len(),
+                1,
+                "{attempt:?} left out"
+            );
+        }
+    }
+
+    /// A wall that refuses everything is none: nothing says that what it refuses would have worked.
+    // covers: S3-51
+    #[test]
+    fn what_must_pass_and_does_not_fails() {
+        for outcome in [
+            Outcome::Refused(libc::ECONNRESET),
+            Outcome::Refused(0),
+            Outcome::Silence,
+            Outcome::Answered(Vec::new()),
+            Outcome::Answered(b"sai".to_vec()),
+            Outcome::Answered(b"said more".to_vec()),
+        ] {
+            let (mut findings, seen) = standing();
+            for finding in &mut findings.attempts {
+                if finding.attempt == Attempt::Passage {
+                    finding.outcome = outcome.clone();
+                }
+            }
+            assert_eq!(
+                judge(&findings, &seen, &ANSWER),
+                ["a connection that must pass was not carried"],
+                "{outcome:?}"
+            );
         }
     }
 
@@ -244,12 +297,12 @@ mod tests {
         for number in 0..4 {
             let (findings, mut seen) = standing();
             match number {
-                0 => seen.lookups = 1,
-                1 => seen.connections = 2,
+                0 => seen.lookups = 2,
+                1 => seen.connections = 3,
                 2 => seen.proxied = 0,
                 _ => seen.packets = 0,
             }
-            assert_eq!(judge(&findings, &seen).len(), 1, "{seen:?}");
+            assert_eq!(judge(&findings, &seen, &ANSWER).len(), 1, "{seen:?}");
         }
     }
 
@@ -271,7 +324,11 @@ mod tests {
                     finding.outcome = Outcome::Refused(errno);
                 }
             }
-            assert_eq!(judge(&findings, &seen).len(), 1, "{attempt:?} {errno}");
+            assert_eq!(
+                judge(&findings, &seen, &ANSWER).len(),
+                1,
+                "{attempt:?} {errno}"
+            );
         }
     }
 
@@ -288,7 +345,7 @@ mod tests {
         let (mut findings, seen) = standing();
         findings.interfaces.push("eth0".to_owned());
         assert_eq!(
-            judge(&findings, &seen),
+            judge(&findings, &seen, &ANSWER),
             ["there are network interfaces besides `lo`: lo, eth0"]
         );
     }
