@@ -13,6 +13,7 @@
 
 mod addresses;
 mod bench;
+mod careless;
 mod house;
 mod inside;
 mod life;
