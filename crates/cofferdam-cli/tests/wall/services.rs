@@ -8,7 +8,7 @@ use cofferdam_lab::probe::Task;
 use crate::bench::{SIBLINGS, at};
 use crate::house::{EVERYWHERE, LOOPBACK, OUTSIDE};
 use crate::place::Place;
-use crate::trial::{Trial, http, line, tcp, word};
+use crate::trial::{Trial, http, line, word};
 
 pub(crate) fn metadata(trial: &mut Trial<'_>) {
     for address in [
