@@ -43,13 +43,13 @@ pub(crate) fn environment(trial: &mut Trial<'_>) {
     // Told to use the proxy, and a program of the same sandbox that has unset all of it.
     let given = VARIABLES.map(|name| format!("{name}=http://{PROXY}"));
     let mut options = vec!["--allow", "allowed.test"];
-    given
-        .iter()
-        .for_each(|given| options.extend(["--env", given.as_str()]));
+    for given in &given {
+        options.extend(["--env", given.as_str()]);
+    }
     let mut unset = vec!["env", "NO_PROXY=*", "no_proxy=*"];
-    VARIABLES
-        .iter()
-        .for_each(|name| unset.splice(1..1, ["-u", *name]).for_each(drop));
+    for name in VARIABLES {
+        unset.splice(1..1, ["-u", name]);
+    }
     let told = Place::start(trial.bench.beside("told"), "told", &options);
     let untold = Place::start_by(trial.bench.beside("untold"), "untold", &options, &unset);
     let (told, untold) = (told.ready(), untold.ready());
