@@ -12,6 +12,7 @@
 )]
 
 mod addresses;
+mod agents;
 mod bench;
 mod careless;
 mod house;
