@@ -443,13 +443,12 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::ManySockets { .. } => {
             "remove those that are left over, or use `--mode copy`".to_owned()
         }
-        PlanError::ModelRefused { opens, .. } => match opens {
-            Some(rule) => {
-                let command = opening::command(rule);
-                format!("open it with `{command}`, or for this run alone with `--allow {rule}`")
-            }
-            None => return None,
-        },
+        PlanError::ModelRefused {
+            opens: Some(rule), ..
+        } => {
+            let command = opening::command(rule);
+            format!("open it with `{command}`, or for this run alone with `--allow {rule}`")
+        }
         PlanError::ModelInside {
             variable,
             url,

@@ -864,13 +864,41 @@ both! {
             assert!(!exit.success(), "{exit}");
             sandbox.close().await.unwrap();
         } else if let Err(error) = made {
-            skip!("a limit that holds, as an ordinary user: {lacking:?}");
             assert!(matches!(&error, SandboxError::Unsupported { what, .. } if what.contains("memory")), "{error}");
+            skip!("a limit that holds, as an ordinary user: {error}");
         }
         eventually("its control groups are gone", || control_groups(spec.id).is_empty()).await;
         let checks = probe();
         assert!(checks.iter().all(|check| check.status != Status::Missing), "{checks:?}");
         Native::default().check_limits(&Limits::default()).unwrap();
+    }
+}
+
+both! {
+    /// By the kernel's own count of what was held back, and by the program's own processor time: a busy machine
+    /// makes neither wrong.
+    async fn a_busy_program_gets_its_share_of_the_processors_and_no_more() {
+        let busy = "perl -MTime::HiRes=time -e '$s = time; 1 while (times)[0] + (times)[1] < 0.2; print time - $s'";
+        for (cpus, is_held_back) in [(0.05, true), (1.5, false)] {
+            let limits = Limits { cpus: Some(cpus), ..Limits::default() };
+            let spec = SandboxSpec { limits, ..spec() };
+            if !is_root() && !Native::default().degradations(&spec.limits).is_empty() {
+                assert!(matches!(create(&spec).await, Err(SandboxError::Unsupported { .. })));
+                continue;
+            }
+            let sandbox = create(&spec).await.unwrap();
+            let took: f64 = ok(&*sandbox, busy).await.parse().unwrap();
+            let groups = control_groups(spec.id);
+            let stat = groups.iter().find_map(|group| fs::read_to_string(group.join("cpu.stat")).ok());
+            let stat = stat.unwrap_or_default();
+            let times = stat.lines().find_map(|line| line.strip_prefix("nr_throttled "));
+            let times: u32 = times.unwrap_or_else(|| panic!("{groups:?}: {stat}")).parse().unwrap();
+            // 5 ms of each period of 100 ms, which is less than its share among many others: 0.2 s of work take 4 s,
+            // that of starting up, which is before the clock, left out.
+            assert_eq!(times > 0, is_held_back, "{cpus}: {stat}");
+            assert!(took > 2.0 || !is_held_back, "{cpus}: 0.2 s of work in {took} s");
+            sandbox.close().await.unwrap();
+        }
     }
 }
 

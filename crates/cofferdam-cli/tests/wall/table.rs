@@ -8,12 +8,14 @@ use std::time::Instant;
 use crate::bench::Bench;
 use crate::selection::Selection;
 use crate::trial::Trial;
-use crate::{addresses, inside, life, loading, lookups, names, packets, services, upstream};
+use crate::{
+    addresses, agents, inside, life, loading, lookups, names, packets, services, upstream,
+};
 
 type Attack = (u8, &'static str, fn(&mut Trial<'_>));
 
-/// Numbers and order of the study of threats. Those that end the gateway or change the config come last.
-const ATTACKS: [Attack; 33] = [
+/// Numbers and order of the study of threats; 0 are the agents as they are. Those that end the gateway or change the config come last.
+const ATTACKS: [Attack; 34] = [
     (1, "address_that_no_rule_names", addresses::denied_address),
     (2, "name_that_no_rule_names", lookups::denied_name),
     (3, "port_that_no_rule_names", addresses::denied_port),
@@ -45,6 +47,7 @@ const ATTACKS: [Attack; 33] = [
     (31, "redirection", names::redirection),
     (32, "control_surfaces", inside::surfaces),
     (33, "interface_moved_in_by_hand", inside::moved_interface),
+    (0, "real_agents_and_the_default_list", agents::default_list),
     (26, "connection_that_outlives_its_rule", life::rule_goes),
     (18, "rules_that_do_not_load", loading::broken),
     (28, "rules_that_are_too_wide", loading::too_wide),
@@ -90,7 +93,7 @@ pub(crate) fn run(directory: &Path, selection: &Selection) -> ExitCode {
     // None is missing from the list itself.
     let mut numbers: Vec<u8> = ATTACKS.iter().map(|(number, ..)| *number).collect();
     numbers.sort_unstable();
-    assert!(numbers.into_iter().eq(1..=33));
+    assert!(numbers.into_iter().eq(0..=33));
     let bench = Bench::new(directory);
     println!("lab and sandboxes after {} ms", start.elapsed().as_millis());
     let mut rows: Vec<Row> = chosen

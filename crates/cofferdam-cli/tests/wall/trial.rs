@@ -69,6 +69,19 @@ impl<'a> Trial<'a> {
         self.exfil_against(&self.bench.open, what, deed);
     }
 
+    /// As [`Self::exfil`], from another sandbox behind a wall.
+    pub(crate) fn exfil_from(
+        &mut self,
+        wall: &Place,
+        what: &str,
+        deed: impl Fn(&Place, &str) -> Outcome,
+    ) {
+        let nonce = self.nonce();
+        let outcome = deed(&self.bench.open, &nonce);
+        self.fires(what, !self.found(&nonce).is_empty(), &outcome);
+        self.stays_in(what, wall, deed);
+    }
+
     /// As [`Self::exfil`], with another control: some attacks not even the open sandbox lets happen.
     pub(crate) fn exfil_against(
         &mut self,

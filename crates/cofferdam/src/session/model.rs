@@ -123,20 +123,17 @@ impl Server {
         let place = authority
             .rsplit_once('@')
             .map_or(authority, |(_, place)| place);
-        let (host, port) = match place.strip_prefix('[') {
-            Some(bracketed) => {
-                let (address, port) = bracketed.split_once(']')?;
-                (Host::Address(IpAddr::V6(address.parse().ok()?)), port)
-            }
-            None => {
-                let at = place.find(':').unwrap_or(place.len());
-                let (host, port) = place.split_at(at);
-                let host = match host.parse() {
-                    Ok(address) => Host::Address(IpAddr::V4(address)),
-                    Err(_) => Host::Name(host.parse().ok()?),
-                };
-                (host, port)
-            }
+        let (host, port) = if let Some(bracketed) = place.strip_prefix('[') {
+            let (address, port) = bracketed.split_once(']')?;
+            (Host::Address(IpAddr::V6(address.parse().ok()?)), port)
+        } else {
+            let at = place.find(':').unwrap_or(place.len());
+            let (host, port) = place.split_at(at);
+            let host = match host.parse() {
+                Ok(address) => Host::Address(IpAddr::V4(address)),
+                Err(_) => Host::Name(host.parse().ok()?),
+            };
+            (host, port)
         };
         let port = match port.strip_prefix(':') {
             None if port.is_empty() => usual,

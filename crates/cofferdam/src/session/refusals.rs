@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::fsx;
     use crate::session::event::EventSink;
-    use crate::session::options::RunLog;
+    use crate::session::options::{LogLimits, RunLog};
 
     fn refused(name: &str, port: Option<u16>) -> String {
         let mut entry = Entry::new(Timestamp::UNIX_EPOCH, EntryEvent::Connect);
@@ -127,7 +127,8 @@ mod tests {
                 seen.lock().unwrap().push(text);
             }
         });
-        let events = Emitter::open(sink, &RunLog::None, Path::new("/nowhere"), "log").unwrap();
+        let log = (&RunLog::None, LogLimits::default());
+        let events = Emitter::open(sink, log, Path::new("/nowhere"), "log").unwrap();
         let mut refusals = Refusals::of(&home, id);
         let mut news = || {
             refusals.tell(&events);

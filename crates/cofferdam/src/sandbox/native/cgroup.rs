@@ -6,12 +6,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
 use crate::names::SandboxId;
 use crate::sandbox::{Limits, SandboxError};
 
 const ROOT: &str = "/sys/fs/cgroup";
 /// Our groups lie below a group of this name.
 const OURS: &str = "cofferdam";
+
+/// What decides where groups can be made.
+#[derive(Debug)]
+struct Machine {
+    /// `/proc/self/mounts`.
+    mounts: String,
+    /// `/proc/self/cgroup`.
+    own: String,
+}
 
 /// The groups of one sandbox: one directory per hierarchy.
 #[derive(Debug, Default)]
@@ -37,12 +48,16 @@ impl Controller {
 impl Group {
     /// The groups that `limits` need; none, and no cost, where they need none.
     pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Self, SandboxError> {
+        Self::create_on(&Machine::this(), id, limits)
+    }
+
+    fn create_on(machine: &Machine, id: SandboxId, limits: &Limits) -> Result<Self, SandboxError> {
         let mut group = Self::default();
         for (controller, wanted) in [
             (Controller::Memory, limits.memory.is_some()),
             (Controller::Cpu, limits.cpus.is_some()),
         ] {
-            if wanted && let Err(error) = group.limit(controller, id, limits) {
+            if wanted && let Err(error) = group.limit(machine, controller, id, limits) {
                 group.remove_now();
                 return Err(unsupported(controller.name(), &error));
             }
@@ -50,8 +65,14 @@ impl Group {
         Ok(group)
     }
 
-    fn limit(&mut self, controller: Controller, id: SandboxId, limits: &Limits) -> io::Result<()> {
-        let (parent, directory) = child(controller, id)?;
+    fn limit(
+        &mut self,
+        machine: &Machine,
+        controller: Controller,
+        id: SandboxId,
+        limits: &Limits,
+    ) -> io::Result<()> {
+        let (parent, directory) = child(machine, controller, id)?;
         if !self.directories.contains(&directory) {
             self.directories.push(directory.clone());
         }
@@ -145,8 +166,11 @@ fn has_swap() -> bool {
     reason = "a kernel file: nothing to replace atomically"
 )]
 fn set(path: &Path, value: &str) -> io::Result<()> {
-    fs::write(path, value)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    fs::write(path, value).map_err(|error| named(path, &error))
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,10 +186,14 @@ struct Parent {
 }
 
 /// The sandbox's group. Another sandbox that ends may take the parent away in between: again.
-fn child(controller: Controller, id: SandboxId) -> io::Result<(Parent, PathBuf)> {
+fn child(
+    machine: &Machine,
+    controller: Controller,
+    id: SandboxId,
+) -> io::Result<(Parent, PathBuf)> {
     let mut attempts = 0;
     loop {
-        let parent = parent(controller)?;
+        let parent = parent(machine, controller)?;
         let directory = parent.path.join(id.to_string());
         attempts += 1;
         match fs::create_dir(&directory) {
@@ -177,9 +205,9 @@ fn child(controller: Controller, id: SandboxId) -> io::Result<(Parent, PathBuf)>
 }
 
 /// Our own group in the hierarchy of this controller, made where it is missing.
-fn parent(controller: Controller) -> io::Result<Parent> {
+fn parent(machine: &Machine, controller: Controller) -> io::Result<Parent> {
     let mut last = io::Error::other("there is no control group hierarchy for it");
-    for (top, version) in hierarchies(controller) {
+    for (top, version) in machine.hierarchies(controller) {
         let path = top.join(OURS);
         match prepare(&top, &path, controller, version) {
             Ok(()) => return Ok(Parent { path, version }),
@@ -192,13 +220,13 @@ fn parent(controller: Controller) -> io::Result<Parent> {
 fn prepare(top: &Path, path: &Path, controller: Controller, version: Version) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(io::Error::new(
-                error.kind(),
-                format!("{}: {error}", path.display()),
-            ));
+            return Err(named(path, &error));
         }
         _ => {}
     }
+    // Another user's sandboxes may have made it: ours cannot be below it.
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)
+        .map_err(|error| named(path, &error.into()))?;
     if version == Version::Two {
         let enable = format!("+{}", controller.name());
         for group in [top, path] {
@@ -215,40 +243,53 @@ fn prepare(top: &Path, path: &Path, controller: Controller, version: Version) ->
     Ok(())
 }
 
-/// Where groups for this controller may be made, best first: at the top of its hierarchy, then in
-/// the group that this process is in.
-fn hierarchies(controller: Controller) -> Vec<(PathBuf, Version)> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mut found = Vec::new();
-    for line in mounts.lines() {
-        let mut fields = line.split(' ');
-        let (Some(_), Some(point), Some(kind), Some(options)) =
-            (fields.next(), fields.next(), fields.next(), fields.next())
-        else {
-            continue;
-        };
-        let point = Path::new(point);
-        let version = match kind {
-            "cgroup" if options.split(',').any(|o| o == controller.name()) => Version::One,
-            "cgroup2" if offers(point, controller) => Version::Two,
-            _ => continue,
-        };
-        found.push((point.to_owned(), version));
-        let ours = own.lines().find_map(|line| {
+impl Machine {
+    fn this() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Self {
+            mounts: read("/proc/self/mounts"),
+            own: read("/proc/self/cgroup"),
+        }
+    }
+
+    /// Where groups for this controller may be made, best first: at the top of its hierarchy, then in
+    /// the group that this process is in.
+    fn hierarchies(&self, controller: Controller) -> Vec<(PathBuf, Version)> {
+        let mut found = Vec::new();
+        for line in self.mounts.lines() {
+            let mut fields = line.split(' ');
+            let (Some(_), Some(point), Some(kind), Some(options)) =
+                (fields.next(), fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            let point = Path::new(point);
+            let version = match kind {
+                "cgroup" if options.split(',').any(|o| o == controller.name()) => Version::One,
+                "cgroup2" if offers(point, controller) => Version::Two,
+                _ => continue,
+            };
+            found.push((point.to_owned(), version));
+            let ours = self.group(controller, version);
+            if let Some(ours) = ours.filter(|ours| !ours.is_empty()) {
+                found.push((point.join(ours), version));
+            }
+        }
+        found
+    }
+
+    /// The group that this process is in, relative to the top of its hierarchy.
+    fn group(&self, controller: Controller, version: Version) -> Option<&str> {
+        self.own.lines().find_map(|line| {
             let (_, rest) = line.split_once(':')?;
             let (controllers, path) = rest.split_once(':')?;
             let here = match version {
                 Version::One => controllers.split(',').any(|c| c == controller.name()),
                 Version::Two => controllers.is_empty(),
             };
-            here.then(|| path.trim_start_matches('/').to_owned())
-        });
-        if let Some(ours) = ours.filter(|ours| !ours.is_empty()) {
-            found.push((point.join(ours), version));
-        }
+            here.then(|| path.trim_start_matches('/'))
+        })
     }
-    found
 }
 
 fn offers(point: &Path, controller: Controller) -> bool {
@@ -261,9 +302,10 @@ fn offers(point: &Path, controller: Controller) -> bool {
 /// Removes the groups of this sandbox, whose owner is dead: for `gc` after a crash. Its processes may
 /// need a moment to follow.
 pub async fn remove_leftovers(id: SandboxId) {
+    let machine = Machine::this();
     let directories = [Controller::Memory, Controller::Cpu]
         .into_iter()
-        .flat_map(hierarchies)
+        .flat_map(|controller| machine.hierarchies(controller))
         .map(|(top, _)| top.join(OURS).join(id.to_string()))
         .filter(|directory| directory.is_dir())
         .collect();
@@ -272,11 +314,16 @@ pub async fn remove_leftovers(id: SandboxId) {
 
 /// Refuses limits that cannot be given here. No cost where none is asked for.
 pub(super) fn check(limits: &Limits) -> Result<(), SandboxError> {
-    for (controller, wanted) in [
+    let wanted = [
         (Controller::Memory, limits.memory.is_some()),
         (Controller::Cpu, limits.cpus.is_some()),
-    ] {
-        if wanted && let Err(error) = can_make(controller) {
+    ];
+    if wanted.iter().all(|(_, wanted)| !wanted) {
+        return Ok(());
+    }
+    let machine = Machine::this();
+    for (controller, wanted) in wanted {
+        if wanted && let Err(error) = can_make(&machine, controller) {
             return Err(unsupported(controller.name(), &error));
         }
     }
@@ -293,12 +340,13 @@ fn unsupported(name: &str, error: &io::Error) -> SandboxError {
 
 /// Whether memory and cpu can be limited: for [`super::probe`].
 pub(super) fn available() -> [(&'static str, io::Result<()>); 2] {
+    let machine = Machine::this();
     [Controller::Memory, Controller::Cpu]
-        .map(|controller| (controller.name(), can_make(controller)))
+        .map(|controller| (controller.name(), can_make(&machine, controller)))
 }
 
-fn can_make(controller: Controller) -> io::Result<()> {
-    let parent = parent(controller)?;
+fn can_make(machine: &Machine, controller: Controller) -> io::Result<()> {
+    let parent = parent(machine, controller)?;
     // Only tried: gone again unless a sandbox uses it.
     let _ = fs::remove_dir(parent.path);
     Ok(())
@@ -306,3 +354,6 @@ fn can_make(controller: Controller) -> io::Result<()> {
 
 /// The mount point that everybody uses, for messages.
 pub(super) const MOUNT_POINT: &str = ROOT;
+
+#[cfg(test)]
+mod tests;
