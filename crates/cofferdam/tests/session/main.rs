@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod apart;
 mod bad_input;
 mod branches;
 mod compile_fail;
