@@ -197,14 +197,13 @@ impl Keeper {
         ];
         let home = &self.spec.home;
         let begun = gateway::begin(home, &frame, &fds, Start::IfNeeded, ANSWER_LIMIT);
-        match begun.await? {
-            (connection, answer) => match (answer, self.proving) {
-                (Answer::Done, None) => Ok((connection, problems, None)),
-                (Answer::Proving { port }, Some(answer)) => {
-                    Ok((connection, problems, Some(Proof { port, answer })))
-                }
-                _ => Err(unexpected()),
-            },
+        let (connection, answer) = begun.await?;
+        match (answer, self.proving) {
+            (Answer::Done, None) => Ok((connection, problems, None)),
+            (Answer::Proving { port }, Some(answer)) => {
+                Ok((connection, problems, Some(Proof { port, answer })))
+            }
+            _ => Err(unexpected()),
         }
     }
 
