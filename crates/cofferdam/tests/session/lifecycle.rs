@@ -317,7 +317,7 @@ fn the_environment_is_what_was_listed() {
 /// Invariant 4: a repository cannot ask for the caller's variables by itself.
 #[test]
 fn a_file_of_the_repository_names_nothing_of_the_callers_environment() {
-    let file = "LITERAL=from file\nAWS_SECRET_ACCESS_KEY=\nGIVEN=\n";
+    let file = "APP_LITERAL=from file\nAWS_SECRET_ACCESS_KEY=\nGIVEN=\n";
     let makes: [fn(&Env, &str); 4] = [
         |env, file| env.write(".cofferdam/.env", file),
         // Behind links that the repository made, in either place.
@@ -342,7 +342,7 @@ fn a_file_of_the_repository_names_nothing_of_the_callers_environment() {
         env.commit_all("env");
         let mut options = env.script(
             BranchStrategy::Head,
-            "test \"$LITERAL\" = 'from file' && test \"$GIVEN\" = g && test -z \"$AWS_SECRET_ACCESS_KEY\"",
+            "test \"$APP_LITERAL\" = 'from file' && test \"$GIVEN\" = g && test -z \"$AWS_SECRET_ACCESS_KEY\"",
         );
         let caller = &mut options.caller_environment;
         caller.insert("AWS_SECRET_ACCESS_KEY".into(), "secret".into());
