@@ -20,6 +20,8 @@ pub(super) struct Emitter {
     sink: EventSink,
     log: Mutex<Option<File>>,
     path: Option<PathBuf>,
+    /// Until the run is announced: what was said too early.
+    held: Mutex<Option<Vec<Event>>>,
 }
 
 impl Emitter {
@@ -60,6 +62,7 @@ impl Emitter {
             sink,
             log: Mutex::new(file),
             path,
+            held: Mutex::new(Some(Vec::new())),
         };
         emitter.write(&format!("--- Run started: {} ---", Timestamp::now()));
         Ok(emitter)
@@ -71,6 +74,7 @@ impl Emitter {
             sink: EventSink::default(),
             log: Mutex::new(None),
             path: None,
+            held: Mutex::new(None),
         }
     }
 
@@ -78,7 +82,28 @@ impl Emitter {
         self.path.as_deref()
     }
 
+    /// Says `first`, then what waited for it. Only the first call does anything: until it, every
+    /// event waits.
+    pub(super) fn announce(&self, first: impl FnOnce() -> Vec<Event>) {
+        let Some(held) = self.held().take() else {
+            return;
+        };
+        for event in first().iter().chain(&held) {
+            self.emit(event);
+        }
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, Option<Vec<Event>>> {
+        self.held
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     pub(super) fn emit(&self, event: &Event) {
+        if let Some(held) = self.held().as_mut() {
+            held.push(event.clone());
+            return;
+        }
         if let Some(line) = line_of(event) {
             self.write(&line);
         }
@@ -195,6 +220,16 @@ impl std::fmt::Display for Notice {
             Self::Degraded { what } => format!("weaker than usual: {what}"),
             Self::BeforeRecorded { reference } => {
                 format!("your uncommitted work was recorded at {reference}")
+            }
+            Self::HiddenInHistory { paths } => {
+                let names: Vec<_> = paths
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect();
+                format!(
+                    "hidden, but tracked: what commits hold there is in the history that goes in: {}",
+                    names.join(", ")
+                )
             }
             Self::Executes { paths } => {
                 format!(

@@ -6,11 +6,13 @@
 //! home through the gate, and [`dispose`] removes the rest. The last two work from the registry's
 //! record alone, so that [`manage`] can finish what a killed command began.
 
+mod announce;
 mod collect;
 mod dispose;
 mod emitter;
 mod envfile;
 mod event;
+mod hide;
 mod hooks;
 mod inside;
 mod iterate;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::envfile::{self, EnvFile, Withheld};
+use super::hide;
 use super::login::Login;
 use super::network;
 use super::options::{PromptSource, RunOptions};
@@ -17,7 +18,7 @@ use crate::git::identity::{self, UserConfig};
 use crate::git::{Head, Identity, Oid, Repository};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
 use crate::prompt::{self, Substituted};
-use crate::sandbox::registry::{self, Mode, Phase, Record, Strategy, VERSION};
+use crate::sandbox::registry::{self, Mode, PathText, Phase, Record, Strategy, VERSION};
 use crate::sandbox::{BranchStrategy, Contained, NetworkKind};
 
 /// A run that cannot be, found before anything was made.
@@ -29,6 +30,8 @@ pub enum PlanError {
     DetachedTarget,
     #[error("`--copy` needs a worktree, and the head strategy works in the checkout itself")]
     CopyWithHead,
+    #[error("{} cannot be hidden: {why}", path.display())]
+    Hide { path: PathBuf, why: &'static str },
     #[error("branch `{branch}` is checked out in {}", at.display())]
     CheckedOut { branch: BranchName, at: PathBuf },
     #[error("`{0}` does not name a commit")]
@@ -160,6 +163,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
     let (prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
     let (environment, withheld) = environment(options, &repository).await?;
+    let hidden = hide::plan(&repository, &branches.base, &options.hide, &options.cancel).await?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
         version: VERSION,
@@ -177,6 +181,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         worktree: None,
         made_directories: Vec::new(),
         nested_before: Vec::new(),
+        hidden: hidden.into_iter().map(PathText).collect(),
         kept: None,
         outcome: None,
         network: Some(options.network.reach()),

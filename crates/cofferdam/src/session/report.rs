@@ -79,6 +79,9 @@ pub struct RunReport {
     pub landing: Landing,
     /// Newest last.
     pub commits: Vec<CommitLine>,
+    /// Files that were the user's uncommitted work, and that the agent committed (`head` alone).
+    #[serde(serialize_with = "crate::session::path_json::lossy_list")]
+    pub taken: Vec<PathBuf>,
     /// Lines of `git diff --stat` from base to tip, sanitised.
     pub diffstat: String,
     pub usage: Usage,
@@ -100,6 +103,9 @@ pub struct Kept {
     pub branch: Option<String>,
     pub landing: Option<Landing>,
     pub commits: Vec<CommitLine>,
+    /// As in [`RunReport::taken`].
+    #[serde(serialize_with = "crate::session::path_json::lossy_list")]
+    pub taken: Vec<PathBuf>,
     pub iterations: Vec<Iteration>,
     #[serde(serialize_with = "crate::session::path_json::optional")]
     pub preserved_worktree: Option<PathBuf>,

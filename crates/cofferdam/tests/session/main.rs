@@ -10,9 +10,11 @@
 mod agents;
 mod bad_input;
 mod branches;
+mod hidden;
 mod homes;
 mod lifecycle;
 mod prompts;
 mod providers;
 mod sockets;
 mod support;
+mod uncommitted;

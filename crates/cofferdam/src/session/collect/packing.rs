@@ -34,7 +34,12 @@ impl Collector<'_> {
                 time: self.limit,
                 ..gate::Limits::default()
             },
-            rules: gate::Rules::default(),
+            rules: gate::Rules {
+                hidden: (owned.record.hidden.iter())
+                    .map(|path| path.0.to_string_lossy().into_owned())
+                    .collect(),
+                ..gate::Rules::default()
+            },
         };
         let revisions = format!("{tip}\n^{}\n", owned.record.base);
         let pipe = std::io::pipe().map_err(|source| FileError::new("make", "a pipe", source))?;
