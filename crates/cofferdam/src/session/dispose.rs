@@ -52,7 +52,7 @@ pub(super) async fn dispose(
     }
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
     let directory = owned.directory().to_owned();
-    let mut gone = vec!["git", "vault", "hooks", "pointer"];
+    let mut gone = vec!["git", "vault", "hooks", "pointer", "modules"];
     if owned.record.mode == Mode::Copy {
         if disposal.outcome.copy_is_dirty {
             disposed.preserved = Some(directory.join("work"));

@@ -28,6 +28,7 @@ mod prepare;
 mod report;
 mod run;
 mod stream;
+mod submodules;
 mod transfer;
 
 pub use collect::CollectError;

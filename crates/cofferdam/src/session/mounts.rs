@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::hide::{Covered, NO_FILE};
+use super::submodules::{self, Shown, Submodule};
 use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
 use crate::sandbox::{Access, Mount, MountSource};
 
@@ -36,6 +37,8 @@ pub(super) struct Workspace<'a> {
     /// Sockets below the workspace: who connects to one is served by a process outside, whatever the
     /// sandbox's network is and even where the mount is read-only.
     pub sockets: &'a BTreeSet<PathBuf>,
+    /// Submodules with git directories of ours, or with nothing.
+    pub submodules: &'a [Submodule],
     /// Paths below the workspace that show nothing.
     pub hidden: &'a [Covered],
 }
@@ -50,6 +53,7 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         mask_config,
         read_only,
         sockets,
+        submodules,
         hidden,
     } = *workspace;
     let mount = |source: PathBuf, target: PathBuf, access| Mount {
@@ -115,6 +119,21 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         target,
         access: Access::ReadOnly,
     };
+    for Submodule { path, shown } in submodules {
+        let (from, to) = match shown {
+            Shown::Nothing => {
+                mounts.push(nothing(target.join(path)));
+                continue;
+            }
+            Shown::Pointer(from) | Shown::Directory(from) => (from, target.join(path).join(".git")),
+        };
+        mounts.push(mount(from.clone(), to, Access::ReadOnly));
+    }
+    let modules = state.join(submodules::MODULES);
+    if submodules.iter().any(|one| one.shown != Shown::Nothing) {
+        let to = submodules::INSIDE.into();
+        mounts.push(mount(modules, to, Access::ReadOnly));
+    }
     mounts.extend(hidden.iter().map(|one| {
         let target = target.join(&one.path);
         if one.is_directory {

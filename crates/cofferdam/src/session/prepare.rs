@@ -19,6 +19,7 @@ use super::options::{RunOptions, Timeouts};
 use super::place as host_place;
 use super::plan::{Plan, PlanError};
 use super::report::RunErrorKind;
+use super::submodules;
 use crate::fsx::{self, Context};
 use crate::git::before::{self, BeforeLimits};
 use crate::git::index::{self, Owner};
@@ -168,12 +169,23 @@ async fn make(
         git: nested,
         sockets,
     } = nested;
-    let covered = if owned.record.mode == Mode::Bind {
-        hide::cover(&state, &workspace, &hidden)?
+    let (submodules, covered) = if owned.record.mode == Mode::Bind {
+        let place = submodules::Place {
+            home: &options.home,
+            id: owned.record.id,
+            state: &state,
+            comparing: &plan.config.comparing,
+        };
+        let submodules = place.prepare(&seen, &plan.record.base, &gitlinks, cancel);
+        let covered = hide::cover(&state, &workspace, &hidden)?;
+        (submodules.await?, covered)
     } else {
-        Vec::new()
+        (Vec::new(), Vec::new())
     };
-    for notice in hide::limits(&workspace, &covered, tracked) {
+    for notice in hide::limits(&workspace, &covered, tracked)
+        .into_iter()
+        .chain(submodules::notice(&submodules))
+    {
         events.notice(notice);
     }
     let read_only = protect(owned, &workspace, gitlinks, nested)?;
@@ -189,6 +201,7 @@ async fn make(
         mask_config: owned.record.mode == Mode::Bind,
         read_only: &read_only,
         sockets: &sockets,
+        submodules: &submodules,
         hidden: &covered,
     };
     start(options, plan, owned, &place, events, slot).await

@@ -16,5 +16,6 @@ mod lifecycle;
 mod prompts;
 mod providers;
 mod sockets;
+mod submodules;
 mod support;
 mod uncommitted;

@@ -4,6 +4,7 @@
 //! read-only alternate shows exactly the history of its tip. Host git never opens it; what the
 //! host wants to know of it, it reads as files ([`refs`]).
 
+pub mod reading;
 mod refs;
 mod tidy;
 
