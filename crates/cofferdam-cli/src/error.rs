@@ -22,7 +22,7 @@ use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::log::LogError;
 
 use crate::environment::EnvironmentError;
-use crate::ui::{opening, style};
+use crate::ui::{opening, style, summary};
 
 /// 2: the command line cannot be understood (the code that clap uses too).
 const USAGE: u8 = 2;
@@ -160,6 +160,7 @@ fn kept(error: &RunError) -> Vec<String> {
             lines.push(format!("the refused commits, {kept}: {}", printable(why)));
         }
     }
+    lines.extend(summary::taken(&kept.taken));
     if let Some(path) = &kept.preserved_worktree {
         lines.push(format!("uncommitted work in {}", shown(path)));
     }
@@ -365,6 +366,9 @@ fn plan_hint(error: &PlanError) -> Option<String> {
     let hint = match error {
         PlanError::DetachedTarget => {
             "check out a branch with `git switch NAME`, or use `--branch NAME`".to_owned()
+        }
+        PlanError::Hide { .. } => {
+            "give a path below the top of the repository, as `git ls-files` names them".to_owned()
         }
         PlanError::CopyWithHead => "add `--merge-to-head` or `--branch NAME`".to_owned(),
         PlanError::CheckedOut { .. } => CHECKED_OUT_HINT.to_owned(),

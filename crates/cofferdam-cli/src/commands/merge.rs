@@ -31,6 +31,9 @@ pub(crate) async fn run(
     let commits = manage::log(&target).await?;
     let text = summary::landing(&landing, &commits, environment.colour.on_stdout());
     output::data(&text)?;
+    if let Some(next) = summary::after_merge(&landing) {
+        output::data(&format!("next: {next}\n"))?;
+    }
     Ok(match landing {
         Landing::Nothing | Landing::Landed { .. } => ExitCode::SUCCESS,
         Landing::Kept { .. } | Landing::Refused { .. } => ExitCode::FAILURE,

@@ -23,5 +23,6 @@ mod network;
 mod reference;
 mod run;
 mod terminal;
+mod uncommitted;
 mod usage;
 mod wall;
