@@ -27,7 +27,7 @@ use cofferdam::wall::log::LogError;
 use crate::commands::run::PromptInputError;
 use crate::environment::EnvironmentError;
 use crate::ui::steps::shell_word;
-use crate::ui::{opening, style};
+use crate::ui::{opening, style, summary};
 
 mod names;
 mod wall;
@@ -187,6 +187,7 @@ fn kept(error: &RunError) -> Vec<String> {
             ));
         }
     }
+    lines.extend(summary::taken(&kept.taken));
     if let Some(path) = &kept.preserved_worktree {
         lines.push(format!("uncommitted work in {}", shown(path)));
     }
@@ -420,6 +421,9 @@ fn plan_hint(error: &PlanError) -> Option<String> {
     let hint = match error {
         PlanError::DetachedTarget => {
             "check out a branch with `git switch NAME`, or use `--branch NAME`".to_owned()
+        }
+        PlanError::Hide { .. } => {
+            "give a path below the top of the repository, as `git ls-files` names them".to_owned()
         }
         PlanError::CopyWithHead => "add `--merge-to-head` or `--branch NAME`".to_owned(),
         PlanError::CheckedOut { .. } => CHECKED_OUT_HINT.to_owned(),

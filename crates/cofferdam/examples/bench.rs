@@ -181,7 +181,7 @@ impl Host {
         let (tip, cancel) = (self.repo.head.commit(), CancellationToken::new());
         let scratch = directory.join("scratch");
         let index = if indexed {
-            Some(index::build(&self.repo, tip, Owner::AGENT, &scratch, &cancel).await?)
+            Some(index::build(&self.repo, tip, Owner::AGENT, &[], &scratch, &cancel).await?)
         } else {
             None
         };

@@ -35,6 +35,9 @@ pub(crate) async fn run(
         _ => summary::landing(&landing, &commits, colour),
     };
     output::data(&text)?;
+    if let Some(next) = summary::after_merge(&landing) {
+        output::data(&format!("next: {next}\n"))?;
+    }
     Ok(match landing {
         Landing::Nothing | Landing::Landed { .. } => ExitCode::SUCCESS,
         Landing::Kept { .. } | Landing::Refused { .. } => ExitCode::FAILURE,

@@ -181,6 +181,7 @@ impl Narrator {
             strategy,
             source_branch,
             target_branch,
+            uncommitted,
             max_iterations,
             log,
             ..
@@ -191,7 +192,10 @@ impl Narrator {
         let source = printable_line(source_branch);
         let target = printable_line(target_branch);
         let how = match *strategy {
-            "head" => format!("the agent works in this checkout, its commits land on {target}"),
+            "head" => format!(
+                "the agent works in this checkout, its commits land on {target}{}",
+                within_reach(*uncommitted)
+            ),
             "merge-to-head" => {
                 format!("the agent works on {source}, its commits are merged into {target}")
             }
@@ -228,6 +232,15 @@ impl Narrator {
 fn opened_by(rule: Option<&str>) -> String {
     let command = rule.and_then(opening::offer);
     command.map_or_else(String::new, |command| format!("; open with: {command}"))
+}
+
+/// What the agent's commits may take along in the user's own checkout.
+fn within_reach(uncommitted: usize) -> String {
+    if uncommitted == 0 {
+        return String::new();
+    }
+    let changes = human::plural(uncommitted, "uncommitted change");
+    format!("; {changes} of yours may go into them")
 }
 
 fn agent(item: &AgentEvent) -> (Verbosity, Vec<Line>) {

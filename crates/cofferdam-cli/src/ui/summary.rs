@@ -1,6 +1,7 @@
 //! What a run did, where things are, and the exact next command.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use cofferdam::session::{CommitLine, Landing, RunReport};
 use cofferdam::text::printable_line;
@@ -13,6 +14,8 @@ use super::table::fit;
 
 /// So many commits are listed, the newest ones.
 const LISTED: usize = 20;
+/// So many files are named.
+const NAMED: usize = 10;
 
 /// Shows everything that came: neither attributes nor a merge that landed with the rest hide content.
 const REVIEW: &str = "git log -p -a --diff-merges=first-parent --no-ext-diff --no-textconv";
@@ -32,6 +35,9 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
         for line in report.diffstat.lines() {
             let _ = writeln!(out, "  {}", printable_line(line.trim_start()));
         }
+    }
+    if let Some(line) = taken(&report.taken) {
+        let _ = writeln!(out, "{} {line}", paint("yours:", style::WARNING, colour));
     }
     let mut facts = vec![
         human::plural(report.iterations.len(), "iteration"),
@@ -126,6 +132,37 @@ pub(crate) fn commit_line(commit: &CommitLine, colour: bool) -> String {
     )
 }
 
+/// The user's uncommitted files that are in the commits now, in one line.
+pub(crate) fn taken(paths: &[PathBuf]) -> Option<String> {
+    let named: Vec<String> = paths.iter().take(NAMED).map(shell_word).collect();
+    let more = match paths.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = named.join(" ");
+    (!paths.is_empty())
+        .then(|| format!("the agent committed uncommitted work of yours: {named}{more}"))
+}
+
+/// A reference of Cofferdam's: its commits were made in the checkout itself, so that their files lie in
+/// the way of git's own merge.
+fn is_own(reference: &str) -> bool {
+    reference.starts_with("refs/cofferdam/")
+}
+
+/// What to do with commits that `cofferdam merge` left where they were.
+pub(crate) fn after_merge(landing: &Landing) -> Option<String> {
+    let Landing::Kept { reference, .. } = landing else {
+        return None;
+    };
+    let merge = format!("git merge {}", shell_word(reference));
+    Some(if is_own(reference) {
+        format!("git stash --include-untracked && {merge}")
+    } else {
+        merge
+    })
+}
+
 fn next(report: &RunReport) -> Option<String> {
     let base = report.base.short();
     if let Some(path) = &report.preserved_worktree {
@@ -146,7 +183,11 @@ fn next(report: &RunReport) -> Option<String> {
             Some(format!("{REVIEW} {base}..{}", shell_word(branch)))
         }
         Landing::Landed { branch, .. } => Some(format!("git merge {}", shell_word(branch))),
-        Landing::Kept { reference, .. } => Some(format!("git merge {}", shell_word(reference))),
+        // Only a branch can be merged into by name.
+        Landing::Kept { reference, .. } if is_own(reference) && report.target_branch != "HEAD" => {
+            Some(format!("cofferdam merge {}", report.name))
+        }
+        kept @ Landing::Kept { .. } => after_merge(kept),
         Landing::Refused { .. } => None,
     }
 }

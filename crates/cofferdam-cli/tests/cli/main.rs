@@ -27,6 +27,7 @@ mod reference;
 mod run;
 mod run_events;
 mod terminal;
+mod uncommitted;
 mod usage;
 mod version;
 mod wall;

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::command::{GitCommand, GitError};
 use super::scratch::{Scratch, UserRules};
-use super::status::{ChangeKind, Changes, Untracked, status};
-use super::{Oid, Repository};
+use super::status::{Change, ChangeKind, Changes, Untracked, status};
+use super::{Oid, Repository, own_files};
 use crate::fsx::FileError;
 use crate::names::SandboxId;
 use crate::process::Input;
@@ -89,36 +89,87 @@ pub fn reference(id: SandboxId) -> String {
     format!("refs/cofferdam/{id}/before")
 }
 
-/// What differs from HEAD in the user's directory; an untracked directory is one entry. Empty means
-/// there is nothing to record. `scratch`: a private directory that is made and removed.
-pub async fn changes(
-    repo: &Repository,
-    rules: UserRules<'_>,
-    scratch: PathBuf,
-    cancel: &CancellationToken,
-) -> Result<Changes, BeforeError> {
-    let scratch = Scratch::create(scratch, repo, repo.head.commit(), rules)?;
-    // Read where it lies: nothing is written without optional locks.
-    let call = scratch
-        .command()
-        .env("GIT_INDEX_FILE", repo.git_dir.join("index"));
-    Ok(status(call, Untracked::Directories, cancel).await?)
+/// The user's directory as it was looked at, to be recorded.
+#[derive(Debug)]
+pub struct Seen {
+    scratch: Scratch,
+    changes: Changes,
 }
 
-/// Records the working state, if it differs from HEAD. `scratch`: a private directory that is made
-/// and removed.
-pub async fn record(
+impl Seen {
+    /// What differs from HEAD, every untracked file by itself.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+}
+
+/// Looks at what differs from HEAD in the user's directory. What is Cofferdam's own and what is below
+/// `hidden` is left out: no agent can reach it, and its values have no business in a ref. `scratch`: a
+/// private directory that is made and removed with the value.
+pub async fn look(
     repo: &Repository,
-    id: SandboxId,
     rules: UserRules<'_>,
-    limits: BeforeLimits,
+    hidden: &[PathBuf],
     scratch: PathBuf,
     cancel: &CancellationToken,
-) -> Result<Option<Before>, BeforeError> {
+) -> Result<Seen, BeforeError> {
     let head = repo.head.commit();
     let scratch = Scratch::create(scratch, repo, head, rules)?;
     scratch.copy_index(&repo.git_dir.join("index"))?;
-    let changes = status(scratch.command(), Untracked::Files, cancel).await?;
+    let mut changes = status(scratch.command(), Untracked::Files, cancel).await?;
+    let out_of_reach = |path: &Path| {
+        path.starts_with(own_files::DIRECTORY) || hidden.iter().any(|one| path.starts_with(one))
+    };
+    let (left_out, kept) = changes
+        .0
+        .into_iter()
+        .partition(|change: &Change| out_of_reach(&change.path));
+    changes = Changes(kept);
+    unstage(&scratch, &left_out, cancel).await?;
+    Ok(Seen { scratch, changes })
+}
+
+/// Puts HEAD's entries in the place of what was staged at these paths, in the scratch index.
+async fn unstage(
+    scratch: &Scratch,
+    changes: &[Change],
+    cancel: &CancellationToken,
+) -> Result<(), GitError> {
+    let mut paths = Vec::new();
+    for change in changes {
+        if change.kind != ChangeKind::Untracked {
+            paths.extend_from_slice(change.path.as_os_str().as_bytes());
+            paths.push(0);
+        }
+    }
+    if paths.is_empty() {
+        return Ok(());
+    }
+    scratch
+        .command()
+        .env("GIT_LITERAL_PATHSPECS", "1")
+        .args([
+            "reset",
+            "-q",
+            "--pathspec-from-file=-",
+            "--pathspec-file-nul",
+        ])
+        .input(Input::Bytes(paths))
+        .run(cancel)
+        .await?;
+    Ok(())
+}
+
+/// Records the working state that was seen, if it differs from HEAD.
+pub async fn record(
+    repo: &Repository,
+    seen: Seen,
+    id: SandboxId,
+    limits: BeforeLimits,
+    cancel: &CancellationToken,
+) -> Result<Option<Before>, BeforeError> {
+    let head = repo.head.commit();
+    let Seen { scratch, changes } = seen;
     if changes.is_empty() {
         return Ok(None);
     }
@@ -204,7 +255,7 @@ fn choose(
             Some(NotRecorded::Repository)
         } else {
             let room = untracked.then(|| limits.file.min(limits.total - total.min(limits.total)));
-            match look(&top.join(&change.path), room) {
+            match size_of(&top.join(&change.path), room) {
                 Ok(size) => {
                     total += if untracked { size } else { 0 };
                     None
@@ -224,7 +275,7 @@ fn choose(
 
 /// The size of what can be recorded. A missing file can: as deleted. One path that git cannot read
 /// would end the recording of all.
-fn look(path: &Path, room: Option<u64>) -> Result<u64, NotRecorded> {
+fn size_of(path: &Path, room: Option<u64>) -> Result<u64, NotRecorded> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) => {

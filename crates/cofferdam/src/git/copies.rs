@@ -8,13 +8,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
-use super::beneath;
+use super::{below, beneath};
 use crate::fsx::{Context, FileError};
 
 /// Why nothing more was copied.
@@ -40,11 +40,12 @@ pub struct Copied {
 }
 
 /// Copies `paths` (relative to `top`, or absolute and below it) to the same places in `worktree`,
-/// over what is there. All names are checked before anything is copied.
+/// over what is there, without those in `hidden`. All names are checked before anything is copied.
 pub async fn copy_into(
     worktree: &Path,
     top: &Path,
     paths: &[PathBuf],
+    hidden: &[PathBuf],
     cancel: &CancellationToken,
 ) -> Result<Copied, CopyError> {
     let paths = paths
@@ -52,6 +53,7 @@ pub async fn copy_into(
         .map(|path| clean(top, path))
         .collect::<Result<Vec<_>, _>>()?;
     let (from, to) = (top.to_owned(), worktree.to_owned());
+    let hidden = hidden.to_vec();
     let stop = cancel.child_token();
     // Dropping the future stops the thread too.
     let guard = stop.clone().drop_guard();
@@ -60,6 +62,7 @@ pub async fn copy_into(
             from: beneath::root(&from).context("open", &from)?,
             to: beneath::root(&to).context("open", &to)?,
             top: from,
+            hidden,
             stop,
         };
         copier.all(&paths)
@@ -70,41 +73,17 @@ pub async fn copy_into(
 }
 
 fn clean(top: &Path, path: &Path) -> Result<PathBuf, CopyError> {
-    let refuse = |why| {
-        Err(CopyError::Refused {
-            path: path.to_owned(),
-            why,
-        })
-    };
-    let relative = match path.strip_prefix(top) {
-        Ok(relative) => relative,
-        Err(_) if path.is_absolute() => return refuse("it is not in the repository"),
-        Err(_) => path,
-    };
-    let mut out = PathBuf::new();
-    for component in relative.components() {
-        match component {
-            Component::CurDir => {}
-            Component::Normal(name) if name.eq_ignore_ascii_case(".git") => {
-                return refuse("git's own files do not travel");
-            }
-            Component::Normal(name) => out.push(name),
-            _ => return refuse("it leads out of the repository"),
-        }
-    }
-    if out.as_os_str().is_empty() {
-        return refuse("it is the whole repository");
-    }
-    if out.starts_with(".cofferdam") {
-        return refuse("it is Cofferdam's own directory");
-    }
-    Ok(out)
+    below::plain(top, path).map_err(|why| CopyError::Refused {
+        path: path.to_owned(),
+        why,
+    })
 }
 
 struct Copier {
     from: OwnedFd,
     to: OwnedFd,
     top: PathBuf,
+    hidden: Vec<PathBuf>,
     stop: CancellationToken,
 }
 
@@ -186,6 +165,9 @@ impl Copier {
         while let Some((path, kind)) = pending.pop() {
             if self.stop.is_cancelled() {
                 return Err(CopyError::Cancelled);
+            }
+            if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
+                continue;
             }
             match kind {
                 FileType::Directory => {

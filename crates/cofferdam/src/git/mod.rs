@@ -6,6 +6,7 @@
 //! merge-to-head, branch).
 
 pub mod before;
+pub mod below;
 mod beneath;
 pub mod command;
 pub mod copies;
@@ -16,8 +17,10 @@ pub mod land;
 mod lock;
 pub mod nested;
 mod oid;
+pub mod own_files;
 pub mod private_clone;
 pub mod progress;
+pub mod recorded;
 pub mod refs;
 pub mod repository;
 mod scratch;

@@ -155,6 +155,9 @@ pub struct Record {
     /// Nested `.git` entries that were there before the agent, relative to the workspace.
     #[serde(default)]
     pub nested_before: Vec<PathText>,
+    /// Paths that the sandbox does not see and may not change, relative to the top.
+    #[serde(default)]
+    pub hidden: Vec<PathText>,
     /// A branch or file that was kept for the user, in words.
     #[serde(default)]
     pub kept: Option<String>,
@@ -603,6 +606,7 @@ mod tests {
             worktree: Some(repository.join("w")),
             made_directories: vec![],
             nested_before: vec![PathText(PathBuf::from("a/.git"))],
+            hidden: vec![PathText(PathBuf::from("secret"))],
             kept: None,
             outcome: None,
             network: None,

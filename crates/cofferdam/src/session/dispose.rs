@@ -9,7 +9,7 @@ use crate::fsx;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::status::ChangeKind;
 use crate::git::worktree::{self, Worktree, WorktreeError};
-use crate::git::{Repository, UserRules};
+use crate::git::{Repository, UserRules, recorded};
 use crate::home::Home;
 use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 
@@ -45,9 +45,14 @@ pub(super) async fn dispose(
         owned.set_phase(Phase::Collected)?;
     }
     remove_made_directories(&owned, disposal.home);
+    if owned.record.strategy == Strategy::Head {
+        let id = owned.record.id;
+        // What cannot be told is kept.
+        let _ = recorded::drop_untouched(disposal.repo, id, disposal.cancel).await;
+    }
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
     let directory = owned.directory().to_owned();
-    let mut gone = vec!["hooks", "pointer", "reader"];
+    let mut gone = vec!["hooks", "pointer", "modules", "reader"];
     if !disposal.outcome.keeps_repository {
         gone.extend(["git", "vault"]);
     }

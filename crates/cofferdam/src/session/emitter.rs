@@ -18,6 +18,8 @@ pub(super) struct Emitter {
     sink: EventSink,
     log: Mutex<Option<LogFile>>,
     path: Option<PathBuf>,
+    /// Until the run is announced: what was said too early.
+    held: Mutex<Option<Vec<Event>>>,
 }
 
 impl Emitter {
@@ -55,6 +57,7 @@ impl Emitter {
             sink,
             log: Mutex::new(file),
             path,
+            held: Mutex::new(Some(Vec::new())),
         };
         emitter.write(&format!("--- Run started: {} ---", Timestamp::now()));
         Ok(emitter)
@@ -66,6 +69,7 @@ impl Emitter {
             sink: EventSink::default(),
             log: Mutex::new(None),
             path: None,
+            held: Mutex::new(None),
         }
     }
 
@@ -73,7 +77,28 @@ impl Emitter {
         self.path.as_deref()
     }
 
+    /// Says `first`, then what waited for it. Only the first call does anything: until it, every
+    /// event waits.
+    pub(super) fn announce(&self, first: impl FnOnce() -> Vec<Event>) {
+        let Some(held) = self.held().take() else {
+            return;
+        };
+        for event in first().iter().chain(&held) {
+            self.emit(event);
+        }
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, Option<Vec<Event>>> {
+        self.held
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     pub(super) fn emit(&self, event: &Event) {
+        if let Some(held) = self.held().as_mut() {
+            held.push(event.clone());
+            return;
+        }
         if let Some(line) = line_of(event) {
             self.write(&line);
         }
@@ -218,6 +243,16 @@ impl std::fmt::Display for Notice {
             Self::UnusedArgument { name } => format!("prompt argument `{name}` is not used"),
             Self::BeforeRecorded { reference } => {
                 format!("your uncommitted work was recorded at {reference}")
+            }
+            Self::HiddenInHistory { paths } => {
+                let names: Vec<_> = paths
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect();
+                format!(
+                    "hidden, but tracked: what commits hold there is in the history that goes in: {}",
+                    names.join(", ")
+                )
             }
             Self::Executes { paths } => {
                 format!(

@@ -30,6 +30,9 @@ pub enum Event {
         source_branch: String,
         /// The host's branch at the start.
         target_branch: String,
+        /// Paths of the user's that differ from HEAD where the agent works (`head` alone): its commits
+        /// may take them.
+        uncommitted: usize,
         max_iterations: u32,
         #[serde(serialize_with = "crate::session::path_json::optional")]
         log: Option<PathBuf>,
@@ -115,6 +118,11 @@ pub enum Notice {
     /// Uncommitted work of the user was recorded before the agent started.
     BeforeRecorded {
         reference: String,
+    },
+    /// These are hidden, but tracked: what commits hold at them is in the history that goes in.
+    HiddenInHistory {
+        #[serde(serialize_with = "crate::session::path_json::lossy_list")]
+        paths: Vec<PathBuf>,
     },
     /// Changed files that run on the user's machine when they open or build the project.
     Executes {

@@ -7,12 +7,14 @@
 //! record alone, so that [`manage`] can finish what a killed command began.
 
 mod access;
+mod announce;
 mod collect;
 mod dispose;
 mod emitter;
 mod envfile;
 mod event;
 mod harmless;
+mod hide;
 mod holder;
 mod hooks;
 mod inside;
@@ -32,6 +34,7 @@ mod report;
 mod run;
 mod runlog;
 mod stream;
+mod submodules;
 mod transfer;
 
 pub use collect::CollectError;

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::hide::{Covered, NO_FILE};
+use super::submodules::{self, Shown, Submodule};
 use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
 use crate::sandbox::{Access, Mount, MountSource};
 
@@ -35,6 +37,10 @@ pub(super) struct Workspace<'a> {
     /// Sockets below the workspace: who connects to one is served by a process outside, whatever the
     /// sandbox's network is and even where the mount is read-only.
     pub sockets: &'a BTreeSet<PathBuf>,
+    /// Submodules with git directories of ours, or with nothing.
+    pub submodules: &'a [Submodule],
+    /// Paths below the workspace that show nothing.
+    pub hidden: &'a [Covered],
 }
 
 /// The mounts in order.
@@ -47,6 +53,8 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         mask_config,
         read_only,
         sockets,
+        submodules,
+        hidden,
     } = *workspace;
     let mount = |source: PathBuf, target: PathBuf, access| Mount {
         source: MountSource::Path(source),
@@ -88,6 +96,7 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
     // libs/sub/.git` would put another one in its place. So every directory above is one too.
     let above: BTreeSet<&Path> = read_only
         .iter()
+        .chain(hidden.iter().map(|one| &one.path))
         .flat_map(|path| path.ancestors().skip(1))
         .filter(|above| !above.as_os_str().is_empty())
         .collect();
@@ -105,12 +114,36 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         let (source, target) = (state.join(NO_SOCKET), target.join(path));
         mount(source, target, Access::ReadOnly)
     }));
+    let nothing = |target: PathBuf| Mount {
+        source: MountSource::Nothing,
+        target,
+        access: Access::ReadOnly,
+    };
+    for Submodule { path, shown } in submodules {
+        let (from, to) = match shown {
+            Shown::Nothing => {
+                mounts.push(nothing(target.join(path)));
+                continue;
+            }
+            Shown::Pointer(from) | Shown::Directory(from) => (from, target.join(path).join(".git")),
+        };
+        mounts.push(mount(from.clone(), to, Access::ReadOnly));
+    }
+    let modules = state.join(submodules::MODULES);
+    if submodules.iter().any(|one| one.shown != Shown::Nothing) {
+        let to = submodules::INSIDE.into();
+        mounts.push(mount(modules, to, Access::ReadOnly));
+    }
+    mounts.extend(hidden.iter().map(|one| {
+        let target = target.join(&one.path);
+        if one.is_directory {
+            nothing(target)
+        } else {
+            mount(state.join(NO_FILE), target, Access::ReadOnly)
+        }
+    }));
     if mask_config {
-        mounts.push(Mount {
-            source: MountSource::Nothing,
-            target: target.join(".cofferdam"),
-            access: Access::ReadOnly,
-        });
+        mounts.push(nothing(target.join(".cofferdam")));
     }
     mounts
 }

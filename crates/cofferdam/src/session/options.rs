@@ -149,6 +149,8 @@ pub struct RunOptions {
     pub hooks: Hooks,
     /// Paths below the repository's top to copy into a worktree (not with `head`).
     pub copy: Vec<PathBuf>,
+    /// Paths below the repository's top that the sandbox does not see, whatever the strategy.
+    pub hide: Vec<PathBuf>,
     /// Given to the agent as they are.
     pub environment: BTreeMap<OsString, OsString>,
     /// The caller's environment: only names that the agent declares or `.cofferdam/.env` lists are
@@ -197,6 +199,7 @@ impl RunOptions {
             timeouts: Timeouts::default(),
             hooks: Hooks::default(),
             copy: Vec::new(),
+            hide: Vec::new(),
             environment: BTreeMap::new(),
             caller_environment: BTreeMap::new(),
             caller_home: None,

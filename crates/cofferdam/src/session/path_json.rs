@@ -19,3 +19,10 @@ pub(super) fn optional<S: Serializer>(
         None => serializer.serialize_none(),
     }
 }
+
+pub(super) fn lossy_list<S: Serializer>(
+    paths: &[PathBuf],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
+}

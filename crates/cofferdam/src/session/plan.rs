@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::access;
 use super::envfile::{self, EnvFile, Withheld};
 use super::event::Notice;
+use super::hide;
 use super::holder::Holder;
 use super::login::Login;
 use super::model;
@@ -21,7 +22,7 @@ use crate::git::identity::{self, UserConfig};
 use crate::git::{Head, Identity, Oid, Repository};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
 use crate::prompt::{self, PromptError, Substituted};
-use crate::sandbox::registry::{self, Mode, Phase, Record, Strategy, VERSION};
+use crate::sandbox::registry::{self, Mode, PathText, Phase, Record, Strategy, VERSION};
 use crate::sandbox::{BranchStrategy, Contained, NetworkKind};
 
 /// A run that cannot be, found before anything was made.
@@ -33,6 +34,8 @@ pub enum PlanError {
     DetachedTarget,
     #[error("`--copy` needs a worktree, and the head strategy works in the checkout itself")]
     CopyWithHead,
+    #[error("{} cannot be hidden: {why}", path.display())]
+    Hide { path: PathBuf, why: &'static str },
     #[error("branch `{branch}` is checked out in {}", at.display())]
     CheckedOut { branch: BranchName, at: PathBuf },
     #[error("`{0}` does not name a commit")]
@@ -218,6 +221,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         &environment,
         logged_in,
     )?);
+    let hidden = hide::plan(&repository, &branches.base, &options.hide, &options.cancel).await?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
         version: VERSION,
@@ -235,6 +239,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         worktree: None,
         made_directories: Vec::new(),
         nested_before: Vec::new(),
+        hidden: hidden.into_iter().map(PathText).collect(),
         kept: None,
         outcome: None,
         network: Some(options.network.reach()),

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::announce;
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
+use super::hide;
 use super::holder::Holder;
 use super::hooks;
 use super::inside::Inside;
@@ -18,6 +20,7 @@ use super::options::{RunOptions, Timeouts};
 use super::place as host_place;
 use super::plan::{Plan, PlanError};
 use super::report::RunErrorKind;
+use super::submodules;
 use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
 use crate::fsx::{self, Context};
 use crate::git::before::{self, BeforeLimits};
@@ -29,7 +32,7 @@ use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
 use crate::names::BranchName;
-use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Strategy};
+use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Record, Strategy};
 use crate::sandbox::{Contained, HostProgram, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
 
@@ -144,13 +147,15 @@ async fn make(
         step: "private clone",
     });
     let scratch = state.join("scratch");
+    let hidden = hidden_paths(&owned.record);
     let seen = seen_from(owned, &plan.repository)?;
     if owned.record.mode == Mode::Bind {
         owned.held = crate::git::occupy(&seen.git_dir, cancel).await?;
     }
     let branch = owned.record.branch.as_ref();
     let clone = async {
-        let index = index::build(&seen, &plan.record.base, Owner::AGENT, &scratch, cancel).await;
+        let base = &plan.record.base;
+        let index = index::build(&seen, base, Owner::AGENT, &hidden, &scratch, cancel).await;
         let index = index.map_err(step("index"))?;
         PrivateClone::create(&PrivateCloneSpec {
             directory: &state,
@@ -160,25 +165,53 @@ async fn make(
             identity: Some(&plan.author),
             config: &plan.config,
             index: Some(&index.bytes),
-        })?;
-        Ok::<_, RunErrorKind>(index.gitlinks)
+        })?
+        .exclude(&hidden)?;
+        Ok::<_, RunErrorKind>((index.gitlinks, index.hidden))
     };
     // Both grow with the number of files; they share nothing.
     let nested = nested_git(owned.record.mode, &workspace);
-    let (gitlinks, nested) = tokio::try_join!(clone, nested)?;
+    let ((gitlinks, tracked), nested) = tokio::try_join!(clone, nested)?;
     let Found {
         git: nested,
         sockets,
     } = nested;
+    let (submodules, covered) = if owned.record.mode == Mode::Bind {
+        let place = submodules::Place {
+            home: &options.home,
+            id: owned.record.id,
+            state: &state,
+            comparing: &plan.config.comparing,
+        };
+        let submodules = place.prepare(&seen, &plan.record.base, &gitlinks, cancel);
+        let covered = hide::cover(&state, &workspace, &hidden)?;
+        (submodules.await?, covered)
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    for notice in hide::limits(&workspace, &covered, tracked)
+        .into_iter()
+        .chain(submodules::notice(&submodules))
+    {
+        events.notice(notice);
+    }
     let read_only = protect(owned, &workspace, gitlinks, nested)?;
     cover_sockets(&state, &workspace, &sockets)?;
 
     // From here on an agent or a hook may have made commits.
     owned.set_phase(Phase::Active)?;
-    start(
-        options, plan, owned, &workspace, git, &read_only, &sockets, events, slot,
-    )
-    .await
+    let place = Workspace {
+        source: &workspace,
+        target: &plan.workdir,
+        state: owned.directory(),
+        git,
+        mask_config: owned.record.mode == Mode::Bind,
+        read_only: &read_only,
+        sockets: &sockets,
+        submodules: &submodules,
+        hidden: &covered,
+    };
+    start(options, plan, owned, &place, events, slot).await
 }
 
 fn rules<'a>(options: &'a RunOptions, plan: &'a Plan) -> UserRules<'a> {
@@ -186,6 +219,10 @@ fn rules<'a>(options: &'a RunOptions, plan: &'a Plan) -> UserRules<'a> {
         config: Some(&plan.config),
         caller_home: options.caller_home.as_deref(),
     }
+}
+
+fn hidden_paths(record: &Record) -> Vec<PathBuf> {
+    record.hidden.iter().map(|path| path.0.clone()).collect()
 }
 
 /// Before `head` on a dirty tree, the user's state is recorded (invariant 9).
@@ -198,10 +235,12 @@ async fn record_before(
     if plan.record.strategy != Strategy::Head {
         return Ok(());
     }
-    let (repo, id) = (&plan.repository, plan.record.id);
-    let rules = rules(options, plan);
-    let limits = BeforeLimits::default();
-    let recorded = before::record(repo, id, rules, limits, scratch, &options.cancel);
+    let (repo, id, cancel) = (&plan.repository, plan.record.id, &options.cancel);
+    let (rules, hidden) = (rules(options, plan), hidden_paths(&plan.record));
+    let seen = before::look(repo, rules, &hidden, scratch, cancel).await?;
+    let uncommitted = seen.changes().0.len();
+    events.announce(|| announce::events(options, plan, events.path(), uncommitted));
+    let recorded = before::record(repo, seen, id, BeforeLimits::default(), cancel);
     let Some(recorded) = recorded.await? else {
         return Ok(());
     };
@@ -307,10 +346,12 @@ async fn copies(
     }
     events.emit(&Event::Step { step: "copies" });
     let Timeouts { copy: limit, .. } = options.timeouts;
+    let hidden = hidden_paths(&plan.record);
     let copied = copies::copy_into(
         workspace,
         plan.repository.top.as_path(),
         &options.copy,
+        &hidden,
         &options.cancel,
     );
     let copied =
@@ -440,32 +481,16 @@ fn protect(
     Ok(read_only)
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one caller, and each is a different thing"
-)]
 async fn start(
     options: &RunOptions,
     plan: &Plan,
     owned: &Owned,
-    workspace: &Path,
-    git: GitPlace,
-    read_only: &[PathBuf],
-    sockets: &BTreeSet<PathBuf>,
+    place: &Workspace<'_>,
     events: &Emitter,
     slot: &mut Option<Ready>,
 ) -> Result<(), RunErrorKind> {
     events.emit(&Event::Step { step: "sandbox" });
     let began = Instant::now();
-    let place = Workspace {
-        source: workspace,
-        target: &plan.workdir,
-        state: owned.directory(),
-        git,
-        mask_config: owned.record.mode == Mode::Bind,
-        read_only,
-        sockets,
-    };
     let isolated = matches!(options.sandbox, Contained::Isolated(_));
     let spec = SandboxSpec {
         id: owned.record.id,
@@ -479,7 +504,7 @@ async fn start(
         mounts: if isolated {
             Vec::new()
         } else {
-            mounts::mounts(&place)
+            mounts::mounts(place)
         },
         environment: std::collections::BTreeMap::new(),
         search_path: options
@@ -532,7 +557,7 @@ async fn start(
     if let Ready::Isolated(sandbox) = ready {
         let sent = super::transfer::send(
             owned.directory(),
-            workspace,
+            place.source,
             &plan.workdir,
             sandbox.as_ref(),
         );

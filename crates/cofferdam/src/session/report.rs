@@ -114,6 +114,9 @@ pub struct RunReport {
     pub beside: Vec<Beside>,
     /// Newest last.
     pub commits: Vec<CommitLine>,
+    /// Files that were the user's uncommitted work, and that the agent committed (`head` alone).
+    #[serde(serialize_with = "crate::session::path_json::lossy_list")]
+    pub taken: Vec<PathBuf>,
     /// Lines of `git diff --stat` from base to tip, sanitised.
     pub diffstat: String,
     pub usage: Usage,
@@ -136,6 +139,9 @@ pub struct Kept {
     pub landing: Option<Landing>,
     pub beside: Vec<Beside>,
     pub commits: Vec<CommitLine>,
+    /// As in [`RunReport::taken`].
+    #[serde(serialize_with = "crate::session::path_json::lossy_list")]
+    pub taken: Vec<PathBuf>,
     pub iterations: Vec<Iteration>,
     #[serde(serialize_with = "crate::session::path_json::optional")]
     pub preserved_worktree: Option<PathBuf>,

@@ -2,20 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use super::announce;
 use super::collect::{self, Collected, Collector, Source};
 use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use super::iterate::{self, Work};
 use super::manage::{DiffStyle, diff_between};
-use super::network::{self, NetworkOptions};
+use super::network;
 use super::options::RunOptions;
 use super::plan::{self, Plan, PlanError};
 use super::prepare::{self, Ready};
 use super::refusals::Refusals;
 use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
-use crate::git::UserRules;
+use crate::git::{UserRules, own_files};
 use crate::sandbox::registry::{Owned, RegistryError};
 use crate::wall;
 
@@ -43,49 +44,21 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     let log = (&options.log, options.log_limits);
     let events = Emitter::open(options.events.clone(), log, &config_dir, &log_name)
         .map_err(|error| nothing(error.into()))?;
+    own_files::ignore(&config_dir).map_err(|error| nothing(error.into()))?;
     let owned = Owned::create(&options.home, plan.record.clone()).map_err(|error| match error {
         // Planning did not see it yet: two runs began at once.
         RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
         error => nothing(error.into()),
     })?;
     wall::say_unlogged(&options.home, &plan.record).map_err(|error| nothing(error.into()))?;
-    announce(&options, &plan, &events);
+    if !announce::waits(&plan) {
+        events.announce(|| announce::events(&options, &plan, events.path(), 0));
+    }
     let result = Box::pin(live(&options, &plan, owned, &events, began)).await;
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
     }
     result
-}
-
-fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
-    for notice in &plan.notices {
-        events.notice(notice.clone());
-    }
-    events.emit(&Event::Planned {
-        id: plan.record.id,
-        name: plan.record.name.clone(),
-        agent: options.agent.name().to_owned(),
-        provider: plan.record.provider.clone(),
-        strategy: plan.record.strategy.as_str(),
-        source_branch: plan.source_branch.clone(),
-        target_branch: plan.target_branch.clone(),
-        max_iterations: options.max_iterations.get(),
-        log: events.path().map(std::path::Path::to_owned),
-    });
-    if options.network == NetworkOptions::Open {
-        events.notice(Notice::NetworkOpen);
-    }
-    for name in &plan.unused_arguments {
-        events.notice(Notice::UnusedArgument { name: name.clone() });
-    }
-    let names = plan.withheld.callers.clone();
-    if !names.is_empty() {
-        events.notice(Notice::EnvironmentWithheld { names });
-    }
-    let names = plan.withheld.steering.clone();
-    if !names.is_empty() {
-        events.notice(Notice::SteeringWithheld { names });
-    }
 }
 
 /// Prepare, work, collect, dispose.
@@ -100,7 +73,10 @@ async fn live(
     let mut ready: Option<Ready> = None;
     let mut refusals = Refusals::of(&options.home, plan.record.id);
     let worked = async {
-        prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await?;
+        let prepared = prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await;
+        // Where nobody came to look at the user's work.
+        events.announce(|| announce::events(options, plan, events.path(), 0));
+        prepared?;
         let Some(ready) = &ready else { return Ok(()) };
         let sandbox = ready.sandbox();
         tokio::select! {
@@ -231,6 +207,7 @@ async fn finish(
     kept.landing = Some(collected.landing.clone());
     kept.commits.clone_from(&collected.commits);
     kept.beside.clone_from(&collected.beside);
+    kept.taken.clone_from(&collected.taken);
     events.emit(&Event::Step { step: "dispose" });
     let disposal = Disposal {
         home: &options.home,
@@ -288,6 +265,7 @@ async fn finish(
         landing: kept.landing.unwrap_or(Landing::Nothing),
         beside: kept.beside,
         commits: kept.commits,
+        taken: kept.taken,
         diffstat,
         usage,
         duration: began.elapsed(),

@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 use cofferdam::git::UserRules;
 use cofferdam::git::before::{self, Before, BeforeLimits, NotRecorded};
@@ -20,13 +21,15 @@ async fn record(world: &World, limits: BeforeLimits) -> (Option<Before>, Sandbox
     };
     let id = SandboxId::random().unwrap();
     let scratch = world.path().join("scratch");
-    let changes = before::changes(&repo, rules, scratch.clone(), &never())
+    let hidden = [PathBuf::from("hidden")];
+    let seen = before::look(&repo, rules, &hidden, scratch.clone(), &never())
         .await
         .unwrap();
-    let done = before::record(&repo, id, rules, limits, scratch.clone(), &never())
+    let is_clean = seen.changes().is_empty();
+    let done = before::record(&repo, seen, id, limits, &never())
         .await
         .unwrap();
-    assert_eq!(changes.is_empty(), done.is_none());
+    assert_eq!(is_clean, done.is_none());
     assert!(!scratch.exists());
     (done, id)
 }
@@ -222,5 +225,42 @@ async fn kinds_that_changed_and_files_that_cannot_be_read() {
             );
         }
         assert_eq!(names.lines().collect::<Vec<_>>(), want);
+    }
+}
+
+#[tokio::test]
+async fn secrets_and_what_is_hidden_stay_out() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.write("hidden/tracked", "old");
+        world.write(".cofferdam/.env", "KEY=old");
+        world.run(&["add", "-Af"]);
+        let head = world.commit("a", "a");
+        for name in [".cofferdam/.env", "hidden/tracked", "hidden/new"] {
+            world.write(name, "SECRET-VALUE");
+        }
+        let (done, _) = record(&world, BeforeLimits::default()).await;
+        assert_eq!(done, None, "nothing else differs");
+        // Staged by mistake, and beside real work.
+        world.run(&["add", "-Af"]);
+        world.write(".cofferdam/logs/l", "SECRET-VALUE");
+        world.write("b", "b");
+        let (done, _) = record(&world, BeforeLimits::default()).await;
+        let commit = done.unwrap().commit;
+        let names = |one: &str| world.run(&["ls-tree", "-r", "--name-only", one]);
+        assert_eq!(
+            names(commit.as_str()),
+            ".cofferdam/.env\na\nb\nhidden/tracked"
+        );
+        for one in [format!("{commit}"), format!("{commit}^2")] {
+            assert_eq!(
+                world.run(&["show", &format!("{one}:hidden/tracked")]),
+                "old"
+            );
+            let env = world.run(&["show", &format!("{one}:.cofferdam/.env")]);
+            assert_eq!(env, "KEY=old");
+        }
+        let diff = world.run(&["diff", "--name-only", head.as_str(), &format!("{commit}^2")]);
+        assert_eq!(diff, "");
     }
 }

@@ -33,7 +33,7 @@ impl Tops {
 
     async fn copy(&self, paths: &[&str]) -> Result<Copied, CopyError> {
         let paths: Vec<_> = paths.iter().map(PathBuf::from).collect();
-        copy_into(&self.path("to"), &self.path("from"), &paths, &never()).await
+        copy_into(&self.path("to"), &self.path("from"), &paths, &[], &never()).await
     }
 }
 
@@ -119,6 +119,6 @@ async fn cancelling_ends_it() {
     let cancel = never();
     cancel.cancel();
     let paths = [PathBuf::from("dir")];
-    let done = copy_into(&tops.path("to"), &tops.path("from"), &paths, &cancel).await;
+    let done = copy_into(&tops.path("to"), &tops.path("from"), &paths, &[], &cancel).await;
     assert!(matches!(done, Err(CopyError::Cancelled)));
 }

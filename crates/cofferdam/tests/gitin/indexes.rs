@@ -27,7 +27,7 @@ fn age(world: &World) {
 async fn build(world: &World, tip: &Oid) -> HandedIn {
     let repo = world.repo().await;
     let scratch = world.path().join("scratch");
-    let built = index::build(&repo, tip, Owner::AGENT, &scratch, &never())
+    let built = index::build(&repo, tip, Owner::AGENT, &[], &scratch, &never())
         .await
         .unwrap();
     assert!(!scratch.exists());

@@ -361,7 +361,12 @@ fn staged_and_unstaged_work_of_the_user_survives_head() {
         " M src/a.txt\nA  staged.txt\n?? untracked.txt"
     );
     assert_eq!(env.read("src/a.txt"), "edited\n");
-    let before = env.git(&["for-each-ref", "--format=%(refname)", "refs/cofferdam"]);
+    // All is as it was, so nothing needs to be kept of it.
+    let own = || env.git(&["for-each-ref", "--format=%(refname)", "refs/cofferdam"]);
+    assert_eq!(own(), "");
+    assert!(env.said().contains("BeforeRecorded"), "{}", env.said());
+    run_ok(env.script(BranchStrategy::Head, "rm untracked.txt"));
+    let before = own();
     assert!(before.ends_with("/before"), "{before}");
     let recorded = env.git(&["show", &format!("{before}:untracked.txt")]);
     assert_eq!(recorded, "u");

@@ -93,6 +93,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "head", help_heading = "Sandbox")]
     pub(super) copy: Vec<PathBuf>,
 
+    /// A file or directory below the repository's top that the sandbox must not see; may be given more than once
+    #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
+    pub(super) hide: Vec<PathBuf>,
+
     /// A variable for the agent; without a value it is taken from your environment
     #[arg(long = "env", value_name = "KEY[=VALUE]", help_heading = "Sandbox")]
     pub(super) variables: Vec<OsString>,

@@ -55,6 +55,7 @@ pub(super) fn options(
         sandbox_ready: hooks(arguments.on_sandbox_ready),
     };
     options.copy = arguments.copy;
+    options.hide = arguments.hide;
     let usual = Limits::default();
     options.limits = Limits {
         processes: arguments.pids.or(usual.processes),

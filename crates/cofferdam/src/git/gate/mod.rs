@@ -68,12 +68,15 @@ pub struct Rules {
     /// Paths from the top directory; each with everything below it. Compared as a
     /// case-insensitive, Unicode-normalising file system would.
     pub protected: Vec<String>,
+    /// Paths, as above, that the sandbox could not see: a change to one is no work on it.
+    pub hidden: Vec<String>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
         Self {
             protected: vec![".husky".into(), ".cofferdam".into()],
+            hidden: Vec::new(),
         }
     }
 }

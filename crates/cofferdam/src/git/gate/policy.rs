@@ -68,19 +68,19 @@ pub(super) async fn judge(
     tip: &Oid,
     cancel: &CancellationToken,
 ) -> Result<Verdict, GateError> {
-    let protected: Vec<String> = gate
-        .rules
-        .protected
-        .iter()
-        .map(|path| fold_path(path.as_bytes()))
-        .collect();
+    let fold = |paths: &[String]| -> Vec<String> {
+        let paths = paths.iter();
+        paths.map(|path| fold_path(path.as_bytes())).collect()
+    };
+    let protected = fold(&gate.rules.protected);
+    let hidden = fold(&gate.rules.hidden);
     let mut verdict = Verdict::default();
     let mut suspects = Vec::new();
     let mut blobs: BTreeSet<&Oid> = BTreeSet::new();
     let mut links: Vec<(&[u8], &Entry)> = Vec::new();
     for (path, states) in changes {
         let folded = fold_path(path);
-        look_at_name(path, &folded, states, &protected, &mut suspects);
+        look_at_name(path, &folded, states, (&protected, &hidden), &mut suspects);
         if names::executes(&folded) {
             verdict.executes.push(shown(path));
         }
@@ -159,7 +159,7 @@ fn look_at_name<'a>(
     path: &'a [u8],
     folded: &str,
     states: &'a [Option<Entry>],
-    protected: &[String],
+    (protected, hidden): (&[String], &[String]),
     suspects: &mut Vec<Suspect<'a>>,
 ) {
     if let Some(what) = names::forbidden(path)
@@ -176,6 +176,8 @@ fn look_at_name<'a>(
         "changes of `.gitmodules` do not leave a sandbox"
     } else if names::is_protected(folded, protected) {
         "it is protected"
+    } else if names::is_protected(folded, hidden) {
+        "it was hidden from the sandbox"
     } else {
         return;
     };

@@ -335,8 +335,16 @@ pub struct Rewrite<'a> {
     pub forget_from: i64,
     /// The raw id of the tree that the entries must add up to.
     pub tree: &'a [u8],
-    /// No entry may lie below this.
-    pub not_below: &'a [u8],
+    /// No entry may be one of these or lie below one.
+    pub masked: &'a [Vec<u8>],
+}
+
+/// Whether `path` is one of `masked` or lies below one.
+pub fn is_masked(path: &[u8], masked: &[Vec<u8>]) -> bool {
+    masked.iter().any(|one| {
+        path.strip_prefix(one.as_slice())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    })
 }
 
 /// Changes an index where it lies, without taking it apart: with hundreds of thousands of files
@@ -375,11 +383,7 @@ pub fn rewrite(bytes: &mut Vec<u8>, format: ObjectFormat, to: Rewrite<'_>) -> Op
         };
         let path = entry.get(path_at..path_at + length)?;
         let mode = word(entry, 24)?;
-        if flags & 0x3000 != 0
-            || mode == TREE
-            || path.starts_with(to.not_below)
-            || path.contains(&0)
-        {
+        if flags & 0x3000 != 0 || mode == TREE || is_masked(path, to.masked) || path.contains(&0) {
             return None;
         }
         if mode == GITLINK {
@@ -520,7 +524,7 @@ mod tests {
             bytes.extend_from_slice(b"UNTR\0\0\0\x03abc");
             bytes.extend_from_slice(&hash);
             let to = Rewrite {
-                uid: 1, gid: 2, forget_from: mtime.into(), tree: &tree, not_below: b".cofferdam/",
+                uid: 1, gid: 2, forget_from: mtime.into(), tree: &tree, masked: &[b".cofferdam".to_vec()],
             };
             let found = rewrite(&mut bytes, ObjectFormat::Sha1, to);
             let mut gitlinks = Vec::new();
@@ -540,7 +544,7 @@ mod tests {
         #[test]
         fn what_is_not_rewritten_keeps_its_entries(entries in entries(20), cut: u16, noise: Vec<u8>) {
             let to = Rewrite {
-                uid: 1, gid: 2, forget_from: 0, tree: &[7; 20], not_below: b"x",
+                uid: 1, gid: 2, forget_from: 0, tree: &[7; 20], masked: &[b"x".to_vec()],
             };
             let bytes = write(&entries, None, ObjectFormat::Sha1);
             let mut whole = bytes.clone();

@@ -4,7 +4,7 @@
 
 pub mod format;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,16 +13,14 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use self::format::{Entry, FormatError, GITLINK, Index, Rewrite, Stat, parse, write};
+use self::format::{Entry, FormatError, GITLINK, Index, Rewrite, Stat, is_masked, parse, write};
 use super::command::GitError;
 use super::scratch::{CheckOutError, Scratch, UserRules};
-use super::{ObjectFormat, Oid, Repository};
+use super::{ObjectFormat, Oid, Repository, own_files};
 use crate::fsx::{self, FileError};
 
 /// A larger index than this is not looked at.
 const LIMIT: u64 = 2 << 30;
-/// Masked inside, so that its tracked files must not look deleted there.
-const MASKED: &[u8] = b".cofferdam/";
 
 /// Why no index could be made.
 #[derive(Debug, thiserror::Error)]
@@ -57,19 +55,23 @@ pub struct HandedIn {
     pub bytes: Vec<u8>,
     /// Paths of submodules, relative to the top; read-only inside.
     pub gitlinks: Vec<PathBuf>,
+    /// Those of the hidden paths that are tracked, or have something tracked below them.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// Builds the index for `tip` out of the index of `repo`'s working tree, which may have anything
-/// staged, be split, sparse, in conflict or missing. `scratch`: a private directory that is made
-/// where it is needed, and removed.
+/// staged, be split, sparse, in conflict or missing. What is `hidden` inside, and Cofferdam's own
+/// directory, must not look deleted there: git is told to leave it alone. `scratch`: a private
+/// directory that is made where it is needed, and removed.
 pub async fn build(
     repo: &Repository,
     tip: &Oid,
     owner: Owner,
+    hidden: &[PathBuf],
     scratch: &Path,
     cancel: &CancellationToken,
 ) -> Result<HandedIn, IndexError> {
-    let done = build_in(repo, tip, owner, scratch, cancel).await;
+    let done = build_in(repo, tip, owner, hidden, scratch, cancel).await;
     fsx::remove_tree(scratch)?;
     done
 }
@@ -78,6 +80,7 @@ async fn build_in(
     repo: &Repository,
     tip: &Oid,
     owner: Owner,
+    hidden: &[PathBuf],
     scratch: &Path,
     cancel: &CancellationToken,
 ) -> Result<HandedIn, IndexError> {
@@ -85,8 +88,8 @@ async fn build_in(
     let tree = from_hex(tree.as_str()).unwrap_or_default();
     let (host, format) = (repo.git_dir.join("index"), repo.format);
     let read = {
-        let tree = tree.clone();
-        move || read_host(&host, format, owner, &tree)
+        let (tree, masked) = (tree.clone(), masked(hidden));
+        move || read_host(&host, format, owner, masked, &tree)
     };
     let (bytes, finish) = match tokio::task::spawn_blocking(read).await {
         Ok(Ok(Host::HandedIn(done))) => return Ok(done),
@@ -134,6 +137,14 @@ async fn build_in(
     Ok(finish.write(replace(index.entries, changes), None))
 }
 
+/// What no sandbox sees: Cofferdam's own directory first, then what is hidden from this one.
+fn masked(hidden: &[PathBuf]) -> Vec<Vec<u8>> {
+    let own = Path::new(own_files::DIRECTORY);
+    let all = std::iter::once(own).chain(hidden.iter().map(PathBuf::as_path));
+    all.map(|path| path.as_os_str().as_bytes().to_vec())
+        .collect()
+}
+
 /// The host's index as it was found.
 enum Host {
     /// Nothing was staged: it is ready.
@@ -147,6 +158,7 @@ fn read_host(
     host: &Path,
     format: ObjectFormat,
     owner: Owner,
+    masked: Vec<Vec<u8>>,
     tree: &[u8],
 ) -> Result<Host, FileError> {
     let mut bytes = match fsx::read_bounded(host, LIMIT) {
@@ -160,9 +172,8 @@ fn read_host(
         gid: owner.gid,
         forget_from: age,
         tree,
-        not_below: MASKED,
+        masked: &masked,
     };
-    let finish = Finish { owner, age, format };
     Ok(match format::rewrite(&mut bytes, format, rewrite) {
         Some(gitlinks) => Host::HandedIn(HandedIn {
             bytes,
@@ -170,8 +181,17 @@ fn read_host(
                 .into_iter()
                 .map(|path| OsString::from_vec(path).into())
                 .collect(),
+            hidden: Vec::new(),
         }),
-        None => Host::Other(bytes, finish),
+        None => Host::Other(
+            bytes,
+            Finish {
+                owner,
+                age,
+                format,
+                masked,
+            },
+        ),
     })
 }
 
@@ -307,17 +327,19 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The last step: what must not travel is taken out of the entries.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Finish {
     owner: Owner,
     /// When the host's index was written, in seconds.
     age: i64,
     format: ObjectFormat,
+    masked: Vec<Vec<u8>>,
 }
 
 impl Finish {
     fn write(self, mut entries: Vec<Entry<'_>>, trees: Option<&[u8]>) -> HandedIn {
         let mut gitlinks = Vec::new();
+        let mut hidden = BTreeSet::new();
         for entry in &mut entries {
             if i64::from(entry.stat.mtime[0]) >= self.age {
                 // The file changed in the second in which the index was written, or later: git
@@ -326,8 +348,12 @@ impl Finish {
             }
             entry.stat.uid = self.owner.uid;
             entry.stat.gid = self.owner.gid;
-            if entry.path.starts_with(MASKED) {
+            let inside = std::slice::from_ref;
+            if let Some(at) =
+                (self.masked.iter()).position(|one| is_masked(&entry.path, inside(one)))
+            {
                 entry.skip_worktree = true;
+                hidden.insert(at);
             }
             if entry.mode == GITLINK {
                 gitlinks.push(PathBuf::from(OsStr::from_bytes(&entry.path)));
@@ -336,6 +362,10 @@ impl Finish {
         HandedIn {
             bytes: write(&entries, trees, self.format),
             gitlinks,
+            // The first is Cofferdam's own.
+            hidden: (hidden.into_iter().skip_while(|&at| at == 0))
+                .map(|at| PathBuf::from(OsStr::from_bytes(&self.masked[at])))
+                .collect(),
         }
     }
 }
@@ -376,6 +406,7 @@ pub async fn write_tree(
         owner,
         age: i64::MAX,
         format: repo.format,
+        masked: masked(&[]),
     };
     Ok(finish.write(index.entries, index.trees))
 }

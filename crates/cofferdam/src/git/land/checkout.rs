@@ -65,6 +65,9 @@ pub(super) struct Move {
     pub reference: String,
     pub old: Oid,
     pub new: Oid,
+    /// Base and tip of commits whose files may lie in the working tree already.
+    #[serde(default)]
+    pub lying: Option<(Oid, Oid)>,
     /// The working tree's own git directory, as bytes: paths need not be UTF-8.
     git_dir: Vec<u8>,
     top: Vec<u8>,
@@ -98,6 +101,7 @@ impl Move {
             reference,
             old,
             new,
+            lying: None,
             git_dir: bytes(git_dir),
             top: bytes(top),
         }
@@ -250,9 +254,11 @@ impl Move {
         };
         copy_index(&self.git_dir().join("index"), index)?;
         let changes = self.changes(repo).await?;
+        let mut rest = Vec::new();
         match self.files {
             Files::AreThere => self.bring_up_index(repo, index, &changes).await?,
             Files::Update => {
+                rest = self.take_leftovers(repo, index, &changes).await?;
                 if swapped {
                     self.skip_done_files(repo, index, &changes).await?;
                 } else if let Some(why) = self.try_out(repo, index, &changes, cancel).await? {
@@ -289,6 +295,7 @@ impl Move {
                 .await?;
             return Ok(Moved::InTheWay(error));
         }
+        self.write_files(repo, index, &rest).await?;
         let to = self.git_dir().join("index");
         std::fs::rename(index, &to).context("replace", &to)?;
         Ok(Moved::Done {

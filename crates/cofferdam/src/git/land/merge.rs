@@ -111,7 +111,7 @@ pub async fn merge_to_head(
                 "`{shown}` is checked out at {at}, which cannot be opened"
             )));
         };
-        let step = Move::new(
+        let mut step = Move::new(
             incoming.id(),
             Files::Update,
             reference.clone(),
@@ -119,6 +119,8 @@ pub async fn merge_to_head(
             git_dir,
             &tree.path,
         );
+        let commits = || (incoming.base().clone(), tip.clone());
+        step.lying = incoming.lies_there.then(commits);
         let moved = step.run(repo, state, cancel).await?;
         match moved {
             Moved::Done { .. } => return Ok(step.landed(moved)),

@@ -8,6 +8,7 @@ mod branch;
 mod checkout;
 mod head;
 mod index;
+mod leftovers;
 mod lock;
 mod merge;
 mod nested;
@@ -51,12 +52,30 @@ pub struct Incoming {
     id: SandboxId,
     base: Oid,
     tip: Oid,
+    /// The agent worked in the checkout itself, so files of the commits may lie in it.
+    lies_there: bool,
 }
 
 impl Incoming {
     /// What a sandbox's branch on the host holds. Only the gate moves such a branch, or the user.
     pub(crate) fn from_branch(id: SandboxId, base: Oid, tip: Oid) -> Self {
-        Self { id, base, tip }
+        let lies_there = false;
+        Self {
+            id,
+            base,
+            tip,
+            lies_there,
+        }
+    }
+
+    /// As [`Self::from_branch`], for a sandbox that worked in the checkout: what lies there as the tip
+    /// has it is no work of the user's and gives way to the merge.
+    pub(crate) fn from_head(id: SandboxId, base: Oid, tip: Oid) -> Self {
+        let lies_there = true;
+        Self {
+            lies_there,
+            ..Self::from_branch(id, base, tip)
+        }
     }
 
     fn id(&self) -> SandboxId {
@@ -79,6 +98,7 @@ impl From<&Accepted> for Incoming {
             id: accepted.id(),
             base,
             tip,
+            lies_there: false,
         }
     }
 }

@@ -4,11 +4,13 @@
 //! read-only alternate shows exactly the history of its tip. Host git never opens it; what the
 //! host wants to know of it, it reads as files ([`refs`]).
 
+pub mod reading;
 mod refs;
 mod tidy;
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -28,6 +30,7 @@ pub const INSIDE_VAULT: &str = "/.cofferdam/vault";
 
 /// Larger hooks are no scripts.
 const HOOK_LIMIT: u64 = 16 << 20;
+const EXCLUDE_LIMIT: u64 = 64 << 20;
 
 /// What a private clone is made of.
 #[derive(Debug)]
@@ -114,6 +117,32 @@ impl PrivateClone {
         };
         put(&git.join("HEAD"), head.as_bytes())?;
         Ok(clone)
+    }
+
+    /// Has its git leave `paths` alone where they are not tracked: what lies over a hidden file would be
+    /// taken for a new one. For a clone that no sandbox has seen yet.
+    pub fn exclude(&self, paths: &[PathBuf]) -> Result<(), FileError> {
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let file = self.git_dir.join("info/exclude");
+        let mut bytes = match fsx::read_bounded(&file, EXCLUDE_LIMIT) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        for path in paths {
+            bytes.extend_from_slice(b"\n/");
+            for &byte in path.as_os_str().as_bytes() {
+                // Any other byte stands for itself; a line feed cannot be written there.
+                if b"\\*?[ ".contains(&byte) {
+                    bytes.push(b'\\');
+                }
+                bytes.push(byte);
+            }
+        }
+        bytes.push(b'\n');
+        put(&file, &bytes)
     }
 }
 

@@ -9,9 +9,9 @@ use super::packing::{Aside, Received};
 use super::tips::{DETACHED, Tip, Tips};
 use super::{CollectError, Collected, Collector, Source};
 use crate::fsx::{self, FileError};
-use crate::git::Oid;
 use crate::git::gate::{self, Accepted};
-use crate::sandbox::registry::Owned;
+use crate::git::{Oid, recorded};
+use crate::sandbox::registry::{Owned, Strategy};
 use crate::session::event::Notice;
 use crate::session::report::{Beside, Landing};
 use crate::session::transfer::UNCOMMITTED;
@@ -163,6 +163,10 @@ impl Collector<'_> {
         }
         collected.commits = accepted.commits().to_vec();
         collected.tip = Some(id.clone());
+        if owned.record.strategy == Strategy::Head {
+            let (id, changed) = (owned.record.id, accepted.changed());
+            collected.taken = recorded::taken(self.repo, id, changed, self.cancel).await?;
+        }
         collected.landing = self.land(owned, accepted).await?;
         Ok(())
     }

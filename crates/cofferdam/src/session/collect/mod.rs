@@ -19,11 +19,11 @@ use crate::git::land::{self, LandError};
 use crate::git::private_clone::RefsError;
 use crate::git::refs::RefError;
 use crate::git::worktree::WorktreeError;
-use crate::git::{GitError, Identity, Oid, Repository, nested};
+use crate::git::{GitError, Identity, Oid, Repository, nested, recorded};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::process::Exit;
-use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError};
+use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 use crate::sandbox::{IsolatedSandbox, SandboxError};
 
 mod home;
@@ -95,6 +95,8 @@ pub(super) struct Collected {
     pub landing: Landing,
     pub commits: Vec<CommitLine>,
     pub tip: Option<Oid>,
+    /// Files that were the user's uncommitted work, and that the agent committed.
+    pub taken: Vec<PathBuf>,
     /// The commit that the agent's checkout ended at, if it is in the host repository.
     pub checkout: Option<Oid>,
     /// A private copy has uncommitted work.
@@ -144,6 +146,7 @@ impl Collector<'_> {
             landing: Landing::Nothing,
             commits: Vec::new(),
             tip: None,
+            taken: Vec::new(),
             checkout: None,
             copy_is_dirty: false,
             beside: Vec::new(),

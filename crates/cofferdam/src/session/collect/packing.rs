@@ -71,7 +71,12 @@ impl Collector<'_> {
                 time: self.step(),
                 ..gate::Limits::default()
             },
-            rules: gate::Rules::default(),
+            rules: gate::Rules {
+                hidden: (owned.record.hidden.iter())
+                    .map(|path| path.0.to_string_lossy().into_owned())
+                    .collect(),
+                ..gate::Rules::default()
+            },
         };
         let revisions = format!("{tip}\n^{}\n", owned.record.base);
         let (reader, writer) = pipe_ends()?;

@@ -59,7 +59,11 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
         identity: &author,
         message: &message,
     };
-    let incoming = Incoming::from_branch(record.id, record.base.clone(), tip);
+    let incoming = if record.strategy == Strategy::Head {
+        Incoming::from_head(record.id, record.base.clone(), tip)
+    } else {
+        Incoming::from_branch(record.id, record.base.clone(), tip)
+    };
     let repo = repo.without_drivers(cancel).await?;
     let landed = land::merge_to_head(&repo, &merge, &incoming, owned.directory(), cancel).await;
     Ok(landed.map_err(CollectError::from)?.landing)

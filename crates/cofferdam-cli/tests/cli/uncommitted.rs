@@ -1,0 +1,167 @@
+//! A checkout that the agent and the user share: what is said of the user's work, and hints that are
+//! run as they are printed.
+
+use crate::environment::{Done, TestEnvironment, commit_script};
+
+/// Runs what a summary printed after `next: `.
+#[track_caller]
+fn follow(environment: &TestEnvironment, done: &Done) -> Done {
+    let next = done
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("next: "));
+    let next = next.unwrap_or_else(|| panic!("no hint: {done}"));
+    let program = env!("CARGO_BIN_EXE_cofferdam");
+    environment.shell(&format!("cofferdam() {{ '{program}' \"$@\"; }}; {next}"))
+}
+
+#[test]
+fn the_first_line_and_the_summary_name_the_users_own_work() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("src/lib.txt", "mine\n");
+    environment.write("it's new", "n\n");
+    let done = environment
+        .run(&["--head"], "git add -A; git commit -qm all")
+        .expect_code(0);
+    assert_eq!(
+        done.stderr.lines().next().unwrap(),
+        "head: the agent works in this checkout, its commits land on main; \
+         2 uncommitted changes of yours may go into them"
+    );
+    let line = "yours: the agent committed uncommitted work of yours: 'it'\\''s new' src/lib.txt";
+    assert!(done.stdout.lines().any(|one| one == line), "{done}");
+}
+
+#[test]
+fn after_a_commit_of_the_users_the_hint_works_as_printed() {
+    let environment = TestEnvironment::with_repository();
+    // That commit has a change that is not on the disk, so that the merge has one of each.
+    let mine = "f=$(sed 's/^one$/ONE/' src/lib.txt | git hash-object -w --stdin); \
+                git update-index --cacheinfo 100644,$f,src/lib.txt; \
+                echo mine > mine.txt; git add mine.txt; git commit -qm mine";
+    let agent = "echo end >> src/lib.txt; git mv README.md moved.md; echo a > a.txt; \
+                 git add a.txt src; git commit -qm theirs";
+    // So that both change the file without a conflict.
+    environment.write("src/lib.txt", "one\n2\n3\n4\n5\n6\n7\n");
+    environment.git(&["commit", "--quiet", "--all", "--message=longer"]);
+    environment.write("note", "untracked\n");
+    let done = environment
+        .run(
+            &["--head", "--name", "late", "--on-host-ready", mine],
+            agent,
+        )
+        .expect_code(1);
+    assert!(done.stdout.contains("kept: 1 commit on "), "{done}");
+    assert!(
+        done.stdout.contains("next: cofferdam merge late\n"),
+        "{done}"
+    );
+    let merged = follow(&environment, &done).expect_code(0);
+    assert!(merged.stdout.starts_with("landed: "), "{merged}");
+    assert_eq!(
+        environment.read("src/lib.txt"),
+        "ONE\n2\n3\n4\n5\n6\n7\nend\n"
+    );
+    assert_eq!(environment.read("a.txt"), "a\n");
+    assert_eq!(environment.read("mine.txt"), "mine\n");
+    assert_eq!(environment.git(&["status", "--porcelain"]), "?? note");
+    assert_eq!(
+        environment.git(&["ls-files"]),
+        "a.txt\nmine.txt\nmoved.md\nsrc/lib.txt"
+    );
+    environment.cofferdam(&["delete", "late"]).expect_code(0);
+    environment.expect_clean();
+}
+
+#[test]
+fn two_runs_in_one_checkout_both_come_home() {
+    let environment = TestEnvironment::with_repository();
+    let program = env!("CARGO_BIN_EXE_cofferdam");
+    let inner = format!(
+        "'{program}' run --head --no-log --name inner -- sh -c 'echo b > b.txt; git add b.txt; git commit -qm b'"
+    );
+    let done = environment
+        .run(
+            &["--head", "--name", "outer", "--on-host-ready", &inner],
+            &commit_script(&["a"]),
+        )
+        .expect_code(1);
+    assert!(done.stdout.contains("kept: 1 commit on "), "{done}");
+    follow(&environment, &done).expect_code(0);
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    for name in ["a.txt", "b.txt"] {
+        assert!(environment.git(&["ls-files"]).contains(name), "{name}");
+    }
+}
+
+#[test]
+fn a_file_that_changed_since_is_never_overwritten() {
+    let environment = TestEnvironment::with_repository();
+    let mine = "echo mine > mine.txt; git add mine.txt; git commit -qm mine";
+    let done = environment
+        .run(
+            &["--head", "--name", "late", "--on-host-ready", mine],
+            "echo theirs >> src/lib.txt; echo a > a.txt; git add -A; git commit -qm theirs",
+        )
+        .expect_code(1);
+    environment.write("a.txt", "the user went on\n");
+    let status = environment.git(&["status", "--porcelain"]);
+    let tip = environment.git(&["rev-parse", "main"]);
+    let refused = follow(&environment, &done).expect_code(1);
+    assert!(refused.stdout.contains("a.txt"), "{refused}");
+    assert_eq!(environment.read("a.txt"), "the user went on\n");
+    assert_eq!(environment.git(&["status", "--porcelain"]), status);
+    assert_eq!(environment.git(&["rev-parse", "main"]), tip);
+    // The next hint puts it aside, and git merges.
+    follow(&environment, &refused).expect_code(0);
+    assert_eq!(environment.read("a.txt"), "a\n");
+    assert_eq!(
+        environment.git(&["show", "stash@{0}^3:a.txt"]),
+        "the user went on"
+    );
+}
+
+#[test]
+fn a_conflict_is_handed_to_git_by_the_printed_hint() {
+    let environment = TestEnvironment::with_repository();
+    let mine = "echo mine > README.md; git commit -qam mine";
+    let done = environment
+        .run(
+            &["--head", "--name", "late", "--on-host-ready", mine],
+            "echo theirs > README.md; git commit -qam theirs",
+        )
+        .expect_code(1);
+    let conflict = follow(&environment, &done).expect_code(1);
+    assert!(conflict.stdout.contains("README.md"), "{conflict}");
+    let merge = follow(&environment, &conflict).expect_code(1);
+    assert!(merge.stdout.contains("CONFLICT"), "{merge}");
+    environment.git(&["rev-parse", "--verify", "MERGE_HEAD"]);
+}
+
+/// What docs and README say about references that a mirror takes along.
+#[test]
+fn a_mirror_without_references_of_ours() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("note", "n\n");
+    environment.run(&["--head"], "echo x > note").expect_code(0);
+    environment.git(&["tag", "v1"]);
+    let far = environment.temporary().join("far.git");
+    let far = far.to_str().unwrap();
+    environment.git(&["init", "--quiet", "--bare", far]);
+    let there = || environment.git(&["-C", far, "for-each-ref", "--format=%(refname)"]);
+    environment.git(&["push", "--quiet", "--mirror", far]);
+    assert!(there().contains("refs/cofferdam/"), "{}", there());
+    let readme = include_str!("../../../../README.md");
+    let line = "push --prune REMOTE 'refs/heads/*:refs/heads/*' 'refs/tags/*:refs/tags/*'";
+    assert!(
+        readme.contains(&format!("git {line}")),
+        "the README names another command"
+    );
+    environment.git(&["-C", far, "for-each-ref", "--format=delete %(refname)"]);
+    let done = environment.shell(&format!(
+        "rm -rf '{far}' && git init --quiet --bare '{far}' && git {}",
+        line.replace("REMOTE", &format!("'{far}'"))
+    ));
+    done.expect_code(0);
+    assert_eq!(there(), "refs/heads/main\nrefs/tags/v1");
+}

@@ -1,0 +1,105 @@
+//! Files that an agent left in the user's own checkout and whose commits could not land there: the
+//! user committed meanwhile, or another sandbox did. A merge finds them in its way. Where one is
+//! exactly what the agent's tip has, it is safe in that commit, and gives way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use tokio_util::sync::CancellationToken;
+
+use super::LandError;
+use super::checkout::Move;
+use super::index::{Changes, State, remove_temporary};
+use crate::git::{GitError, Repository};
+use crate::process::Input;
+
+impl Move {
+    /// Takes such files for the new commit's in `index`, so that nothing else is taken for a local
+    /// change of them. Returns those whose content is still to be brought to the new commit's.
+    pub(super) async fn take_leftovers(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        changes: &Changes,
+    ) -> Result<Vec<Vec<u8>>, LandError> {
+        let Some((base, tip)) = &self.lying else {
+            return Ok(Vec::new());
+        };
+        let mut agents = self.clone();
+        (agents.old, agents.new) = (base.clone(), tip.clone());
+        let agents = agents.changes(repo).await?;
+        let staged = self.staged(repo, index).await?;
+        let candidates: BTreeMap<&Vec<u8>, &State> = agents
+            .iter()
+            .filter(|(path, _)| changes.contains_key(*path) && !staged.contains_key(*path))
+            .collect();
+        if candidates.is_empty() {
+            return Ok(Vec::new());
+        }
+        let others = self.unlike_tip(repo, index, &candidates).await?;
+        let lying: Vec<(&Vec<u8>, &State)> = changes
+            .iter()
+            .filter(|(path, _)| candidates.contains_key(*path) && !others.contains(*path))
+            .collect();
+        self.set_entries(repo, index, &lying).await?;
+        let rest = lying
+            .into_iter()
+            .filter(|(path, new)| new.is_some() && candidates.get(path) != Some(new));
+        Ok(rest.map(|(path, _)| path.clone()).collect())
+    }
+
+    /// Of the paths: those at which the working tree is not as the tip.
+    async fn unlike_tip(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        candidates: &BTreeMap<&Vec<u8>, &State>,
+    ) -> Result<BTreeSet<Vec<u8>>, LandError> {
+        let top = self.top();
+        let mut unlike = BTreeSet::new();
+        let mut present: Vec<(&Vec<u8>, &State)> = Vec::new();
+        for (path, state) in candidates {
+            if state.is_some() {
+                present.push((path, state));
+            } else if std::fs::symlink_metadata(top.join(OsStr::from_bytes(path))).is_ok() {
+                unlike.insert((*path).clone());
+            }
+        }
+        let mut own = index.as_os_str().to_owned();
+        own.push(".tip");
+        let own = Path::new(&own);
+        remove_temporary(own)?;
+        let compared = async {
+            self.set_entries(repo, own, &present).await?;
+            let paths: Vec<&[u8]> = present.iter().map(|(path, _)| path.as_slice()).collect();
+            for some in paths.chunks(500) {
+                unlike.extend(self.modified(repo, Some(own), some).await?);
+            }
+            Ok::<_, LandError>(unlike)
+        }
+        .await;
+        remove_temporary(own)?;
+        compared
+    }
+
+    /// Writes the files of these paths as `index` has them, over what is there.
+    pub(super) async fn write_files(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        paths: &[Vec<u8>],
+    ) -> Result<(), GitError> {
+        if paths.is_empty() {
+            return Ok(());
+        }
+        self.command(repo)
+            .env("GIT_INDEX_FILE", index)
+            .args(["checkout-index", "-f", "-u", "-z", "--stdin"])
+            .input(Input::Bytes(paths.join(&0)))
+            .run(&CancellationToken::new())
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! The first lines of a run: what is going to happen, and what about it the user should know.
+
+use super::event::{Event, Notice};
+use super::network::NetworkOptions;
+use super::options::RunOptions;
+use super::plan::Plan;
+use crate::sandbox::registry::Strategy;
+
+/// The first events. `uncommitted`: how many paths of the user's differ from HEAD in a checkout that
+/// the agent shares.
+pub(super) fn events(
+    options: &RunOptions,
+    plan: &Plan,
+    log: Option<&std::path::Path>,
+    uncommitted: usize,
+) -> Vec<Event> {
+    let mut notices = Vec::new();
+    if options.network == NetworkOptions::Open {
+        notices.push(Notice::NetworkOpen);
+    }
+    for name in &plan.unused_arguments {
+        notices.push(Notice::UnusedArgument { name: name.clone() });
+    }
+    let names = plan.withheld.callers.clone();
+    if !names.is_empty() {
+        notices.push(Notice::EnvironmentWithheld { names });
+    }
+    let names = plan.withheld.steering.clone();
+    if !names.is_empty() {
+        notices.push(Notice::SteeringWithheld { names });
+    }
+    let planned = Event::Planned {
+        id: plan.record.id,
+        name: plan.record.name.clone(),
+        agent: options.agent.name().to_owned(),
+        provider: plan.record.provider.clone(),
+        strategy: plan.record.strategy.as_str(),
+        source_branch: plan.source_branch.clone(),
+        target_branch: plan.target_branch.clone(),
+        uncommitted,
+        max_iterations: options.max_iterations.get(),
+        log: log.map(std::path::Path::to_owned),
+    };
+    let notices = notices.into_iter().map(Event::Notice);
+    let first = plan.notices.iter().cloned().map(Event::Notice);
+    first
+        .chain(std::iter::once(planned))
+        .chain(notices)
+        .collect()
+}
+
+/// Whether the first line waits for a look at the user's uncommitted work.
+pub(super) fn waits(plan: &Plan) -> bool {
+    plan.record.strategy == Strategy::Head
+}

@@ -1,0 +1,231 @@
+//! Submodules of a mounted checkout: each gets a git directory of ours, for reading alone, with the
+//! history of the commit that its parent names. The user's own is not shown: it holds the settings, the
+//! hooks and every branch of the submodule, and lies where the private git directory is mounted.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::event::Notice;
+use super::prepare::step;
+use super::report::RunErrorKind;
+use crate::git::index::{self, Owner};
+use crate::git::private_clone::reading::{self, Reading};
+use crate::git::vault::Vault;
+use crate::git::{Git, GitError, Oid, Repository};
+use crate::home::Home;
+use crate::names::SandboxId;
+use crate::sandbox::registry::{self, Phase, Strategy};
+
+/// In the state directory.
+pub(super) const MODULES: &str = "modules";
+/// Where that is mounted.
+pub(super) const INSIDE: &str = "/.cofferdam/modules";
+
+/// A populated submodule, its path relative to the workspace.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Submodule {
+    pub path: PathBuf,
+    pub shown: Shown,
+}
+
+/// What a sandbox finds at a submodule's place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Its files, and over its `.git` file this one, which points to a git directory of ours.
+    Pointer(PathBuf),
+    /// Its files, and over its `.git` directory this one.
+    Directory(PathBuf),
+    /// An empty directory, as if it had never been populated.
+    Nothing,
+}
+
+/// What is said where a submodule could not be shown.
+pub(super) fn notice(submodules: &[Submodule]) -> Option<Notice> {
+    let empty = submodules.iter().filter(|one| one.shown == Shown::Nothing);
+    let names: Vec<_> = empty.map(|one| one.path.display().to_string()).collect();
+    (!names.is_empty()).then(|| Notice::Other {
+        text: format!(
+            "these submodules are empty inside, because their repositories could not be read: {}",
+            names.join(", ")
+        ),
+    })
+}
+
+/// Where the git directories are made.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    pub home: &'a Home,
+    pub id: SandboxId,
+    pub state: &'a Path,
+    /// As in [`crate::git::identity::UserConfig`].
+    pub comparing: &'a [(String, String)],
+}
+
+/// A repository whose submodules are looked at.
+struct Parent {
+    repository: Repository,
+    /// Relative to the workspace.
+    prefix: PathBuf,
+    commit: Oid,
+    gitlinks: Vec<PathBuf>,
+}
+
+impl Place<'_> {
+    /// Makes git directories for the populated submodules of `repository` at `commit`, and for those in
+    /// them. `gitlinks`: where the commit has submodules.
+    pub(super) async fn prepare(
+        &self,
+        repository: &Repository,
+        commit: &Oid,
+        gitlinks: &[PathBuf],
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Submodule>, RunErrorKind> {
+        let top = repository.top.as_path();
+        let mut found = Vec::new();
+        let mut foreign = None;
+        let mut parents = vec![Parent {
+            repository: repository.clone(),
+            prefix: PathBuf::new(),
+            commit: commit.clone(),
+            gitlinks: gitlinks.to_vec(),
+        }];
+        while let Some(mut parent) = parents.pop() {
+            let here = top.join(&parent.prefix);
+            let is_populated = |path: &PathBuf| {
+                let dot_git = here.join(path).join(".git");
+                dot_git.symlink_metadata().is_ok()
+            };
+            parent.gitlinks.retain(is_populated);
+            if parent.gitlinks.is_empty() {
+                continue;
+            }
+            if foreign.is_none() {
+                foreign = Some(self.written_by_others(repository)?);
+            }
+            for (path, oid) in parent.commits(cancel).await? {
+                let at = parent.prefix.join(&path);
+                let written = foreign.iter().flatten().any(|known| !known.contains(&at));
+                let shown = if written {
+                    None
+                } else {
+                    let number = found.len();
+                    self.show(&parent.repository.git, &top.join(&at), &oid, number, cancel)
+                        .await?
+                };
+                let shown = match shown {
+                    Some((shown, child)) => {
+                        parents.extend(child.map(|child| Parent {
+                            prefix: at.clone(),
+                            ..child
+                        }));
+                        shown
+                    }
+                    None => Shown::Nothing,
+                };
+                found.push(Submodule { path: at, shown });
+            }
+        }
+        Ok(found)
+    }
+
+    /// For each other sandbox that works in this checkout: the submodules that were there before it. It
+    /// may have made the others itself, and git would obey what it wrote there.
+    fn written_by_others(
+        &self,
+        repository: &Repository,
+    ) -> Result<Vec<BTreeSet<PathBuf>>, RunErrorKind> {
+        let listing = registry::list(self.home, Some(&repository.top))?;
+        let others = listing.entries.into_iter().map(|entry| entry.record);
+        let others = others.filter(|record| {
+            record.id != self.id
+                && record.strategy == Strategy::Head
+                && record.phase == Phase::Active
+        });
+        Ok(others
+            .map(|record| {
+                let before = record.nested_before.into_iter();
+                before
+                    .filter_map(|path| path.0.parent().map(Path::to_owned))
+                    .collect()
+            })
+            .collect())
+    }
+
+    /// `None` where the submodule's repository cannot give `commit`.
+    async fn show(
+        &self,
+        git: &Git,
+        top: &Path,
+        commit: &Oid,
+        number: usize,
+        cancel: &CancellationToken,
+    ) -> Result<Option<(Shown, Option<Parent>)>, RunErrorKind> {
+        let dot_git = top.join(".git").symlink_metadata();
+        let is_directory = match dot_git {
+            Ok(found) if found.is_dir() => true,
+            Ok(found) if found.is_file() => false,
+            _ => return Ok(None),
+        };
+        let Ok(repository) = Repository::discover(git, top, None, cancel).await else {
+            return Ok(None);
+        };
+        if repository.top.as_path() != top {
+            return Ok(None);
+        }
+        let Ok(vault) = Vault::open(self.home, &repository) else {
+            return Ok(None);
+        };
+        let Ok(export) = vault.export(&repository, commit, cancel).await else {
+            return Ok(None);
+        };
+        let scratch = self.state.join("scratch-module");
+        let index = index::build(&repository, commit, Owner::AGENT, &[], &scratch, cancel).await;
+        let index = index.map_err(step("index of a submodule"))?;
+        let name = number.to_string();
+        let directory = self.state.join(MODULES).join(&name);
+        reading::create(&Reading {
+            directory: &directory,
+            inside: &Path::new(INSIDE).join(&name),
+            format: repository.format,
+            export: &export,
+            comparing: self.comparing,
+            index: &index.bytes,
+        })?;
+        let shown = if is_directory {
+            Shown::Directory(directory.join("git"))
+        } else {
+            Shown::Pointer(directory.join("pointer"))
+        };
+        let child = Parent {
+            repository,
+            prefix: PathBuf::new(),
+            commit: commit.clone(),
+            gitlinks: index.gitlinks,
+        };
+        Ok(Some((shown, Some(child))))
+    }
+}
+
+impl Parent {
+    /// The commit that is named at each of the gitlinks.
+    async fn commits(&self, cancel: &CancellationToken) -> Result<Vec<(PathBuf, Oid)>, GitError> {
+        let done = self
+            .repository
+            .command()
+            .args(["ls-tree", "-z", "--full-tree", self.commit.as_str(), "--"])
+            .args(&self.gitlinks)
+            .run(cancel)
+            .await?;
+        let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {
+            let tab = line.iter().position(|&b| b == b'\t')?;
+            let words = std::str::from_utf8(&line[..tab]).ok()?;
+            let oid = words.strip_prefix("160000 commit ")?.parse().ok()?;
+            Some((PathBuf::from(OsStr::from_bytes(&line[tab + 1..])), oid))
+        });
+        Ok(lines.collect())
+    }
+}
