@@ -19,11 +19,11 @@ use crate::git::land::{self, LandError};
 use crate::git::private_clone::RefsError;
 use crate::git::refs::RefError;
 use crate::git::worktree::WorktreeError;
-use crate::git::{GitError, Identity, Oid, Repository, nested, recorded};
+use crate::git::{GitError, Identity, Oid, Repository, nested};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::process::Exit;
-use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
+use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError};
 use crate::sandbox::{IsolatedSandbox, SandboxError};
 
 mod home;
