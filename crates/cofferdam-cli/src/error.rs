@@ -22,6 +22,7 @@ use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::log::LogError;
 
 use crate::environment::EnvironmentError;
+use crate::ui::steps::shell_word;
 use crate::ui::{opening, style};
 
 /// 2: the command line cannot be understood (the code that clap uses too).
@@ -434,6 +435,21 @@ fn repository_hint(error: &RepositoryError) -> Option<String> {
         RepositoryError::NotARepository { .. } => {
             "start it in a repository, name one with `-C DIR`, or make one with `git init`"
                 .to_owned()
+        }
+        RepositoryError::AgentsOwn {
+            workspace, in_use, ..
+        } => {
+            if *in_use {
+                format!(
+                    "wait for its end, or work from `-C {}`",
+                    shell_word(workspace)
+                )
+            } else {
+                "its command died: bring its work home with `cofferdam gc`".to_owned()
+            }
+        }
+        RepositoryError::Elsewhere { top, .. } => {
+            format!("name that checkout itself with `-C {}`", shell_word(top))
         }
         RepositoryError::Bare { .. } => {
             "make a checkout with `git clone`, or with `git worktree add`".to_owned()

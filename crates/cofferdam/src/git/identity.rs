@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::command::{Git, GitCommand, GitError};
+use super::discovery::Start;
 use super::repository::{Identity, Repository};
 
 /// The user's settings that matter here. Everything else of a configuration stays on the host.
@@ -51,14 +52,14 @@ pub async fn user_config(
     read(repo.command(), caller_home, cancel).await
 }
 
-/// As [`user_config`], of the repository around `path`: it need not be found first.
+/// As [`user_config`], of the repository around `start`: it need not be found first.
 pub async fn user_config_around(
     git: &Git,
-    path: &Path,
+    start: &Start,
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<UserConfig, GitError> {
-    read(git.anywhere(path), caller_home, cancel).await
+    read(git.anywhere(start.path()), caller_home, cancel).await
 }
 
 async fn read(

@@ -9,6 +9,7 @@ pub mod before;
 mod beneath;
 pub mod command;
 pub mod copies;
+pub mod discovery;
 pub mod gate;
 pub mod identity;
 pub mod index;

@@ -13,6 +13,7 @@ use super::network;
 use super::options::{PromptSource, RunOptions};
 use super::place;
 use super::report::RunErrorKind;
+use crate::git::discovery::Start;
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Head, Identity, Oid, Repository};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
@@ -103,10 +104,12 @@ pub(super) enum Prompt {
 
 pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let home = options.caller_home.as_deref();
-    let (git, path, cancel) = (&options.git, &options.repository, &options.cancel);
+    let (git, cancel) = (&options.git, &options.cancel);
+    let workspaces = registry::workspaces(&options.home)?;
+    let start = Start::find(&options.repository, &workspaces)?;
     let (repository, config) = tokio::join!(
-        Repository::discover(git, path, home, cancel),
-        identity::user_config_around(git, path, home, cancel)
+        Repository::discover(git, &start, home, cancel),
+        identity::user_config_around(git, &start, home, cancel)
     );
     // What git says of the directory explains more than what it says of the configuration.
     let (repository, config) = (repository?, config?);

@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
+use crate::git::discovery::Start;
 use crate::git::{Git, Identity, Repository, UserRules, gate, identity, refs};
 use crate::home::Home;
 use crate::names::SandboxId;
@@ -75,16 +76,21 @@ pub async fn gc(
     report
         .removed
         .extend(unfinished.iter().map(|path| path.display().to_string()));
+    let workspaces = registry::workspaces(home)?;
+    let find = async |path: &Path| {
+        let start = Start::find(path, &workspaces)?;
+        Repository::discover(git, &start, caller_home, cancel).await
+    };
     let mut repositories: BTreeMap<PathBuf, Repository> = BTreeMap::new();
     if let Some(path) = repository
-        && let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await
+        && let Ok(repo) = find(path).await
     {
         repositories.insert(repo.top.as_path().to_owned(), repo);
     }
     for Entry { record, in_use } in listing.entries {
         let top = record.repository.clone();
         if !repositories.contains_key(&top) {
-            match Repository::discover(git, &top, caller_home, cancel).await {
+            match find(&top).await {
                 Ok(repo) if repo.top.as_path() == top => {
                     repositories.insert(top.clone(), repo);
                 }

@@ -19,6 +19,7 @@ pub use show::{DiffStyle, diff, log};
 
 use super::collect::CollectError;
 use crate::fsx::FileError;
+use crate::git::discovery::Start;
 use crate::git::refs::RefError;
 use crate::git::worktree::WorktreeError;
 use crate::git::{Git, GitError, Repository, RepositoryError};
@@ -89,8 +90,8 @@ impl Target {
     /// The repository and the sandbox in it.
     pub(super) async fn find(&self) -> Result<(Repository, Entry), ManageError> {
         let home = self.caller_home.as_deref();
-        let repository =
-            Repository::discover(&self.git, &self.repository, home, &self.cancel).await?;
+        let start = Start::find(&self.repository, &registry::workspaces(&self.home)?)?;
+        let repository = Repository::discover(&self.git, &start, home, &self.cancel).await?;
         let entry = registry::find(&self.home, &repository.top, &self.name)?;
         Ok((repository, entry))
     }
