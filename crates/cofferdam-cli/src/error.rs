@@ -388,6 +388,9 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::ManySockets { .. } => {
             "remove those that are left over, or use `--mode copy`".to_owned()
         }
+        PlanError::ManyLinks { .. } => {
+            "use `--mode copy`, or work in a fresh `git clone`".to_owned()
+        }
         PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
         PlanError::NoSuchNetwork { given, .. } => match given.first() {
             Some(kind) => format!("ask for `--network {}`", kind.as_str()),

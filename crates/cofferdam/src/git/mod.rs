@@ -5,6 +5,7 @@
 //! directory), [`worktree`], [`before`]. Out: [`gate`] (the one door) and [`land`] (head,
 //! merge-to-head, branch).
 
+pub mod appearing;
 pub mod before;
 mod beneath;
 pub mod command;
@@ -13,6 +14,7 @@ pub mod discovery;
 pub mod gate;
 pub mod identity;
 pub mod index;
+pub mod inodes;
 pub mod land;
 mod lock;
 pub mod nested;
@@ -20,8 +22,10 @@ mod oid;
 pub mod private_clone;
 pub mod refs;
 pub mod repository;
+pub mod rights;
 mod scratch;
 pub mod status;
+pub mod steering;
 pub mod vault;
 pub mod worktree;
 

@@ -6,7 +6,9 @@
 //! home through the gate, and [`dispose`] removes the rest. The last two work from the registry's
 //! record alone, so that [`manage`] can finish what a killed command began.
 
+mod appearing;
 mod collect;
+mod cover;
 mod dispose;
 mod emitter;
 mod envfile;
@@ -25,6 +27,7 @@ mod plan;
 mod prepare;
 mod report;
 mod run;
+mod shared;
 mod stream;
 mod transfer;
 

@@ -32,7 +32,9 @@ pub(super) struct Workspace<'a> {
     pub mask_config: bool,
     /// Directories below the workspace to show read-only, if they exist.
     pub read_only: &'a [PathBuf],
-    /// Sockets below the workspace: who connects to one is served by a process outside, whatever the
+    /// Files and directories below the workspace that nobody may write.
+    pub frozen: &'a [PathBuf],
+    /// Sockets, pipes and devices below the workspace: who connects to one is served by a process outside, whatever the
     /// sandbox's network is and even where the mount is read-only.
     pub sockets: &'a BTreeSet<PathBuf>,
 }
@@ -46,6 +48,7 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         git,
         mask_config,
         read_only,
+        frozen,
         sockets,
     } = *workspace;
     let mount = |source: PathBuf, target: PathBuf, access| Mount {
@@ -99,7 +102,9 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
     };
     mounts.extend(above.iter().map(|path| again(path, Access::ReadWrite)));
     mounts.extend(read_only.iter().map(|path| again(path, Access::ReadOnly)));
-    // After those that show a part of the workspace once more. A directory above one can be moved: the mount
+    // After those that show a part of the workspace once more. Nothing new in its place could do harm here.
+    mounts.extend(frozen.iter().map(|path| again(path, Access::ReadOnly)));
+    // The same. A directory above one can be moved: the mount
     // goes with the socket.
     mounts.extend(sockets.iter().map(|path| {
         let (source, target) = (state.join(NO_SOCKET), target.join(path));

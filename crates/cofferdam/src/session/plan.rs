@@ -51,8 +51,10 @@ pub enum PlanError {
         directory: PathBuf,
         why: &'static str,
     },
-    #[error("there are {count} Unix sockets of other programs in the workspace: {}{}", listed(some), if *count > some.len() { " …" } else { "" })]
+    #[error("there are {count} sockets, pipes or devices of other programs in the workspace: {}{}", listed(some), if *count > some.len() { " …" } else { "" })]
     ManySockets { count: usize, some: Vec<PathBuf> },
+    #[error("{count} files of the workspace have names outside of it, or run with rights of their owner's, and lie too far apart to be made read-only: {}{}", listed(some), if *count > some.len() { " …" } else { "" })]
+    ManyLinks { count: usize, some: Vec<PathBuf> },
     #[error("an empty completion signal would match everything")]
     EmptySignal,
     #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), network::listed(given))]

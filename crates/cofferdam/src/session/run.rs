@@ -2,20 +2,22 @@
 
 use std::time::{Duration, Instant};
 
+use super::appearing::{self, Directories};
 use super::collect::{self, Collected, Collector, Source};
 use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use super::iterate::{self, Work};
-use super::manage::{DiffStyle, diff_between};
+use super::manage::{DiffStyle, diff_between, recover_in};
 use super::network::{self, NetworkOptions};
 use super::options::RunOptions;
+use super::place;
 use super::plan::{self, Plan, PlanError};
 use super::prepare::{self, Ready};
 use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
 use crate::git::UserRules;
-use crate::sandbox::registry::{Owned, RegistryError};
+use crate::sandbox::registry::{Mode, Owned, RegistryError};
 
 /// The provider's `close` is bounded by itself; this bounds a provider that is not.
 const CLOSE_LIMIT: Duration = Duration::from_secs(12);
@@ -35,7 +37,7 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     if options.cancel.is_cancelled() {
         return Err(nothing(RunErrorKind::Cancelled));
     }
-    let plan = plan::plan(&options).await.map_err(nothing)?;
+    let (plan, finished) = plan_alone(&options).await.map_err(nothing)?;
     let log_name = log_name(&plan, options.name.as_deref());
     let config_dir = plan.repository.config_dir();
     let events = Emitter::open(options.events.clone(), &options.log, &config_dir, &log_name)
@@ -46,11 +48,33 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         error => nothing(error.into()),
     })?;
     announce(&options, &plan, &events);
+    for text in finished {
+        events.notice(Notice::Other { text });
+    }
     let result = Box::pin(live(&options, &plan, owned, &events, began)).await;
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
     }
     result
+}
+
+/// Plans, once nothing of a dead command's is left in the workspace. Also says what was.
+async fn plan_alone(options: &RunOptions) -> Result<(Plan, Vec<String>), RunErrorKind> {
+    let plan = plan::plan(options).await?;
+    let Plan {
+        repository, record, ..
+    } = &plan;
+    if record.mode != Mode::Bind {
+        return Ok((plan, Vec::new()));
+    }
+    let workspace = place::workspace(repository, &record.strategy, record.branch.as_ref());
+    let (home, user) = (&options.home, options.caller_home.as_deref());
+    let finished = recover_in(home, repository, &workspace, user, &options.cancel).await?;
+    if finished.is_empty() {
+        return Ok((plan, finished));
+    }
+    // Its commits may have moved what is checked out.
+    Ok((plan::plan(options).await?, finished))
 }
 
 fn announce(options: &RunOptions, plan: &Plan, events: &Emitter) {
@@ -95,12 +119,14 @@ async fn live(
     let mut work = Work::default();
     let mut ready: Option<Ready> = None;
     let worked = async {
-        prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await?;
+        let directories = prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await?;
+        let workspace = owned.record.workspace(&options.home);
         let Some(ready) = &ready else { return Ok(()) };
         let sandbox = ready.sandbox();
         tokio::select! {
             done = iterate::iterate(options, plan, sandbox, events, &mut work) => done,
             never = network::watch(sandbox, events) => match never {},
+            never = appearing::watch(&owned, workspace, directories, events) => match never {},
         }
     }
     .await
@@ -179,7 +205,7 @@ async fn prepare_or_cancel(
     owned: &mut Owned,
     events: &Emitter,
     ready: &mut Option<Ready>,
-) -> Result<(), RunErrorKind> {
+) -> Result<Directories, RunErrorKind> {
     let prepared = prepare::prepare(options, plan, owned, events, ready);
     tokio::pin!(prepared);
     tokio::select! {

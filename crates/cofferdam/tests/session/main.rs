@@ -14,5 +14,6 @@ mod homes;
 mod lifecycle;
 mod prompts;
 mod providers;
+mod shared;
 mod sockets;
 mod support;

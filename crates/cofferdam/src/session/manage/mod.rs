@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 
 pub use delete::{DeleteOptions, Deleted, delete};
+pub(super) use gc::recover_in;
 pub use gc::{GcReport, Recovered, gc};
 pub use list::{State, Summary, list};
 pub use merge::merge;
