@@ -471,6 +471,9 @@ fn plan_hint(error: &PlanError) -> Option<String> {
             program,
             ..
         } => access_hint(keys, *login, program.as_deref()),
+        PlanError::ManyLinks { .. } => {
+            "use `--mode copy`, or work in a fresh `git clone`".to_owned()
+        }
         PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
         PlanError::NoSuchNetwork { given, .. } => match given.first() {
             Some(kind) => format!("ask for `--network {}`", kind.as_str()),
@@ -546,6 +549,21 @@ fn repository_hint(error: &RepositoryError) -> Option<String> {
         RepositoryError::NotARepository { .. } => {
             "start it in a repository, name one with `-C DIR`, or make one with `git init`"
                 .to_owned()
+        }
+        RepositoryError::AgentsOwn {
+            workspace, in_use, ..
+        } => {
+            if *in_use {
+                format!(
+                    "wait for its end, or work from `-C {}`",
+                    shell_word(workspace)
+                )
+            } else {
+                "its command died: bring its work home with `cofferdam gc`".to_owned()
+            }
+        }
+        RepositoryError::Elsewhere { top, .. } => {
+            format!("name that checkout itself with `-C {}`", shell_word(top))
         }
         RepositoryError::Bare { .. } => {
             "make a checkout with `git clone`, or with `git worktree add`".to_owned()

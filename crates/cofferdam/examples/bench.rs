@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cofferdam::agent::Command;
+use cofferdam::git::discovery::{Start, Workspaces};
 use cofferdam::git::gate::{Gate, Limits as GateLimits, Rules};
 use cofferdam::git::identity::{UserConfig, user_config_around};
 use cofferdam::git::index::{self, Owner};
@@ -22,6 +23,7 @@ use cofferdam::names::{BranchName, SandboxId, Slug};
 use cofferdam::process::{Input, Invocation};
 use cofferdam::sandbox::native::jail::{self, JailOutput, JailRequest};
 use cofferdam::sandbox::native::{Native, NativeOptions};
+use cofferdam::sandbox::registry;
 use cofferdam::sandbox::{
     Access, BindMount, BindMountProvider, BranchStrategy, ExecRequest, Limits, Mount, MountSource,
     Network, SandboxSpec,
@@ -162,9 +164,10 @@ struct Host {
 impl Host {
     async fn open(home: &Home, path: &Path, cancel: &CancellationToken) -> Result<Self> {
         let git = Git::new("git");
+        let start = Start::find(path, &registry::workspaces(home)?)?;
         let (repo, config) = tokio::join!(
-            Repository::discover(&git, path, None, cancel),
-            user_config_around(&git, path, None, cancel)
+            Repository::discover(&git, &start, None, cancel),
+            user_config_around(&git, &start, None, cancel)
         );
         let (repo, config) = (repo?, config?);
         let vault = Vault::open(home, &repo)?;
@@ -263,7 +266,8 @@ async fn gate(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()>
             .args(["-a", "--"])
             .args([&host, Path::new(&to)]);
         copy.env("PATH", "/usr/bin:/bin").run(&cancel).await?;
-        let repo = Repository::discover(&Git::new("git"), &fresh, None, &cancel).await?;
+        let start = Start::find(&fresh, &Workspaces::default())?;
+        let repo = Repository::discover(&Git::new("git"), &start, None, &cancel).await?;
         let id = SandboxId::random()?;
         let began = Instant::now();
         let gate = Gate {

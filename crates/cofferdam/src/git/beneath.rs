@@ -34,22 +34,34 @@ pub(super) fn directory(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> 
 /// Gives the owner of the directory `path` back their rights to it, if this process is the owner: an
 /// agent that took them away keeps the host out, but not git, which needs no right to list.
 pub(super) fn open_up(root: impl AsFd, path: &Path) -> Result<(), Errno> {
+    change_mode(root, path, OFlags::DIRECTORY, |mode| mode | 0o700)
+}
+
+/// Changes the mode of what is at `path`, which is no symlink, if this process is its owner or root.
+pub(super) fn change_mode(
+    root: impl AsFd,
+    path: &Path,
+    kind: OFlags,
+    change: impl FnOnce(u32) -> u32,
+) -> Result<(), Errno> {
     use std::os::fd::AsRawFd;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // With O_PATH the kernel takes no other flag than these.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC | kind;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
     } else {
         path
     };
-    let directory = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?;
-    let found = rustix::fs::fstat(&directory)?;
-    if found.st_uid != rustix::process::geteuid().as_raw() {
+    let place = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?;
+    let found = rustix::fs::fstat(&place)?;
+    let user = rustix::process::geteuid();
+    if !user.is_root() && found.st_uid != user.as_raw() {
         return Err(Errno::ACCESS);
     }
     // A descriptor of this kind cannot be changed itself; its path can, and leads nowhere else.
-    let itself = format!("/proc/self/fd/{}", directory.as_raw_fd());
-    rustix::fs::chmod(itself, Mode::from_raw_mode(found.st_mode & 0o7777 | 0o700))
+    let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
+    rustix::fs::chmod(itself, Mode::from_raw_mode(change(found.st_mode & 0o7777)))
 }
 
 /// Opens the directory that everything else is resolved below. Its own path is trusted.

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::command::{Git, GitCommand, GitError};
+use super::discovery::Start;
 use super::repository::{Identity, Repository};
+use super::steering::{COMMANDS, INCLUDES, Steering};
 
 /// The user's settings that matter here. Everything else of a configuration stays on the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct UserConfig {
     pub excludes_file: Option<PathBuf>,
     /// `core.hooksPath` of the repository itself; the user's global one is not a repository's.
     pub hooks_path: Option<PathBuf>,
+    /// What of it names programs and settings that may lie in a checkout.
+    pub steering: Steering,
     /// Settings under `core.` that decide how a file compares to its blob: name and value.
     pub comparing: Vec<(String, String)>,
 }
@@ -51,14 +55,14 @@ pub async fn user_config(
     read(repo.command(), caller_home, cancel).await
 }
 
-/// As [`user_config`], of the repository around `path`: it need not be found first.
+/// As [`user_config`], of the repository around `start`: it need not be found first.
 pub async fn user_config_around(
     git: &Git,
-    path: &Path,
+    start: &Start,
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<UserConfig, GitError> {
-    read(git.anywhere(path), caller_home, cancel).await
+    read(git.anywhere(start.path()), caller_home, cancel).await
 }
 
 async fn read(
@@ -71,7 +75,7 @@ async fn read(
         call = call.env("HOME", home).without_env("GIT_CONFIG_GLOBAL");
     }
     let wanted = format!(
-        "^(user\\.(name|email)|core\\.(excludesfile|hookspath|{}))$",
+        "^(user\\.(name|email)|core\\.(excludesfile|hookspath|{})|{INCLUDES}|{COMMANDS})$",
         COMPARING.join("|")
     );
     let done = call
@@ -102,6 +106,7 @@ fn parse(output: &[u8], caller_home: Option<&Path>) -> UserConfig {
             b"user.name" => name = text(value),
             b"user.email" => email = text(value),
             b"core.excludesfile" => config.excludes_file = path(value, caller_home),
+            _ if note_steering(&mut config.steering, key, value, caller_home) => {}
             b"core.hookspath" if matches!(scope, b"local" | b"worktree") => {
                 config.hooks_path = path(value, caller_home);
             }
@@ -121,6 +126,33 @@ fn parse(output: &[u8], caller_home: Option<&Path>) -> UserConfig {
         .zip(email)
         .map(|(name, email)| Identity { name, email });
     config
+}
+
+/// Takes note of a setting that names a program or more settings. Whether that was all of it.
+fn note_steering(
+    steering: &mut Steering,
+    key: &[u8],
+    value: &[u8],
+    caller_home: Option<&Path>,
+) -> bool {
+    let starts = |prefix: &[u8]| key.starts_with(prefix);
+    if key == b"core.hookspath" {
+        steering.hooks.extend(path(value, caller_home));
+        // The repository's own is needed as such, too.
+        return false;
+    }
+    let compared = key
+        .strip_prefix(b"core.")
+        .is_some_and(|name| COMPARING.iter().any(|known| known.as_bytes() == name));
+    if starts(b"user.") || key == b"core.excludesfile" || compared {
+        return false;
+    }
+    if starts(b"include") {
+        steering.includes.extend(path(value, caller_home));
+    } else if !starts(b"alias.") || value.starts_with(b"!") {
+        steering.commands.push(value.to_owned());
+    }
+    true
 }
 
 fn text(value: &[u8]) -> Option<String> {

@@ -5,14 +5,17 @@
 //! directory), [`worktree`], [`before`]. Out: [`gate`] (the one door) and [`land`] (head,
 //! merge-to-head, branch).
 
+pub mod appearing;
 pub mod before;
 pub mod below;
 mod beneath;
 pub mod command;
 pub mod copies;
+pub mod discovery;
 pub mod gate;
 pub mod identity;
 pub mod index;
+pub mod inodes;
 pub mod land;
 mod lock;
 pub mod nested;
@@ -23,8 +26,10 @@ pub mod progress;
 pub mod recorded;
 pub mod refs;
 pub mod repository;
+pub mod rights;
 mod scratch;
 pub mod status;
+pub mod steering;
 pub mod vault;
 pub mod worktree;
 

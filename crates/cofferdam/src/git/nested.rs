@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, StatxFlags};
 use rustix::io::Errno;
 
 use super::beneath;
+use super::inodes::{Entry, Inodes, Look};
 use crate::fsx::{Context, FileError};
 
 /// As many directories of one depth are worth threads of their own.
@@ -32,8 +33,13 @@ pub enum Closed {
 pub struct Found {
     /// As [`scan`] finds it.
     pub git: BTreeSet<PathBuf>,
-    /// Unix sockets, wherever they are but in the top's own `.git` and `.cofferdam`.
-    pub sockets: BTreeSet<PathBuf>,
+    /// Unix sockets, pipes and devices, wherever they are but in the top's own `.git` and `.cofferdam`: behind
+    /// each may be a program of the user's.
+    pub doors: BTreeSet<PathBuf>,
+    /// Every directory that is no part of a git directory; only where doors are looked for.
+    pub directories: Vec<PathBuf>,
+    /// What single files say, where that was asked for.
+    pub inodes: Inodes,
 }
 
 /// Every path below `top` whose last component is `.git` in any case, and the `HEAD` of every other
@@ -45,16 +51,28 @@ pub struct Found {
 ///
 /// Blocks for as long as the kernel takes to list every directory, on all processors.
 pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> {
-    Ok(walk(top, closed, false)?.git)
+    Ok(walk(top, closed, false, None)?.git)
 }
 
-/// As [`scan`] with [`Closed::Skip`], and every socket. Lists also the directories in which there are only
-/// files: any of them may be a socket, and the kernel's list does not know those of other network namespaces.
-pub fn scan_with_sockets(top: &Path) -> Result<Found, FileError> {
-    walk(top, Closed::Skip, true)
+/// Before an agent: as [`scan`] with [`Closed::Skip`], and every socket, pipe and device; also what the inodes
+/// say where `inodes` is set, which costs a system call for each file. Lists also the directories in which
+/// there are only files: any of them may be a socket, and the kernel's list does not know those of other
+/// network namespaces.
+pub fn scan_before(top: &Path, inodes: bool) -> Result<Found, FileError> {
+    walk(top, Closed::Skip, true, inodes.then_some(Look::Before))
 }
 
-fn walk(top: &Path, closed: Closed, sockets: bool) -> Result<Found, FileError> {
+/// After an agent: as [`scan`] with [`Closed::Open`], and what the inodes say.
+pub fn scan_after(top: &Path, look: Look<'_>) -> Result<Found, FileError> {
+    walk(top, Closed::Open, false, Some(look))
+}
+
+fn walk(
+    top: &Path,
+    closed: Closed,
+    doors: bool,
+    look: Option<Look<'_>>,
+) -> Result<Found, FileError> {
     let root = match beneath::root(top) {
         Err(Errno::ACCESS) if closed == Closed::Open => {
             let _ = rustix::fs::chmod(top, Mode::RWXU);
@@ -68,7 +86,8 @@ fn walk(top: &Path, closed: Closed, sockets: bool) -> Result<Found, FileError> {
         closed,
         root: root.as_fd(),
         counts: counted_links(&root),
-        sockets,
+        doors,
+        look,
     };
     let mut found = Found::default();
     let mut level = vec![PathBuf::new()];
@@ -76,8 +95,15 @@ fn walk(top: &Path, closed: Closed, sockets: bool) -> Result<Found, FileError> {
         let mut next = Vec::new();
         for seen in scan.list_all(&level)? {
             found.git.extend(seen.git);
-            found.sockets.extend(seen.sockets);
+            found.doors.extend(seen.doors);
+            found.inodes.merge(seen.inodes);
             next.extend(seen.directories);
+        }
+        if doors {
+            let in_git = |path: &PathBuf| path.iter().any(|name| name.eq_ignore_ascii_case(".git"));
+            found
+                .directories
+                .extend(level.into_iter().filter(|path| !in_git(path)));
         }
         level = next;
     }
@@ -88,8 +114,9 @@ fn walk(top: &Path, closed: Closed, sockets: bool) -> Result<Found, FileError> {
 #[derive(Default)]
 struct Seen {
     git: Vec<PathBuf>,
-    sockets: Vec<PathBuf>,
+    doors: Vec<PathBuf>,
     directories: Vec<PathBuf>,
+    inodes: Inodes,
 }
 
 #[derive(Clone, Copy)]
@@ -99,7 +126,8 @@ struct Scan<'a> {
     root: BorrowedFd<'a>,
     /// The file system in which the links of a directory tell how many directories are in it.
     counts: Option<(u32, u32)>,
-    sockets: bool,
+    doors: bool,
+    look: Option<Look<'a>>,
 }
 
 impl Scan<'_> {
@@ -161,7 +189,7 @@ impl Scan<'_> {
             ) => return Ok(()),
             Err(error) => return Err(FileError::new("open", top.join(path), error.into())),
         };
-        if !at_top && !self.sockets && self.has_no_directory(&directory) {
+        if !at_top && !self.doors && self.look.is_none() && self.has_no_directory(&directory) {
             // Left are files and links. The file system is asked as git would ask it, so where it
             // does not tell cases apart, any case is found.
             let kind = |name: &str| match rustix::fs::statat(
@@ -198,9 +226,10 @@ impl Scan<'_> {
             }
             return Ok(());
         }
-        // Of what git has there only sockets are of interest.
-        let in_git = self.sockets && path.iter().any(|name| name.eq_ignore_ascii_case(".git"));
+        // Of what git has there only doors are of interest.
+        let in_git = self.doors && path.iter().any(|name| name.eq_ignore_ascii_case(".git"));
         let mut bare = Bare::default();
+        let mut inodes = Vec::new();
         let looked = directory.try_clone().context("open", path)?;
         let entries = Dir::new(directory).context("list", path)?;
         for entry in entries {
@@ -215,11 +244,13 @@ impl Scan<'_> {
             // Only joined where it is needed: most entries are files of no interest.
             let below = || path.join(OsStr::from_bytes(name));
             let kind = match entry.file_type() {
-                FileType::Unknown if self.sockets => kind_of(&looked, entry.file_name()),
+                FileType::Unknown if self.doors || self.look.is_some() => {
+                    kind_of(&looked, entry.file_name())
+                }
                 kind => kind,
             };
-            if self.sockets && kind == FileType::Socket {
-                seen.sockets.push(below());
+            if self.doors && is_door(kind) {
+                seen.doors.push(below());
             }
             if in_git {
                 if matches!(kind, FileType::Directory | FileType::Unknown) {
@@ -228,12 +259,16 @@ impl Scan<'_> {
                 continue;
             }
             bare.look_at(name);
+            if self.look.is_some() && matches!(kind, FileType::RegularFile | FileType::Symlink) {
+                let name = OsStr::from_bytes(name).to_owned();
+                inodes.extend(Entry::look(&looked, name));
+            }
             // Git opens these by their names alone, and a pipe keeps it waiting for ever.
             let is_trap = || self.closed == Closed::Open && name.starts_with(b".git");
             let is_pipe = kind == FileType::Fifo;
             if name.eq_ignore_ascii_case(b".git") || (is_pipe && is_trap()) {
                 seen.git.push(below());
-                if self.sockets {
+                if self.doors {
                     seen.directories.push(below());
                 }
             } else if matches!(kind, FileType::Directory | FileType::Unknown) {
@@ -242,6 +277,10 @@ impl Scan<'_> {
         }
         if !at_top {
             seen.git.extend(bare.head().map(|head| path.join(head)));
+        }
+        if let (Some(look), false) = (self.look, in_git) {
+            let found = rustix::fs::fstat(&looked).context("look at", path)?;
+            seen.inodes.note(top, path, found.st_mode, &inodes, look);
         }
         Ok(())
     }
@@ -253,6 +292,13 @@ impl Scan<'_> {
             && device_and_links(directory)
                 .is_ok_and(|(on, links)| Some(on) == self.counts && links == 2)
     }
+}
+
+fn is_door(kind: FileType) -> bool {
+    matches!(
+        kind,
+        FileType::Socket | FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice
+    )
 }
 
 /// Where a listing does not tell. What cannot be looked at is opened as a directory, which fails well.
@@ -374,11 +420,51 @@ mod tests {
         symlink(top.join("s"), top.join("link")).unwrap();
         // One that nobody listens at any more is one, for whoever binds it anew.
         drop(bound);
-        let found = scan_with_sockets(top).unwrap();
+        let found = scan_before(top, false).unwrap();
         let want = ["s", "a/s", "a/b/again", "a/b/s", "a/.git/s", "a/.git/w/s"].map(PathBuf::from);
-        assert_eq!(found.sockets, BTreeSet::from(want));
+        assert_eq!(found.doors, BTreeSet::from(want));
         assert_eq!(found.git, BTreeSet::from(["a/.git".into()]));
         assert_eq!(scan(top, Closed::Skip).unwrap(), found.git);
+    }
+
+    #[test]
+    fn names_elsewhere_and_kept_rights_are_found() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().join("top");
+        fs::create_dir_all(top.join("a/b")).unwrap();
+        fs::create_dir_all(top.join("own/.git")).unwrap();
+        let file = |path: &Path| crate::fsx::write_private(path, b"x").unwrap();
+        let link = |from: &Path, to: &str| fs::hard_link(from, top.join(to)).unwrap();
+        file(&dir.path().join("store"));
+        link(&dir.path().join("store"), "a/one");
+        link(&dir.path().join("store"), "a/b/two");
+        file(&top.join("within"));
+        link(&top.join("within"), "a/within");
+        for (name, mode) in [("suid", 0o4755), ("sgid", 0o2755), ("plain", 0o755)] {
+            file(&top.join(name));
+            fs::set_permissions(top.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        symlink("suid", top.join("link")).unwrap();
+        let found = scan_before(&top, true).unwrap();
+        let want = ["a/b/two", "a/one"].map(PathBuf::from);
+        assert_eq!(found.inodes.linked_outside(), BTreeSet::from(want));
+        let want = ["sgid", "suid"].map(PathBuf::from);
+        assert_eq!(found.inodes.privileged, BTreeSet::from(want));
+        assert_eq!(found.git, BTreeSet::from(["own/.git".into()]));
+    }
+
+    #[test]
+    fn pipes_are_doors() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path();
+        fs::create_dir_all(top.join("a/.git")).unwrap();
+        for name in ["p", "a/p", "a/.git/p"] {
+            let mode = Mode::RUSR | Mode::WUSR;
+            rustix::fs::mknodat(rustix::fs::CWD, top.join(name), FileType::Fifo, mode, 0).unwrap();
+        }
+        let want = ["a/.git/p", "a/p", "p"].map(PathBuf::from);
+        assert_eq!(scan_before(top, false).unwrap().doors, BTreeSet::from(want));
     }
 
     #[test]

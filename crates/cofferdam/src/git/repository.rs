@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::command::{Git, GitCommand, GitError};
+use super::discovery::Start;
 use super::{ObjectFormat, Oid};
-use crate::names::{BranchName, NameError, RepoPath};
+use crate::names::{BranchName, NameError, RepoPath, Slug};
 
 /// What is checked out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +78,17 @@ pub enum RepositoryError {
     },
     #[error("{} is not in a git repository", path.display())]
     NotARepository { path: PathBuf },
+    /// Found without asking git, which would obey it.
+    #[error("{} may be an agent's own: sandbox `{sandbox}` works in {}", path.display(), workspace.display())]
+    AgentsOwn {
+        path: PathBuf,
+        sandbox: Slug,
+        workspace: PathBuf,
+        /// Its command still runs.
+        in_use: bool,
+    },
+    #[error("{} is in a repository whose checkout is elsewhere: {}", path.display(), top.display())]
+    Elsewhere { path: PathBuf, top: PathBuf },
     #[error("{} is a bare repository: there is no checkout to work in", path.display())]
     Bare { path: PathBuf },
     #[error("{} has no commit yet", path.display())]
@@ -92,21 +104,15 @@ pub enum RepositoryError {
 }
 
 impl Repository {
-    /// Finds the repository around `path`. `caller_home` lets git read the user's `safe.directory`
+    /// Finds the repository around `start`. `caller_home` lets git read the user's `safe.directory`
     /// for this one call, which runs no program of the configuration.
     pub async fn discover(
         git: &Git,
-        path: &Path,
+        start: &Start,
         caller_home: Option<&Path>,
         cancel: &CancellationToken,
     ) -> Result<Self, RepositoryError> {
-        let from = path
-            .canonicalize()
-            .and_then(|path| path.read_dir().map(|_| path))
-            .map_err(|source| RepositoryError::Path {
-                path: path.to_owned(),
-                source,
-            })?;
+        let from = start.path().to_owned();
         let mut call = git.anywhere(&from);
         if let Some(home) = caller_home {
             call = call.env("HOME", home).without_env("GIT_CONFIG_GLOBAL");
@@ -153,7 +159,13 @@ impl Repository {
             }
             return Err(failed("rev-parse", done.exit, &stderr));
         }
-        Self::parse(git, &from, &done.stdout)
+        let found = Self::parse(git, &from, &done.stdout)?;
+        // `core.worktree` can name any directory, and what is there would be given to a sandbox.
+        if !from.starts_with(found.top.as_path()) {
+            let top = found.top.as_path().to_owned();
+            return Err(RepositoryError::Elsewhere { path: from, top });
+        }
+        Ok(found)
     }
 
     fn parse(git: &Git, from: &Path, stdout: &[u8]) -> Result<Self, RepositoryError> {

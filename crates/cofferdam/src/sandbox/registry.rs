@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fsx::{self, Context, FileError};
 use crate::git::Oid;
+use crate::git::discovery::{Workspace, Workspaces};
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, SandboxId, Slug};
 use crate::process;
@@ -372,6 +373,27 @@ pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, Regis
         .entries
         .sort_by_key(|entry| (entry.record.created, entry.record.id));
     Ok(listing)
+}
+
+/// The directories in which agents are at work, or were without having been collected since.
+pub fn workspaces(home: &Home) -> Result<Workspaces, RegistryError> {
+    let entries = list(home, None)?.entries.into_iter();
+    // Before that no agent has run, and after it what one left was moved out.
+    let active = entries.filter(|entry| entry.record.phase == Phase::Active);
+    Ok(Workspaces::new(
+        active
+            .map(|Entry { record, in_use }| Workspace {
+                directory: record.workspace(home),
+                sandbox: record.name,
+                nested_before: record
+                    .nested_before
+                    .into_iter()
+                    .map(|path| path.0)
+                    .collect(),
+                in_use,
+            })
+            .collect(),
+    ))
 }
 
 /// The sandbox of `repository` that is called `name` (a name or an id). A look-alike in another

@@ -8,7 +8,9 @@
 
 mod access;
 mod announce;
+mod appearing;
 mod collect;
+mod cover;
 mod dispose;
 mod emitter;
 mod envfile;
@@ -33,6 +35,7 @@ mod refusals;
 mod report;
 mod run;
 mod runlog;
+mod shared;
 mod stream;
 mod submodules;
 mod transfer;

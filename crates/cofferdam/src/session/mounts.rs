@@ -34,9 +34,11 @@ pub(super) struct Workspace<'a> {
     pub mask_config: bool,
     /// Directories below the workspace to show read-only, if they exist.
     pub read_only: &'a [PathBuf],
-    /// Sockets below the workspace: who connects to one is served by a process outside, whatever the
+    /// Files and directories below the workspace that nobody may write.
+    pub frozen: &'a [PathBuf],
+    /// Sockets, pipes and devices below the workspace: who connects to one is served by a process outside, whatever the
     /// sandbox's network is and even where the mount is read-only.
-    pub sockets: &'a BTreeSet<PathBuf>,
+    pub doors: &'a BTreeSet<PathBuf>,
     /// Submodules with git directories of ours, or with nothing.
     pub submodules: &'a [Submodule],
     /// Paths below the workspace that show nothing.
@@ -52,7 +54,8 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         git,
         mask_config,
         read_only,
-        sockets,
+        frozen,
+        doors,
         submodules,
         hidden,
     } = *workspace;
@@ -108,9 +111,10 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
     };
     mounts.extend(above.iter().map(|path| again(path, Access::ReadWrite)));
     mounts.extend(read_only.iter().map(|path| again(path, Access::ReadOnly)));
-    // After those that show a part of the workspace once more. A directory above one can be moved: the mount
-    // goes with the socket.
-    mounts.extend(sockets.iter().map(|path| {
+    // After those that show a part of the workspace once more. Nothing new in its place could do harm here.
+    mounts.extend(frozen.iter().map(|path| again(path, Access::ReadOnly)));
+    // The same. A directory above one can be moved: the mount goes with the socket.
+    mounts.extend(doors.iter().map(|path| {
         let (source, target) = (state.join(NO_SOCKET), target.join(path));
         mount(source, target, Access::ReadOnly)
     }));

@@ -60,14 +60,23 @@ pub(super) fn check(
     if mode == Mode::Copy {
         return Ok(());
     }
-    let workspace = match (strategy, branch) {
+    let workspace = workspace(repository, strategy, branch);
+    refuse_home(&workspace, home)?;
+    refuse_account(&workspace, options.caller_home.as_deref())
+}
+
+/// The host directory that is mounted.
+pub(super) fn workspace(
+    repository: &Repository,
+    strategy: &Strategy,
+    branch: Option<&BranchName>,
+) -> PathBuf {
+    match (strategy, branch) {
         (Strategy::MergeToHead { .. } | Strategy::Branch, Some(branch)) => {
             worktree::directory(repository).join(worktree::directory_name(branch))
         }
         _ => repository.top.as_path().to_owned(),
-    };
-    refuse_home(&workspace, home)?;
-    refuse_account(&workspace, options.caller_home.as_deref())
+    }
 }
 
 /// The second lock: whatever a sandbox is about to be given, none of it shows the home. What lies in the

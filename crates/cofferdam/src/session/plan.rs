@@ -18,6 +18,7 @@ use super::network;
 use super::options::{PromptSource, RunOptions};
 use super::place;
 use super::report::RunErrorKind;
+use crate::git::discovery::Start;
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Head, Identity, Oid, Repository};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
@@ -63,8 +64,10 @@ pub enum PlanError {
         directory: PathBuf,
         why: &'static str,
     },
-    #[error("there are {count} Unix sockets of other programs in the workspace: {}{}", listed(some), if *count > some.len() { " …" } else { "" })]
+    #[error("there are {count} sockets, pipes or devices of other programs in the workspace: {}{}", listed(some), if *count > some.len() { " …" } else { "" })]
     ManySockets { count: usize, some: Vec<PathBuf> },
+    #[error("{count} files of the workspace have names outside of it, or run with rights of their owner's, and lie too far apart to be made read-only: {}{}", listed(some), if *count > some.len() { " …" } else { "" })]
+    ManyLinks { count: usize, some: Vec<PathBuf> },
     #[error("an empty completion signal would match everything")]
     EmptySignal,
     #[error("`{variable}` says that the agent's model is at {what}, which is refused: {reason}")]
@@ -151,10 +154,12 @@ pub(super) enum Prompt {
 
 pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let home = options.caller_home.as_deref();
-    let (git, path, cancel) = (&options.git, &options.repository, &options.cancel);
+    let (git, cancel) = (&options.git, &options.cancel);
+    let workspaces = registry::workspaces(&options.home)?;
+    let start = Start::find(&options.repository, &workspaces)?;
     let (repository, config, unread) = tokio::join!(
-        Repository::discover(git, path, home, cancel),
-        identity::user_config_around(git, path, home, cancel),
+        Repository::discover(git, &start, home, cancel),
+        identity::user_config_around(git, &start, home, cancel),
         network::unread(options)
     );
     // What git says of the directory explains more than what it says of the configuration.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::announce;
+use super::appearing::Directories;
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use super::hide;
@@ -20,6 +21,7 @@ use super::options::{RunOptions, Timeouts};
 use super::place as host_place;
 use super::plan::{Plan, PlanError};
 use super::report::RunErrorKind;
+use super::shared;
 use super::submodules;
 use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
 use crate::fsx::{self, Context};
@@ -28,6 +30,7 @@ use crate::git::index::{self, Owner};
 use crate::git::nested::{self, Found};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::progress::Progress;
+use crate::git::steering::InTree;
 use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
@@ -38,9 +41,6 @@ use crate::wall::Registration;
 
 /// Directories that a sandbox may not write, made for its time where they are missing.
 pub(super) const PROTECTED: [&str; 2] = [".cofferdam", ".husky"];
-
-/// So many sockets below a workspace are covered, each by a mount.
-const MOST_SOCKETS: usize = 64;
 
 /// Fewer are written before anybody can read how many.
 const MANY_FILES: u64 = 1000;
@@ -61,27 +61,29 @@ impl Ready {
     }
 }
 
-/// Brings the sandbox up. On an error, what was made is described by `owned`'s record.
+/// Brings the sandbox up, and returns what is to be watched while an agent works. On an error, what was made is
+/// described by `owned`'s record.
 pub(super) async fn prepare(
     options: &RunOptions,
     plan: &Plan,
     owned: &mut Owned,
     events: &Emitter,
     slot: &mut Option<Ready>,
-) -> Result<(), RunErrorKind> {
+) -> Result<Directories, RunErrorKind> {
     let cancel = &options.cancel;
     let scratch = owned.directory().join("scratch-before");
-    if options.hooks.host_worktree_ready.is_empty() {
+    let directories = if options.hooks.host_worktree_ready.is_empty() {
         // Nothing changes the user's files before the agent starts: looking for uncommitted work
         // and starting the sandbox can overlap.
-        tokio::try_join!(
+        let made = tokio::try_join!(
             record_before(options, plan, scratch, events),
             make(options, plan, owned, events, slot)
-        )?;
+        );
+        made?.1
     } else {
         record_before(options, plan, scratch, events).await?;
-        make(options, plan, owned, events, slot).await?;
-    }
+        make(options, plan, owned, events, slot).await?
+    };
     let Some(ready) = slot else {
         return Err(SandboxError::Start("no sandbox".into()).into());
     };
@@ -109,17 +111,17 @@ pub(super) async fn prepare(
     );
     host?;
     inside?;
-    Ok(())
+    Ok(directories)
 }
 
-/// Everything from the vault to a running sandbox.
+/// Everything from the vault to a running sandbox. Returns what is to be watched while an agent works.
 async fn make(
     options: &RunOptions,
     plan: &Plan,
     owned: &mut Owned,
     events: &Emitter,
     slot: &mut Option<Ready>,
-) -> Result<(), RunErrorKind> {
+) -> Result<Directories, RunErrorKind> {
     let cancel = &options.cancel;
     let state = owned.directory().to_owned();
     let vault = Vault::open(&options.home, &plan.repository)?;
@@ -170,16 +172,14 @@ async fn make(
         Ok::<_, RunErrorKind>((index.gitlinks, index.hidden))
     };
     // Both grow with the number of files; they share nothing.
-    let nested = nested_git(owned.record.mode, &workspace);
-    let ((gitlinks, tracked), nested) = tokio::try_join!(clone, nested)?;
-    let Found {
-        git: nested,
-        sockets,
-    } = nested;
+    // A worktree that was just made has only new files; a hook of the user's may have linked others to it.
+    let shared = owned.record.mode == Mode::Bind
+        && (owned.record.worktree.is_none() || !options.hooks.host_worktree_ready.is_empty());
+    let nested = nested_git(owned.record.mode, &workspace, shared);
+    let ((gitlinks, tracked), found) = tokio::try_join!(clone, nested)?;
     let (submodules, covered) = if owned.record.mode == Mode::Bind {
         let place = submodules::Place {
             home: &options.home,
-            id: owned.record.id,
             state: &state,
             comparing: &plan.config.comparing,
         };
@@ -195,8 +195,17 @@ async fn make(
     {
         events.notice(notice);
     }
-    let read_only = protect(owned, &workspace, gitlinks, nested)?;
-    cover_sockets(&state, &workspace, &sockets)?;
+    let home = options.caller_home.as_deref();
+    let steering = plan
+        .config
+        .steering
+        .in_tree(&plan.repository, home, &workspace);
+    let read_only = protect(owned, &workspace, gitlinks, found.git, steering, events)?;
+    let frozen = shared::freeze(&workspace, &found.inodes, events)?;
+    shared::cover_doors(&state, &workspace, &found.doors)?;
+    if shared {
+        shared::remember(&state, &found.inodes)?;
+    }
 
     // From here on an agent or a hook may have made commits.
     owned.set_phase(Phase::Active)?;
@@ -207,11 +216,18 @@ async fn make(
         git,
         mask_config: owned.record.mode == Mode::Bind,
         read_only: &read_only,
-        sockets: &sockets,
+        frozen: &frozen,
+        doors: &found.doors,
         submodules: &submodules,
         hidden: &covered,
     };
-    start(options, plan, owned, &place, events, slot).await
+    start(options, plan, owned, &place, events, slot).await?;
+    // In other worktrees nobody but their agent is.
+    Ok(if owned.record.strategy == Strategy::Head {
+        found.directories
+    } else {
+        Directories::new()
+    })
 }
 
 fn rules<'a>(options: &'a RunOptions, plan: &'a Plan) -> UserRules<'a> {
@@ -403,45 +419,27 @@ fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
     })
 }
 
-/// Git directories and sockets below a workspace that is the host's.
-async fn nested_git(mode: Mode, workspace: &Path) -> Result<Found, RunErrorKind> {
+/// What [`nested::scan_before`] finds below a workspace that is the host's.
+async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found, RunErrorKind> {
     if mode == Mode::Copy {
         return Ok(Found::default());
     }
     let top = workspace.to_owned();
     let failed = step("scan for nested git directories");
-    let scan = tokio::task::spawn_blocking(move || nested::scan_with_sockets(&top)).await;
+    let scan = tokio::task::spawn_blocking(move || nested::scan_before(&top, inodes)).await;
     scan.map_err(step("scan for nested git directories"))?
         .map_err(failed)
 }
 
-/// Makes what is mounted over sockets.
-fn cover_sockets(
-    state: &Path,
-    workspace: &Path,
-    sockets: &BTreeSet<PathBuf>,
-) -> Result<(), RunErrorKind> {
-    if sockets.len() > MOST_SOCKETS {
-        let named = sockets.iter().take(3).map(|path| workspace.join(path));
-        return Err(PlanError::ManySockets {
-            count: sockets.len(),
-            some: named.collect(),
-        }
-        .into());
-    }
-    if !sockets.is_empty() {
-        fsx::write_private(&state.join(mounts::NO_SOCKET), b"")?;
-    }
-    Ok(())
-}
-
-/// Makes the protected directories and lists what is mounted read-only: them, gitlinks and nested
-/// git directories. What was there before is remembered, so that new ones can be told later.
+/// Makes the protected directories and lists what is mounted read-only: them, gitlinks, nested git
+/// directories, and what the user's git runs or obeys. What was there before is remembered, so that new ones can be told later.
 fn protect(
     owned: &mut Owned,
     workspace: &Path,
     gitlinks: Vec<PathBuf>,
     before: BTreeSet<PathBuf>,
+    steering: InTree,
+    events: &Emitter,
 ) -> Result<Vec<PathBuf>, RunErrorKind> {
     if owned.record.mode == Mode::Copy {
         return Ok(Vec::new());
@@ -465,7 +463,19 @@ fn protect(
         .into_iter()
         .filter(|name| std::fs::symlink_metadata(workspace.join(name)).is_err())
         .collect();
-    owned.record.made_directories = missing.iter().map(|&name| name.to_owned()).collect();
+    let made = |path: &Path| path.to_str().map(ToOwned::to_owned);
+    let above = steering
+        .directories
+        .iter()
+        .flat_map(|path| path.ancestors());
+    let above: BTreeSet<&Path> = above
+        .filter(|path| !path.as_os_str().is_empty())
+        .filter(|path| workspace.join(path).symlink_metadata().is_err())
+        .collect();
+    // They are removed in this order.
+    let hooks = above.iter().rev().filter_map(|path| made(path));
+    let own = missing.iter().map(|&name| name.to_owned());
+    owned.record.made_directories = hooks.chain(own).collect();
     owned.save()?;
     for name in missing {
         let path = workspace.join(name);
@@ -477,6 +487,32 @@ fn protect(
         .is_ok_and(|found| found.is_dir())
     {
         read_only.push(".husky".into());
+    }
+    for path in &above {
+        let path = workspace.join(path);
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            done => done.context("create", &path)?,
+        }
+    }
+    let InTree {
+        directories,
+        files,
+        open,
+    } = steering;
+    for path in directories.into_iter().chain(files) {
+        if !read_only.iter().any(|above| path.starts_with(above)) {
+            read_only.push(path);
+        }
+    }
+    if !open.is_empty() {
+        let open: Vec<PathBuf> = open.into_iter().collect();
+        let text = format!(
+            "your git configuration names what is not there yet or behind a symlink, and the agent could put \
+             something in its place: {}",
+            shared::named(&open)
+        );
+        events.notice(Notice::Other { text });
     }
     Ok(read_only)
 }

@@ -3,21 +3,23 @@
 use std::time::{Duration, Instant};
 
 use super::announce;
+use super::appearing::{self, Directories};
 use super::collect::{self, Collected, Collector, Source};
 use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use super::iterate::{self, Work};
-use super::manage::{DiffStyle, diff_between};
+use super::manage::{DiffStyle, diff_between, recover_in};
 use super::network;
 use super::options::RunOptions;
+use super::place;
 use super::plan::{self, Plan, PlanError};
 use super::prepare::{self, Ready};
 use super::refusals::Refusals;
 use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
 use crate::git::{UserRules, own_files};
-use crate::sandbox::registry::{Owned, RegistryError};
+use crate::sandbox::registry::{Mode, Owned, RegistryError};
 use crate::wall;
 
 /// The provider's `close` is bounded by itself; this bounds a provider that is not.
@@ -38,7 +40,7 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     if options.cancel.is_cancelled() {
         return Err(nothing(RunErrorKind::Cancelled));
     }
-    let plan = plan::plan(&options).await.map_err(nothing)?;
+    let (plan, finished) = plan_alone(&options).await.map_err(nothing)?;
     let log_name = log_name(&plan, options.name.as_deref());
     let config_dir = plan.repository.config_dir();
     let log = (&options.log, options.log_limits);
@@ -54,11 +56,33 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     if !announce::waits(&plan) {
         events.announce(|| announce::events(&options, &plan, events.path(), 0));
     }
+    for text in finished {
+        events.notice(Notice::Other { text });
+    }
     let result = Box::pin(live(&options, &plan, owned, &events, began)).await;
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
     }
     result
+}
+
+/// Plans, once nothing of a dead command's is left in the workspace. Also says what was.
+async fn plan_alone(options: &RunOptions) -> Result<(Plan, Vec<String>), RunErrorKind> {
+    let plan = plan::plan(options).await?;
+    let Plan {
+        repository, record, ..
+    } = &plan;
+    if record.mode != Mode::Bind {
+        return Ok((plan, Vec::new()));
+    }
+    let workspace = place::workspace(repository, &record.strategy, record.branch.as_ref());
+    let (home, user) = (&options.home, options.caller_home.as_deref());
+    let finished = recover_in(home, repository, &workspace, user, &options.cancel).await?;
+    if finished.is_empty() {
+        return Ok((plan, finished));
+    }
+    // Its commits may have moved what is checked out.
+    Ok((plan::plan(options).await?, finished))
 }
 
 /// Prepare, work, collect, dispose.
@@ -76,12 +100,14 @@ async fn live(
         let prepared = prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await;
         // Where nobody came to look at the user's work.
         events.announce(|| announce::events(options, plan, events.path(), 0));
-        prepared?;
+        let directories = prepared?;
+        let workspace = owned.record.workspace(&options.home);
         let Some(ready) = &ready else { return Ok(()) };
         let sandbox = ready.sandbox();
         tokio::select! {
             done = iterate::iterate(options, plan, sandbox, events, &mut work) => done,
             never = network::watch(sandbox, &mut refusals, events) => match never {},
+            never = appearing::watch(&owned, workspace, directories, events) => match never {},
         }
     }
     .await
@@ -162,7 +188,7 @@ async fn prepare_or_cancel(
     owned: &mut Owned,
     events: &Emitter,
     ready: &mut Option<Ready>,
-) -> Result<(), RunErrorKind> {
+) -> Result<Directories, RunErrorKind> {
     let prepared = prepare::prepare(options, plan, owned, events, ready);
     tokio::pin!(prepared);
     tokio::select! {

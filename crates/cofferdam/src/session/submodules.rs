@@ -2,7 +2,6 @@
 //! history of the commit that its parent names. The user's own is not shown: it holds the settings, the
 //! hooks and every branch of the submodule, and lies where the private git directory is mounted.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 use super::event::Notice;
 use super::prepare::step;
 use super::report::RunErrorKind;
+use crate::git::discovery::Start;
 use crate::git::index::{self, Owner};
 use crate::git::private_clone::reading::{self, Reading};
 use crate::git::vault::Vault;
 use crate::git::{Git, GitError, Oid, Repository};
 use crate::home::Home;
-use crate::names::SandboxId;
-use crate::sandbox::registry::{self, Phase, Strategy};
+use crate::sandbox::registry;
 
 /// In the state directory.
 pub(super) const MODULES: &str = "modules";
@@ -59,7 +58,6 @@ pub(super) fn notice(submodules: &[Submodule]) -> Option<Notice> {
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     pub home: &'a Home,
-    pub id: SandboxId,
     pub state: &'a Path,
     /// As in [`crate::git::identity::UserConfig`].
     pub comparing: &'a [(String, String)],
@@ -86,7 +84,7 @@ impl Place<'_> {
     ) -> Result<Vec<Submodule>, RunErrorKind> {
         let top = repository.top.as_path();
         let mut found = Vec::new();
-        let mut foreign = None;
+        let mut workspaces = None;
         let mut parents = vec![Parent {
             repository: repository.clone(),
             prefix: PathBuf::new(),
@@ -103,18 +101,20 @@ impl Place<'_> {
             if parent.gitlinks.is_empty() {
                 continue;
             }
-            if foreign.is_none() {
-                foreign = Some(self.written_by_others(repository)?);
-            }
+            let known = match workspaces.take() {
+                Some(known) => known,
+                None => registry::workspaces(self.home)?,
+            };
+            let workspaces = &*workspaces.insert(known);
             for (path, oid) in parent.commits(cancel).await? {
                 let at = parent.prefix.join(&path);
-                let written = foreign.iter().flatten().any(|known| !known.contains(&at));
-                let shown = if written {
-                    None
-                } else {
-                    let number = found.len();
-                    self.show(&parent.repository.git, &top.join(&at), &oid, number, cancel)
-                        .await?
+                // Another sandbox may have made it, and git would obey what it wrote there.
+                let shown = match Start::find(&top.join(&at), workspaces) {
+                    Ok(start) if start.path() == top.join(&at) => {
+                        let git = &parent.repository.git;
+                        self.show(git, &start, &oid, found.len(), cancel).await?
+                    }
+                    _ => None,
                 };
                 let shown = match shown {
                     Some((shown, child)) => {
@@ -132,45 +132,23 @@ impl Place<'_> {
         Ok(found)
     }
 
-    /// For each other sandbox that works in this checkout: the submodules that were there before it. It
-    /// may have made the others itself, and git would obey what it wrote there.
-    fn written_by_others(
-        &self,
-        repository: &Repository,
-    ) -> Result<Vec<BTreeSet<PathBuf>>, RunErrorKind> {
-        let listing = registry::list(self.home, Some(&repository.top))?;
-        let others = listing.entries.into_iter().map(|entry| entry.record);
-        let others = others.filter(|record| {
-            record.id != self.id
-                && record.strategy == Strategy::Head
-                && record.phase == Phase::Active
-        });
-        Ok(others
-            .map(|record| {
-                let before = record.nested_before.into_iter();
-                before
-                    .filter_map(|path| path.0.parent().map(Path::to_owned))
-                    .collect()
-            })
-            .collect())
-    }
-
     /// `None` where the submodule's repository cannot give `commit`.
     async fn show(
         &self,
         git: &Git,
-        top: &Path,
+        start: &Start,
         commit: &Oid,
         number: usize,
         cancel: &CancellationToken,
     ) -> Result<Option<(Shown, Option<Parent>)>, RunErrorKind> {
+        let top = start.path();
         let dot_git = top.join(".git").symlink_metadata();
         let is_directory = match dot_git {
             Ok(found) if found.is_dir() => true,
             Ok(found) if found.is_file() => false,
             _ => return Ok(None),
         };
-        let Ok(repository) = Repository::discover(git, top, None, cancel).await else {
+        let Ok(repository) = Repository::discover(git, start, None, cancel).await else {
             return Ok(None);
         };
         if repository.top.as_path() != top {

@@ -168,7 +168,7 @@ async fn head_detached_and_in_a_linked_worktree() {
     for git in gits() {
         let mut w = World::new(&git).await;
         w.user(&["checkout", "-q", "--detach"]);
-        w.repo = Repository::discover(&Git::new(&git), &w.host(), None, &w.cancel)
+        w.repo = Repository::discover(&Git::new(&git), &starting_at(&w.host()), None, &w.cancel)
             .await
             .unwrap();
         let accepted = w.work(&[("x", "x\n")], true).await;
@@ -187,7 +187,7 @@ async fn head_detached_and_in_a_linked_worktree() {
             tree.to_str().unwrap(),
             w.base.as_str(),
         ]);
-        w.repo = Repository::discover(&Git::new(&git), &tree, None, &w.cancel)
+        w.repo = Repository::discover(&Git::new(&git), &starting_at(&tree), None, &w.cancel)
             .await
             .unwrap();
         put(&tree, "x", "x\n");

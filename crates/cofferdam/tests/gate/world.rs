@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use cofferdam::git::discovery::{Start, Workspaces};
 use cofferdam::git::gate::{Accepted, Gate, GateError, Limits, Refusal, Rules};
 use cofferdam::git::land::{self, Target};
 use cofferdam::git::{Git, Head, Identity, Oid, Repository};
@@ -28,6 +29,11 @@ pub(crate) struct Run {
     pub(crate) ok: bool,
     pub(crate) out: String,
     pub(crate) err: String,
+}
+
+/// No agent works anywhere.
+pub(crate) fn starting_at(path: &Path) -> Start {
+    Start::find(path, &Workspaces::default()).unwrap()
 }
 
 pub(crate) fn try_git(git: &Path, dir: &Path, input: &[u8], args: &[&str]) -> (Run, Vec<u8>) {
@@ -109,7 +115,7 @@ impl World {
         run(&["tag", "v1"]);
         run(&["checkout", "-q", "main"]);
         let cancel = CancellationToken::new();
-        let repo = Repository::discover(&Git::new(git), &host, None, &cancel)
+        let repo = Repository::discover(&Git::new(git), &starting_at(&host), None, &cancel)
             .await
             .unwrap();
         let base = repo.head.commit().clone();

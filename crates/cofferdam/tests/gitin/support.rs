@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cofferdam::git::discovery::{Start, Workspaces};
 use cofferdam::git::identity::UserConfig;
 use cofferdam::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use cofferdam::git::vault::{Export, Vault};
@@ -123,7 +124,8 @@ impl World {
     }
 
     pub(crate) async fn repo(&self) -> Repository {
-        Repository::discover(&Git::new(&self.git), &self.top, None, &never())
+        let start = Start::find(&self.top, &Workspaces::default()).unwrap();
+        Repository::discover(&Git::new(&self.git), &start, None, &never())
             .await
             .unwrap()
     }

@@ -18,6 +18,7 @@ mod homes;
 mod lifecycle;
 mod prompts;
 mod providers;
+mod shared;
 mod shown;
 mod silence;
 mod sockets;

@@ -29,6 +29,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         worktree: None,
         made_directories: vec![],
         nested_before: vec![],
+        hidden: vec![],
         kept: None,
         outcome: None,
         network: Some(Reach::Allowlist { rules: vec![] }),

@@ -8,6 +8,7 @@ mod test;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use cofferdam::git::discovery::Start;
 use cofferdam::git::{Repository, RepositoryError};
 use cofferdam::sandbox::registry;
 use cofferdam::session::manage::ManageError;
@@ -54,9 +55,11 @@ pub(super) async fn repository(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<Repository, ManageError> {
+    let workspaces = registry::workspaces(&environment.home)?;
+    let start = Start::find(&environment.directory, &workspaces)?;
     let found = Repository::discover(
         &environment.git,
-        &environment.directory,
+        &start,
         environment.user_home.as_deref(),
         &interrupt.cancel,
     );

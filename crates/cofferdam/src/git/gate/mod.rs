@@ -12,14 +12,19 @@ mod walk;
 mod whose;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 pub use quarantine::remove_stale;
 pub(crate) use whose::broke;
+
+/// Whether a change of the file can make something run on the machine of whoever opens or builds the tree.
+pub fn runs_by_itself(path: &Path) -> bool {
+    names::executes(&names::fold_path(path.as_os_str().as_bytes()))
+}
 
 use super::refs::{self, Own, RefError, Transaction};
 use super::{GitError, Oid, Repository};

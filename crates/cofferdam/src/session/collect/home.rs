@@ -154,6 +154,9 @@ impl Collector<'_> {
         }
         journey.landed = true;
         self.report(accepted);
+        collected
+            .executes
+            .extend(accepted.executes().iter().cloned());
         let branch = owned.record.branch.as_ref();
         if branch.is_none_or(|branch| branch.as_str() != name)
             && !(branch.is_none() && name == DETACHED)

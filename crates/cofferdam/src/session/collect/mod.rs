@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::emitter::Emitter;
 use super::event::Notice;
 use super::report::{Beside, CommitLine, Landing};
+use super::shared;
 use crate::fsx::{Context, FileError};
 use crate::git::gate::{Accepted, GateError};
 use crate::git::land::{self, LandError};
@@ -104,6 +105,8 @@ pub(super) struct Collected {
     pub beside: Vec<Beside>,
     /// See [`Outcome::keeps_repository`].
     pub keeps_repository: bool,
+    /// What the gate said runs by itself.
+    pub executes: BTreeSet<String>,
 }
 
 impl Collected {
@@ -151,6 +154,7 @@ impl Collector<'_> {
             copy_is_dirty: false,
             beside: Vec::new(),
             keeps_repository: false,
+            executes: BTreeSet::new(),
         };
         // What is compared and written from here on is a sandbox's.
         let repo = self.repo.without_drivers(self.cancel).await?;
@@ -182,9 +186,10 @@ impl Collector<'_> {
         if owned.record.phase != Phase::Active {
             return Ok(collected);
         }
-        if owned.record.mode == Mode::Bind {
-            self.move_nested_out(owned)?;
-        }
+        let runs = match owned.record.mode {
+            Mode::Bind => self.tidy_up(owned)?,
+            Mode::Copy => Vec::new(),
+        };
         if let Source::Sandbox { sandbox, workdir } = source {
             let rest = super::transfer::commit_the_rest(*sandbox, workdir, self.cancel).await;
             if let Err(why) = rest {
@@ -195,12 +200,13 @@ impl Collector<'_> {
         let tips = self.tips(owned, source).await?;
         self.take_home(owned, source, &tips, home, &mut collected)
             .await?;
+        shared::tell_uncommitted(&runs, &collected.executes, self.events);
         if owned.record.mode == Mode::Copy && matches!(source, Source::State) {
             // What cannot be read cannot be asked either.
             collected.copy_is_dirty = !tips.odd.is_empty() || self.copy_is_dirty(owned).await;
             if collected.copy_is_dirty {
                 // It stays, and its user will look at it.
-                self.move_nested_out(owned)?;
+                self.tidy_up(owned)?;
             }
         }
         Ok(collected)
@@ -214,12 +220,13 @@ impl Collector<'_> {
         }
     }
 
-    /// Git directories that the agent left in the workspace are moved to the state directory: a
-    /// plain `git status` of the user in one of them would run what they say.
-    fn move_nested_out(&self, owned: &Owned) -> Result<(), CollectError> {
+    /// Rights of other users are taken back, and git directories that the agent left in the workspace are
+    /// moved to the state directory: a plain `git status` of the user in one of them would run what they
+    /// say. Returns changed files that run by themselves.
+    fn tidy_up(&self, owned: &Owned) -> Result<Vec<PathBuf>, CollectError> {
         let workspace = owned.record.workspace(self.home);
         if !workspace.is_dir() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         // An agent may have locked its own workspace, which in `head` is the user's.
         let mode = workspace
@@ -237,7 +244,8 @@ impl Collector<'_> {
             .iter()
             .map(|path| path.0.clone())
             .collect();
-        let mut now = nested::scan(&workspace, nested::Closed::Open)?;
+        let left = shared::after(owned.directory(), &workspace, self.events)?;
+        let mut now = left.git;
         // The git directory of a copy is elsewhere, so it could be a bare repository itself.
         if owned.record.mode == Mode::Copy && nested::is_bare(&workspace) {
             now.insert("HEAD".into());
@@ -250,7 +258,7 @@ impl Collector<'_> {
             });
         }
         if done.moved.is_empty() {
-            return Ok(());
+            return Ok(left.runs);
         }
         let paths: Vec<String> = done
             .moved
@@ -258,7 +266,7 @@ impl Collector<'_> {
             .map(|(path, _)| crate::text::printable_bytes_line(path.as_os_str().as_bytes()))
             .collect();
         self.events.notice(Notice::NestedGitMoved { paths, to });
-        Ok(())
+        Ok(left.runs)
     }
 }
 

@@ -10,11 +10,12 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{ManageError, merged};
+use crate::git::discovery::Start;
 use crate::git::{Git, Identity, Repository, UserRules, gate, identity, refs};
 use crate::home::Home;
 use crate::names::SandboxId;
 use crate::sandbox::native;
-use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
+use crate::sandbox::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError};
 use crate::session::collect::{self, Collector, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
@@ -77,16 +78,21 @@ pub async fn gc(
     report
         .removed
         .extend(unfinished.iter().map(|path| path.display().to_string()));
+    let workspaces = registry::workspaces(home)?;
+    let find = async |path: &Path| {
+        let start = Start::find(path, &workspaces)?;
+        Repository::discover(git, &start, caller_home, cancel).await
+    };
     let mut repositories: BTreeMap<PathBuf, Repository> = BTreeMap::new();
     if let Some(path) = repository
-        && let Ok(repo) = Repository::discover(git, path, caller_home, cancel).await
+        && let Ok(repo) = find(path).await
     {
         repositories.insert(repo.top.as_path().to_owned(), repo);
     }
     for Entry { record, in_use } in listing.entries {
         let top = record.repository.clone();
         if !repositories.contains_key(&top) {
-            match Repository::discover(git, &top, caller_home, cancel).await {
+            match find(&top).await {
                 Ok(repo) if repo.top.as_path() == top => {
                     repositories.insert(top.clone(), repo);
                 }
@@ -198,6 +204,39 @@ async fn recover(
         Err(ManageError::Registry(RegistryError::InUse(_) | RegistryError::Gone(_))) => {}
         Err(error) => report.problems.push(format!("sandbox `{name}`: {error}")),
     }
+}
+
+/// Finishes what dead commands left in the directory `workspace`, before another agent works there: what
+/// theirs made must not count as the user's. Says what it did, or could not do.
+pub(in crate::session) async fn recover_in(
+    home: &Home,
+    repo: &Repository,
+    workspace: &Path,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<Vec<String>, RegistryError> {
+    let entries = registry::list(home, Some(&repo.top))?.entries.into_iter();
+    let dead = entries.filter(|Entry { record, in_use }| {
+        !in_use
+            && record.phase.is_unfinished()
+            && record.mode == Mode::Bind
+            && record.workspace(home) == workspace
+    });
+    let mut said = Vec::new();
+    for Entry { record, .. } in dead {
+        let name = record.name.clone();
+        match recover_one(home, repo, record, caller_home, cancel).await {
+            Ok(done) => said.push(format!(
+                "sandbox `{name}`, whose command had died here, was finished first: {}",
+                done.landing
+            )),
+            Err(ManageError::Registry(RegistryError::InUse(_) | RegistryError::Gone(_))) => {}
+            Err(error) => said.push(format!(
+                "sandbox `{name}`, whose command died here, could not be finished: {error}"
+            )),
+        }
+    }
+    Ok(said)
 }
 
 /// Collects and disposes of one sandbox whose owner is dead.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
+use crate::git::discovery::Start;
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Git, Repository, UserRules};
 use crate::home::Home;
@@ -72,18 +73,21 @@ pub async fn list(
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<Vec<Summary>, ManageError> {
+    let workspaces = registry::workspaces(home)?;
+    let find = async |path: &Path| {
+        let start = Start::find(path, &workspaces)?;
+        Repository::discover(git, &start, caller_home, cancel).await
+    };
     let only = match repository {
         None => None,
-        Some(path) => Some(Repository::discover(git, path, caller_home, cancel).await?),
+        Some(path) => Some(find(path).await?),
     };
     let listing = registry::list(home, only.as_ref().map(|repo| &repo.top))?;
     let mut summaries = Vec::with_capacity(listing.entries.len());
     for entry in listing.entries {
         let repo = match &only {
             Some(repo) => Some(repo.clone()),
-            None => Repository::discover(git, &entry.record.repository, caller_home, cancel)
-                .await
-                .ok(),
+            None => find(&entry.record.repository).await.ok(),
         };
         summaries.push(summary(home, repo.as_ref(), entry, caller_home, cancel).await?);
     }

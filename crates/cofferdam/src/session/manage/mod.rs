@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 
 pub use delete::{DeleteOptions, Deleted, delete};
+pub(super) use gc::recover_in;
 pub use gc::{GcReport, Recovered, gc};
 pub use list::{State, Summary, list};
 pub use merge::merge;
@@ -20,6 +21,7 @@ pub use show::{DiffStyle, diff, log};
 
 use super::collect::CollectError;
 use crate::fsx::FileError;
+use crate::git::discovery::Start;
 use crate::git::refs::RefError;
 use crate::git::worktree::WorktreeError;
 use crate::git::{Git, GitError, Repository, RepositoryError};
@@ -81,8 +83,8 @@ impl Target {
     /// The repository and the sandbox in it.
     pub(super) async fn find(&self) -> Result<(Repository, Entry), ManageError> {
         let home = self.caller_home.as_deref();
-        let repository =
-            Repository::discover(&self.git, &self.repository, home, &self.cancel).await?;
+        let start = Start::find(&self.repository, &registry::workspaces(&self.home)?)?;
+        let repository = Repository::discover(&self.git, &start, home, &self.cancel).await?;
         let entry = registry::find(&self.home, &repository.top, &self.name)?;
         Ok((repository, entry))
     }

@@ -111,17 +111,17 @@ fn bombs_are_refused_and_honest_branches_beside_them_come_home() {
         // 10^8 files in a few objects.
         (
             "a tree bomb",
-            r#"
+            r"
             t=$(echo x | git hash-object -w --stdin)
             t=$(for i in 0 1 2 3 4 5 6 7 8 9; do printf '100644 blob %s\t%s\n' $t $i; done | git mktree)
             for n in 1 2 3 4 5 6 7; do
                 t=$(for i in 0 1 2 3 4 5 6 7 8 9; do printf '040000 tree %s\t%s\n' $t $i; done | git mktree)
-            done"#,
+            done",
         ),
         // As deep as no program walks.
         (
             "a deep tree",
-            r#"
+            r"
             t=$(perl -e '
                 use Digest::SHA qw(sha1); use Compress::Zlib;
                 sub put { my ($k, $c) = @_; my $o = "$k " . length($c) . "\0" . $c; my $i = sha1($o);

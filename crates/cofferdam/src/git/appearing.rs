@@ -1,0 +1,377 @@
+//! Git directories that appear in a checkout while an agent works there. Git in one of them runs what its
+//! settings name, so one that names anything is moved out at once; one that only is a repository stays until
+//! the end, because honest agents make some and remove them again.
+//!
+//! Who looks at the right moment is faster than any watch: docs/threat-model.md says what remains.
+
+use std::collections::{BTreeSet, HashMap};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::{Dir, FileType, OFlags};
+use rustix::io::Errno;
+
+use super::{beneath, land, nested};
+use crate::fsx::{Context, FileError};
+
+/// Longer settings are not read, and not harmless.
+const SETTINGS_LIMIT: u64 = 64 << 10;
+
+/// What was seen.
+#[derive(Debug)]
+pub enum Appeared {
+    /// It is there, or was.
+    Seen(PathBuf),
+    /// Path below the top, and where it is now.
+    Moved(PathBuf, PathBuf),
+    Stays(FileError),
+    /// Not every directory can be watched.
+    Blind(Errno),
+}
+
+/// What a watched directory is.
+#[derive(Debug, Clone)]
+enum Place {
+    Tree(PathBuf),
+    /// In the git directory at this path.
+    Git(PathBuf),
+}
+
+/// A checkout that is watched.
+#[derive(Debug)]
+pub struct Watch {
+    top: PathBuf,
+    root: OwnedFd,
+    inotify: Arc<OwnedFd>,
+    places: HashMap<i32, Place>,
+    /// As [`nested::scan`] found them.
+    before: BTreeSet<PathBuf>,
+    to: PathBuf,
+    seen: BTreeSet<PathBuf>,
+    blind: bool,
+    found: Vec<Appeared>,
+}
+
+impl Watch {
+    /// Watches `directories`, which are relative to `top`. What is moved out goes to `to`. Blocks for some
+    /// microseconds for each of them.
+    pub fn start(
+        top: &Path,
+        directories: Vec<PathBuf>,
+        before: BTreeSet<PathBuf>,
+        to: &Path,
+    ) -> Result<Self, FileError> {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC);
+        let mut watch = Self {
+            top: top.to_owned(),
+            root: beneath::root(top).context("open", top)?,
+            inotify: Arc::new(inotify.context("watch", top)?),
+            places: HashMap::new(),
+            before,
+            to: to.to_owned(),
+            seen: BTreeSet::new(),
+            blind: false,
+            found: Vec::new(),
+        };
+        for directory in directories {
+            watch.add(Place::Tree(directory));
+        }
+        Ok(watch)
+    }
+
+    /// Readable when there is something for [`Self::read`].
+    pub fn descriptor(&self) -> Arc<OwnedFd> {
+        self.inotify.clone()
+    }
+
+    /// What has happened since. Does not wait.
+    pub fn read(&mut self) -> Vec<Appeared> {
+        let inotify = self.inotify.clone();
+        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        let mut reader = inotify::Reader::new(&*inotify, &mut buffer);
+        while let Ok(event) = reader.next() {
+            let (wd, flags) = (event.wd(), event.events());
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                self.look_again();
+                continue;
+            }
+            if flags.contains(ReadFlags::IGNORED) {
+                self.places.remove(&wd);
+                continue;
+            }
+            let name = event.file_name().map(|name| name.to_bytes().to_vec());
+            match (self.places.get(&wd).cloned(), name) {
+                (Some(Place::Git(path)), _) => self.judge(path),
+                (Some(Place::Tree(path)), Some(name)) => {
+                    self.appeared(&path, &name, flags.contains(ReadFlags::ISDIR));
+                }
+                _ => {}
+            }
+        }
+        std::mem::take(&mut self.found)
+    }
+
+    fn appeared(&mut self, directory: &Path, name: &[u8], is_directory: bool) {
+        let path = directory.join(std::ffi::OsStr::from_bytes(name));
+        let at_top = directory.as_os_str().is_empty();
+        if at_top && matches!(name, b".git" | b".cofferdam") {
+            return;
+        }
+        let marks: [&[u8]; 4] = [b"HEAD", b"commondir", b"objects", b"refs"];
+        if name.eq_ignore_ascii_case(b".git") {
+            self.judge(path);
+        } else if !at_top
+            && marks.iter().any(|mark| name.eq_ignore_ascii_case(mark))
+            && nested::is_bare(&self.top.join(directory))
+        {
+            self.judge(directory.join("HEAD"));
+        } else if is_directory {
+            self.add_all(path);
+        }
+    }
+
+    /// A directory that is new here, with all in it: what was made in it before it was watched is found.
+    fn add_all(&mut self, path: PathBuf) {
+        let mut next = vec![path];
+        while let Some(path) = next.pop() {
+            let Ok(directory) = beneath::directory(&self.root, &path) else {
+                continue;
+            };
+            self.add(Place::Tree(path.clone()));
+            let Ok(entries) = Dir::new(directory) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let name = entry.file_name().to_bytes();
+                // What cannot be told is opened as a directory, which fails well.
+                let is_directory =
+                    matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
+                if matches!(name, b"." | b"..") || name.eq_ignore_ascii_case(b".git") {
+                    continue;
+                }
+                if is_directory {
+                    next.push(path.join(std::ffi::OsStr::from_bytes(name)));
+                }
+            }
+        }
+    }
+
+    /// Too much happened to be told one by one.
+    fn look_again(&mut self) {
+        match nested::scan(&self.top, nested::Closed::Skip) {
+            Ok(now) => now.into_iter().for_each(|path| self.judge(path)),
+            Err(error) => self.found.push(Appeared::Stays(error)),
+        }
+        self.add_all(PathBuf::new());
+    }
+
+    fn add(&mut self, place: Place) {
+        let (Place::Tree(path) | Place::Git(path)) = &place;
+        let flags = match place {
+            Place::Tree(_) => WatchFlags::CREATE | WatchFlags::MOVED_TO,
+            Place::Git(_) => WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::MODIFY,
+        };
+        let opened = beneath::directory(&self.root, path);
+        let Ok(opened) = opened else { return };
+        let itself = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        match inotify::add_watch(&*self.inotify, itself, flags | WatchFlags::ONLYDIR) {
+            Ok(wd) => {
+                let path = path.clone();
+                let in_tree = matches!(place, Place::Tree(_));
+                self.places.insert(wd, place);
+                // Made before it was watched.
+                if in_tree && !path.as_os_str().is_empty() {
+                    if self.top.join(&path).join(".git").symlink_metadata().is_ok() {
+                        self.judge(path.join(".git"));
+                    }
+                    if nested::is_bare(&self.top.join(&path)) {
+                        self.judge(path.join("HEAD"));
+                    }
+                }
+            }
+            Err(Errno::NOTDIR | Errno::NOENT) => {}
+            Err(errno) => {
+                if !self.blind {
+                    self.found.push(Appeared::Blind(errno));
+                }
+                self.blind = true;
+            }
+        }
+    }
+
+    fn judge(&mut self, path: PathBuf) {
+        if self.before.contains(&path) {
+            return;
+        }
+        if self.seen.insert(path.clone()) {
+            self.found.push(Appeared::Seen(path.clone()));
+        }
+        // Watched first: what changes after the look is looked at again.
+        if nested::is_dot_git(&path) {
+            self.add_git(&path);
+            if self.is_harmless(&path) {
+                return;
+            }
+        }
+        let now = BTreeSet::from([path]);
+        match land::move_out(&self.top, &self.before, &now, &self.to) {
+            Ok(done) => {
+                let moved = done.moved.into_iter();
+                self.found
+                    .extend(moved.map(|(path, to)| Appeared::Moved(path, to)));
+                self.found
+                    .extend(done.failed.into_iter().map(Appeared::Stays));
+            }
+            Err(error) => self.found.push(Appeared::Stays(error)),
+        }
+    }
+
+    fn add_git(&mut self, path: &Path) {
+        let root = &self.root;
+        let watch = |below: &Path| {
+            let opened = beneath::open(root, below, OFlags::RDONLY).ok()?;
+            let itself = format!("/proc/self/fd/{}", opened.as_raw_fd());
+            let flags = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::MODIFY;
+            inotify::add_watch(&*self.inotify, itself, flags).ok()
+        };
+        let both = [watch(path), watch(&path.join("hooks"))];
+        for wd in both.into_iter().flatten() {
+            self.places.insert(wd, Place::Git(path.to_owned()));
+        }
+    }
+
+    /// Whether git does nothing in this git directory but what git does.
+    fn is_harmless(&self, path: &Path) -> bool {
+        let read = |name: &str| beneath::read(&self.root, &path.join(name), SETTINGS_LIMIT);
+        let absent = |name: &str| {
+            let opened = beneath::open(&self.root, &path.join(name), OFlags::RDONLY);
+            matches!(opened, Err(Errno::NOENT))
+        };
+        if matches!(beneath::directory(&self.root, path), Err(Errno::NOENT)) {
+            return true;
+        }
+        if let Some(elsewhere) = self.pointed(path) {
+            // A worktree of the sandbox's own repository: outside there is no such place.
+            return elsewhere.is_absolute() && elsewhere.symlink_metadata().is_err();
+        }
+        let settings = match read("config") {
+            Ok(Some(settings)) => is_plain(&settings),
+            // It is not written yet.
+            Err(Errno::NOENT) => true,
+            _ => false,
+        };
+        settings && absent("config.worktree") && absent("commondir") && self.has_no_hook(path)
+    }
+
+    /// Where a `.git` that is a file leads.
+    fn pointed(&self, path: &Path) -> Option<PathBuf> {
+        let text = beneath::read(&self.root, path, SETTINGS_LIMIT).ok()??;
+        let target = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
+        Some(PathBuf::from(std::ffi::OsStr::from_bytes(target)))
+    }
+
+    fn has_no_hook(&self, path: &Path) -> bool {
+        let hooks = match beneath::directory(&self.root, &path.join("hooks")) {
+            Err(Errno::NOENT) => return true,
+            Err(_) => return false,
+            Ok(hooks) => hooks,
+        };
+        let Ok(mut entries) = Dir::new(hooks) else {
+            return false;
+        };
+        entries.all(|entry| {
+            entry.is_ok_and(|entry| {
+                let name = entry.file_name().to_bytes();
+                matches!(name, b"." | b"..") || name.ends_with(b".sample")
+            })
+        })
+    }
+}
+
+/// Whether all settings are of those that `git init`, `git clone` and `git commit` need. What is not known, or
+/// not written as git writes it, is not.
+fn is_plain(settings: &[u8]) -> bool {
+    const KEYS: [(&str, &[&str]); 6] = [
+        (
+            "core",
+            &[
+                "repositoryformatversion",
+                "filemode",
+                "bare",
+                "logallrefupdates",
+                "ignorecase",
+                "precomposeunicode",
+                "symlinks",
+            ],
+        ),
+        ("extensions", &["objectformat", "refstorage"]),
+        ("user", &["name", "email"]),
+        ("remote", &["url", "fetch"]),
+        ("branch", &["remote", "merge"]),
+        ("init", &["defaultbranch"]),
+    ];
+    let Ok(settings) = std::str::from_utf8(settings) else {
+        return false;
+    };
+    let mut known: &[&str] = &[];
+    settings.lines().all(|line| {
+        let line = line.trim();
+        if line.ends_with('\\') {
+            return false;
+        }
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            return true;
+        }
+        if let Some(header) = line.strip_prefix('[') {
+            let Some(header) = header.strip_suffix(']') else {
+                return false;
+            };
+            let section = header.split(' ').next().unwrap_or_default();
+            known = KEYS
+                .iter()
+                .find(|(name, _)| section.eq_ignore_ascii_case(name))
+                .map_or(&[], |(_, keys)| *keys);
+            return !header.contains(']') && !known.is_empty();
+        }
+        let (key, value) = line.split_once('=').unwrap_or((line, ""));
+        known
+            .iter()
+            .any(|name| key.trim().eq_ignore_ascii_case(name))
+            && !value.contains("::")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_a_plain_repository() {
+        let init = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\
+                    [remote \"origin\"]\n\turl = https://x/y\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
+                    [branch \"main\"]\n\tremote = origin\n[user]\n\tname = A B\n";
+        assert!(is_plain(init.as_bytes()));
+        assert!(is_plain(b""));
+        for bad in [
+            "[core]\n\tfsmonitor = touch x\n",
+            "[core] fsmonitor = touch x\n",
+            "[core]\n\tworktree = /\n",
+            "[CORE]\n\tFSMonitor = x\n",
+            "[include]\n\tpath = x\n",
+            "[filter \"x\"]\n\tclean = x\n",
+            "[remote \"o\"]\n\turl = ext::sh -c x\n",
+            "[remote \"]\n\"]\n\tfetch = x\n",
+            "[user]\n\tname = x\\\n[core]\n",
+            "[extensions]\n\tworktreeconfig = true\n",
+            "fsmonitor = x\n",
+            "[core \"x\"]]\n",
+        ] {
+            assert!(!is_plain(bad.as_bytes()), "{bad}");
+        }
+        assert!(!is_plain(b"[user]\nname = \xff\n"));
+    }
+}

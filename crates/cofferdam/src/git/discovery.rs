@@ -1,0 +1,200 @@
+//! Where host git may start to look for a repository. Below a directory that an agent can write, git would
+//! find whatever repository the agent made there and obey its configuration: so the way up is walked here
+//! first, without git, and ends at a `.git` that no agent could have made.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::nested;
+use super::repository::RepositoryError;
+use crate::fsx;
+use crate::names::Slug;
+
+/// A longer `.git` file is none.
+const POINTER_LIMIT: u64 = 64 << 10;
+
+/// A host directory that an agent writes, or wrote without having been collected since.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    pub sandbox: Slug,
+    pub directory: PathBuf,
+    /// Git directories in it that were there before the agent, as [`nested::scan`] names them: read-only
+    /// inside, and what they lie in cannot be moved there.
+    pub nested_before: Vec<PathBuf>,
+    /// Its command still runs.
+    pub in_use: bool,
+}
+
+impl Workspace {
+    /// Whether the agent can have made what is at `path`, which is below the directory.
+    fn writes(&self, path: &Path) -> bool {
+        let own = [".git", ".cofferdam"].map(Path::new);
+        let mounted = own.iter().any(|name| path.starts_with(name));
+        let read_only = self.nested_before.iter().any(|nested| {
+            let bare = nested.parent().filter(|_| !nested::is_dot_git(nested));
+            path.starts_with(bare.unwrap_or(nested))
+        });
+        !mounted && !read_only
+    }
+}
+
+/// Every directory that agents write now, or until their work is collected.
+#[derive(Debug, Clone, Default)]
+pub struct Workspaces(Vec<Workspace>);
+
+impl Workspaces {
+    pub fn new(all: Vec<Workspace>) -> Self {
+        Self(all)
+    }
+
+    /// The workspace whose agent can have made what is at `path`, which is absolute and without symlinks.
+    /// A bind mount gives a directory a second path, so directories are compared by what they are.
+    fn writer(&self, path: &Path) -> Option<&Workspace> {
+        self.0.iter().find(|workspace| {
+            let itself = identity(&workspace.directory);
+            path.ancestors()
+                .find(|above| *above == workspace.directory || same(identity(above), itself))
+                .and_then(|above| path.strip_prefix(above).ok())
+                .is_some_and(|below| workspace.writes(below))
+        })
+    }
+}
+
+/// A directory from which git may look for a repository: going up from it, the first one was not made by an
+/// agent.
+#[derive(Debug, Clone)]
+pub struct Start(PathBuf);
+
+impl Start {
+    /// `path`, where git may look from there.
+    pub fn find(path: &Path, workspaces: &Workspaces) -> Result<Self, RepositoryError> {
+        let from = path
+            .canonicalize()
+            .and_then(|path| path.read_dir().map(|_| path))
+            .map_err(|source| RepositoryError::Path {
+                path: path.to_owned(),
+                source,
+            })?;
+        if workspaces.0.is_empty() {
+            return Ok(Self(from));
+        }
+        let refuse = |path: &Path| match workspaces.writer(path) {
+            None => Ok(()),
+            Some(writer) => Err(RepositoryError::AgentsOwn {
+                path: path.to_owned(),
+                sandbox: writer.sandbox.clone(),
+                workspace: writer.directory.clone(),
+                in_use: writer.in_use,
+            }),
+        };
+        for above in from.ancestors() {
+            let dot_git = above.join(".git");
+            let Ok(found) = dot_git.symlink_metadata() else {
+                continue;
+            };
+            refuse(&dot_git)?;
+            // Git goes by an empty one.
+            if found.is_dir() && dot_git.join("HEAD").symlink_metadata().is_err() {
+                continue;
+            }
+            for directory in behind(above, &dot_git) {
+                refuse(&directory)?;
+            }
+            // From here, and not from further down: nothing that an agent makes meanwhile is in between.
+            return Ok(Self(above.to_owned()));
+        }
+        match workspaces.writer(&from) {
+            // Nothing was there, and by the time git looks there may be.
+            Some(_) => Err(RepositoryError::NotARepository { path: from }),
+            None => Ok(Self(from)),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// The directories that a `.git` leads to: its target, and what that shares with others.
+fn behind(top: &Path, dot_git: &Path) -> Vec<PathBuf> {
+    let pointed = |file: &Path, prefix: &[u8], from: &Path| {
+        let text = fsx::read_bounded(file, POINTER_LIMIT).ok()?;
+        let target = text.strip_prefix(prefix)?.trim_ascii_end();
+        let target = from.join(std::ffi::OsStr::from_bytes(target));
+        Some(target.canonicalize().unwrap_or(target))
+    };
+    let target = dot_git.canonicalize().ok();
+    let directory = match &target {
+        Some(target) if target.is_file() => pointed(target, b"gitdir: ", top),
+        other => other.clone(),
+    };
+    let shared = directory
+        .as_ref()
+        .and_then(|directory| pointed(&directory.join("commondir"), b"", directory));
+    target.into_iter().chain(directory).chain(shared).collect()
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = path.symlink_metadata().ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+fn same(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> bool {
+    one.is_some() && one == other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn only_what_no_agent_made_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let repository = |name: &str| {
+            fs::create_dir_all(top.join(name).join(".git")).unwrap();
+            crate::fsx::write_private(&top.join(name).join(".git/HEAD"), b"x").unwrap();
+        };
+        for name in ["w", "w/own", "w/made", "w/.cofferdam/worktrees/x", "beside"] {
+            repository(name);
+        }
+        fs::create_dir_all(top.join("w/plain/deep")).unwrap();
+        fs::create_dir_all(top.join("w/empty/.git")).unwrap();
+        fs::create_dir_all(top.join("w/own/src")).unwrap();
+        fs::create_dir_all(top.join("w/separate")).unwrap();
+        fs::create_dir_all(top.join("pointer")).unwrap();
+        let pointer = format!("gitdir: {}\n", top.join("w/separate").display());
+        crate::fsx::write_private(&top.join("pointer/.git"), pointer.as_bytes()).unwrap();
+        let at_work = |in_use| {
+            Workspaces::new(vec![Workspace {
+                sandbox: Slug::from_text("s").unwrap(),
+                directory: top.join("w"),
+                nested_before: vec!["own/.git".into()],
+                in_use,
+            }])
+        };
+        let check = |name: &str, want: Option<&str>| {
+            let found = Start::find(&top.join(name), &at_work(true));
+            let found = found.ok().map(|start| start.0);
+            assert_eq!(found, want.map(|want| top.join(want)), "{name}");
+        };
+        check("w", Some("w"));
+        check("w/plain/deep", Some("w"));
+        check("w/own/src", Some("w/own"));
+        check("w/.cofferdam/worktrees/x", Some("w/.cofferdam/worktrees/x"));
+        check("beside", Some("beside"));
+        check("w/made", None);
+        check("w/empty", None);
+        check("pointer", None);
+        let error = Start::find(&top.join("w/made"), &at_work(false)).unwrap_err();
+        assert!(
+            matches!(error, RepositoryError::AgentsOwn { in_use: false, .. }),
+            "{error}"
+        );
+        // The control: where no agent works, git is asked right there.
+        let found = Start::find(&top.join("w/made"), &Workspaces::default()).unwrap();
+        assert_eq!(found.path(), top.join("w/made"));
+    }
+}

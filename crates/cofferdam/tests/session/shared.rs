@@ -1,0 +1,472 @@
+//! The checkout that an agent shares with its user: nothing in it may reach further than the checkout, and
+//! nothing that an agent leaves there may run as the user.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use cofferdam::RunOptions;
+use cofferdam::git::RepositoryError;
+use cofferdam::sandbox::BranchStrategy;
+use cofferdam::session::manage;
+use cofferdam::session::{PlanError, RunErrorKind};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Env, host_git, run, run_ok};
+
+/// Runs until `path` is there, then `look`s, and drops the run where it is, as a death would.
+fn while_it_works(options: RunOptions, path: &Path, look: impl AsyncFnOnce()) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let there = async {
+            let began = Instant::now();
+            while !path.exists() {
+                assert!(
+                    began.elapsed() < Duration::from_secs(60),
+                    "{} is missing",
+                    path.display()
+                );
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let mut run = Box::pin(cofferdam::run(options));
+        tokio::select! {
+            done = &mut run => panic!("it ended early: {done:?}"),
+            () = there => {}
+        }
+        tokio::select! {
+            done = &mut run => panic!("it ended early: {done:?}"),
+            () = look() => {}
+        }
+    });
+}
+
+/// Names of the sandboxes of the repository that is found from `directory`.
+async fn listed(env: &Env, directory: &Path) -> Result<Vec<String>, manage::ManageError> {
+    let user = env.dir.path().join("user");
+    let cancel = CancellationToken::new();
+    let found = manage::list(
+        &env.home,
+        &host_git(),
+        Some(directory),
+        Some(&user),
+        &cancel,
+    )
+    .await?;
+    Ok(found.into_iter().map(|one| one.name.to_string()).collect())
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().mode() & 0o7777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// An agent's repository that names nothing, so that no watch moves it out.
+const MAKES_A_REPOSITORY: &str = "git init -q sub && cd sub && \
+    git -c user.name=A -c user.email=a@x commit -q --allow-empty -m x && \
+    mkdir .cofferdam && echo STOLEN=value > .cofferdam/.env";
+
+#[test]
+fn an_agents_repository_is_never_found() {
+    let env = Env::new();
+    let private = env.dir.path().join("private");
+    std::fs::create_dir(&private).unwrap();
+    std::fs::write(private.join("secret.txt"), "the secret").unwrap();
+    env.git(&["init", "-q", "own"]);
+    env.git(&[
+        "-C",
+        "own",
+        "-c",
+        "user.name=U",
+        "-c",
+        "user.email=u@x",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "x",
+    ]);
+    let script = format!("({MAKES_A_REPOSITORY}) || exit 9; touch ready; sleep 1000");
+    let mut options = env.script(BranchStrategy::Head, &script);
+    options.name = Some("worker".into());
+    let again = |place: &str| {
+        let mut options = env.script(BranchStrategy::Head, "ls; env");
+        options.repository = env.repo.join(place);
+        options
+    };
+    let refused = |error: &RunErrorKind, alive: bool| match error {
+        RunErrorKind::Repository(RepositoryError::AgentsOwn {
+            sandbox, in_use, ..
+        }) => sandbox.as_str() == "worker" && *in_use == alive,
+        _ => false,
+    };
+    while_it_works(options, &env.repo.join("ready"), async || {
+        let error = cofferdam::run(again("sub")).await.unwrap_err();
+        assert!(refused(&error.kind, true), "{error}");
+        assert!(listed(&env, &env.repo.join("sub")).await.is_err());
+        // The controls: further up, beside it, and in a repository of the user's own, all goes on.
+        assert_eq!(listed(&env, &env.repo).await.unwrap(), ["worker"]);
+        assert_eq!(
+            listed(&env, &env.repo.join("src")).await.unwrap(),
+            ["worker"]
+        );
+        assert!(
+            listed(&env, &env.repo.join("own"))
+                .await
+                .unwrap()
+                .is_empty()
+        );
+        assert!(listed(&env, &private).await.is_err());
+    });
+    // As an agent would at the last moment: the checkout is another project of the user's.
+    let elsewhere = private.to_str().unwrap();
+    env.git(&["-C", "sub", "config", "core.worktree", elsewhere]);
+    let error = run(again("sub")).unwrap_err();
+    assert!(refused(&error.kind, false), "{error}");
+    // A run in the checkout finishes the dead one first.
+    run_ok(env.script(BranchStrategy::Head, "test ! -e sub/.git"));
+    assert!(
+        env.said()
+            .contains("sandbox `worker`, whose command had died here, was finished first"),
+        "{}",
+        env.said()
+    );
+    assert!(!env.repo.join("sub/.git").exists());
+    run_ok(again("sub"));
+    assert!(
+        !env.said().contains("secret.txt") && !env.said().contains("STOLEN"),
+        "{}",
+        env.said()
+    );
+}
+
+#[test]
+fn a_checkout_that_is_elsewhere_is_refused() {
+    let env = Env::new();
+    let private = env.dir.path().join("private");
+    std::fs::create_dir(&private).unwrap();
+    run_ok(env.script(BranchStrategy::Head, "true"));
+    env.git(&["config", "core.worktree", private.to_str().unwrap()]);
+    let error = run(env.script(BranchStrategy::Head, "true")).unwrap_err();
+    assert!(
+        matches!(
+            error.kind,
+            RunErrorKind::Repository(RepositoryError::Elsewhere { .. })
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_a_dead_run_left_is_not_the_users() {
+    let env = Env::new();
+    let options = env.script(
+        BranchStrategy::Head,
+        "git init -q sub; touch ready; sleep 1000",
+    );
+    while_it_works(options, &env.repo.join("ready"), async || {});
+    assert!(env.repo.join("sub/.git").exists());
+    run_ok(env.script(
+        BranchStrategy::Head,
+        "git commit -q --allow-empty -m second",
+    ));
+    assert!(!env.repo.join("sub/.git").exists());
+    assert_eq!(env.subjects("main"), ["first", "second"]);
+    // The control: the user's own stays.
+    env.git(&["init", "-q", "own"]);
+    run_ok(env.script(BranchStrategy::Head, "true"));
+    assert!(env.repo.join("own/.git").exists());
+}
+
+#[test]
+fn files_with_names_outside_are_not_written() {
+    let env = Env::new();
+    let store = env.dir.path().join("store");
+    std::fs::create_dir(&store).unwrap();
+    let link = |name: &str| {
+        let place = store.join(name.replace('/', "-"));
+        std::fs::write(&place, "theirs").unwrap();
+        env.write(name, "");
+        std::fs::remove_file(env.repo.join(name)).unwrap();
+        std::fs::hard_link(&place, env.repo.join(name)).unwrap();
+        place
+    };
+    let one = link("src/linked.txt");
+    env.write("within", "ours");
+    std::fs::hard_link(env.repo.join("within"), env.repo.join("src/within")).unwrap();
+    let script = "echo bad > src/linked.txt; mv src moved; echo bad > moved/linked.txt; \
+        ln moved/linked.txt new && echo bad > new; rm -f moved/linked.txt; mv moved src; \
+        echo good > src/within && echo good > src/other";
+    run_ok(env.script(BranchStrategy::Head, script));
+    assert_eq!(std::fs::read_to_string(&one).unwrap(), "theirs");
+    assert_eq!(env.read("src/linked.txt"), "theirs");
+    // The controls: a file whose names are all in the checkout, and one without another name.
+    assert_eq!(env.read("within"), "good\n");
+    assert_eq!(env.read("src/other"), "good\n");
+    assert!(
+        env.said().contains("a file there is also in another place"),
+        "{}",
+        env.said()
+    );
+
+    // A store of packages: too many for a mount each.
+    let all: Vec<_> = (0..100)
+        .map(|number| link(&format!("node_modules/p/{number}")))
+        .collect();
+    let script = "for file in node_modules/p/*; do echo bad > $file; done; echo x > node_modules/p/new; \
+        mkdir node_modules/q && echo good > node_modules/q/new";
+    run_ok(env.script(BranchStrategy::Head, script));
+    for place in all {
+        assert_eq!(std::fs::read_to_string(place).unwrap(), "theirs");
+    }
+    assert!(!env.repo.join("node_modules/p/new").exists());
+    assert!(env.repo.join("node_modules/q/new").exists());
+    assert!(
+        env.said().contains("src/linked.txt") && env.said().contains("node_modules/p"),
+        "{}",
+        env.said()
+    );
+
+    // A checkout made of links.
+    for number in 0..65 {
+        link(&format!("d{number:02}/file"));
+    }
+    let error = run(env.script(BranchStrategy::Head, "true")).unwrap_err();
+    assert!(
+        matches!(
+            error.kind,
+            RunErrorKind::Plan(PlanError::ManyLinks { count: 166, .. })
+        ),
+        "{error}"
+    );
+    env.assert_no_state();
+    run_ok(env.script(BranchStrategy::MergeToHead, "true"));
+}
+
+/// Writes through a shared mapping, which leaves a set-user-id bit where it is.
+const MAPS: &str = "import mmap,sys\nf=open(sys.argv[1],'r+b')\nm=mmap.mmap(f.fileno(),0)\nm[0:3]=b'bad'\nm.flush()\n";
+
+#[test]
+fn set_user_id_files_are_not_written() {
+    let env = Env::new();
+    for (name, mode) in [("suid", 0o4755), ("sgid", 0o2755), ("plain", 0o755)] {
+        env.write(name, "good");
+        set_mode(&env.repo.join(name), mode);
+    }
+    env.write("map.py", MAPS);
+    let script = "for name in suid sgid plain; do python3 map.py $name; done; true";
+    run_ok(env.script(BranchStrategy::Head, script));
+    assert_eq!(env.read("suid"), "good");
+    assert_eq!(env.read("sgid"), "good");
+    assert_eq!(mode(&env.repo.join("suid")), 0o4755);
+    // The control: it would have worked.
+    assert_eq!(env.read("plain"), "badd");
+    assert!(
+        env.said()
+            .contains("run with rights of their owner's: sgid, suid"),
+        "{}",
+        env.said()
+    );
+}
+
+#[test]
+fn pipes_in_the_checkout_lead_nowhere() {
+    let env = Env::new();
+    for name in ["pipe", "src/pipe"] {
+        assert!(
+            Command::new("mkfifo")
+                .arg(env.repo.join(name))
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    let read = |name: &str| {
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+        rustix::fs::open(env.repo.join(name), flags, rustix::fs::Mode::empty()).unwrap()
+    };
+    let open = [read("pipe"), read("src/pipe")];
+    // Inside nobody may wait for a reader, so the pipes that the host reads are written without.
+    let script = "import os,sys\nfor name in sys.argv[1:]:\n try:\n  os.write(os.open(name,os.O_WRONLY|os.O_NONBLOCK),b'bad')\n \
+        except OSError: pass\n";
+    env.write("w.py", script);
+    let host = Command::new("python3")
+        .args(["w.py", "pipe"])
+        .current_dir(&env.repo)
+        .status();
+    assert!(host.unwrap().success());
+    let mut bytes = [0; 8];
+    assert_eq!(
+        rustix::io::read(&open[0], &mut bytes).unwrap(),
+        3,
+        "the control"
+    );
+    run_ok(env.script(
+        BranchStrategy::Head,
+        "python3 w.py pipe src/pipe; mkfifo mine; test -p mine; rm mine",
+    ));
+    for pipe in &open {
+        // At its end: nobody has it open for writing, and nothing was written.
+        assert_eq!(rustix::io::read(pipe, &mut bytes).unwrap(), 0);
+    }
+    assert!(env.repo.join("pipe").exists());
+}
+
+#[test]
+fn what_the_users_git_runs_is_not_written() {
+    let env = Env::new();
+    env.write("tools/clean", "#!/bin/sh\ncat\n");
+    set_mode(&env.repo.join("tools/clean"), 0o755);
+    env.write(".gitconfig", "[alias]\n\tok = status\n");
+    env.write("more.inc", "");
+    env.commit_all("tools");
+    env.git(&["config", "core.hooksPath", "dev/hooks"]);
+    env.git(&["config", "include.path", "../.gitconfig"]);
+    env.git(&["config", "filter.x.clean", "./tools/clean %f"]);
+    env.git(&["config", "alias.safe", "log --oneline"]);
+    env.git(&[
+        "config",
+        "includeIf.gitdir:/nowhere/.path",
+        "../missing.inc",
+    ]);
+    let script = "mkdir -p dev/hooks; printf '#!/bin/sh\\ntouch ../ran\\n' > dev/hooks/pre-commit; chmod +x dev/hooks/pre-commit; \
+        mv dev old; mkdir -p dev/hooks; printf '#!/bin/sh\\ntouch ../ran\\n' > dev/hooks/pre-commit; chmod +x dev/hooks/pre-commit; \
+        printf '[core]\\n\\tfsmonitor = touch ../ran\\n' >> .gitconfig; rm -f .gitconfig; \
+        echo 'touch ../ran' >> tools/clean; mv tools old2; \
+        echo good >> README.md; echo good > tools/other";
+    run_ok(env.script(BranchStrategy::Head, script));
+    env.git(&["add", "-A"]);
+    env.git(&["commit", "-q", "--allow-empty", "-m", "user"]);
+    assert!(!env.dir.path().join("ran").exists());
+    assert_eq!(env.read("tools/clean"), "#!/bin/sh\ncat\n");
+    assert_eq!(env.read(".gitconfig"), "[alias]\n\tok = status\n");
+    // The controls: beside them all is the agent's, and what was made for the time is gone.
+    assert_eq!(env.read("README.md"), "hello\ngood\n");
+    assert_eq!(env.read("tools/other"), "good\n");
+    assert!(!env.repo.join("dev").exists());
+    assert!(
+        env.said()
+            .contains("your git configuration names what is not there yet")
+            && env.said().contains("missing.inc"),
+        "{}",
+        env.said()
+    );
+}
+
+#[test]
+fn what_runs_by_itself_is_told_without_a_commit() {
+    let env = Env::new();
+    env.write(".vscode/tasks.json", "{}");
+    env.write("Makefile", "all:\n");
+    env.commit_all("tasks");
+    run_ok(env.script(BranchStrategy::Head, "echo x > notes.txt"));
+    assert!(!env.said().contains("able to run when"), "{}", env.said());
+    let script = "echo x > .envrc; echo '{ }' > .vscode/tasks.json; echo 'x:' > Makefile; echo x > src/b.txt; \
+        git commit -qm make Makefile";
+    run_ok(env.script(BranchStrategy::Head, script));
+    let said = env.said();
+    let told = said
+        .lines()
+        .find(|line| line.contains("able to run when"))
+        .unwrap();
+    assert!(
+        told.contains(".envrc, .vscode/tasks.json\"") && !told.contains("Makefile"),
+        "{told}"
+    );
+}
+
+#[test]
+fn rights_of_others_do_not_stay() {
+    let env = Env::new();
+    env.write("key", "secret");
+    set_mode(&env.repo.join("key"), 0o600);
+    std::fs::create_dir(env.repo.join("closed")).unwrap();
+    set_mode(&env.repo.join("closed"), 0o700);
+    std::fs::create_dir(env.repo.join("open")).unwrap();
+    set_mode(&env.repo.join("open"), 0o777);
+    for name in ["src", "src/a.txt", "README.md"] {
+        set_mode(
+            &env.repo.join(name),
+            if name == "src" { 0o755 } else { 0o644 },
+        );
+    }
+    for name in ["usual", "usual/too"] {
+        std::fs::create_dir(env.repo.join(name)).unwrap();
+        set_mode(&env.repo.join(name), 0o755);
+        let file = env.repo.join(name).join("file");
+        std::fs::write(&file, "x").unwrap();
+        set_mode(&file, 0o644);
+    }
+    set_mode(&env.repo, 0o750);
+    let script = "chmod 777 . src closed; chmod 666 key README.md; umask 0; mkdir new; echo x > new/file; \
+        chmod +x src/a.txt; test $(stat -c %a README.md) = 666";
+    run_ok(env.script(BranchStrategy::Head, script));
+    for (name, want) in [
+        ("", 0o750),
+        ("src", 0o755),
+        ("closed", 0o700),
+        ("key", 0o600),
+        ("README.md", 0o644),
+        ("new", 0o755),
+        ("new/file", 0o644),
+        // The controls: what was open stays so, and what git knows of is the agent's.
+        ("open", 0o777),
+        ("src/a.txt", 0o755),
+    ] {
+        let path = env.repo.join(name);
+        assert_eq!(mode(&path), want, "{name}: {}", env.said());
+    }
+    assert!(
+        env.said()
+            .contains("rights that were given to other users are taken back: the top directory"),
+        "{}",
+        env.said()
+    );
+}
+
+#[test]
+fn what_git_would_obey_is_moved_out_while_the_agent_works() {
+    let env = Env::new();
+    env.git(&["init", "-q", "own"]);
+    env.git(&["-C", "own", "config", "core.fsmonitor", "true"]);
+    let gone = "until [ ! -e $1 ]; do sleep 0.01; done";
+    let script = format!(
+        "git init -q plain && git -C plain -c user.name=A -c user.email=a@x commit -q --allow-empty -m x || exit 9\n\
+         gone() {{ {gone}; }}\n\
+         mkdir -p new/deep && git init -q new/deep/armed && git -C new/deep/armed config core.fsmonitor ./x; gone new/deep/armed/.git\n\
+         git init -q hooked && echo x > hooked/.git/hooks/post-index-change; gone hooked/.git\n\
+         mkdir point; echo \"gitdir: $PWD/../x\" > point/.git; echo 'gitdir: /' > point/.git; gone point/.git\n\
+         mkdir moved; git init -q moved/a; git -C moved/a config alias.x '!x'; mv moved src/again; gone src/again/a/.git\n\
+         git worktree add -q tree || exit 8\n\
+         git -C plain status || exit 7; git -C tree status || exit 6\n\
+         git -C own config core.fsmonitor || exit 5\n\
+         rm -rf plain; touch ready; sleep 1000"
+    );
+    let ready = env.repo.join("ready");
+    while_it_works(
+        env.script(BranchStrategy::Head, &script),
+        &ready,
+        async || {},
+    );
+    let said = env.said();
+    for path in ["new/deep/armed/.git", "hooked/.git", "point/.git"] {
+        assert!(
+            said.contains(&format!("NestedGitMoved {{ paths: [\"{path}\"]")),
+            "{path}: {said}"
+        );
+    }
+    // The controls: what came and went was seen, and the user's own stays.
+    assert!(said.contains("until the end: plain/.git"), "{said}");
+    assert!(
+        !said.contains("[\"plain") && !said.contains("[\"tree"),
+        "{said}"
+    );
+    assert!(env.repo.join("own/.git").exists());
+}
