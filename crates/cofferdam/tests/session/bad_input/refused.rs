@@ -121,7 +121,7 @@ fn bombs_are_refused_and_honest_branches_beside_them_come_home() {
         // As deep as no program walks.
         (
             "a deep tree",
-            r"
+            r#"
             t=$(perl -e '
                 use Digest::SHA qw(sha1); use Compress::Zlib;
                 sub put { my ($k, $c) = @_; my $o = "$k " . length($c) . "\0" . $c; my $i = sha1($o);
