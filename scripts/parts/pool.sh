@@ -123,7 +123,8 @@ run_job() {
             INSTA_WORKSPACE_ROOT="$INSTA_WORKSPACE_ROOT" COFFERDAM_TEST_SEED="$seed"
             ${COFFERDAM_TEST_ALL:+COFFERDAM_TEST_ALL=1})
     else
-        mkdir -m 0755 "$place"
+        # Open to others, as /tmp is: some tests become the ordinary user by themselves.
+        mkdir -m 1777 "$place"
         as=(env)
     fi
     as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity")

@@ -118,12 +118,41 @@ impl Work {
             // A reference to something that is no commit holds itself.
             let named = refs(environment).values().any(|id| id == commit);
             assert!(
-                named || !holders.is_empty(),
-                "{what}: {commit} is lost; there are {:#?}",
+                named || !holders.is_empty() || is_a_record_of_what_is_there(environment, commit),
+                "{what}: {commit} is lost: {}; there are {:#?}",
+                environment
+                    .try_git(&["show", "--format=%P %s", "--raw", commit])
+                    .unwrap_or_default(),
                 refs(environment)
             );
         }
     }
+}
+
+/// Whether it says what was uncommitted before a run, and all of that lies in the checkout as it was: such a
+/// record goes with its run.
+fn is_a_record_of_what_is_there(environment: &Environment, commit: &str) -> bool {
+    let git = |words: &[&str]| environment.try_git(words).unwrap_or_default();
+    let subject = git(&["log", "-1", "--format=%s", commit]);
+    let changed = git(&[
+        "diff-tree",
+        "-r",
+        "--no-renames",
+        &format!("{commit}^"),
+        commit,
+    ]);
+    // `:<mode> <mode> <id> <id> <status>\t<path>`
+    let as_recorded = |line: &str| {
+        let (fields, path) = line.split_once('\t').unwrap();
+        let id = fields.split(' ').nth(3).unwrap();
+        match environment.path("repo").join(path).symlink_metadata() {
+            Err(_) => id.bytes().all(|digit| digit == b'0'),
+            Ok(_) => git(&["hash-object", "--no-filters", "--", path]).trim() == id,
+        }
+    };
+    subject.contains(": working state before")
+        && !changed.is_empty()
+        && changed.lines().all(as_recorded)
 }
 
 fn tips(directory: &Path, found: &mut BTreeSet<String>) {

@@ -254,9 +254,15 @@ impl Watch {
         if matches!(beneath::directory(&self.root, path), Err(Errno::NOENT)) {
             return true;
         }
-        if let Some(elsewhere) = self.pointed(path) {
+        if let Ok(Some(pointer)) = beneath::read(&self.root, path, SETTINGS_LIMIT) {
+            // Made, and not written yet: git refuses it.
+            if pointer.is_empty() {
+                return true;
+            }
             // A worktree of the sandbox's own repository: outside there is no such place.
-            return elsewhere.is_absolute() && elsewhere.symlink_metadata().is_err();
+            return pointed(&pointer).is_some_and(|elsewhere| {
+                elsewhere.is_absolute() && elsewhere.symlink_metadata().is_err()
+            });
         }
         let settings = match read("config") {
             Ok(Some(settings)) => is_plain(&settings),
@@ -265,13 +271,6 @@ impl Watch {
             _ => false,
         };
         settings && absent("config.worktree") && absent("commondir") && self.has_no_hook(path)
-    }
-
-    /// Where a `.git` that is a file leads.
-    fn pointed(&self, path: &Path) -> Option<PathBuf> {
-        let text = beneath::read(&self.root, path, SETTINGS_LIMIT).ok()??;
-        let target = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
-        Some(PathBuf::from(std::ffi::OsStr::from_bytes(target)))
     }
 
     fn has_no_hook(&self, path: &Path) -> bool {
@@ -290,6 +289,12 @@ impl Watch {
             })
         })
     }
+}
+
+/// Where a `.git` that is a file leads.
+fn pointed(text: &[u8]) -> Option<&Path> {
+    let target = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
+    Some(Path::new(std::ffi::OsStr::from_bytes(target)))
 }
 
 /// Whether all settings are of those that `git init`, `git clone` and `git commit` need. What is not known, or

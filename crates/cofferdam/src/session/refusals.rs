@@ -129,6 +129,7 @@ mod tests {
         });
         let log = (&RunLog::None, LogLimits::default());
         let events = Emitter::open(sink, log, Path::new("/nowhere"), "log").unwrap();
+        events.announce(Vec::new);
         let mut refusals = Refusals::of(&home, id);
         let mut news = || {
             refusals.tell(&events);

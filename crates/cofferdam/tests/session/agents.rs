@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cofferdam::agent::{self, AgentEvent, AgentOptions, Usage};
-use cofferdam::session::{Event, PlanError, PromptSource, RunErrorKind};
+use cofferdam::session::{Event, NetworkOptions, PlanError, PromptSource, RunErrorKind};
+use cofferdam::wall::{Origin, Rule};
 use cofferdam::{RunError, RunOptions, RunReport};
 
 use crate::bad_input::{HEAD, whole, whole_ok};
@@ -303,6 +304,8 @@ fn an_agent_without_key_and_login_does_not_start() {
             address,
             "http://host.cofferdam.internal:11434/v1",
         );
+        let rule = Rule::parse("host.cofferdam.internal:11434", Origin::Flag).unwrap();
+        elsewhere.network = NetworkOptions::Allowlist { rules: vec![rule] };
         crate::support::run_ok(elsewhere);
         assert!(env.said().contains("NoKey"), "{}", env.said());
         env.events.lock().unwrap().clear();

@@ -20,6 +20,7 @@ fn run(environment: &TestEnvironment, url: Option<&str>, options: &[&str]) -> Do
         "one",
     ];
     let mut command = environment.command(&[&agent[..], options].concat());
+    command.env("ANTHROPIC_API_KEY", "k");
     if let Some(url) = url {
         command.env(URL, url);
     }
