@@ -229,7 +229,7 @@ check_leftovers() {
         if ! rmdir "$place" 2>/dev/null; then
             local job=()
             IFS=$'\t' read -r -a job < <(awk -F'\t' -v n="$number" '$1 == n' "$work/jobs")
-            left+="$(named "${job[1]}" "${job[4]}" "${job[5]}") left $(cd "$place" && echo ./*)"$'\n'
+            left+="$(named "${job[1]}" "${job[4]}" "${job[5]}") left $(ls -A "$place" | head -n 5 | tr '\n' ' ')"$'\n'
         fi
     done
     if [[ -n $processes || -n $left ]]; then

@@ -509,9 +509,9 @@ fn manage_hint(error: &ManageError) -> Option<String> {
         ManageError::Running { .. } => "wait for its end, or stop it with Ctrl-C in its terminal",
         ManageError::Interrupted { .. } => "bring its commits home with `cofferdam gc`",
         ManageError::DetachedTarget => "check out a branch with `git switch NAME`",
-        ManageError::UncommittedWork { name, .. } => {
+        ManageError::UncommittedWork { name, .. } | ManageError::KeptWork { name, .. } => {
             return Some(format!(
-                "save what you need of them, then `cofferdam delete --force {name}`"
+                "save what you need of it, then `cofferdam delete --force {name}`"
             ));
         }
         ManageError::NoBranch { .. } => {

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "SANDBOX")]
     names: Vec<String>,
 
-    /// Also where uncommitted work of the agent would be lost
+    /// Also where work of the agent would be lost: uncommitted, or refused by the gate
     #[arg(long)]
     force: bool,
 

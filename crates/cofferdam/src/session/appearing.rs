@@ -2,6 +2,7 @@
 //! moved out where they could run something.
 
 use std::convert::Infallible;
+use std::io;
 use std::path::PathBuf;
 
 use tokio::io::Interest;
@@ -9,7 +10,6 @@ use tokio::io::unix::AsyncFd;
 
 use super::emitter::Emitter;
 use super::event::Notice;
-use crate::fsx::{Context, FileError};
 use crate::git::appearing::{Appeared, Watch};
 use crate::sandbox::registry::Owned;
 use crate::text::printable_line;
@@ -17,58 +17,54 @@ use crate::text::printable_line;
 /// So many are named while the agent works; the end names all that are left then.
 const NAMED: usize = 10;
 
-/// What is watched: the directories of a checkout as they are before the agent.
-pub(super) type Directories = Vec<PathBuf>;
-
-/// Tells of git directories that appear, for as long as it is polled. Watches nothing where there is nothing
-/// to watch.
-pub(super) async fn watch(
+/// Watches `directories` of a workspace, as they were before any program of the sandbox: from the return on, nothing
+/// that appears is missed. `None` where there is nothing to watch, or no way to.
+pub(super) async fn start(
     owned: &Owned,
     workspace: PathBuf,
-    directories: Directories,
+    directories: Vec<PathBuf>,
     events: &Emitter,
-) -> Infallible {
-    if !directories.is_empty()
-        && let Err(error) = watch_all(owned, workspace, directories, events).await
+) -> Option<Watch> {
+    if directories.is_empty() {
+        return None;
+    }
+    let nested = owned.record.nested_before.iter();
+    let before = nested.map(|path| path.0.clone()).collect();
+    let to = owned.directory().join("nested");
+    let started =
+        tokio::task::spawn_blocking(move || Watch::start(&workspace, directories, before, &to));
+    let started = started.await.map_err(|error| error.to_string());
+    match started.and_then(|started| started.map_err(|error| error.to_string())) {
+        Ok(watch) => Some(watch),
+        Err(why) => {
+            blind(&why, events);
+            None
+        }
+    }
+}
+
+/// Tells of git directories that appear, for as long as it is polled.
+pub(super) async fn watch(watch: Option<Watch>, events: &Emitter) -> Infallible {
+    if let Some(watch) = watch
+        && let Err(error) = watch_all(watch, events).await
     {
         blind(&error.to_string(), events);
     }
     std::future::pending().await
 }
 
-async fn watch_all(
-    owned: &Owned,
-    workspace: PathBuf,
-    directories: Directories,
-    events: &Emitter,
-) -> Result<Infallible, FileError> {
-    let nested = owned.record.nested_before.iter();
-    let before = nested.map(|path| path.0.clone()).collect();
-    let to = owned.directory().join("nested");
-    let top = workspace.clone();
-    let start =
-        tokio::task::spawn_blocking(move || Watch::start(&top, directories, before, &to)).await;
-    let gone = |_| {
-        FileError::new(
-            "watch",
-            &workspace,
-            std::io::Error::other("a thread ended early"),
-        )
-    };
-    let mut watch = start.map_err(gone)??;
+async fn watch_all(mut watch: Watch, events: &Emitter) -> io::Result<Infallible> {
     #[expect(
         deprecated,
         reason = "what takes its place is unsafe; the descriptor is owned and outlives this"
     )]
-    let readable = AsyncFd::with_interest(watch.descriptor(), Interest::READABLE);
-    let readable = readable.context("watch", &workspace)?;
+    let readable = AsyncFd::with_interest(watch.descriptor(), Interest::READABLE)?;
     let mut named = 0;
     loop {
         for one in watch.read() {
             tell(one, &mut named, events);
         }
-        let ready = readable.readable().await;
-        ready.context("watch", &workspace)?.clear_ready();
+        readable.readable().await?.clear_ready();
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::announce;
-use super::appearing::Directories;
+use super::appearing;
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use super::hide;
@@ -25,6 +25,7 @@ use super::shared;
 use super::submodules;
 use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
 use crate::fsx::{self, Context};
+use crate::git::appearing::Watch;
 use crate::git::before::{self, BeforeLimits};
 use crate::git::index::{self, Owner};
 use crate::git::nested::{self, Found};
@@ -69,10 +70,10 @@ pub(super) async fn prepare(
     owned: &mut Owned,
     events: &Emitter,
     slot: &mut Option<Ready>,
-) -> Result<Directories, RunErrorKind> {
+) -> Result<Option<Watch>, RunErrorKind> {
     let cancel = &options.cancel;
     let scratch = owned.directory().join("scratch-before");
-    let directories = if options.hooks.host_worktree_ready.is_empty() {
+    let watch = if options.hooks.host_worktree_ready.is_empty() {
         // Nothing changes the user's files before the agent starts: looking for uncommitted work
         // and starting the sandbox can overlap.
         let made = tokio::try_join!(
@@ -111,7 +112,7 @@ pub(super) async fn prepare(
     );
     host?;
     inside?;
-    Ok(directories)
+    Ok(watch)
 }
 
 /// Everything from the vault to a running sandbox. Returns what is to be watched while an agent works.
@@ -121,7 +122,7 @@ async fn make(
     owned: &mut Owned,
     events: &Emitter,
     slot: &mut Option<Ready>,
-) -> Result<Directories, RunErrorKind> {
+) -> Result<Option<Watch>, RunErrorKind> {
     let cancel = &options.cancel;
     let state = owned.directory().to_owned();
     let vault = Vault::open(&options.home, &plan.repository)?;
@@ -223,11 +224,10 @@ async fn make(
     };
     start(options, plan, owned, &place, events, slot).await?;
     // In other worktrees nobody but their agent is.
-    Ok(if owned.record.strategy == Strategy::Head {
-        found.directories
-    } else {
-        Directories::new()
-    })
+    if owned.record.strategy != Strategy::Head {
+        return Ok(None);
+    }
+    Ok(appearing::start(owned, workspace, found.directories, events).await)
 }
 
 fn rules<'a>(options: &'a RunOptions, plan: &'a Plan) -> UserRules<'a> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::announce;
-use super::appearing::{self, Directories};
+use super::appearing;
 use super::collect::{self, Collected, Collector, Source};
 use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
@@ -18,6 +18,7 @@ use super::prepare::{self, Ready};
 use super::refusals::Refusals;
 use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
+use crate::git::appearing::Watch;
 use crate::git::{UserRules, own_files};
 use crate::sandbox::registry::{Mode, Owned, RegistryError};
 use crate::wall;
@@ -100,14 +101,13 @@ async fn live(
         let prepared = prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await;
         // Where nobody came to look at the user's work.
         events.announce(|| announce::events(options, plan, events.path(), 0));
-        let directories = prepared?;
-        let workspace = owned.record.workspace(&options.home);
+        let watch = prepared?;
         let Some(ready) = &ready else { return Ok(()) };
         let sandbox = ready.sandbox();
         tokio::select! {
             done = iterate::iterate(options, plan, sandbox, events, &mut work) => done,
             never = network::watch(sandbox, &mut refusals, events) => match never {},
-            never = appearing::watch(&owned, workspace, directories, events) => match never {},
+            never = appearing::watch(watch, events) => match never {},
         }
     }
     .await
@@ -188,7 +188,7 @@ async fn prepare_or_cancel(
     owned: &mut Owned,
     events: &Emitter,
     ready: &mut Option<Ready>,
-) -> Result<Directories, RunErrorKind> {
+) -> Result<Option<Watch>, RunErrorKind> {
     let prepared = prepare::prepare(options, plan, owned, events, ready);
     tokio::pin!(prepared);
     tokio::select! {

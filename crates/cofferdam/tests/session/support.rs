@@ -12,6 +12,7 @@ use cofferdam::git::{Git, Identity};
 use cofferdam::home::Home;
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, CopyStrategy, PrivateCopy};
+use cofferdam::session::manage::{DeleteOptions, Deleted, ManageError, delete};
 use cofferdam::session::{Event, EventSink, NetworkOptions, RunLog};
 use cofferdam::{RunError, RunOptions, RunReport};
 
@@ -268,16 +269,18 @@ pub(crate) fn target(env: &Env, name: &impl ToString) -> Named {
 impl Named {
     /// The user lets go of it, and what it kept goes with it.
     pub(crate) fn delete(&self) {
+        self.try_delete(true).unwrap();
+    }
+
+    pub(crate) fn try_delete(&self, force: bool) -> Result<Deleted, ManageError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        let options = cofferdam::session::manage::DeleteOptions {
-            force: true,
+        let options = DeleteOptions {
+            force,
             purge: false,
         };
-        runtime
-            .block_on(cofferdam::session::manage::delete(&self.0, options))
-            .unwrap();
+        runtime.block_on(delete(&self.0, options))
     }
 }

@@ -20,7 +20,7 @@ echo all-refused
 "#;
 
 /// Without any configuration: the built-in list is in force.
-// covers: S1-71 S1-74 S3-49 S3-51
+// covers: S1-71 S1-74 S3-49
 #[test]
 fn what_is_refused_is_named_in_the_summary_the_log_and_json() {
     let environment = TestEnvironment::with_repository();
@@ -141,7 +141,7 @@ getent ahostsv4 $HOST >/dev/null || exit 10
 getent ahosts $HOST >/dev/null || exit 11
 getent ahostsv4 nowhere.test && exit 12
 for way in -4 ''; do
-    curl --http0.9 -sS -m 10 $way http://$HOST:$PORT/ | head -1 | grep hello || exit 13
+    curl --http0.9 -sS -m 4 $way http://$HOST:$PORT/ | head -1 | grep hello || exit 13
 done
 /usr/bin/python3 - $HOST $PORT <<'END' || exit 14
 import socket, sys

@@ -12,6 +12,7 @@ use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
 use crate::names::{BranchName, Slug};
 use crate::sandbox::registry::{self, Owned, Record, RegistryError, Strategy};
+use crate::session::collect;
 use tokio_util::sync::CancellationToken;
 
 /// How long a run may take to stop, collect and dispose.
@@ -19,8 +20,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Also while a run uses it (the run is told to stop and its commits come home first), and with
-    /// uncommitted work in its worktree.
+    /// Also while a run uses it (the run is told to stop and its commits come home first), with
+    /// uncommitted work in its worktree, and with packs that the gate refused.
     pub force: bool,
     /// Keep nothing: no trash reference either.
     pub purge: bool,
@@ -109,6 +110,12 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         return Err(ManageError::UncommittedWork {
             name: owned.record.name.to_string(),
             path: copy,
+        });
+    }
+    if collect::keeps_work(owned.directory()) && !options.force {
+        return Err(ManageError::KeptWork {
+            name: owned.record.name.to_string(),
+            path: owned.directory().to_owned(),
         });
     }
     let mut trash = None;

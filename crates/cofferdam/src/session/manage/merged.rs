@@ -11,6 +11,7 @@ use crate::git::{Oid, Repository, UserRules, land};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::sandbox::registry::{Owned, Phase, Record, RegistryError, Strategy};
+use crate::session::collect;
 use crate::session::report::Landing;
 
 /// What was found to be merged.
@@ -78,14 +79,11 @@ async fn look(
     cancel: &CancellationToken,
 ) -> Result<Option<Merged>, ManageError> {
     let directory = home.sandbox(record.id);
-    let has_files = ["work", "nested", "refused.pack"]
-        .iter()
-        .any(|name| directory.join(name).exists());
     let refused = record
         .outcome
         .as_ref()
         .is_some_and(|outcome| matches!(outcome.landing, Landing::Refused { .. }));
-    if record.phase != Phase::Stopped || has_files || refused {
+    if record.phase != Phase::Stopped || collect::keeps_work(&directory) || refused {
         return Ok(None);
     }
     let checked_out = repo.head.branch();

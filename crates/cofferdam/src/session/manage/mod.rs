@@ -66,6 +66,8 @@ pub enum ManageError {
     DetachedTarget,
     #[error("{} has uncommitted changes", path.display())]
     UncommittedWork { name: String, path: PathBuf },
+    #[error("what did not come home of sandbox `{name}` is only in {}", path.display())]
+    KeptWork { name: String, path: PathBuf },
     #[error("no author is known for a merge commit")]
     NoIdentity,
     #[error(transparent)]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use cofferdam::RunReport;
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::Landing;
+use cofferdam::session::manage::ManageError;
 
 use super::{HEAD, whole_ok};
 use crate::support::{Env, gc, run_ok, target};
@@ -24,6 +25,8 @@ fn is_over(env: &Env, report: &RunReport) {
         assert!(done.recovered.is_empty(), "{done:?}");
         assert!(done.problems.is_empty(), "{done:?}");
     }
+    let kept = target(env, &report.name).try_delete(false).unwrap_err();
+    assert!(matches!(kept, ManageError::KeptWork { .. }), "{kept}");
     assert!(env.home.sandbox(report.id).exists());
     target(env, &report.name).delete();
     env.assert_no_state();
