@@ -509,7 +509,9 @@ both! {
         assert_eq!((exit, out.as_str()), (Exit::Code(7), "heard on"));
         for (signal, said) in [("USR1", "heard on"), ("TRAP", "on"), ("CONT", "on"), ("WINCH", "on")] {
             let script = format!("exec perl -e '{traced} kill {signal}, $$; kill {signal}, $$ if \"{signal}\" eq \"TRAP\"; print \"on\"; exit 7'");
-            let (exit, out, err) = sh(&*sandbox, &script).await;
+            // What is taken for an exit stays stopped, with the ends of its pipes.
+            let ended = tokio::time::timeout(Duration::from_secs(20), sh(&*sandbox, &script)).await;
+            let (exit, out, err) = ended.unwrap_or_else(|_| panic!("{signal}: a stop was taken for an exit"));
             // Asked for once, the init is no tracer any more: the second trap is one.
             if signal == "TRAP" {
                 assert_eq!((exit, out.as_str()), (Exit::Signal(5), ""), "{err}");

@@ -35,7 +35,7 @@ pub(crate) async fn run(
         _ => summary::landing(&landing, &commits, colour),
     };
     output::data(&text)?;
-    if let Some(next) = summary::after_merge(&landing) {
+    if let Some(next) = summary::after_merge(&landing, &target.name) {
         output::data(&format!("next: {next}\n"))?;
     }
     Ok(match landing {

@@ -151,16 +151,24 @@ fn is_own(reference: &str) -> bool {
 }
 
 /// What to do with commits that `cofferdam merge` left where they were.
-pub(crate) fn after_merge(landing: &Landing) -> Option<String> {
+pub(crate) fn after_merge(landing: &Landing, name: &str) -> Option<String> {
     let Landing::Kept { reference, .. } = landing else {
         return None;
     };
+    if landing.waits_for_the_user() {
+        return Some(after_the_users(&format!("cofferdam merge {name}")));
+    }
     let merge = format!("git merge {}", shell_word(reference));
     Some(if is_own(reference) {
         format!("git stash --include-untracked && {merge}")
     } else {
         merge
     })
+}
+
+/// The user ends what they have begun, and does `then`. What is printed can be run as it stands.
+fn after_the_users(then: &str) -> String {
+    format!("git status   # end what is under way, then: {then}")
 }
 
 fn next(report: &RunReport) -> Option<String> {
@@ -183,11 +191,12 @@ fn next(report: &RunReport) -> Option<String> {
             Some(format!("{REVIEW} {base}..{}", shell_word(branch)))
         }
         Landing::Landed { branch, .. } => Some(format!("git merge {}", shell_word(branch))),
+        kept if kept.waits_for_the_user() => after_merge(kept, report.name.as_str()),
         // Only a branch can be merged into by name.
         Landing::Kept { reference, .. } if is_own(reference) && report.target_branch != "HEAD" => {
             Some(format!("cofferdam merge {}", report.name))
         }
-        kept @ Landing::Kept { .. } => after_merge(kept),
+        kept @ Landing::Kept { .. } => after_merge(kept, report.name.as_str()),
         Landing::Refused { .. } => None,
     }
 }

@@ -138,6 +138,44 @@ fn a_conflict_is_handed_to_git_by_the_printed_hint() {
     environment.git(&["rev-parse", "--verify", "MERGE_HEAD"]);
 }
 
+/// `git stash` would forget the merge, so it is not offered.
+#[test]
+fn in_the_middle_of_a_merge_the_hints_leave_the_merge_alone() {
+    let environment = TestEnvironment::with_repository();
+    environment.git(&["checkout", "--quiet", "-b", "side"]);
+    environment.write("side.txt", "s\n");
+    environment.git(&["add", "side.txt"]);
+    environment.git(&["commit", "--quiet", "--message=side"]);
+    environment.git(&["checkout", "--quiet", "main"]);
+    let tip = environment.git(&["rev-parse", "main"]);
+    let merge = "git merge --quiet --no-ff --no-commit side";
+    let done = environment
+        .run(
+            &["--head", "--name", "late", "--on-host-ready", merge],
+            "echo a > a.txt; git add a.txt; git commit -qm theirs",
+        )
+        .expect_code(1);
+    let why = "a merge is under way in ";
+    assert!(done.stdout.contains(why), "{done}");
+    follow(&environment, &done).expect_code(0);
+    let again = environment.cofferdam(&["merge", "late"]).expect_code(1);
+    assert!(again.stdout.contains(why), "{again}");
+    assert!(!again.stdout.contains("stash"), "{again}");
+    follow(&environment, &again).expect_code(0);
+    environment.git(&["rev-parse", "--verify", "MERGE_HEAD"]);
+    assert_eq!(environment.git(&["rev-parse", "main"]), tip);
+    // The user ends it, and then what was printed last.
+    environment.git(&["commit", "--quiet", "--message=merged"]);
+    let next = again.stdout.split("then: ").nth(1).unwrap().trim();
+    assert_eq!(next, "cofferdam merge late");
+    environment.cofferdam(&["merge", "late"]).expect_code(0);
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    assert_eq!(
+        environment.git(&["ls-files", "a.txt", "side.txt"]),
+        "a.txt\nside.txt"
+    );
+}
+
 /// What docs and README say about references that a mirror takes along.
 #[test]
 fn a_mirror_without_references_of_ours() {

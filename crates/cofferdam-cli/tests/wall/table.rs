@@ -150,11 +150,7 @@ fn row(bench: &Bench, (number, name, attack): &Attack) -> Row {
             .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
         problems.push(format!("panicked: {}", text.unwrap_or_default()));
     }
-    println!(
-        "{name} ... {}",
-        if problems.is_empty() { "ok" } else { "FAILED" }
-    );
-    Row {
+    let row = Row {
         number: *number,
         name,
         works: trial.works,
@@ -162,5 +158,7 @@ fn row(bench: &Bench, (number, name, attack): &Attack) -> Row {
         refused: trial.refused,
         millis: start.elapsed().as_millis(),
         problems,
-    }
+    };
+    println!("{name} ... {}", if row.is_good() { "ok" } else { "FAILED" });
+    row
 }

@@ -36,7 +36,7 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// `arguments`: whether the user gave the program arguments of his own.
+    /// `arguments`: whether the user gave the program arguments of their own.
     pub(super) fn access(
         &self,
         environment: &BTreeMap<OsString, OsString>,

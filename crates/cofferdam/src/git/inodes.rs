@@ -30,7 +30,7 @@ pub struct Inodes {
     /// Device, inode and links of files with several names, and those of their names that were found.
     linked: BTreeMap<(u64, u64), (u32, Vec<PathBuf>)>,
     /// Files with a set-user-id or set-group-id bit or capabilities. The kernel takes those away when
-    /// somebody writes, but not when he writes through a shared mapping.
+    /// somebody writes, but not when they write through a shared mapping.
     pub privileged: BTreeSet<PathBuf>,
     pub(super) seen: Seen,
     /// Files and links that changed since; only where asked for.

@@ -22,7 +22,7 @@ pub(super) fn check(
             why: why.to_owned(),
         })
     };
-    // Who gives one by name, an empty one too, has said that he knows.
+    // Who gives one by name, an empty one too, has said that they know.
     let given = |keys: &[&str]| {
         let mut keys = keys.iter();
         keys.any(|key| options.environment.contains_key(OsStr::new(key)))

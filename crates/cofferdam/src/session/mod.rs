@@ -52,6 +52,7 @@ pub use options::{
     COMPLETION_SIGNAL, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions, Timeouts,
 };
 pub use plan::PlanError;
+pub(crate) use report::FINISH_FIRST;
 pub use report::{Beside, CommitLine, Iteration, Kept, Landing, RunError, RunErrorKind, RunReport};
 pub use run::run;
 pub use stream::AgentFailure;

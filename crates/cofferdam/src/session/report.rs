@@ -160,6 +160,17 @@ pub struct RunError {
     pub kept: Box<Kept>,
 }
 
+/// How [`Landing::Kept`] ends its `why` where the user is in the middle of a merge, a rebase or the like.
+pub(crate) const FINISH_FIRST: &str = "finish or abort it first";
+
+impl Landing {
+    /// Whether the commits wait for what the user has begun in the checkout. No other git command that
+    /// puts work aside or merges it may be offered then: `git stash` forgets a merge.
+    pub fn waits_for_the_user(&self) -> bool {
+        matches!(self, Self::Kept { why, .. } if why.ends_with(FINISH_FIRST))
+    }
+}
+
 impl std::fmt::Display for Landing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match self {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod beside_the_user;
+mod in_the_middle;
 mod landings;
 mod leftovers;
 mod names;

@@ -233,41 +233,56 @@ async fn limits() {
         }
         let tip: Oid = w.agent(&["rev-parse", "HEAD"]).parse().unwrap();
         let pack = w.pack(tip.as_str());
+        let none = Limits::default;
         let cases = [
-            Limits {
-                commits: 11,
-                ..Limits::default()
-            },
-            Limits {
-                paths: 11,
-                ..Limits::default()
-            },
-            Limits {
-                changes: 11,
-                ..Limits::default()
-            },
-            Limits {
-                blob_bytes: 999,
-                ..Limits::default()
-            },
-            Limits {
-                pack_bytes: pack.len() as u64 - 1,
-                ..Limits::default()
-            },
+            (
+                Limits {
+                    commits: 11,
+                    ..none()
+                },
+                "new commits",
+            ),
+            (
+                Limits {
+                    paths: 11,
+                    ..none()
+                },
+                "changed paths",
+            ),
+            (
+                Limits {
+                    changes: 11,
+                    ..none()
+                },
+                "changes of files",
+            ),
+            (
+                Limits {
+                    blob_bytes: 999,
+                    ..none()
+                },
+                "larger than 999 bytes",
+            ),
+            (
+                Limits {
+                    pack_bytes: pack.len() as u64 - 1,
+                    ..none()
+                },
+                "bytes in the pack",
+            ),
         ];
-        for limits in cases {
+        for (limits, why) in cases {
             let gate = Gate {
                 limits: limits.clone(),
                 ..w.gate()
             };
-            let error = gate
+            let got = gate
                 .receive(Input::Bytes(pack.clone()), &tip, &w.cancel)
-                .await
-                .unwrap_err();
-            assert!(
-                matches!(error, GateError::Refused { .. }),
-                "{limits:?}: {error}"
-            );
+                .await;
+            let Err(GateError::Refused { why: got, .. }) = got else {
+                panic!("not bounded: {limits:?}: {got:?}");
+            };
+            assert!(got.to_string().contains(why), "{limits:?}: {got}");
             w.nothing_else_changed();
             assert_eq!(w.all_refs(), w.refs);
         }

@@ -162,7 +162,7 @@ fn key_hint(agent: &dyn AgentProvider) -> String {
     }
 }
 
-/// Asked in a sandbox without a network and without anything of the user's: no program of his is run as him.
+/// Asked in a sandbox without a network and without anything of the user's: no program of theirs is run as them.
 /// `Err`: it did not start.
 async fn version(
     program: OsString,

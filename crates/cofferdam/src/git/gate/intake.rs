@@ -21,9 +21,10 @@ use crate::process::Input;
 /// Fsck messages that git only notes but that no commit made by git has.
 const STRICT: &str = "--strict=badFilemode=error";
 
-/// Feeds `pack` to `index-pack` and to the file `spool`. Returns the name of the pack.
+/// What there is too much of, in a refusal.
 pub(super) const PACK_BYTES: &str = "bytes in the pack";
 
+/// Feeds `pack` to `index-pack` and to the file `spool`. Returns the name of the pack.
 pub(super) async fn index(
     gate: &Gate,
     quarantine: &Quarantine,

@@ -17,13 +17,14 @@ use super::LandError;
 use super::index::{Changes, State, copy_index, remove_temporary};
 use super::lock::IndexLock;
 use super::settle::{index_state, running_in, wait_for};
+use super::under_way::under_way;
 use crate::fsx::{self, Context, FileError};
 use crate::git::command::GitCommand;
 use crate::git::lock::vacant;
 use crate::git::refs::{self, Own, RefError, Transaction};
 use crate::git::{GitError, Oid, Repository};
 use crate::names::SandboxId;
-use crate::session::Landing;
+use crate::session::{FINISH_FIRST, Landing};
 use crate::text::printable;
 
 const JOURNAL: &str = "landing.json";
@@ -238,20 +239,23 @@ impl Move {
         cancel: &CancellationToken,
     ) -> Result<Moved, LandError> {
         let (name, commit) = self.head(repo).await?;
+        let swapped = name == self.reference && commit.as_ref() == Some(&self.new);
+        if !swapped && let Some(what) = under_way(&self.git_dir(), name == "HEAD") {
+            let at = printable(&self.top().to_string_lossy());
+            return Ok(Moved::InTheWay(format!(
+                "{what} is under way in {at}: {FINISH_FIRST}"
+            )));
+        }
         if name != self.reference {
             return Ok(Moved::InTheWay(
                 "another branch was checked out meanwhile".into(),
             ));
         }
-        let swapped = match commit {
-            Some(commit) if commit == self.old => false,
-            Some(commit) if commit == self.new => true,
-            _ => {
-                return Ok(Moved::InTheWay(
-                    "the branch has new commits of its own".into(),
-                ));
-            }
-        };
+        if !swapped && commit.as_ref() != Some(&self.old) {
+            return Ok(Moved::InTheWay(
+                "the branch has new commits of its own".into(),
+            ));
+        }
         copy_index(&self.git_dir().join("index"), index)?;
         let changes = self.changes(repo).await?;
         let mut rest = Vec::new();

@@ -1,6 +1,7 @@
 //! How accepted commits reach the user's branches: [`branch`], [`head`], [`merge_to_head`]. Each
 //! takes an [`Accepted`], which only the gate makes, moves at most one branch by compare-and-swap,
-//! and where something stands in the way moves nothing: the commits stay at the sandbox's tip ref.
+//! and where something stands in the way moves nothing: the commits stay at the sandbox's tip ref. A
+//! checkout in which the user is in the middle of a merge, a rebase or the like is such a case.
 //!
 //! What changes a checkout is journalled before it begins; [`finish`] completes it after a crash.
 
@@ -13,6 +14,7 @@ mod lock;
 mod merge;
 mod nested;
 mod settle;
+mod under_way;
 mod worktrees;
 
 pub use branch::branch;

@@ -167,7 +167,7 @@ pub(super) struct Offered {
     pub(super) path: OsString,
 }
 
-/// Where the caller has a program, and whether a sandbox shows it. `None`: his `PATH` has no such program.
+/// Where the caller has a program, and whether a sandbox shows it. `None`: their `PATH` has no such program.
 pub fn locate(program: &HostProgram, host: &Host<'_>) -> Option<Found> {
     let (mut offered, _) = by_the_list(host);
     Gathering::new(host, &mut offered.mounts).program(program)
