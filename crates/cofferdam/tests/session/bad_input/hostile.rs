@@ -344,6 +344,8 @@ fn settings_of_the_agents_repository_stay_there() {
 
 #[test]
 fn drivers_in_the_tree_never_run_on_the_host() {
+    /// Without a path: a file that a setting names is read-only for the agent, and this is about what is not.
+    const OWN: &str = "cd tools && sh own";
     for strategy in [HEAD, MERGE, super::branch("other")] {
         let env = Env::new();
         let canary = env.dir.path().join("canary");
@@ -354,9 +356,9 @@ fn drivers_in_the_tree_never_run_on_the_host() {
         env.write("b.x", "b\n");
         env.commit_all("drivers");
         for key in ["filter.own.clean", "filter.own.smudge", "diff.own.textconv"] {
-            env.git(&["config", key, "sh ./tools/own"]);
+            env.git(&["config", key, OWN]);
         }
-        env.git(&["config", "merge.own.driver", "sh ./tools/own %A %B"]);
+        env.git(&["config", "merge.own.driver", OWN]);
         let script = format!(
             "printf '#!/bin/sh\\ntouch {c}; cat\\n' > tools/own
              for f in a.x b.x new.x; do echo more >> $f; done
