@@ -28,9 +28,13 @@ const CRASHES: [i32; 7] = [
     libc::SIGXFSZ,
 ];
 
+/// Lines about an object, which end in words of the object's own: an address in a `.gitmodules`, a name.
+const OF_AN_OBJECT: [&str; 3] = ["error: object ", "warning: object ", "fatal: fsck error"];
+
 /// Whether git's words name something that this machine lacks.
 pub(super) fn lacks_something(stderr: &str) -> bool {
-    stderr.lines().any(|line| {
+    let of_git = |line: &&str| !OF_AN_OBJECT.iter().any(|start| line.starts_with(start));
+    stderr.lines().filter(of_git).any(|line| {
         OF_THE_HOST
             .iter()
             .any(|words| line.trim_end().ends_with(words))
@@ -108,6 +112,13 @@ mod tests {
         // The words of a name are not the system's.
         let name = "fatal: `No space left on device' is no commit";
         check(failed(Exit::Code(128), name), true);
+        for line in [
+            "error: object 1f: gitmodulesUrl: disallowed submodule url: -uNo space left on device",
+            "warning: object 1f: gitmodulesPath: -Input/output error",
+        ] {
+            let stderr = format!("{line}\nfatal: fsck error in packed object");
+            check(failed(Exit::Code(128), &stderr), true);
+        }
         check(GateError::Cancelled, false);
         let slow = std::time::Duration::from_secs(1);
         check(GateError::TimedOut(slow), true);

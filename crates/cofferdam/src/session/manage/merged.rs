@@ -83,7 +83,9 @@ async fn look(
         .outcome
         .as_ref()
         .is_some_and(|outcome| matches!(outcome.landing, Landing::Refused { .. }));
-    if record.phase != Phase::Stopped || collect::keeps_work(&directory) || refused {
+    let beside = (record.outcome.as_ref())
+        .is_some_and(|outcome| outcome.keeps_repository || outcome.beside.is_some());
+    if record.phase != Phase::Stopped || collect::keeps_work(&directory) || refused || beside {
         return Ok(None);
     }
     let checked_out = repo.head.branch();
