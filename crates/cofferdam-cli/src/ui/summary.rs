@@ -191,7 +191,9 @@ fn next(report: &RunReport) -> Option<String> {
             Some(format!("{REVIEW} {base}..{}", shell_word(branch)))
         }
         Landing::Landed { branch, .. } => Some(format!("git merge {}", shell_word(branch))),
-        kept if kept.waits_for_the_user() => after_merge(kept, report.name.as_str()),
+        kept @ Landing::Kept { .. } if kept.waits_for_the_user() => {
+            after_merge(kept, report.name.as_str())
+        }
         // Only a branch can be merged into by name.
         Landing::Kept { reference, .. } if is_own(reference) && report.target_branch != "HEAD" => {
             Some(format!("cofferdam merge {}", report.name))

@@ -286,3 +286,50 @@ fn odd(what: &str) -> GateError {
         what: what.into(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What git lists of a pack's commits holds names and subjects of a sandbox's choosing: no bytes of it do more
+    /// than be refused, and no bound is passed.
+    #[test]
+    fn fuzz_commits_of_a_pack() {
+        let limits = Limits {
+            commits: 3,
+            paths: 4,
+            changes: 6,
+            ..Limits::default()
+        };
+        let id = |digit: &str| digit.repeat(40);
+        let base: Oid = id("a").parse().unwrap();
+        let change = |letter: &str, path: &str| {
+            let (old, new) = (id("0"), id("c"));
+            format!(":000000 100644 {old} {new} {letter}\0{path}\0")
+        };
+        let commit = |digit: &str, parents: &str| format!("{} {parents}\nsubject\0", id(digit));
+        let whole = |text: String| text.into_bytes();
+        let two = commit("d", &id("a")) + &change("A", "src/a") + "\0" + &commit("e", &id("d"));
+        let seeds = [
+            whole(commit("d", &id("a")) + &change("A", "file")),
+            whole(two + &change("M", "src/a") + &change("A", "src/b")),
+            whole(commit("e", &format!("{} {}", id("a"), id("d")))),
+        ];
+        let read = |bytes: &[u8], most: usize| {
+            let mut parser = Parser::new(&base, &limits);
+            bytes.chunks(most).try_for_each(|part| parser.feed(part))?;
+            parser.end()
+        };
+        for seed in &seeds {
+            assert!(read(seed, 7).is_ok_and(|history| history.descends));
+        }
+        cofferdam_lab::fuzz::mutate("commits of a pack", &seeds, |bytes| {
+            let (all, parts) = (read(bytes, usize::MAX), read(bytes, 5));
+            assert_eq!(all.is_ok(), parts.is_ok(), "by the size of its parts");
+            if let (Ok(all), Ok(parts)) = (all, parts) {
+                assert!(all.commits.len() <= 3 && all.changes.len() <= 4);
+                assert_eq!(all.changes, parts.changes);
+            }
+        });
+    }
+}
