@@ -162,7 +162,7 @@ pub(crate) fn after_merge(landing: &Landing, name: &str) -> Option<String> {
     Some(if is_own(reference) {
         format!("git stash --include-untracked && {merge}")
     } else {
-        merge
+        format!("{merge}   # commit or stash changes of your own first")
     })
 }
 
@@ -189,6 +189,10 @@ fn next(report: &RunReport) -> Option<String> {
         }
         Landing::Landed { branch, .. } if *branch == report.target_branch => {
             Some(format!("{REVIEW} {base}..{}", shell_word(branch)))
+        }
+        // Git's own merge refuses wherever something is staged.
+        Landing::Landed { .. } if report.target_branch != "HEAD" => {
+            Some(format!("cofferdam merge {}", report.name))
         }
         Landing::Landed { branch, .. } => Some(format!("git merge {}", shell_word(branch))),
         kept @ Landing::Kept { .. } if kept.waits_for_the_user() => {

@@ -71,7 +71,7 @@ fn branch_lands_on_its_branch_only() {
         done.stdout.contains("landed: 1 commit on feature/x"),
         "{done}"
     );
-    assert!(done.stdout.contains("next: git merge feature/x"), "{done}");
+    assert!(done.stdout.contains("next: cofferdam merge "), "{done}");
     assert_eq!(environment.git(&["rev-parse", "main"]), main);
     assert_eq!(
         environment.git(&["log", "-1", "--format=%s", "feature/x"]),

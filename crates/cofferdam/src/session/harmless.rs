@@ -3,7 +3,7 @@
 //! A variable can decide what runs (`PATH`, `LD_PRELOAD`, `NODE_OPTIONS`, `GIT_SSH_COMMAND` …), whose settings
 //! count (`HOME`, `XDG_CONFIG_HOME` …) or where a key goes (endpoints, proxies, certificates). Nobody knows all
 //! of them: every program and every new version of one brings more. So what is not known to be harmless is the
-//! user's to give (docs/decisions/0011-variables-of-a-repository.md).
+//! user's to give (docs/decisions/0010-variables-of-a-repository.md).
 
 /// Names that only a project's own code reads, or that switch nothing but words and colours.
 const NAMES: [&str; 14] = [

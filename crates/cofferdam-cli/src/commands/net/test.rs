@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::text::printable_line;
 use cofferdam::wall::rules::Problem;
-use cofferdam::wall::{Answer, Ask, Explanation, Start, WallError, ask};
+use cofferdam::wall::{Answer, Ask, Explanation, Origin, Rule, RuleError, Start, WallError, ask};
 use serde::Serialize;
 
 use super::{place, sources, warn};
@@ -144,8 +144,24 @@ fn render(
     if let Some(why) = &explanation.unresolved {
         let _ = writeln!(out, "no address: {}", printable_line(why));
     }
-    if let Some(opens) = &explanation.opens {
+    let meant = meant(&what).filter(|_| !explanation.allowed);
+    if let Some(rule) = &meant {
+        let _ = writeln!(
+            out,
+            "if a service of this machine is meant, it is `{rule}` there"
+        );
+    }
+    if let Some(opens) = meant.as_ref().or(explanation.opens.as_ref()) {
         let _ = writeln!(out, "open it with: {}", opening::command(opens));
     }
     out
+}
+
+/// The rule for a service of this machine, where somebody names what is the sandbox itself inside.
+fn meant(what: &str) -> Option<String> {
+    match Rule::parse(what, Origin::Flag) {
+        Err(RuleError::Localhost { meant, .. }) => Some(meant),
+        Err(_) => None,
+        Ok(rule) => rule.meant_for_this_machine(),
+    }
 }

@@ -85,6 +85,12 @@ fn a_decision_is_explained() {
         done.stdout.starts_with("refused: ") && done.stdout.contains(&command),
         "{done}"
     );
+    // What is the sandbox itself inside: the command is that of the machine's service.
+    for host in ["localhost", "127.0.0.1"] {
+        let done = environment.cofferdam(&["net", "test", host, &port]);
+        let done = done.expect_code(1);
+        assert!(done.stdout.contains(&command), "{done}");
+    }
     environment
         .cofferdam(&["allow", &origin.rule()])
         .expect_code(0);
