@@ -82,38 +82,47 @@ pub async fn taken(
 }
 
 /// Deletes the before-ref of sandbox `id` where every file is still as it was recorded: then nothing
-/// was lost, and old refs do not pile up. Nothing may write to the checkout any more.
+/// was lost, and old refs do not pile up. Else it stays, and these files are not as they were.
+/// Nothing may write to the checkout any more.
 pub async fn drop_untouched(
     repo: &Repository,
     id: SandboxId,
     cancel: &CancellationToken,
-) -> Result<bool, RefError> {
+) -> Result<Vec<PathBuf>, RefError> {
     let Some((commit, recorded)) = read(repo, id, cancel).await? else {
-        return Ok(false);
+        return Ok(Vec::new());
     };
     let (top, format) = (repo.top.as_path().to_owned(), repo.format);
-    let untouched = tokio::task::spawn_blocking(move || is_as_recorded(&top, &recorded, format));
-    if !untouched.await.unwrap_or(false) {
-        return Ok(false);
+    let look = tokio::task::spawn_blocking(move || compare(&top, &recorded, format));
+    let Ok(Some(changed)) = look.await else {
+        return Ok(Vec::new());
+    };
+    if changed.is_empty() {
+        let reference = refs::own(id, Own::Before);
+        let delete = Transaction::new("cofferdam: untouched").delete(&reference, &commit);
+        delete.commit(repo, cancel).await?;
     }
-    let reference = refs::own(id, Own::Before);
-    let delete = Transaction::new("cofferdam: untouched").delete(&reference, &commit);
-    delete.commit(repo, cancel).await?;
-    Ok(true)
+    Ok(changed)
 }
 
-fn is_as_recorded(top: &Path, recorded: &Recorded, format: ObjectFormat) -> bool {
-    let Ok(root) = beneath::root(top) else {
-        return false;
-    };
-    let mut room = MOST_BYTES;
-    recorded.iter().all(|(path, state)| {
+/// What is not as it was recorded. `None` where that cannot be told of each file, and none is known to have
+/// changed.
+fn compare(top: &Path, recorded: &Recorded, format: ObjectFormat) -> Option<Vec<PathBuf>> {
+    let root = beneath::root(top).ok()?;
+    let (mut room, mut unknown) = (MOST_BYTES, false);
+    let mut changed = Vec::new();
+    for (path, state) in recorded {
         let same = match state {
             None => is_gone(&root, path),
             Some((mode, id)) => is_same(&root, path, *mode, id, format, &mut room),
         };
-        same.unwrap_or(false)
-    })
+        match same {
+            Ok(true) => {}
+            Ok(false) | Err(Errno::NOENT | Errno::NOTDIR) => changed.push(path.clone()),
+            Err(_) => unknown = true,
+        }
+    }
+    (!unknown || !changed.is_empty()).then_some(changed)
 }
 
 fn is_gone(root: &impl AsFd, path: &Path) -> Result<bool, Errno> {
@@ -162,10 +171,7 @@ fn is_same(
         _ => return Ok(false),
     };
     let size = u64::try_from(found.st_size).unwrap_or(u64::MAX);
-    let Some(left) = room.checked_sub(size) else {
-        return Ok(false);
-    };
-    *room = left;
+    *room = room.checked_sub(size).ok_or(Errno::FBIG)?;
     Ok(match format {
         ObjectFormat::Sha1 => blob_id::<sha1::Sha1>(content, size),
         ObjectFormat::Sha256 => blob_id::<sha2::Sha256>(content, size),
@@ -210,7 +216,7 @@ mod tests {
         symlink("target", top.join("l")).unwrap();
         let check = |path: &str, state: Option<(u32, String)>| {
             let recorded = Recorded::from([(PathBuf::from(path), state)]);
-            is_as_recorded(top, &recorded, ObjectFormat::Sha1)
+            compare(top, &recorded, ObjectFormat::Sha1) == Some(Vec::new())
         };
         assert!(check("f", file(0o100_644, x)));
         assert!(check("l", file(0o120_000, link)));

@@ -18,6 +18,8 @@ use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strat
 pub(super) struct Disposed {
     /// A worktree or private copy with uncommitted work.
     pub preserved: Option<PathBuf>,
+    /// Uncommitted files of the user's that are not as they were before the agent.
+    pub changed: Vec<PathBuf>,
     /// What could not be removed, in words. The record stays, so that `gc` tries again.
     pub problems: Vec<String>,
 }
@@ -48,7 +50,8 @@ pub(super) async fn dispose(
     if owned.record.strategy == Strategy::Head {
         let id = owned.record.id;
         // What cannot be told is kept.
-        let _ = recorded::drop_untouched(disposal.repo, id, disposal.cancel).await;
+        let changed = recorded::drop_untouched(disposal.repo, id, disposal.cancel).await;
+        disposed.changed = changed.unwrap_or_default();
     }
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
     let directory = owned.directory().to_owned();

@@ -244,6 +244,22 @@ impl std::fmt::Display for Notice {
             Self::BeforeRecorded { reference } => {
                 format!("your uncommitted work was recorded at {reference}")
             }
+            Self::UncommittedChanged { reference, paths } => {
+                let names: Vec<_> = paths
+                    .iter()
+                    .take(5)
+                    .map(|path| path.to_string_lossy())
+                    .collect();
+                let more = match paths.len() - names.len() {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!(
+                    "uncommitted work of yours was changed or removed: {}{more}; as it was: \
+                     git restore --source={reference} PATH",
+                    names.join(", ")
+                )
+            }
             Self::HiddenInHistory { paths } => {
                 let names: Vec<_> = paths
                     .iter()

@@ -119,6 +119,12 @@ pub enum Notice {
     BeforeRecorded {
         reference: String,
     },
+    /// Uncommitted files of the user's that are not as they were before the agent; `reference` has them.
+    UncommittedChanged {
+        reference: String,
+        #[serde(serialize_with = "crate::session::path_json::lossy_list")]
+        paths: Vec<PathBuf>,
+    },
     /// These are hidden, but tracked: what commits hold at them is in the history that goes in.
     HiddenInHistory {
         #[serde(serialize_with = "crate::session::path_json::lossy_list")]

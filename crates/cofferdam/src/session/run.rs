@@ -19,7 +19,7 @@ use super::refusals::Refusals;
 use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
 use crate::git::appearing::Watch;
-use crate::git::{UserRules, own_files};
+use crate::git::{UserRules, before, own_files};
 use crate::sandbox::registry::{Mode, Owned, RegistryError};
 use crate::wall;
 
@@ -248,6 +248,12 @@ async fn finish(
     match dispose::dispose(owned, &disposal).await {
         Ok(disposed) => {
             kept.preserved_worktree = disposed.preserved;
+            if !disposed.changed.is_empty() {
+                events.notice(Notice::UncommittedChanged {
+                    reference: before::reference(plan.record.id),
+                    paths: disposed.changed,
+                });
+            }
             for problem in disposed.problems {
                 events.notice(Notice::Other { text: problem });
             }

@@ -53,6 +53,7 @@ fn the_record_of_it_stays_only_where_something_was_changed() {
     assert_eq!(own_refs(&env), "");
     run_ok(env.script(HEAD, "git commit -q --allow-empty -m x"));
     assert_eq!(own_refs(&env), "");
+    assert!(!env.said().contains("UncommittedChanged"), "{}", env.said());
     for change in [
         "echo x >> notes",
         "chmod +x src/a.txt",
@@ -60,6 +61,12 @@ fn the_record_of_it_stays_only_where_something_was_changed() {
     ] {
         run_ok(env.script(HEAD, change));
         assert!(own_refs(&env).ends_with("/before"), "{change}");
+        let path = change.rsplit(' ').next().unwrap();
+        let told = format!("paths: [\"{path}\"]");
+        let said = env.said();
+        let told = said.contains("UncommittedChanged") && said.contains(&told);
+        assert!(told, "{change}: {said}");
+        env.events.lock().unwrap().clear();
         let reference = own_refs(&env);
         env.git(&[
             "restore",
