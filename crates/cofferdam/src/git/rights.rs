@@ -2,7 +2,7 @@
 //! `chmod 777` does not stay. Git knows only whether a file is a program, so the modes that were there count;
 //! what is new gets what its neighbours have.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,9 @@ pub struct Rights {
     /// Where a directory, or most files in it, have other rights.
     directories: Vec<(PathText, (u32, u32))>,
     files: Vec<(PathText, u32)>,
+    /// Directories of which no file is compared: there were too many to remember.
+    #[serde(default)]
+    crowded: Vec<PathText>,
 }
 
 /// Collects [`Rights`].
@@ -37,6 +40,7 @@ pub struct Rights {
 pub(super) struct Seen {
     directories: HashMap<PathBuf, (u32, Option<u32>)>,
     files: Vec<(PathBuf, u32)>,
+    crowded: HashSet<PathBuf>,
 }
 
 impl Seen {
@@ -50,16 +54,23 @@ impl Seen {
         self.directories
             .insert(path.to_owned(), (mode & DIRECTORY, most));
         let odd = files.filter(|(_, mode)| Some(mode & FILE) != most);
-        let room = MOST.saturating_sub(self.files.len());
-        self.files.extend(
-            odd.take(room)
-                .map(|(name, mode)| (path.join(name), mode & FILE)),
-        );
+        if odd.clone().count() > MOST.saturating_sub(self.files.len()) {
+            self.crowded.insert(path.to_owned());
+            return;
+        }
+        let odd = odd.map(|(name, mode)| (path.join(name), mode & FILE));
+        self.files.extend(odd);
     }
 
     pub(super) fn merge(&mut self, other: Self) {
         self.directories.extend(other.directories);
-        self.files.extend(other.files);
+        self.crowded.extend(other.crowded);
+        if self.files.len() + other.files.len() > MOST {
+            let parents = other.files.iter().filter_map(|(path, _)| path.parent());
+            self.crowded.extend(parents.map(Path::to_owned));
+        } else {
+            self.files.extend(other.files);
+        }
     }
 
     pub(super) fn rights(&self) -> Rights {
@@ -73,13 +84,16 @@ impl Seen {
         });
         let mut directories: Vec<_> = odd.collect();
         directories.sort_by(|one, other| one.0.0.cmp(&other.0.0));
-        let files = self.files.iter().take(MOST);
+        let mut crowded: Vec<_> = self.crowded.iter().cloned().map(PathText).collect();
+        crowded.sort_by(|one, other| one.0.cmp(&other.0));
+        let files = self.files.iter();
         Rights {
             usual,
             directories,
             files: files
                 .map(|(path, mode)| (PathText(path.clone()), *mode))
                 .collect(),
+            crowded,
         }
     }
 }
@@ -127,6 +141,7 @@ impl Rights {
                 .iter()
                 .map(|(path, rights)| (path.0.as_path(), *rights))
                 .collect(),
+            crowded: self.crowded.iter().map(|path| path.0.as_path()).collect(),
         }
     }
 }
@@ -137,6 +152,7 @@ pub struct Indexed<'a> {
     usual: (u32, u32),
     directories: HashMap<&'a Path, (u32, u32)>,
     files: HashMap<&'a Path, u32>,
+    crowded: HashSet<&'a Path>,
 }
 
 impl Indexed<'_> {
@@ -155,6 +171,9 @@ impl Indexed<'_> {
             }
         };
         compare(path.to_owned(), mode & DIRECTORY & !own);
+        if self.crowded.contains(path) {
+            return found;
+        }
         for (name, mode) in files {
             // Most files need no look at their paths.
             if mode & FILE == most && self.files.is_empty() {
@@ -210,6 +229,14 @@ mod tests {
         note("shared", 0o2775, &[("a", 0o664)]);
         note("src", 0o755, &[("a", 0o644)]);
         note("private", 0o700, &[]);
+        // Half of these are not as most are, and too many to remember.
+        let many: Vec<String> = (0..3 * MOST).map(|number| number.to_string()).collect();
+        let many: Vec<_> = many
+            .iter()
+            .zip([0o600, 0o664].into_iter().cycle())
+            .map(|(name, mode)| (name.as_str(), mode))
+            .collect();
+        note("crowded", 0o755, &many);
         let rights = seen.rights();
         assert_eq!(rights.usual, (0o055, 0o044));
         let text = serde_json::to_string(&rights).unwrap();
@@ -240,5 +267,7 @@ mod tests {
         check("private", 0o755, &[], &[("private", 0o055)]);
         check("made", 0o755, &[("x", 0o666)], &[("made/x", 0o022)]);
         check("src", 0o700, &[("a", 0o400)], &[]);
+        check("crowded", 0o755, &many, &[]);
+        check("crowded", 0o777, &[], &[("crowded", 0o022)]);
     }
 }
