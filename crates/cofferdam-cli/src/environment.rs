@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam::git::Git;
 use cofferdam::home::Home;
+use cofferdam::sandbox::registry;
 
 /// What the command takes from its surroundings.
 #[derive(Debug)]
@@ -147,16 +148,8 @@ impl Environment {
     /// What no program that a sandbox shows may lie in, as a run in this directory has it.
     pub(crate) fn unseen(&self) -> Vec<PathBuf> {
         let top = self.top();
-        let home = self
-            .user_home
-            .as_ref()
-            .and_then(|home| home.canonicalize().ok());
-        let is_home = home.is_some_and(|home| home.starts_with(top));
-        let top = (!is_home).then(|| top.to_owned());
-        [self.home.path().to_owned()]
-            .into_iter()
-            .chain(top)
-            .collect()
+        // It only explains; a run that cannot read the records fails by itself.
+        registry::unseen(&self.home, top, self.user_home.as_deref()).unwrap_or_default()
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {

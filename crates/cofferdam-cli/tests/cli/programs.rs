@@ -316,12 +316,13 @@ fn what_lies_in_the_workspace_or_is_linked_through_it_is_not_shown() {
 fn dependencies_are_not_followed_through_the_workspace() {
     let user = User::new();
     user.install("apps");
-    user.package("private", "{}");
+    let private = "node_modules/private";
+    user.package(private, "{}");
     let repository = user.environment.repository();
-    symlink(user.path("private"), repository.join("linked")).unwrap();
+    symlink(user.path(private), repository.join("linked")).unwrap();
     let sibling = user.path("apps/lib/node_modules/sibling");
     std::fs::remove_dir_all(&sibling).unwrap();
-    symlink(user.path("private"), &sibling).unwrap();
+    symlink(user.path(private), &sibling).unwrap();
     let done = user.run(&[user.path("apps/bin")]).expect_code(0);
     assert_eq!(
         said(&done, "loaded"),
@@ -335,6 +336,108 @@ fn dependencies_are_not_followed_through_the_workspace() {
         done.stderr.contains("Cannot find module 'sibling'"),
         "{done}"
     );
+}
+
+/// An agent writes in every repository that has a sandbox, not only in the one of this run.
+#[test]
+fn what_lies_in_another_agents_repository_or_is_linked_through_it_is_not_shown() {
+    let user = User::new();
+    let other = user.path("work/other");
+    let script = format!(
+        "git init -q {0} && git -C {0} -c user.name=a -c user.email=b commit -q --allow-empty -m a",
+        other.display()
+    );
+    user.environment.shell(&script);
+    user.write(
+        "work/private/run.sh",
+        "#!/bin/sh\necho loaded secret\n",
+        0o755,
+    );
+    user.link("work/other/bin/agent", "../../private/run.sh");
+    user.link("links/bin/agent", "../../work/other/bin/agent");
+    let entries = [user.path("work/other/bin"), user.path("links/bin")];
+    // The control: no agent has worked there.
+    for entry in &entries {
+        let done = user.run(std::slice::from_ref(entry)).expect_code(0);
+        assert_eq!(said(&done, "loaded"), ["secret"], "{done}");
+    }
+    let script = "git -c user.name=a -c user.email=b commit -q --allow-empty -m work";
+    let arguments = [
+        "-C",
+        other.to_str().unwrap(),
+        "run",
+        "--network",
+        "none",
+        "--branch",
+        "work",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let mut command = user.environment.command(&arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(command.spawn().unwrap()).expect_code(0);
+    for entry in &entries {
+        let done = user.run(std::slice::from_ref(entry)).expect_code(1);
+        assert!(!done.stderr.contains("loaded"), "{done}");
+        let words = format!(
+            "hint: this machine has {}, which no sandbox shows because it, or a link to it, is in {}, where an agent \
+             may have written",
+            entry.join("agent").display(),
+            other.display()
+        );
+        assert!(done.stderr.contains(&words), "{done}");
+    }
+}
+
+/// A directory that somebody works in has more in it than what was installed.
+#[test]
+fn a_package_that_is_a_checkout_is_not_shown() {
+    for mark in [".git", ".cofferdam"] {
+        let user = User::new();
+        user.install("apps");
+        let bin = user.path("apps/bin");
+        let own = "apps/lib/node_modules/@own/agent";
+        let deeper = "apps/lib/node_modules/deeper";
+        user.write(&format!("{deeper}/{mark}/config"), "secret\n", 0o600);
+        let done = user.run(std::slice::from_ref(&bin)).expect_code(1);
+        let words = "Cannot find module 'deeper'";
+        assert!(done.stderr.contains(words), "{done}");
+        std::fs::remove_dir_all(user.path(&format!("{deeper}/{mark}"))).unwrap();
+        let done = user.run(std::slice::from_ref(&bin)).expect_code(0);
+        sees_only(&done, "apps");
+
+        user.write(&format!("{own}/{mark}/config"), "secret\n", 0o600);
+        let done = user.run(std::slice::from_ref(&bin)).expect_code(1);
+        let words = format!(
+            "its package {} has a {mark} of its own, so it is a checkout and not installed: install a copy of it, \
+             with `npm install --global --install-links .` in that directory",
+            user.path(own).display()
+        );
+        assert!(done.stderr.contains(&words), "{done}");
+    }
+}
+
+/// What a link in `node_modules` leads to is a dependency only where packages are installed.
+#[test]
+fn a_dependency_that_is_linked_from_anywhere_is_not_shown() {
+    let user = User::new();
+    user.install("apps");
+    user.package("work/private", "{}");
+    let sibling = user.path("apps/lib/node_modules/sibling");
+    std::fs::remove_dir_all(&sibling).unwrap();
+    symlink(user.path("work/private"), &sibling).unwrap();
+    let done = user.run(&[user.path("apps/bin")]).expect_code(1);
+    let words = "Cannot find module 'sibling'";
+    assert!(done.stderr.contains(words), "{done}");
+    // The control: a store of packages.
+    std::fs::remove_file(&sibling).unwrap();
+    user.package("store/node_modules/private", "{}");
+    symlink(user.path("store/node_modules/private"), &sibling).unwrap();
+    let done = user.run(&[user.path("apps/bin")]).expect_code(0);
+    let loaded = ["words inner private deeper"];
+    assert_eq!(said(&done, "loaded"), loaded, "{done}");
 }
 
 #[test]

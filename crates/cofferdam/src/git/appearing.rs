@@ -20,6 +20,8 @@ use crate::fsx::{Context, FileError};
 
 /// Longer settings are not read, and not harmless.
 const SETTINGS_LIMIT: u64 = 64 << 10;
+/// So many harmless ones are looked at again and again.
+const MOST_KEPT: usize = 64;
 
 /// What was seen.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub enum Appeared {
     /// Path below the top, and where it is now.
     Moved(PathBuf, PathBuf),
     Stays(FileError),
+    /// This one is harmless, and one too many to be looked at again and again.
+    TooMany(PathBuf),
     /// Not every directory can be watched.
     Blind(Errno),
 }
@@ -52,6 +56,10 @@ pub struct Watch {
     before: BTreeSet<PathBuf>,
     to: PathBuf,
     seen: BTreeSet<PathBuf>,
+    /// Harmless when they were looked at. A write through another name of a file, or through a mapping, is no
+    /// event of their directory.
+    harmless: BTreeSet<PathBuf>,
+    too_many: bool,
     blind: bool,
     found: Vec<Appeared>,
 }
@@ -74,6 +82,8 @@ impl Watch {
             before,
             to: to.to_owned(),
             seen: BTreeSet::new(),
+            harmless: BTreeSet::new(),
+            too_many: false,
             blind: false,
             found: Vec::new(),
         };
@@ -110,6 +120,24 @@ impl Watch {
                     self.appeared(&path, &name, flags.contains(ReadFlags::ISDIR));
                 }
                 _ => {}
+            }
+        }
+        std::mem::take(&mut self.found)
+    }
+
+    /// Whether there is something for [`Self::look_at_harmless`].
+    pub fn keeps_harmless(&self) -> bool {
+        !self.harmless.is_empty()
+    }
+
+    /// Judges again what was harmless: a few reads for each.
+    pub fn look_at_harmless(&mut self) -> Vec<Appeared> {
+        for path in self.harmless.clone() {
+            let opened = beneath::open(&self.root, &path, OFlags::RDONLY);
+            if matches!(opened, Err(Errno::NOENT)) {
+                self.harmless.remove(&path);
+            } else if !self.is_harmless(&path) {
+                self.judge(path);
             }
         }
         std::mem::take(&mut self.found)
@@ -214,9 +242,11 @@ impl Watch {
         if nested::is_dot_git(&path) {
             self.add_git(&path);
             if self.is_harmless(&path) {
+                self.keep(path);
                 return;
             }
         }
+        self.harmless.remove(&path);
         let now = BTreeSet::from([path]);
         match land::move_out(&self.top, &self.before, &now, &self.to) {
             Ok(done) => {
@@ -227,6 +257,15 @@ impl Watch {
                     .extend(done.failed.into_iter().map(Appeared::Stays));
             }
             Err(error) => self.found.push(Appeared::Stays(error)),
+        }
+    }
+
+    fn keep(&mut self, path: PathBuf) {
+        if self.harmless.len() < MOST_KEPT || self.harmless.contains(&path) {
+            self.harmless.insert(path);
+        } else if !self.too_many {
+            self.too_many = true;
+            self.found.push(Appeared::TooMany(path));
         }
     }
 
@@ -254,6 +293,10 @@ impl Watch {
         if matches!(beneath::directory(&self.root, path), Err(Errno::NOENT)) {
             return true;
         }
+        // Another name of its settings is a way to write them from elsewhere.
+        if self.has_other_names(path) || self.has_other_names(&path.join("config")) {
+            return false;
+        }
         if let Ok(Some(pointer)) = beneath::read(&self.root, path, SETTINGS_LIMIT) {
             // Made, and not written yet: git refuses it.
             if pointer.is_empty() {
@@ -271,6 +314,14 @@ impl Watch {
             _ => false,
         };
         settings && absent("config.worktree") && absent("commondir") && self.has_no_hook(path)
+    }
+
+    fn has_other_names(&self, path: &Path) -> bool {
+        let opened = beneath::open(&self.root, path, OFlags::RDONLY);
+        let found = opened.and_then(rustix::fs::fstat);
+        found.is_ok_and(|found| {
+            FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_nlink > 1
+        })
     }
 
     fn has_no_hook(&self, path: &Path) -> bool {

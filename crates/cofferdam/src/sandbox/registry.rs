@@ -396,6 +396,33 @@ pub fn workspaces(home: &Home) -> Result<Workspaces, RegistryError> {
     ))
 }
 
+/// What no program of the host's may lie in or be linked through where a sandbox shows it, nor show: Cofferdam's
+/// own directory, the repository at `top`, and those of all records, because agents write there. A repository that
+/// holds the user's whole home (its agents work in private copies) would leave no programs at all.
+pub fn unseen(
+    home: &Home,
+    top: &Path,
+    user_home: Option<&Path>,
+) -> Result<Vec<PathBuf>, RegistryError> {
+    let user_home = user_home.and_then(|home| home.canonicalize().ok());
+    let own = home.path();
+    let mut unseen = vec![own.to_owned()];
+    let records = list(home, None)?.entries.into_iter();
+    let theirs = records.flat_map(|Entry { record, .. }| {
+        let workspace = record.workspace(home);
+        [record.repository, workspace]
+    });
+    for directory in std::iter::once(top.to_owned()).chain(theirs) {
+        let is_home = user_home
+            .as_ref()
+            .is_some_and(|home| home.starts_with(&directory));
+        if !is_home && !directory.starts_with(own) && !unseen.contains(&directory) {
+            unseen.push(directory);
+        }
+    }
+    Ok(unseen)
+}
+
 /// The sandbox of `repository` that is called `name` (a name or an id). A look-alike in another
 /// repository is never found.
 pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, RegistryError> {

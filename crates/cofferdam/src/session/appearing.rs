@@ -4,9 +4,11 @@
 use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::MissedTickBehavior;
 
 use super::emitter::Emitter;
 use super::event::Notice;
@@ -16,6 +18,8 @@ use crate::text::printable_line;
 
 /// So many are named while the agent works; the end names all that are left then.
 const NAMED: usize = 10;
+/// So often those that were harmless are judged again.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// Watches `directories` of a workspace, as they were before any program of the sandbox: from the return on, nothing
 /// that appears is missed. `None` where there is nothing to watch, or no way to.
@@ -60,11 +64,21 @@ async fn watch_all(mut watch: Watch, events: &Emitter) -> io::Result<Infallible>
     )]
     let readable = AsyncFd::with_interest(watch.descriptor(), Interest::READABLE)?;
     let mut named = 0;
+    // Not a sleep: events without end would start it anew without end.
+    let mut again = tokio::time::interval(AGAIN);
+    again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut found = watch.read();
     loop {
-        for one in watch.read() {
+        for one in found {
             tell(one, &mut named, events);
         }
-        readable.readable().await?.clear_ready();
+        found = tokio::select! {
+            ready = readable.readable() => {
+                ready?.clear_ready();
+                watch.read()
+            }
+            _ = again.tick(), if watch.keeps_harmless() => watch.look_at_harmless(),
+        };
     }
 }
 
@@ -72,6 +86,10 @@ fn tell(one: Appeared, named: &mut usize, events: &Emitter) {
     let text = match one {
         Appeared::Blind(errno) => return blind(&errno.to_string(), events),
         Appeared::Stays(error) => error.to_string(),
+        Appeared::TooMany(path) => format!(
+            "many git directories appeared; of this one and more not every change is seen before the end: {}",
+            printable_line(&path.to_string_lossy())
+        ),
         Appeared::Seen(_) | Appeared::Moved(..) if *named >= NAMED => return,
         Appeared::Seen(path) => {
             *named += 1;

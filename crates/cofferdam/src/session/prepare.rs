@@ -36,7 +36,7 @@ use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
 use crate::names::BranchName;
-use crate::sandbox::registry::{Mode, Owned, PathText, Phase, Record, Strategy};
+use crate::sandbox::registry::{self, Mode, Owned, PathText, Phase, Record, Strategy};
 use crate::sandbox::{Contained, HostProgram, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
 
@@ -549,7 +549,11 @@ async fn start(
             .cloned(),
         caller_home: options.caller_home.clone(),
         programs: programs(options.agent.as_ref()),
-        unseen: unseen(options, plan),
+        unseen: registry::unseen(
+            &options.home,
+            plan.repository.top.as_path(),
+            options.caller_home.as_deref(),
+        )?,
         limits: options.limits.clone(),
         network: options
             .network
@@ -628,21 +632,6 @@ fn programs(agent: &dyn AgentProvider) -> Vec<HostProgram> {
         }
     }
     programs
-}
-
-/// What no program of the host's may lie in or show. A repository that is the whole home (its agent works in a
-/// private copy) would leave no programs at all.
-fn unseen(options: &RunOptions, plan: &Plan) -> Vec<PathBuf> {
-    let top = plan.repository.top.as_path();
-    let home = options.caller_home.as_deref();
-    let is_home = home
-        .and_then(|home| home.canonicalize().ok())
-        .is_some_and(|home| home.starts_with(top));
-    let own = options.home.path().to_owned();
-    [own]
-        .into_iter()
-        .chain((!is_home).then(|| top.to_owned()))
-        .collect()
 }
 
 fn host_program(program: AgentProgram<'_>) -> HostProgram {

@@ -470,3 +470,38 @@ fn what_git_would_obey_is_moved_out_while_the_agent_works() {
     );
     assert!(env.repo.join("own/.git").exists());
 }
+
+/// A file that is written by another name of its, which no watch of its directory tells.
+#[test]
+fn git_directories_that_were_harmless_are_judged_again() {
+    let env = Env::new();
+    let script = "for name in written linked plain mark; do git init -q $name || exit 9; done; touch ready\n\
+         until [ -e go ]; do sleep 0.01; done\n\
+         ln written/.git/config x && printf '[core]\\n\\tfsmonitor = ./x\\n' >> x && rm x || exit 8\n\
+         ln linked/.git/config y || exit 7\n\
+         until [ ! -e written/.git ] && [ ! -e linked/.git ]; do sleep 0.01; done\n\
+         touch done; sleep 1000";
+    let until = async |what: &str, holds: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !holds() {
+            let waited = began.elapsed();
+            assert!(waited < Duration::from_secs(30), "{what}: {}", env.said());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let options = env.script(BranchStrategy::Head, script);
+    while_it_works(options, &env.repo.join("ready"), async || {
+        // All that came before it has been looked at then, and was harmless.
+        until("seen", &|| env.said().contains("until the end: mark/.git")).await;
+        assert!(!env.said().contains("NestedGitMoved"), "{}", env.said());
+        env.write("go", "");
+        until("moved", &|| env.repo.join("done").exists()).await;
+    });
+    let said = env.said();
+    for path in ["written/.git", "linked/.git"] {
+        let words = format!("NestedGitMoved {{ paths: [\"{path}\"]");
+        assert!(said.contains(&words), "{path}: {said}");
+    }
+    // The control.
+    assert!(env.repo.join("plain/.git").exists());
+}

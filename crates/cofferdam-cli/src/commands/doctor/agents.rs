@@ -128,6 +128,9 @@ fn tell(
 pub(in crate::commands) fn elsewhere(why: &Unshown) -> &'static str {
     match why {
         Unshown::In(_) => "install it outside of there, for example in ~/.local",
+        Unshown::Checkout(..) => {
+            "install a copy of it, with `npm install --global --install-links .` in that directory"
+        }
         Unshown::System(_) => "install it in ~/.local or in /usr/local",
         Unshown::Unreadable => "look at its symlinks and its permissions",
     }

@@ -98,6 +98,10 @@ pub(super) fn dependencies(
             };
             let inside = dependency.real.starts_with(package);
             let new = looked_at.insert(dependency.real.clone());
+            // A link may lead anywhere; what was installed is below such a directory.
+            if !inside && directory(&dependency.real).is_none() {
+                continue;
+            }
             if !new || (inside && global) || !allowed(&dependency) {
                 continue;
             }
@@ -136,5 +140,12 @@ fn is_name(name: &str) -> bool {
 
 /// The directory of all packages that `package` lies in.
 pub(super) fn directory(package: &Path) -> Option<&Path> {
-    package.ancestors().find(|above| above.ends_with(MODULES))
+    let mut above = package.ancestors().skip(1);
+    above.find(|above| above.ends_with(MODULES))
+}
+
+/// What makes a directory one that somebody works in, and that nobody installed.
+pub(super) fn mark_of_a_checkout(directory: &Path) -> Option<&'static str> {
+    let there = |mark: &&str| directory.join(mark).symlink_metadata().is_ok();
+    [".git", ".cofferdam"].into_iter().find(there)
 }

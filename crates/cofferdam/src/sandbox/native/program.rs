@@ -47,8 +47,10 @@ pub struct Found {
 /// Why a program is not shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unshown {
-    /// It is in this directory, where an agent may have put it, or where Cofferdam's own files are.
+    /// It or a link to it is in this directory, where an agent may have put it, or where Cofferdam's own files are.
     In(PathBuf),
+    /// Its package is this directory, and has this in it: somebody works there.
+    Checkout(PathBuf, &'static str),
     /// It is in a directory of the system that sandboxes have their own of.
     System(PathBuf),
     /// It cannot be looked at.
@@ -58,7 +60,20 @@ pub enum Unshown {
 impl fmt::Display for Unshown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::In(directory) => write!(f, "it is in {}", directory.display()),
+            Self::In(directory) => {
+                let directory = directory.display();
+                write!(
+                    f,
+                    "it, or a link to it, is in {directory}, where an agent may have written"
+                )
+            }
+            Self::Checkout(package, mark) => {
+                let package = package.display();
+                write!(
+                    f,
+                    "its package {package} has a {mark} of its own, so it is a checkout and not installed"
+                )
+            }
             Self::System(directory) => {
                 write!(f, "a sandbox has a {} of its own", directory.display())
             }
@@ -98,6 +113,16 @@ fn real(path: &Path) -> PathBuf {
         Some(place.join(path.strip_prefix(above).ok()?))
     });
     found.unwrap_or_else(|| path.to_owned())
+}
+
+/// What is shown with a program.
+#[derive(Debug)]
+enum Around {
+    /// It is visible already.
+    Seen,
+    Directory(PathBuf),
+    Package(PathBuf),
+    Alone,
 }
 
 /// Adds to the mounts of a sandbox what programs of the host's need.
@@ -163,10 +188,13 @@ impl<'a> Gathering<'a> {
     fn show(&mut self, path: &Path, directories: &[PathBuf], depth: usize) -> Result<(), Unshown> {
         let program = path.canonicalize().map_err(|_| Unshown::Unreadable)?;
         self.check_way(path)?;
+        let around = if self.sees(&program) {
+            Around::Seen
+        } else {
+            self.around(&program, directories)?
+        };
         self.lead_to(path, &program);
-        if !self.sees(&program) {
-            self.show_around(&program, directories);
-        }
+        self.show_around(&program, around);
         if depth < DEPTH {
             self.show_runtimes(&program, depth);
         }
@@ -264,30 +292,46 @@ impl<'a> Gathering<'a> {
         })
     }
 
-    /// Shows the program with what belongs to it: a directory of its installer's, its package, its Python
-    /// environment, or itself alone.
-    fn show_around(&mut self, program: &Path, directories: &[PathBuf]) {
+    /// What belongs to the program: a directory of its installer's, its package, its Python environment, or itself
+    /// alone.
+    fn around(&self, program: &Path, directories: &[PathBuf]) -> Result<Around, Unshown> {
         let whole = directories.iter().find_map(|directory| {
             let directory = self.home.as_ref()?.join(directory).canonicalize().ok()?;
             program.starts_with(&directory).then_some(directory)
         });
         if let Some(directory) = whole.filter(|directory| self.may_show(directory)) {
-            self.mount(&directory);
-        } else if let Some(package) = package::of(program).filter(|one| self.may_show(one)) {
-            self.mount(&package);
-            self.show_dependencies(&package);
-        } else if let Some(environment) =
-            virtual_environment(program).filter(|one| self.may_show(one))
-        {
-            self.mount(&environment);
-        } else {
-            self.mount(program);
+            return Ok(Around::Directory(directory));
+        }
+        if let Some(package) = package::of(program).filter(|one| self.may_show(one)) {
+            return match package::mark_of_a_checkout(&package) {
+                Some(mark) => Err(Unshown::Checkout(package, mark)),
+                None => Ok(Around::Package(package)),
+            };
+        }
+        let installed = |one: &PathBuf| package::mark_of_a_checkout(one).is_none();
+        let environment = virtual_environment(program).filter(installed);
+        let environment = environment.filter(|one| self.may_show(one));
+        Ok(environment.map_or(Around::Alone, Around::Directory))
+    }
+
+    fn show_around(&mut self, program: &Path, around: Around) {
+        match around {
+            Around::Seen => {}
+            Around::Directory(directory) => self.mount(&directory),
+            Around::Package(package) => {
+                self.mount(&package);
+                self.show_dependencies(&package);
+            }
+            Around::Alone => self.mount(program),
         }
     }
 
     fn show_dependencies(&mut self, package: &Path) {
-        let allowed =
-            |one: &package::Dependency| self.check_way(&one.at).is_ok() && self.may_show(&one.real);
+        let allowed = |one: &package::Dependency| {
+            self.check_way(&one.at).is_ok()
+                && self.may_show(&one.real)
+                && package::mark_of_a_checkout(&one.real).is_none()
+        };
         let Some(dependencies) = package::dependencies(package, allowed) else {
             if let Some(all) = package::directory(package).filter(|all| self.may_show(all)) {
                 self.mount(all);
