@@ -522,6 +522,11 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                 "`cofferdam delete --purge {name}` deletes it without them: they cannot be brought back"
             ));
         }
+        ManageError::HalfMerged { name, .. } => {
+            return Some(format!(
+                "when nothing is in its way, finish it with `cofferdam gc`; `cofferdam delete --purge {name}` leaves the checkout as it is"
+            ));
+        }
         ManageError::NoIdentity => {
             "set one: `git config --global user.name NAME && git config --global user.email ADDRESS`"
         }

@@ -423,6 +423,12 @@ impl Move {
     }
 }
 
+/// Whether a killed process left a landing in this state directory. Until [`finish`] was there, nothing
+/// may remove it: it alone knows what is still to be done to the user's checkout.
+pub fn is_half_done(state: &Path) -> bool {
+    state.join(JOURNAL).symlink_metadata().is_ok()
+}
+
 /// Finishes the landing that a killed process left in this state directory, if there is one. Call
 /// it for every sandbox before anything else is done to the repository.
 pub async fn finish(
@@ -444,8 +450,10 @@ pub async fn finish(
         let why = format!("version {} is newer than this program", step.version);
         return Err(LandError::Journal { path: journal, why });
     }
-    let moved = step.resume(repo, &journal, cancel).await?;
-    Ok(Some(step.landed(moved)))
+    match step.resume(repo, &journal, cancel).await? {
+        Moved::InTheWay(why) if is_half_done(state) => Err(LandError::HalfDone { why }),
+        moved => Ok(Some(step.landed(moved))),
+    }
 }
 
 impl Move {

@@ -18,7 +18,7 @@ mod under_way;
 mod worktrees;
 
 pub use branch::branch;
-pub use checkout::{Landed, finish};
+pub use checkout::{Landed, finish, is_half_done};
 pub use head::head;
 pub use merge::{Target, merge_to_head};
 pub use nested::{MovedOut, move_out};
@@ -45,6 +45,9 @@ pub enum LandError {
         path: std::path::PathBuf,
         why: String,
     },
+    /// The branch has moved and its checkout has not: the journal stays for whoever comes next.
+    #[error("a landing that was cut short could not be finished: {why}")]
+    HalfDone { why: String },
 }
 
 /// Commits in the repository that the gate has let in: just now, or when a sandbox's branch was

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{ManageError, Target, gc};
+use super::{ManageError, Target, gc, half_merged};
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
@@ -76,6 +76,11 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         }
     }
     let owned = Owned::adopt(&target.home, record)?;
+    match half_merged::finish(&repo, &owned, cancel).await {
+        // The checkout may be gone: somebody must be able to let go of it.
+        Err(ManageError::HalfMerged { .. }) if options.purge => {}
+        done => drop(done?),
+    }
     let record = &owned.record;
     let config = identity::user_config(&repo, target.caller_home.as_deref(), cancel).await?;
     let own_branch = match (&record.strategy, &record.branch) {

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{ManageError, merged};
+use super::{ManageError, half_merged, merged};
 use crate::git::discovery::Start;
-use crate::git::{Git, Identity, Repository, UserRules, gate, identity, refs};
+use crate::git::{Git, Identity, Repository, UserRules, gate, identity, land, refs};
 use crate::home::Home;
 use crate::names::SandboxId;
 use crate::sandbox::native;
@@ -126,6 +126,7 @@ pub async fn gc(
                 .await;
             }
             Phase::Stopped | Phase::FailedSetup => {
+                finish_merge(home, repo, &record, dry_run, &mut report, cancel).await;
                 let rules = UserRules {
                     config: None,
                     caller_home,
@@ -184,18 +185,11 @@ async fn recover(
     report: &mut GcReport,
     cancel: &CancellationToken,
 ) {
-    let (name, branch) = (record.name.to_string(), record.branch_text());
+    let name = record.name.to_string();
     if dry_run {
-        let landing = Landing::Nothing;
-        report.recovered.push(Recovered {
-            name,
-            repository: repo.top.as_path().to_owned(),
-            branch,
-            commits: 0,
-            landing,
-            beside: Vec::new(),
-            preserved: None,
-        });
+        report
+            .recovered
+            .push(without_commits(repo, &record, Landing::Nothing));
         return;
     }
     match recover_one(home, repo, record, caller_home, cancel).await {
@@ -203,6 +197,50 @@ async fn recover(
         // Another command is at it: fine.
         Err(ManageError::Registry(RegistryError::InUse(_) | RegistryError::Gone(_))) => {}
         Err(error) => report.problems.push(format!("sandbox `{name}`: {error}")),
+    }
+}
+
+/// Finishes the merge of a stopped sandbox whose command was killed in the middle.
+async fn finish_merge(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    dry_run: bool,
+    report: &mut GcReport,
+    cancel: &CancellationToken,
+) {
+    if !land::is_half_done(&home.sandbox(record.id)) {
+        return;
+    }
+    let finished = async {
+        if dry_run {
+            return Ok(Some(Landing::Nothing));
+        }
+        let owned = Owned::adopt(home, record.clone())?;
+        half_merged::finish(repo, &owned, cancel).await
+    };
+    match finished.await {
+        Ok(Some(landing)) => report
+            .recovered
+            .push(without_commits(repo, record, landing)),
+        // Another command is at it, or was.
+        Ok(None) | Err(ManageError::Registry(RegistryError::InUse(_) | RegistryError::Gone(_))) => {
+        }
+        Err(error) => report
+            .problems
+            .push(format!("sandbox `{}`: {error}", record.name)),
+    }
+}
+
+fn without_commits(repo: &Repository, record: &Record, landing: Landing) -> Recovered {
+    Recovered {
+        name: record.name.to_string(),
+        repository: repo.top.as_path().to_owned(),
+        branch: record.branch_text(),
+        commits: 0,
+        landing,
+        beside: Vec::new(),
+        preserved: None,
     }
 }
 
@@ -308,6 +346,7 @@ async fn forget_if_empty(
 ) -> Result<(), ManageError> {
     let directory = home.sandbox(record.id);
     let has_files = collect::keeps_work(&directory)
+        || land::is_half_done(&directory)
         || record.worktree.as_ref().is_some_and(|path| path.exists());
     let own = refs::own(record.id, refs::Own::Tip);
     let reference = match (&record.branch, record.strategy.as_str()) {

@@ -1,6 +1,6 @@
 //! Merge a sandbox's branch into the branch that is checked out.
 
-use super::{ManageError, Target};
+use super::{ManageError, Target, half_merged};
 use crate::git::land::{self, Incoming};
 use crate::git::{Head, Identity, identity};
 use crate::sandbox::registry::{Owned, Strategy};
@@ -20,6 +20,12 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
         return Err(ManageError::Interrupted { name });
     }
     let owned = Owned::adopt(&target.home, entry.record)?;
+    let finished = half_merged::finish(&repo, &owned, cancel).await?;
+    let repo = match &finished {
+        // What was read before may have moved.
+        Some(_) => target.find().await?.0,
+        None => repo,
+    };
     let record = &owned.record;
     let Head::Branch { name: into, .. } = &repo.head else {
         return Err(ManageError::DetachedTarget);
@@ -37,7 +43,7 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
         .await?
         .ok_or_else(missing)?;
     if land::is_ancestor(&repo, &tip, repo.head.commit(), cancel).await? {
-        return Ok(Landing::Nothing);
+        return Ok(finished.unwrap_or(Landing::Nothing));
     }
     let author = match author {
         Some(author) => author,

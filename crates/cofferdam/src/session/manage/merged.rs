@@ -79,6 +79,9 @@ async fn look(
     cancel: &CancellationToken,
 ) -> Result<Option<Merged>, ManageError> {
     let directory = home.sandbox(record.id);
+    if land::is_half_done(&directory) {
+        return Ok(None);
+    }
     let refused = record
         .outcome
         .as_ref()

@@ -2,6 +2,7 @@
 
 mod delete;
 mod gc;
+mod half_merged;
 mod list;
 mod merge;
 mod merged;
@@ -22,6 +23,7 @@ pub use show::{DiffStyle, diff, log};
 use super::collect::CollectError;
 use crate::fsx::FileError;
 use crate::git::discovery::Start;
+use crate::git::land::LandError;
 use crate::git::refs::RefError;
 use crate::git::worktree::WorktreeError;
 use crate::git::{Git, GitError, Repository, RepositoryError};
@@ -60,6 +62,8 @@ pub enum ManageError {
     Interrupted { name: String },
     #[error("the commits of sandbox `{name}` cannot be brought home: {source}")]
     Uncollectable { name: String, source: CollectError },
+    #[error("the merge of sandbox `{name}` was cut short: {source}")]
+    HalfMerged { name: String, source: LandError },
     #[error("branch `{branch}` of sandbox `{name}` does not exist any more")]
     NoBranch { name: String, branch: String },
     #[error("HEAD is detached: there is no branch to merge into")]
