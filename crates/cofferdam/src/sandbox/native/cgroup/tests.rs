@@ -221,6 +221,8 @@ fn another_users_group_at_the_top() {
     let theirs = tree.directory.path().join("cofferdam");
     fs::set_permissions(&theirs, fs::Permissions::from_mode(0o555)).unwrap();
     let group = tree.create().unwrap();
+    // So that the tree can be removed.
+    fs::set_permissions(&theirs, fs::Permissions::from_mode(0o755)).unwrap();
     // Root may write wherever it is: for it the first place is the right one.
     let place = if rustix::process::geteuid().is_root() {
         theirs
