@@ -10,13 +10,13 @@ use crate::fsx::{self, FileError};
 
 /// A lock was not taken.
 #[derive(Debug)]
-pub(super) enum LockError {
+pub(crate) enum LockError {
     Cancelled,
     File(FileError),
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Lock {
+pub(crate) enum Lock {
     Shared,
     Exclusive,
 }
@@ -50,7 +50,7 @@ pub(super) fn vacant(git_dir: &Path) -> Result<Option<File>, FileError> {
 }
 
 /// Waits for a lock that ends with its holder, so a killed process never leaves one.
-pub(super) async fn lock(
+pub(crate) async fn lock(
     path: &Path,
     kind: Lock,
     cancel: &CancellationToken,

@@ -17,7 +17,7 @@ pub mod identity;
 pub mod index;
 pub mod inodes;
 pub mod land;
-mod lock;
+pub(crate) mod lock;
 pub mod nested;
 mod oid;
 pub mod own_files;

@@ -423,6 +423,27 @@ pub fn unseen(
     Ok(unseen)
 }
 
+/// Why nobody else may touch the files in the directory `top`: an agent is at work there, or what one left
+/// is not collected.
+pub fn barred(home: &Home, top: &Path) -> Option<String> {
+    let at = crate::text::printable(&top.to_string_lossy());
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let entries = match list(home, None) {
+        Ok(listing) => listing.entries,
+        Err(error) => return Some(format!("nobody can say who is at work in {at}: {error}")),
+    };
+    let top = real(top);
+    let there = entries.into_iter().find(|Entry { record, .. }| {
+        record.phase == Phase::Active && top.starts_with(real(&record.workspace(home)))
+    })?;
+    Some(if there.in_use {
+        format!("another sandbox is at work in {at}")
+    } else {
+        let name = there.record.name;
+        format!("what sandbox `{name}` left in {at} is not collected: `cofferdam gc` does it")
+    })
+}
+
 /// The sandbox of `repository` that is called `name` (a name or an id). A look-alike in another
 /// repository is never found.
 pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, RegistryError> {

@@ -20,7 +20,7 @@ use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
 use crate::git::appearing::Watch;
 use crate::git::{UserRules, before, own_files};
-use crate::sandbox::registry::{Mode, Owned, RegistryError};
+use crate::sandbox::registry::{Mode, Owned, RegistryError, Strategy};
 use crate::wall;
 
 /// The provider's `close` is bounded by itself; this bounds a provider that is not.
@@ -67,18 +67,25 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     result
 }
 
-/// Plans, once nothing of a dead command's is left in the workspace. Also says what was.
+/// Plans, once nothing of a dead command's is left in the workspace or where the commits are to land. Also says what was.
 async fn plan_alone(options: &RunOptions) -> Result<(Plan, Vec<String>), RunErrorKind> {
     let plan = plan::plan(options).await?;
     let Plan {
         repository, record, ..
     } = &plan;
-    if record.mode != Mode::Bind {
-        return Ok((plan, Vec::new()));
+    let mut places = Vec::new();
+    if record.mode == Mode::Bind {
+        let branch = record.branch.as_ref();
+        places.push(place::workspace(repository, &record.strategy, branch));
     }
-    let workspace = place::workspace(repository, &record.strategy, record.branch.as_ref());
+    if matches!(record.strategy, Strategy::MergeToHead { .. }) {
+        places.push(repository.top.as_path().to_owned());
+    }
     let (home, user) = (&options.home, options.caller_home.as_deref());
-    let finished = recover_in(home, repository, &workspace, user, &options.cancel).await?;
+    let mut finished = Vec::new();
+    for place in &places {
+        finished.extend(recover_in(home, repository, place, user, &options.cancel).await?);
+    }
     if finished.is_empty() {
         return Ok((plan, finished));
     }

@@ -385,7 +385,7 @@ async fn a_landing_that_was_killed_is_finished() {
                     put(&w.host(), "n/new", "n\n");
                     std::fs::remove_file(w.host().join("c.txt")).unwrap();
                 }
-                let landed = land::finish(&w.repo, &w.state(), &w.cancel)
+                let landed = land::finish(&w.repo, &w.state(), &|_| None, &w.cancel)
                     .await
                     .unwrap()
                     .unwrap();
@@ -395,13 +395,80 @@ async fn a_landing_that_was_killed_is_finished() {
                 assert_eq!(read(&w.host(), "n/new"), "n\n");
                 w.sound();
                 assert!(
-                    land::finish(&w.repo, &w.state(), &w.cancel)
+                    land::finish(&w.repo, &w.state(), &|_| None, &w.cancel)
                         .await
                         .unwrap()
                         .is_none()
                 );
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn nothing_lands_where_what_an_agent_left_is_not_collected() {
+    for git in gits() {
+        let w = World::new(&git).await;
+        let accepted = w.work(&[("a.txt", "agent\n")], false).await;
+        // Whoever opened this would wait for ever.
+        let pipe = w.host().join(".gitattributes");
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, 0o600.into(), 0).unwrap();
+        let target = land::Target {
+            start: &w.head(),
+            source: None,
+            identity: &identity(),
+            message: "Merge the sandbox's work\n",
+        };
+        let barred = |top: &Path| (top == w.host()).then(|| "an agent was there".to_owned());
+        let incoming = (&accepted).into();
+        let state = w.state();
+        let landing = land::merge_to_head(&w.repo, &target, &incoming, &state, &barred, &w.cancel);
+        let limit = std::time::Duration::from_secs(20);
+        let landed = tokio::time::timeout(limit, landing).await.unwrap().unwrap();
+        assert_kept(&landed, "an agent was there");
+        assert!(!land::is_half_done(&state));
+        assert!(!w.host().join(".git/index.lock").exists());
+        std::fs::remove_file(&pipe).unwrap();
+        assert_landed(&w.merge(&accepted).await, accepted.tip());
+        w.sound();
+    }
+}
+
+#[tokio::test]
+async fn a_landing_that_waits_can_be_cancelled() {
+    for git in gits() {
+        let w = World::new(&git).await;
+        let accepted = w.work(&[("a.txt", "agent\n")], false).await;
+        // Looked at by content, for which git asks the attributes first.
+        put(&w.host(), "c.txt", &read(&w.host(), "c.txt"));
+        let pipe = w.host().join(".gitattributes");
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, 0o600.into(), 0).unwrap();
+        let cancel = w.cancel.child_token();
+        let target = land::Target {
+            start: &w.head(),
+            source: None,
+            identity: &identity(),
+            message: "Merge the sandbox's work\n",
+        };
+        let incoming = (&accepted).into();
+        let state = w.state();
+        let landing = land::merge_to_head(&w.repo, &target, &incoming, &state, &|_| None, &cancel);
+        tokio::pin!(landing);
+        let lock = w.host().join(".git/index.lock");
+        let soon = std::time::Duration::from_secs(1);
+        tokio::select! {
+            done = &mut landing => panic!("it did not wait: {done:?}"),
+            () = tokio::time::sleep(soon) => assert!(lock.exists()),
+        }
+        cancel.cancel();
+        let limit = std::time::Duration::from_secs(20);
+        let landed = tokio::time::timeout(limit, landing).await.unwrap();
+        assert!(landed.is_err(), "{landed:?}");
+        assert!(!lock.exists());
+        assert!(!land::is_half_done(&state));
+        assert_eq!(w.user(&["rev-parse", "main"]), w.base.as_str());
     }
 }
 
@@ -423,7 +490,7 @@ async fn what_the_user_wrote_after_a_crash_stays() {
         w.user(&["update-ref", "refs/heads/main", accepted.tip().as_str()]);
         put(&w.host(), "a.txt", "the user's\n");
         put(&w.host(), "new", "the user's as well\n");
-        let landed = land::finish(&w.repo, &w.state(), &w.cancel)
+        let landed = land::finish(&w.repo, &w.state(), &|_| None, &w.cancel)
             .await
             .unwrap()
             .unwrap();

@@ -434,6 +434,7 @@ impl World {
             &target,
             &accepted.into(),
             &self.state(),
+            &|_| None,
             &self.cancel,
         )
         .await

@@ -186,6 +186,54 @@ fn what_a_dead_run_left_is_not_the_users() {
 }
 
 #[test]
+fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
+    let env = Env::new();
+    let strategy = BranchStrategy::Branch {
+        branch: "feature".parse().unwrap(),
+        base: None,
+    };
+    let mut options = env.script(strategy, "echo x > new; git add new; git commit -qm work");
+    options.name = Some("one".into());
+    run_ok(options);
+    let dead = || {
+        let script = "git init -q sm && touch ready && sleep 1000";
+        let options = env.script(BranchStrategy::Head, script);
+        while_it_works(options, &env.repo.join("ready"), async || {});
+        std::fs::remove_file(env.repo.join("ready")).unwrap();
+        assert!(env.repo.join("sm/.git/HEAD").exists());
+    };
+    dead();
+    let target = manage::Target {
+        home: env.home.clone(),
+        git: host_git(),
+        repository: env.repo.clone(),
+        caller_home: Some(env.dir.path().join("user")),
+        name: "one".into(),
+        cancel: CancellationToken::new(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let merged = runtime.block_on(manage::merge(&target, None)).unwrap();
+    assert!(
+        matches!(merged, cofferdam::session::Landing::Landed { .. }),
+        "{merged}"
+    );
+    assert!(!env.repo.join("sm/.git").exists());
+    // So does a run whose commits are to land there.
+    dead();
+    let work = "echo y > newer; git add newer; git commit -qm more";
+    let report = run_ok(env.script(BranchStrategy::MergeToHead, work));
+    assert!(
+        matches!(report.landing, cofferdam::session::Landing::Landed { .. }),
+        "{}",
+        report.landing
+    );
+    assert!(!env.repo.join("sm/.git").exists());
+}
+
+#[test]
 fn files_with_names_outside_are_not_written() {
     let env = Env::new();
     let store = env.dir.path().join("store");

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::LandError;
 use super::index::{Changes, State, copy_index, remove_temporary};
 use super::lock::IndexLock;
 use super::settle::{index_state, running_in, wait_for};
 use super::under_way::under_way;
+use super::{Barred, LandError};
 use crate::fsx::{self, Context, FileError};
 use crate::git::command::GitCommand;
 use crate::git::lock::vacant;
@@ -127,6 +127,7 @@ impl Move {
         &self,
         repo: &Repository,
         state: &Path,
+        barred: Barred<'_>,
         cancel: &CancellationToken,
     ) -> Result<Moved, LandError> {
         fsx::private_dir(state)?;
@@ -134,7 +135,7 @@ impl Move {
         let text = serde_json::to_vec(self)
             .map_err(|error| FileError::new("write", &journal, error.into()))?;
         fsx::write_private(&journal, &text)?;
-        self.resume(repo, &journal, cancel).await
+        self.resume(repo, &journal, barred, cancel).await
     }
 
     /// Does what is still to be done, and removes the journal when nothing is.
@@ -142,6 +143,7 @@ impl Move {
         &self,
         repo: &Repository,
         journal: &Path,
+        barred: Barred<'_>,
         cancel: &CancellationToken,
     ) -> Result<Moved, LandError> {
         let git_dir = self.git_dir();
@@ -167,6 +169,15 @@ impl Move {
                 vacant => vacant,
             },
         };
+        // Git would open what lies there: a git directory in a submodule's place, a pipe that never ends.
+        if self.files == Files::Update
+            && let Some(why) = barred(&self.top())
+        {
+            if !self.has_swapped(repo).await? {
+                fsx::remove_file_if_exists(journal)?;
+            }
+            return Ok(Moved::InTheWay(why));
+        }
         let index = git_dir.join(format!("cofferdam-{}.index", self.id));
         let result = self.under_lock(repo, &index, cancel).await;
         remove_temporary(&index)?;
@@ -187,9 +198,14 @@ impl Move {
         }
         let moved = result?;
         match moved {
-            Moved::Done { .. } => Ok(Moved::Done {
-                changed_outside: self.changed_outside(repo).await?,
-            }),
+            Moved::Done { .. } => {
+                let changed_outside = match self.changed_outside(repo, cancel).await {
+                    // It has landed all the same.
+                    Err(_) if cancel.is_cancelled() => Vec::new(),
+                    found => found?,
+                };
+                Ok(Moved::Done { changed_outside })
+            }
             in_the_way @ Moved::InTheWay(_) => Ok(in_the_way),
         }
     }
@@ -207,7 +223,7 @@ impl Move {
         }
         let to = self.git_dir().join("index");
         copy_index(&to, index)?;
-        self.bring_up_index(repo, index, &self.changes(repo).await?)
+        self.bring_up_index(repo, index, &self.changes(repo, &none).await?, &none)
             .await?;
         std::fs::rename(index, &to).context("replace", &to)?;
         Ok(remove_temporary(index)?)
@@ -257,14 +273,14 @@ impl Move {
             ));
         }
         copy_index(&self.git_dir().join("index"), index)?;
-        let changes = self.changes(repo).await?;
+        let changes = self.changes(repo, cancel).await?;
         let mut rest = Vec::new();
         match self.files {
-            Files::AreThere => self.bring_up_index(repo, index, &changes).await?,
+            Files::AreThere => self.bring_up_index(repo, index, &changes, cancel).await?,
             Files::Update => {
-                rest = self.take_leftovers(repo, index, &changes).await?;
+                rest = self.take_leftovers(repo, index, &changes, cancel).await?;
                 if swapped {
-                    self.skip_done_files(repo, index, &changes).await?;
+                    self.skip_done_files(repo, index, &changes, cancel).await?;
                 } else if let Some(why) = self.try_out(repo, index, &changes, cancel).await? {
                     return Ok(Moved::InTheWay(why));
                 }
@@ -291,7 +307,9 @@ impl Move {
         }
         // From here on a cancel is too late: half a landing is worse than a whole one.
         if self.files == Files::Update
-            && let Err(error) = self.update_files(repo, index, false).await
+            && let Err(error) = self
+                .update_files(repo, index, false, &CancellationToken::new())
+                .await
         {
             let back = Transaction::new(format!("cofferdam {}: taken back", self.id));
             let back = back.update(&self.reference, &self.old, Some(&self.new));
@@ -323,8 +341,8 @@ impl Move {
         changes: &Changes,
         cancel: &CancellationToken,
     ) -> Result<Option<String>, LandError> {
-        self.refresh(repo, index).await?;
-        if let Err(why) = self.update_files(repo, index, true).await {
+        self.refresh(repo, index, cancel).await?;
+        if let Err(why) = self.update_files(repo, index, true, cancel).await {
             return Ok(Some(why));
         }
         // Git itself gives way to ignored files only; those are somebody's bytes as well.
@@ -355,7 +373,13 @@ impl Move {
     }
 
     /// `read-tree -m -u`, which refuses before it writes anything. The error names the files.
-    async fn update_files(&self, repo: &Repository, index: &Path, dry: bool) -> Result<(), String> {
+    async fn update_files(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        dry: bool,
+        cancel: &CancellationToken,
+    ) -> Result<(), String> {
         let mut call = self.command(repo).env("GIT_INDEX_FILE", index);
         call = call.args(["read-tree", "-m", "-u"]);
         if dry {
@@ -364,7 +388,7 @@ impl Move {
         let done = call
             .args([self.old.as_str(), self.new.as_str()])
             .answers(&[128])
-            .run(&CancellationToken::new())
+            .run(cancel)
             .await
             .map_err(|error| error.to_string())?;
         if done.exit.success() {
@@ -390,11 +414,12 @@ impl Move {
         repo: &Repository,
         index: &Path,
         changes: &Changes,
+        cancel: &CancellationToken,
     ) -> Result<(), LandError> {
-        self.refresh(repo, index).await?;
-        let modified = self.modified(repo, Some(index), &[]).await?;
-        let tracked = self.tracked(repo, index, &CancellationToken::new()).await?;
-        let staged = self.staged(repo, index).await?;
+        self.refresh(repo, index, cancel).await?;
+        let modified = self.modified(repo, Some(index), &[], cancel).await?;
+        let tracked = self.tracked(repo, index, cancel).await?;
+        let staged = self.staged(repo, index, cancel).await?;
         let top = self.top();
         let done: Vec<(&Vec<u8>, &State)> = changes
             .iter()
@@ -405,17 +430,21 @@ impl Move {
                 !staged.contains_key(*path) && there && (is_new || modified.contains(*path))
             })
             .collect();
-        self.set_entries(repo, index, &done).await?;
-        self.refresh(repo, index).await?;
+        self.set_entries(repo, index, &done, cancel).await?;
+        self.refresh(repo, index, cancel).await?;
         Ok(())
     }
 
-    async fn changed_outside(&self, repo: &Repository) -> Result<Vec<String>, LandError> {
-        let changes = self.changes(repo).await?;
+    async fn changed_outside(
+        &self,
+        repo: &Repository,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<String>, LandError> {
+        let changes = self.changes(repo, cancel).await?;
         let paths: Vec<&[u8]> = changes.keys().map(Vec::as_slice).collect();
         let mut found = Vec::new();
         for some in paths.chunks(500) {
-            for path in self.modified(repo, None, some).await? {
+            for path in self.modified(repo, None, some, cancel).await? {
                 found.push(printable(&String::from_utf8_lossy(&path)));
             }
         }
@@ -434,6 +463,7 @@ pub fn is_half_done(state: &Path) -> bool {
 pub async fn finish(
     repo: &Repository,
     state: &Path,
+    barred: Barred<'_>,
     cancel: &CancellationToken,
 ) -> Result<Option<Landed>, LandError> {
     let journal = state.join(JOURNAL);
@@ -450,7 +480,7 @@ pub async fn finish(
         let why = format!("version {} is newer than this program", step.version);
         return Err(LandError::Journal { path: journal, why });
     }
-    match step.resume(repo, &journal, cancel).await? {
+    match step.resume(repo, &journal, barred, cancel).await? {
         Moved::InTheWay(why) if is_half_done(state) => Err(LandError::HalfDone { why }),
         moved => Ok(Some(step.landed(moved))),
     }

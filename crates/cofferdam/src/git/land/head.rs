@@ -39,7 +39,7 @@ pub async fn head(
         &repo.git_dir,
         repo.top.as_path(),
     );
-    let moved = step.run(repo, state, cancel).await?;
+    let moved = step.run(repo, state, &|_| None, cancel).await?;
     let landed = step.landed(moved);
     // A killed command may have come so far already.
     if matches!(landed.landing, Landing::Kept { .. })

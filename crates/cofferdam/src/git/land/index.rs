@@ -22,7 +22,11 @@ pub(super) type Changes = BTreeMap<Vec<u8>, State>;
 
 impl Move {
     /// What the new commit has where it differs from the old one (`None`: nothing).
-    pub(super) async fn changes(&self, repo: &Repository) -> Result<Changes, GitError> {
+    pub(super) async fn changes(
+        &self,
+        repo: &Repository,
+        cancel: &CancellationToken,
+    ) -> Result<Changes, GitError> {
         let done = self
             .command(repo)
             .args([
@@ -39,7 +43,7 @@ impl Move {
                 self.new.as_str(),
             ])
             .output(Sink::Capture(1 << 30))
-            .run(&CancellationToken::new())
+            .run(cancel)
             .await?;
         parse_raw(&done.stdout)
     }
@@ -50,6 +54,7 @@ impl Move {
         &self,
         repo: &Repository,
         index: &Path,
+        cancel: &CancellationToken,
     ) -> Result<BTreeMap<Vec<u8>, bool>, GitError> {
         let done = self
             .command(repo)
@@ -68,7 +73,7 @@ impl Move {
                 self.old.as_str(),
             ])
             .output(Sink::Capture(1 << 30))
-            .run(&CancellationToken::new())
+            .run(cancel)
             .await?;
         let raw = parse_raw(&done.stdout)?;
         Ok(raw
@@ -84,8 +89,9 @@ impl Move {
         repo: &Repository,
         index: &Path,
         changes: &Changes,
+        cancel: &CancellationToken,
     ) -> Result<(), LandError> {
-        let staged = self.staged(repo, index).await?;
+        let staged = self.staged(repo, index, cancel).await?;
         // An entry of the user's at `a` leaves no room for `a/b`, and the other way round.
         let taken: BTreeSet<&[u8]> = staged
             .iter()
@@ -98,7 +104,7 @@ impl Move {
                 !staged.contains_key(*path) && (entry.is_none() || !collides(path, &taken))
             })
             .collect();
-        self.set_entries(repo, index, &wanted).await
+        self.set_entries(repo, index, &wanted, cancel).await
     }
 
     pub(super) async fn set_entries(
@@ -106,11 +112,12 @@ impl Move {
         repo: &Repository,
         index: &Path,
         entries: &[(&Vec<u8>, &State)],
+        cancel: &CancellationToken,
     ) -> Result<(), LandError> {
         if entries.is_empty() {
             return Ok(());
         }
-        let sparse = self.skipped(repo, index, entries).await?;
+        let sparse = self.skipped(repo, index, entries, cancel).await?;
         let null = Oid::null(repo.format);
         let mut input = Vec::new();
         let line = |input: &mut Vec<u8>, mode: &str, id: &str, path: &[u8]| {
@@ -131,14 +138,14 @@ impl Move {
             .env("GIT_INDEX_FILE", index)
             .args(["update-index", "-z", "--index-info"])
             .input(Input::Bytes(input))
-            .run(&CancellationToken::new())
+            .run(cancel)
             .await?;
         if !sparse.is_empty() {
             self.command(repo)
                 .env("GIT_INDEX_FILE", index)
                 .args(["update-index", "-z", "--skip-worktree", "--stdin"])
                 .input(Input::Bytes(sparse.join(&0)))
-                .run(&CancellationToken::new())
+                .run(cancel)
                 .await?;
         }
         Ok(())
@@ -150,6 +157,7 @@ impl Move {
         repo: &Repository,
         index: &Path,
         entries: &[(&Vec<u8>, &State)],
+        cancel: &CancellationToken,
     ) -> Result<Vec<Vec<u8>>, GitError> {
         if !self.git_dir().join("info/sparse-checkout").exists() {
             return Ok(Vec::new());
@@ -159,7 +167,7 @@ impl Move {
             .env("GIT_INDEX_FILE", index)
             .args(["ls-files", "-t", "-z", "--cached"])
             .output(Sink::Capture(1 << 30))
-            .run(&CancellationToken::new())
+            .run(cancel)
             .await?;
         let skipped: BTreeSet<&[u8]> = done
             .stdout
@@ -194,13 +202,19 @@ impl Move {
         Ok(done.stdout.split(|&b| b == 0).map(<[u8]>::to_vec).collect())
     }
 
-    pub(super) async fn refresh(&self, repo: &Repository, index: &Path) -> Result<(), GitError> {
+    /// Asks no submodule for its commit: its git directory may be one that an agent made.
+    pub(super) async fn refresh(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<(), GitError> {
         self.command(repo)
             .env("GIT_INDEX_FILE", index)
-            .args(["update-index", "-q", "--refresh"])
+            .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
             .output(Sink::Capture(256 << 20))
             .answers(&[1])
-            .run(&CancellationToken::new())
+            .run(cancel)
             .await?;
         Ok(())
     }
@@ -211,6 +225,7 @@ impl Move {
         repo: &Repository,
         index: Option<&Path>,
         paths: &[&[u8]],
+        cancel: &CancellationToken,
     ) -> Result<BTreeSet<Vec<u8>>, GitError> {
         let mut call = self.command(repo);
         if let Some(index) = index {
@@ -229,7 +244,7 @@ impl Move {
             .args(["--ignore-submodules=all", "--no-relative", "--"])
             .args(paths.iter().map(|path| OsStr::from_bytes(path)))
             .output(Sink::Capture(1 << 30))
-            .run(&CancellationToken::new())
+            .run(cancel)
             .await?;
         let paths = done
             .stdout

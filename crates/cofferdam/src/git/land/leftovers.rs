@@ -23,14 +23,15 @@ impl Move {
         repo: &Repository,
         index: &Path,
         changes: &Changes,
+        cancel: &CancellationToken,
     ) -> Result<Vec<Vec<u8>>, LandError> {
         let Some((base, tip)) = &self.lying else {
             return Ok(Vec::new());
         };
         let mut agents = self.clone();
         (agents.old, agents.new) = (base.clone(), tip.clone());
-        let agents = agents.changes(repo).await?;
-        let staged = self.staged(repo, index).await?;
+        let agents = agents.changes(repo, cancel).await?;
+        let staged = self.staged(repo, index, cancel).await?;
         let candidates: BTreeMap<&Vec<u8>, &State> = agents
             .iter()
             .filter(|(path, _)| changes.contains_key(*path) && !staged.contains_key(*path))
@@ -38,12 +39,12 @@ impl Move {
         if candidates.is_empty() {
             return Ok(Vec::new());
         }
-        let others = self.unlike_tip(repo, index, &candidates).await?;
+        let others = self.unlike_tip(repo, index, &candidates, cancel).await?;
         let lying: Vec<(&Vec<u8>, &State)> = changes
             .iter()
             .filter(|(path, _)| candidates.contains_key(*path) && !others.contains(*path))
             .collect();
-        self.set_entries(repo, index, &lying).await?;
+        self.set_entries(repo, index, &lying, cancel).await?;
         let rest = lying
             .into_iter()
             .filter(|(path, new)| new.is_some() && candidates.get(path) != Some(new));
@@ -56,6 +57,7 @@ impl Move {
         repo: &Repository,
         index: &Path,
         candidates: &BTreeMap<&Vec<u8>, &State>,
+        cancel: &CancellationToken,
     ) -> Result<BTreeSet<Vec<u8>>, LandError> {
         let top = self.top();
         let mut unlike = BTreeSet::new();
@@ -72,10 +74,10 @@ impl Move {
         let own = Path::new(&own);
         remove_temporary(own)?;
         let compared = async {
-            self.set_entries(repo, own, &present).await?;
+            self.set_entries(repo, own, &present, cancel).await?;
             let paths: Vec<&[u8]> = present.iter().map(|(path, _)| path.as_slice()).collect();
             for some in paths.chunks(500) {
-                unlike.extend(self.modified(repo, Some(own), some).await?);
+                unlike.extend(self.modified(repo, Some(own), some, cancel).await?);
             }
             Ok::<_, LandError>(unlike)
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::checkout::{Files, Landed, Move, Moved, some};
-use super::{Incoming, LandError, Worktree, is_ancestor, kept_at, worktrees};
+use super::{Barred, Incoming, LandError, Worktree, is_ancestor, kept_at, worktrees};
 use crate::git::refs::{self, RefError, Transaction, as_identity};
 use crate::git::{GitError, Head, Identity, Oid, Repository};
 use crate::names::BranchName;
@@ -37,6 +37,7 @@ pub async fn merge_to_head(
     target: &Target<'_>,
     incoming: &Incoming,
     state: &Path,
+    barred: Barred<'_>,
     cancel: &CancellationToken,
 ) -> Result<Landed, LandError> {
     let stay = |why: String| -> Landed {
@@ -121,7 +122,7 @@ pub async fn merge_to_head(
         );
         let commits = || (incoming.base().clone(), tip.clone());
         step.lying = incoming.lies_there.then(commits);
-        let moved = step.run(repo, state, cancel).await?;
+        let moved = step.run(repo, state, barred, cancel).await?;
         match moved {
             Moved::Done { .. } => return Ok(step.landed(moved)),
             // Only if the branch itself moved meanwhile is there a reason to merge again.

@@ -24,12 +24,18 @@ pub use merge::{Target, merge_to_head};
 pub use nested::{MovedOut, move_out};
 pub use worktrees::{Worktree, worktrees};
 
+use std::path::Path;
+
 use super::refs::{self, RefError};
 use super::{GitError, Oid, Repository};
 use crate::fsx::FileError;
 use crate::git::gate::Accepted;
 use crate::names::SandboxId;
 use crate::session::Landing;
+
+/// Says why nothing may be done to the files of a working tree, if so: an agent wrote there, and what it
+/// left has not been looked at yet. Asked when no new one can begin there any more.
+pub type Barred<'a> = &'a (dyn Fn(&Path) -> Option<String> + Sync);
 
 /// Why a landing could not even be decided. What passed the gate is at the sandbox's tip ref.
 #[derive(Debug, thiserror::Error)]

@@ -1,12 +1,14 @@
 //! The branch strategies' last step: accepted commits reach the user's branch, or are kept and named.
 
+use std::path::Path;
+
 use super::{CollectError, Collector, merge_message};
 use crate::git::Head;
 use crate::git::gate::Accepted;
 use crate::git::land::{self, Incoming, Landed};
 use crate::git::worktree::{self, Worktree};
 use crate::names::BranchName;
-use crate::sandbox::registry::{Owned, Strategy};
+use crate::sandbox::registry::{self, Owned, Strategy};
 use crate::session::event::Notice;
 use crate::session::report::Landing;
 
@@ -49,11 +51,13 @@ impl Collector<'_> {
                     message: &merge_message(branch, target),
                 };
                 let incoming = Incoming::from(accepted);
+                let barred = |top: &Path| registry::barred(self.home, top);
                 let landed = land::merge_to_head(
                     self.repo,
                     &target,
                     &incoming,
                     owned.directory(),
+                    &barred,
                     self.cancel,
                 );
                 Ok(self.told(landed.await?))

@@ -24,7 +24,7 @@ use crate::git::{GitError, Identity, Oid, Repository, nested};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::process::Exit;
-use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError};
+use crate::sandbox::registry::{self, Mode, Outcome, Owned, Phase, RegistryError};
 use crate::sandbox::{IsolatedSandbox, SandboxError};
 
 mod home;
@@ -174,7 +174,13 @@ impl Collector<'_> {
     ) -> Result<Collected, CollectError> {
         // A landing that a death interrupted is finished first.
         let mut home: BTreeSet<Oid> = BTreeSet::new();
-        if let Some(landed) = land::finish(self.repo, owned.directory(), self.cancel).await?
+        if let Some(landed) = land::finish(
+            self.repo,
+            owned.directory(),
+            &|top| registry::barred(self.home, top),
+            self.cancel,
+        )
+        .await?
             && let Landing::Landed { tip, .. } = &landed.landing
         {
             collected.commits =

@@ -76,7 +76,7 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         }
     }
     let owned = Owned::adopt(&target.home, record)?;
-    match half_merged::finish(&repo, &owned, cancel).await {
+    match half_merged::finish(&target.home, &repo, &owned, cancel).await {
         // The checkout may be gone: somebody must be able to let go of it.
         Err(ManageError::HalfMerged { .. }) if options.purge => {}
         done => drop(done?),

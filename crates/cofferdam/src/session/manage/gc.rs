@@ -2,6 +2,7 @@
 //! sandboxes whose work is merged.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ManageError, half_merged, merged};
 use crate::git::discovery::Start;
+use crate::git::lock::{Lock, LockError, lock};
 use crate::git::{Git, Identity, Repository, UserRules, gate, identity, land, refs};
 use crate::home::Home;
 use crate::names::SandboxId;
 use crate::sandbox::native;
-use crate::sandbox::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError};
+use crate::sandbox::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy};
 use crate::session::collect::{self, Collector, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
@@ -60,8 +62,21 @@ pub async fn gc(
     dry_run: bool,
     cancel: &CancellationToken,
 ) -> Result<GcReport, ManageError> {
+    // One at a time: a dead run that another has in hand would be in the way of what lands here.
+    let _alone = match home.state().is_dir() && !dry_run {
+        true => Some(one_at_a_time(home, cancel).await?),
+        false => None,
+    };
     let mut report = GcReport::default();
-    let listing = registry::list(home, None)?;
+    let mut listing = registry::list(home, None)?;
+    // Nothing lands in a checkout with what a dead run left there, so those come first.
+    listing
+        .entries
+        .sort_by_key(|Entry { record, .. }| match record.strategy {
+            _ if !record.phase.is_unfinished() => 2,
+            Strategy::Head => 0,
+            Strategy::Branch | Strategy::MergeToHead { .. } => 1,
+        });
     report
         .problems
         .extend(listing.unreadable.iter().map(ToString::to_string));
@@ -161,6 +176,14 @@ pub async fn gc(
     Ok(report)
 }
 
+async fn one_at_a_time(home: &Home, cancel: &CancellationToken) -> Result<File, ManageError> {
+    match lock(&home.path().join("gc.lock"), Lock::Exclusive, cancel).await {
+        Ok(file) => Ok(file),
+        Err(LockError::Cancelled) => Err(ManageError::OtherCleansUp),
+        Err(LockError::File(error)) => Err(error.into()),
+    }
+}
+
 /// Logs that have had their time, and what gateways of other versions left.
 fn remove_old_of_the_network(home: &Home, dry_run: bool, report: &mut GcReport) {
     let in_use = |id| registry::is_in_use(home, id);
@@ -217,7 +240,7 @@ async fn finish_merge(
             return Ok(Some(Landing::Nothing));
         }
         let owned = Owned::adopt(home, record.clone())?;
-        half_merged::finish(repo, &owned, cancel).await
+        half_merged::finish(home, repo, &owned, cancel).await
     };
     match finished.await {
         Ok(Some(landing)) => report

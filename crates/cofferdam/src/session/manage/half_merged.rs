@@ -6,12 +6,14 @@ use tokio_util::sync::CancellationToken;
 use super::ManageError;
 use crate::git::Repository;
 use crate::git::land;
-use crate::sandbox::registry::Owned;
+use crate::home::Home;
+use crate::sandbox::registry::{self, Owned};
 use crate::session::report::Landing;
 
 /// Brings index and files of the checkout to the branch that has moved. `None`: nothing was begun. An error
 /// leaves the journal where it is.
 pub(super) async fn finish(
+    home: &Home,
     repo: &Repository,
     owned: &Owned,
     cancel: &CancellationToken,
@@ -20,7 +22,14 @@ pub(super) async fn finish(
         return Ok(None);
     }
     let repo = repo.without_drivers(cancel).await?;
-    match land::finish(&repo, owned.directory(), cancel).await {
+    match land::finish(
+        &repo,
+        owned.directory(),
+        &|top| registry::barred(home, top),
+        cancel,
+    )
+    .await
+    {
         Ok(landed) => Ok(landed.map(|landed| landed.landing)),
         Err(source) => {
             let name = owned.record.name.to_string();

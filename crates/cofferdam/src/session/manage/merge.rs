@@ -1,9 +1,11 @@
 //! Merge a sandbox's branch into the branch that is checked out.
 
-use super::{ManageError, Target, half_merged};
+use std::path::Path;
+
+use super::{ManageError, Target, gc, half_merged};
 use crate::git::land::{self, Incoming};
 use crate::git::{Head, Identity, identity};
-use crate::sandbox::registry::{Owned, Strategy};
+use crate::sandbox::registry::{self, Owned, Strategy};
 use crate::session::collect::{CollectError, merge_message};
 use crate::session::report::Landing;
 
@@ -20,11 +22,15 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
         return Err(ManageError::Interrupted { name });
     }
     let owned = Owned::adopt(&target.home, entry.record)?;
-    let finished = half_merged::finish(&repo, &owned, cancel).await?;
-    let repo = match &finished {
+    let (home, user) = (&target.home, target.caller_home.as_deref());
+    // What an agent left in the checkout is moved out of it before git looks there.
+    let recovered = gc::recover_in(home, &repo, repo.top.as_path(), user, cancel).await?;
+    let finished = half_merged::finish(home, &repo, &owned, cancel).await?;
+    let repo = if finished.is_some() || !recovered.is_empty() {
         // What was read before may have moved.
-        Some(_) => target.find().await?.0,
-        None => repo,
+        target.find().await?.0
+    } else {
+        repo
     };
     let record = &owned.record;
     let Head::Branch { name: into, .. } = &repo.head else {
@@ -71,6 +77,8 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
         Incoming::from_branch(record.id, record.base.clone(), tip)
     };
     let repo = repo.without_drivers(cancel).await?;
-    let landed = land::merge_to_head(&repo, &merge, &incoming, owned.directory(), cancel).await;
+    let barred = |top: &Path| registry::barred(home, top);
+    let state = owned.directory();
+    let landed = land::merge_to_head(&repo, &merge, &incoming, state, &barred, cancel).await;
     Ok(landed.map_err(CollectError::from)?.landing)
 }

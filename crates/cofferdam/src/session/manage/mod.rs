@@ -72,6 +72,9 @@ pub enum ManageError {
     UncommittedWork { name: String, path: PathBuf },
     #[error("what did not come home of sandbox `{name}` is only in {}", path.display())]
     KeptWork { name: String, path: PathBuf },
+    /// Cancelled while waiting for it.
+    #[error("another `cofferdam gc` is at work, and has to end first")]
+    OtherCleansUp,
     #[error("no author is known for a merge commit")]
     NoIdentity,
     #[error(transparent)]
