@@ -508,6 +508,7 @@ fn manage_hint(error: &ManageError) -> Option<String> {
     let hint = match error {
         ManageError::Running { .. } => "wait for its end, or stop it with Ctrl-C in its terminal",
         ManageError::Interrupted { .. } => "bring its commits home with `cofferdam gc`",
+        ManageError::OtherCleansUp => "wait for its end, then `cofferdam gc` says what is left",
         ManageError::DetachedTarget => "check out a branch with `git switch NAME`",
         ManageError::UncommittedWork { name, .. } | ManageError::KeptWork { name, .. } => {
             return Some(format!(

@@ -12,9 +12,10 @@ fn two_gc_at_once() {
         let environment = Environment::new();
         let before = User::of(&environment);
         for (number, options) in [
-            &["--head"][..],
-            &["--merge-to-head"],
+            &["--merge-to-head"][..],
             &["--branch", "feature"],
+            // The last: a run that lands in the checkout would finish it at its start.
+            &["--head"],
         ]
         .iter()
         .enumerate()

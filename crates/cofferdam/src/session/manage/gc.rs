@@ -63,9 +63,10 @@ pub async fn gc(
     cancel: &CancellationToken,
 ) -> Result<GcReport, ManageError> {
     // One at a time: a dead run that another has in hand would be in the way of what lands here.
-    let _alone = match home.state().is_dir() && !dry_run {
-        true => Some(one_at_a_time(home, cancel).await?),
-        false => None,
+    let _alone = if home.state().is_dir() && !dry_run {
+        Some(one_at_a_time(home, cancel).await?)
+    } else {
+        None
     };
     let mut report = GcReport::default();
     let mut listing = registry::list(home, None)?;
