@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam::RunOptions;
 use cofferdam::git::RepositoryError;
-use cofferdam::sandbox::BranchStrategy;
+use cofferdam::sandbox::{BranchStrategy, registry};
 use cofferdam::session::manage;
 use cofferdam::session::{PlanError, RunErrorKind};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use crate::support::{Env, host_git, run, run_ok};
 
 /// Runs until `path` is there, then `look`s, and drops the run where it is, as a death would.
 fn while_it_works(options: RunOptions, path: &Path, look: impl AsyncFnOnce()) {
+    let home = options.home.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -41,6 +42,21 @@ fn while_it_works(options: RunOptions, path: &Path, look: impl AsyncFnOnce()) {
         tokio::select! {
             done = &mut run => panic!("it ended early: {done:?}"),
             () = look() => {}
+        }
+        drop(run);
+        // A program that another test is just starting holds all that is open until it runs.
+        let began = Instant::now();
+        while registry::list(&home, None)
+            .unwrap()
+            .entries
+            .iter()
+            .any(|entry| entry.in_use)
+        {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "somebody holds the lock"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
 }
