@@ -103,7 +103,11 @@ async fn sandbox(home: &Home, walled: Option<(&str, &str)>) -> Result<Arc<dyn Sa
         caller_home: None,
         programs: Vec::new(),
         unseen: Vec::new(),
-        limits: Limits::default(),
+        // All files of all its processes are a part of the machine's: few processes may have many each.
+        limits: Limits {
+            processes: Some(64),
+            ..Limits::default()
+        },
         network,
     };
     let native = Native::new(NativeOptions::default());

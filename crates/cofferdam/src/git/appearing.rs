@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,12 +45,37 @@ enum Place {
     Git(PathBuf),
 }
 
+/// The kernel takes some 20 ms to close one that watches something: nobody waits for that.
+#[derive(Debug)]
+pub struct Inotify(Option<OwnedFd>);
+
+impl Drop for Inotify {
+    fn drop(&mut self) {
+        let owned = self.0.take();
+        // Where there is no thread, it is closed here.
+        let _ = std::thread::Builder::new().spawn(move || drop(owned));
+    }
+}
+
+impl AsFd for Inotify {
+    #[expect(clippy::expect_used, reason = "taken only when it is dropped")]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_ref().expect("it is open").as_fd()
+    }
+}
+
+impl AsRawFd for Inotify {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
 /// A checkout that is watched.
 #[derive(Debug)]
 pub struct Watch {
     top: PathBuf,
     root: OwnedFd,
-    inotify: Arc<OwnedFd>,
+    inotify: Arc<Inotify>,
     places: HashMap<i32, Place>,
     /// As [`nested::scan`] found them.
     before: BTreeSet<PathBuf>,
@@ -77,7 +102,7 @@ impl Watch {
         let mut watch = Self {
             top: top.to_owned(),
             root: beneath::root(top).context("open", top)?,
-            inotify: Arc::new(inotify.context("watch", top)?),
+            inotify: Arc::new(Inotify(Some(inotify.context("watch", top)?))),
             places: HashMap::new(),
             before,
             to: to.to_owned(),
@@ -94,7 +119,7 @@ impl Watch {
     }
 
     /// Readable when there is something for [`Self::read`].
-    pub fn descriptor(&self) -> Arc<OwnedFd> {
+    pub fn descriptor(&self) -> Arc<Inotify> {
         self.inotify.clone()
     }
 
