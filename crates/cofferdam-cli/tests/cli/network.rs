@@ -72,9 +72,9 @@ fn the_log_of_a_sandbox_that_is_gone() {
     code: 0
     --- stdout
     TIME (UTC)           VERDICT  WHAT                           SENT  RECEIVED  COUNT  WHY
-    2026-03-01 10:00:06  refused  files.test:443                 -     -         2      no rule names files.test; open with: cofferdam allow files.test:443
     2026-03-01 10:00:04  refused  203.0.113.9:123 udp            -     -         4      udp is refused
     2026-03-01 10:00:05  refused  evil\u{1b}[2J\u{202e}.test:80  -     -         1      no \u{9b}rule
+    2026-03-01 10:00:06  refused  files.test:443                 -     -         2      no rule names files.test; open with: cofferdam allow files.test:443
     --- stderr
     the network log of sandbox one
     ");
