@@ -514,8 +514,26 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                 "save what you need of it, then `cofferdam delete --force {name}`"
             ));
         }
-        ManageError::NoBranch { .. } => {
-            "a run has it at its end at the earliest; `cofferdam list` shows how it stands"
+        ManageError::NoBranch { running: true, .. } => {
+            "wait for the end of its run: `cofferdam list` shows how it stands"
+        }
+        ManageError::NoBranch {
+            name,
+            branch,
+            tip: Some(tip),
+            ..
+        } => {
+            return Some(format!(
+                "bring it back with `git branch {} {}`, or forget the sandbox with `cofferdam delete {name}`",
+                shell_word(branch),
+                tip.short()
+            ));
+        }
+        ManageError::NoBranch { name, .. } => {
+            return Some(format!(
+                "forget the sandbox with `cofferdam delete {name}`; what was deleted before is in `git for-each-ref \
+                 refs/cofferdam/trash`"
+            ));
         }
         ManageError::Uncollectable { name, .. } => {
             return Some(format!(
