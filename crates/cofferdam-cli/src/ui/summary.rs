@@ -23,6 +23,28 @@ const REVIEW: &str = "git log -p -a --diff-merges=first-parent --no-ext-diff --n
 
 /// The summary of a run that succeeded.
 pub(crate) fn render(report: &RunReport, colour: bool) -> String {
+    let mut out = work(report, colour);
+    if let Some(path) = &report.preserved_worktree {
+        let path = shell_word(path);
+        let _ = writeln!(out, "uncommitted work of the agent is kept in {path}");
+    }
+    let label = paint("refused:", style::WARNING, colour);
+    out.push_str(&opening::text(&report.refused, Some(&report.name), &label));
+    if let Some(next) = next(report) {
+        let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
+    }
+    if report.preserved_worktree.is_some() {
+        let name = &report.name;
+        let _ = writeln!(
+            out,
+            "when nothing of it is needed: cofferdam delete --force {name}"
+        );
+    }
+    out
+}
+
+/// What it did, without what to do next.
+pub(crate) fn work(report: &RunReport, colour: bool) -> String {
     let mut out = String::from("\n");
     out.push_str(&merged(&report.landing, &report.commits, colour));
     if !report.diffstat.trim().is_empty() {
@@ -50,22 +72,6 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
             human::count(usage.cache_read_tokens),
             human::count(usage.cache_creation_tokens),
             human::count(usage.output_tokens)
-        );
-    }
-    if let Some(path) = &report.preserved_worktree {
-        let path = shell_word(path);
-        let _ = writeln!(out, "uncommitted work of the agent is kept in {path}");
-    }
-    let label = paint("refused:", style::WARNING, colour);
-    out.push_str(&opening::text(&report.refused, Some(&report.name), &label));
-    if let Some(next) = next(report) {
-        let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
-    }
-    if report.preserved_worktree.is_some() {
-        let name = &report.name;
-        let _ = writeln!(
-            out,
-            "when nothing of it is needed: cofferdam delete --force {name}"
         );
     }
     out
