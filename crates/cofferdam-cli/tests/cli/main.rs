@@ -27,6 +27,7 @@ mod reference;
 mod run;
 mod run_events;
 mod terminal;
+mod told;
 mod uncommitted;
 mod usage;
 mod version;
