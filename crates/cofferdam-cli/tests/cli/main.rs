@@ -24,6 +24,7 @@ mod network;
 mod programs;
 mod prompt;
 mod reference;
+mod rules;
 mod run;
 mod run_events;
 mod terminal;
