@@ -38,8 +38,10 @@ pub(crate) async fn run(
     match &landing {
         Landing::Nothing if commits.is_empty() => {}
         Landing::Nothing | Landing::Landed { .. } => {
-            let stays = manage::stays(&target).await?;
-            output::data(&summary::after_landing(stays.as_ref(), name, colour))?;
+            // The merge is done, and this is advice: a worktree that cannot be read takes nothing of that back.
+            if let Ok(stays) = manage::stays(&target).await {
+                output::data(&summary::after_landing(stays.as_ref(), name, colour))?;
+            }
         }
         Landing::Kept { .. } | Landing::Refused { .. } => {
             if let Some(next) = summary::after_merge(&landing, name) {
