@@ -30,8 +30,11 @@ use crate::ui::steps::shell_word;
 use crate::ui::{opening, style, summary};
 
 mod names;
+mod plan;
+mod told;
 mod wall;
 
+pub(crate) use plan::access_hint;
 pub(crate) use wall::hint as wall_hint;
 
 /// 2: the command line cannot be understood (the code that clap uses too).
@@ -222,6 +225,9 @@ fn hints(error: &CliError) -> Vec<String> {
         }
         next = held(current).or_else(|| current.source());
     }
+    if let CliError::Run(run) = error {
+        hints.extend(told::hint(run).map(|hint| printable(&hint)));
+    }
     if let CliError::Run(run) = error
         && let Some(name) = &run.kept.name
         && matches!(run.kept.landing, Some(Landing::Kept { .. }))
@@ -307,7 +313,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         return repository_hint(error);
     }
     if let Some(error) = error.downcast_ref::<PlanError>() {
-        return plan_hint(error);
+        return plan::plan_hint(error);
     }
     if let Some(error) = error.downcast_ref::<ManageError>() {
         return manage_hint(error);
@@ -333,11 +339,14 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         }
         _ => {}
     }
+    if let Some(PromptError::File(error)) = error.downcast_ref() {
+        return Some(told::template_hint(error));
+    }
     if let Some(PromptError::Empty) = error.downcast_ref() {
         return Some("write into it what the agent is to do".to_owned());
     }
     if let Some(PromptError::MissingArgument { key, also, .. }) = error.downcast_ref() {
-        return Some(arguments_hint(key, also));
+        return Some(plan::arguments_hint(key, also));
     }
     if let Some(error) = error.downcast_ref::<WorktreeError>() {
         return names::worktree_hint(error);
@@ -375,14 +384,6 @@ const PROMPT_HINT: &str =
 const CHECKED_OUT_HINT: &str =
     "name another branch, or work in that checkout itself with `-C DIR` and `--head`";
 
-fn arguments_hint(key: &str, also: &[String]) -> String {
-    let mut given = format!("--arg {key}=VALUE");
-    for key in also {
-        let _ = write!(given, " --arg {key}=VALUE");
-    }
-    format!("give what is missing with `{given}`")
-}
-
 fn registry_hint(error: &RegistryError) -> String {
     match error {
         RegistryError::Unknown {
@@ -417,93 +418,6 @@ fn environment_hint(error: &EnvironmentError) -> String {
     hint.to_owned()
 }
 
-fn plan_hint(error: &PlanError) -> Option<String> {
-    let hint = match error {
-        PlanError::DetachedTarget => {
-            "check out a branch with `git switch NAME`, or use `--branch NAME`".to_owned()
-        }
-        PlanError::Hide { .. } => {
-            "give a path below the top of the repository, as `git ls-files` names them".to_owned()
-        }
-        PlanError::CopyWithHead => "add `--merge-to-head` or `--branch NAME`".to_owned(),
-        PlanError::CheckedOut { .. } => CHECKED_OUT_HINT.to_owned(),
-        PlanError::UnknownBase(_) => "see `git log --oneline --all` for what there is".to_owned(),
-        PlanError::NameTaken(name) => names::taken_hint(name),
-        PlanError::BranchHeld { holder, .. } => names::held_hint(holder),
-        PlanError::GitSymlink(_) => "use `--merge-to-head` or `--branch NAME`".to_owned(),
-        PlanError::EmptyPrompt => PROMPT_HINT.to_owned(),
-        PlanError::SharedHome(_) => {
-            "set COFFERDAM_HOME to a directory outside of the repository".to_owned()
-        }
-        PlanError::ShowsHome { .. } => {
-            "use `--mode copy`, or set COFFERDAM_HOME to a directory outside of it".to_owned()
-        }
-        PlanError::InHome { .. } => {
-            "use `--mode copy`, or move the repository out of there".to_owned()
-        }
-        PlanError::RefusedWorkspace { .. } => {
-            "use `--mode copy`, or work in a repository further down".to_owned()
-        }
-        PlanError::ManySockets { .. } => {
-            "remove those that are left over, or use `--mode copy`".to_owned()
-        }
-        PlanError::ModelRefused {
-            opens: Some(rule), ..
-        } => {
-            let command = opening::command(rule);
-            format!("open it with `{command}`, or for this run alone with `--allow {rule}`")
-        }
-        PlanError::ModelInside {
-            variable,
-            url,
-            opens,
-            ..
-        } => format!(
-            "if it is on this machine, say so: `--env {variable}={} --allow {opens}`",
-            shell_word(url)
-        ),
-        PlanError::ModelAddress { variable } => {
-            format!("give one such as `--env {variable}=https://models.example.com`")
-        }
-        PlanError::NoAccess {
-            keys,
-            login,
-            program,
-            ..
-        } => access_hint(keys, *login, program.as_deref()),
-        PlanError::ManyLinks { .. } => {
-            "use `--mode copy`, or work in a fresh `git clone`".to_owned()
-        }
-        PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
-        PlanError::NoSuchNetwork { given, .. } => match given.first() {
-            Some(kind) => format!("ask for `--network {}`", kind.as_str()),
-            None => return None,
-        },
-        _ => return None,
-    };
-    Some(hint)
-}
-
-/// How an agent gets a key or a login.
-pub(crate) fn access_hint(keys: &[&str], login: Option<&str>, program: Option<&str>) -> String {
-    let keys = match keys {
-        [] => "its key".to_owned(),
-        [one] => (*one).to_owned(),
-        [before @ .., last] => format!("{} or {last}", before.join(", ")),
-    };
-    let mut hint = format!("set {keys} in your environment");
-    if let Some(login) = login {
-        let first = program.map_or_else(String::new, |program| {
-            format!("log in with `{program}`, then ")
-        });
-        let _ = write!(
-            hint,
-            ", or {first}give the login once with `cofferdam run --login ~/{login} …`"
-        );
-    }
-    hint
-}
-
 fn manage_hint(error: &ManageError) -> Option<String> {
     let hint = match error {
         ManageError::Running { .. } => "wait for its end, or stop it with Ctrl-C in its terminal",
@@ -515,8 +429,26 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                 "save what you need of it, then `cofferdam delete --force {name}`"
             ));
         }
-        ManageError::NoBranch { .. } => {
-            "a run has it at its end at the earliest; `cofferdam list` shows how it stands"
+        ManageError::NoBranch { running: true, .. } => {
+            "wait for the end of its run: `cofferdam list` shows how it stands"
+        }
+        ManageError::NoBranch {
+            name,
+            branch,
+            tip: Some(tip),
+            ..
+        } => {
+            return Some(format!(
+                "bring it back with `git branch {} {}`, or forget the sandbox with `cofferdam delete {name}`",
+                shell_word(branch),
+                tip.short()
+            ));
+        }
+        ManageError::NoBranch { name, .. } => {
+            return Some(format!(
+                "forget the sandbox with `cofferdam delete {name}`; what was deleted before is in `git for-each-ref \
+                 refs/cofferdam/trash`"
+            ));
         }
         ManageError::Uncollectable { name, .. } => {
             return Some(format!(

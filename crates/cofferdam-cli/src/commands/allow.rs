@@ -9,10 +9,11 @@ use cofferdam::sandbox::registry;
 use cofferdam::session::manage::ManageError;
 use cofferdam::wall::allowed::Scope;
 use cofferdam::wall::change::{Applied, Change, ChangeError};
-use cofferdam::wall::rules::{self, CheckError, Sources};
+use cofferdam::wall::rules::{CheckError, Sources, caution, check};
 use cofferdam::wall::{Origin, Rule, RuleError, sources_of};
 
 use super::net::{repository, tell, warn};
+use super::several;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -25,14 +26,14 @@ const QUIET: Duration = Duration::from_secs(1);
 
 /// Open something to sandboxes, at once and from now on
 ///
-/// RULE is a name, `*.` and a name, an address or a range, with ports after a colon. A name without
+/// A RULE is a name, `*.` and a name, an address or a range, with ports after a colon. A name without
 /// ports is opened on 80 and 443. After it may stand what is looked at: `http`, `tls` or `plain`.
-/// `cofferdam revoke` takes it back.
+/// Of several rules all are opened or none. `cofferdam revoke` takes them back.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Such as example.com, db.example.com:5432, 10.1.0.0/16:443
     #[arg(required = true, value_name = "RULE")]
-    rule: Vec<String>,
+    rules: Vec<String>,
 
     #[command(flatten)]
     whom: Whom,
@@ -60,30 +61,34 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    let rule = Rule::parse(&arguments.rule.join(" "), Origin::Live)
-        .map_err(|error| no_rule(&error, "allow"))?;
+    let texts = several::rules(&arguments.rules, "allow")?;
+    let rules: Result<Vec<Rule>, _> = texts
+        .iter()
+        .map(|text| Rule::parse(text, Origin::Live))
+        .collect();
+    let rules = rules.map_err(|error| no_rule(&error, "allow"))?;
     let colour = environment.colour.on_stderr();
     let (scope, sources) = scope(&arguments.whom, environment, interrupt).await?;
     let change = begin(environment, interrupt).await?;
     let loaded = sources.load();
-    rules::check(&loaded, std::slice::from_ref(&rule)).map_err(|error| refused(&error))?;
-    let added = change
-        .add(&scope, std::slice::from_ref(&rule))
-        .map_err(ChangeError::from)?;
-    let verb = if added.added.is_empty() {
-        "allowed before"
-    } else {
-        "allowed"
-    };
-    output::note(&format!(
-        "{} {rule} for {}, kept in {}\n",
-        paint(&format!("{verb}:"), style::GOOD, colour),
-        words(&scope),
-        shell_word(&added.file)
-    ));
-    if let Some(caution) = rules::caution(&rule) {
-        let label = paint("warning:", style::WARNING, colour);
-        output::note(&format!("{label} {caution}\n"));
+    check(&loaded, &rules).map_err(|error| refused(&error))?;
+    let added = change.add(&scope, &rules).map_err(ChangeError::from)?;
+    for rule in &rules {
+        let verb = if added.added.contains(rule) {
+            "allowed:"
+        } else {
+            "allowed before:"
+        };
+        output::note(&format!(
+            "{} {rule} for {}, kept in {}\n",
+            paint(verb, style::GOOD, colour),
+            words(&scope),
+            shell_word(&added.file)
+        ));
+        if let Some(caution) = caution(rule) {
+            let label = paint("warning:", style::WARNING, colour);
+            output::note(&format!("{label} {caution}\n"));
+        }
     }
     // What is wrong with a source decides about sandboxes at work, and is said with them.
     let applied = patiently(change.apply(&scope)).await?;
@@ -167,6 +172,19 @@ pub(super) async fn scope(
 pub(super) fn no_rule(error: &RuleError, verb: &str) -> CliError {
     let hint = match error {
         RuleError::Localhost { meant, .. } => this_machine(meant),
+        RuleError::Metadata(range) if verb == "allow" => format!(
+            "what is there gives out this machine's own keys: for one run alone, give `cofferdam run` the option \
+             `--allow {}`",
+            if range.network().is_ipv6() {
+                format!("[{range}]:80")
+            } else {
+                format!("{range}:80")
+            }
+        ),
+        RuleError::Word(_) => format!(
+            "each rule is TARGET[:PORT,PORT] [http|tls|plain], several one after the other: `cofferdam {verb} \
+             a.example.com b.example.com:8443 tls`"
+        ),
         _ => format!("see `cofferdam {verb} --help`"),
     };
     CliError::Misused {

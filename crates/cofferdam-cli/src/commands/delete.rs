@@ -50,6 +50,13 @@ pub(crate) async fn run(
         };
         let deleted = manage::delete(&target, options).await?;
         output::note(&format!("deleted {}\n", deleted.name));
+        if let Some(kept) = &deleted.kept_branch {
+            output::note(&format!(
+                "branch {} stays: sandbox {} is on it too\n",
+                printable_line(kept.branch.as_str()),
+                kept.of
+            ));
+        }
         if let Some(reference) = &deleted.trash {
             let word = shell_word(reference);
             output::note(&format!(

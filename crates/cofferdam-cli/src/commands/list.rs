@@ -115,7 +115,7 @@ fn row(one: &Summary, all: bool, now: Timestamp) -> Vec<String> {
         ahead(one),
         changes(one),
         human::age(one.created, now),
-        shown(&one.workdir),
+        one.workdir.as_deref().map_or_else(|| "-".to_owned(), shown),
     ];
     if all {
         row.push(shown(&one.repository));

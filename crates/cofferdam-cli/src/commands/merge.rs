@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::{Landing, manage};
+use cofferdam::session::Landing;
+use cofferdam::session::manage::{self, Merge};
 
 use super::target;
 use crate::environment::Environment;
@@ -27,16 +28,26 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let target = target(arguments.name, environment, interrupt);
-    let landing = manage::merge(&target, None).await?;
-    let commits = manage::log(&target).await?;
+    let Merge { landing, commits } = manage::merge(&target, None).await?;
+    let name = &target.name;
     let colour = environment.colour.on_stdout();
-    let text = match (&landing, commits.len()) {
-        (Landing::Nothing, 1..) => summary::merged_already(&target.name, commits.len(), colour),
-        _ => summary::landing(&landing, &commits, colour),
-    };
-    output::data(&text)?;
-    if let Some(next) = summary::after_merge(&landing, &target.name) {
-        output::data(&format!("next: {next}\n"))?;
+    output::data(&match (&landing, commits.len()) {
+        (Landing::Nothing, 1..) => summary::merged_already(name, commits.len(), colour),
+        _ => summary::merged(&landing, &commits, colour),
+    })?;
+    match &landing {
+        Landing::Nothing if commits.is_empty() => {}
+        Landing::Nothing | Landing::Landed { .. } => {
+            // The merge is done, and this is advice: a worktree that cannot be read takes nothing of that back.
+            if let Ok(stays) = manage::stays(&target).await {
+                output::data(&summary::after_landing(stays.as_ref(), name, colour))?;
+            }
+        }
+        Landing::Kept { .. } | Landing::Refused { .. } => {
+            if let Some(next) = summary::after_merge(&landing, name) {
+                output::data(&format!("next: {next}\n"))?;
+            }
+        }
     }
     Ok(match landing {
         Landing::Nothing | Landing::Landed { .. } => ExitCode::SUCCESS,

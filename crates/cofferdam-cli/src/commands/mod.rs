@@ -1,6 +1,7 @@
 //! One file for each command: its options, and what it does with the library.
 
 pub(crate) mod allow;
+mod built_in;
 pub(crate) mod completions;
 pub(crate) mod delete;
 pub(crate) mod demo;
@@ -14,6 +15,7 @@ pub(crate) mod merge;
 pub(crate) mod net;
 pub(crate) mod revoke;
 pub(crate) mod run;
+mod several;
 
 use std::process::ExitCode;
 

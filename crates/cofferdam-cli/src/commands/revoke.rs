@@ -11,7 +11,9 @@ use cofferdam::wall::rules::{Loaded, Place};
 use cofferdam::wall::{Origin, Rule};
 
 use super::allow::{Whom, begin, no_rule, patiently, scope, words};
+use super::built_in::Without;
 use super::net::{place, tell, warn};
+use super::several;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -21,13 +23,14 @@ use crate::ui::style::{self, paint};
 
 /// Take back what `cofferdam allow` opened, at once and from now on
 ///
-/// RULE is what was allowed. A name or a range without ports means every rule of it. Connections that
-/// no rule allows any more are ended.
+/// A RULE is what was allowed. A name or a range without ports means every rule of it. Of several rules all are
+/// taken back or none. Connections that no rule allows any more are ended. For a rule of the built-in list the
+/// commands are printed that put a list of your own, without that rule, in its place.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Such as example.com, db.example.com:5432, 10.1.0.0/16:443
     #[arg(required = true, value_name = "RULE")]
-    rule: Vec<String>,
+    rules: Vec<String>,
 
     #[command(flatten)]
     whom: Whom,
@@ -38,15 +41,22 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    let which =
-        Which::parse(&arguments.rule.join(" ")).map_err(|error| no_rule(&error, "revoke"))?;
+    let texts = several::rules(&arguments.rules, "revoke")?;
+    let which: Result<Vec<Which>, _> = texts.iter().map(|text| Which::parse(text)).collect();
+    let which = which.map_err(|error| no_rule(&error, "revoke"))?;
     let colour = environment.colour.on_stderr();
     let (scope, sources) = scope(&arguments.whom, environment, interrupt).await?;
     let change = begin(environment, interrupt).await?;
     let done = change.remove(&scope, &which).map_err(ChangeError::from)?;
     let left = sources.load();
-    if done.removed.is_empty() {
-        return Err(not_here(&which, &scope, &left, &environment.home));
+    if let Some(missing) = done.missing.first() {
+        warn(&left.problems, colour);
+        let without = Without::new(&which, &left);
+        if let Some(without) = &without {
+            output::data(&without.commands(environment))?;
+        }
+        let home = &environment.home;
+        return Err(not_here(missing, &scope, &left, home, without.is_some()));
     }
     for rule in &done.removed {
         output::note(&format!(
@@ -57,7 +67,8 @@ pub(crate) async fn run(
         ));
     }
     let same = left.rules.iter().zip(&left.places);
-    for (rule, at) in same.filter(|(rule, _)| rule.target() == which.target()) {
+    for (rule, at) in same.filter(|(rule, _)| which.iter().any(|one| one.target() == rule.target()))
+    {
         let label = paint("warning:", style::WARNING, colour);
         let stands = stands(rule, at);
         output::note(&format!(
@@ -85,7 +96,7 @@ fn stands(rule: &Rule, at: &Place) -> String {
 }
 
 /// The file of that scope does not have it. What does?
-fn not_here(which: &Which, scope: &Scope, left: &Loaded, home: &Home) -> CliError {
+fn not_here(which: &Which, scope: &Scope, left: &Loaded, home: &Home, printed: bool) -> CliError {
     let shown = printable_line(&which.to_string());
     let all = || left.rules.iter().zip(&left.places);
     let same = all().find(|(rule, _)| which.is(rule));
@@ -96,7 +107,7 @@ fn not_here(which: &Which, scope: &Scope, left: &Loaded, home: &Home) -> CliErro
                 words(scope),
                 stands(rule, at)
             ),
-            hint: elsewhere(rule, at, home),
+            hint: elsewhere(rule, at, home, printed),
         };
     }
     let like = all().find(|(rule, _)| rule.target() == which.target());
@@ -106,7 +117,7 @@ fn not_here(which: &Which, scope: &Scope, left: &Loaded, home: &Home) -> CliErro
                 "no rule is `{shown}`; `{rule}` stands in {}",
                 stands(rule, at)
             ),
-            hint: elsewhere(rule, at, home),
+            hint: elsewhere(rule, at, home, false),
         };
     }
     CliError::Failed {
@@ -117,7 +128,7 @@ fn not_here(which: &Which, scope: &Scope, left: &Loaded, home: &Home) -> CliErro
 }
 
 /// How to take a rule back that stands there.
-fn elsewhere(rule: &Rule, at: &Place, home: &Home) -> String {
+fn elsewhere(rule: &Rule, at: &Place, home: &Home, printed: bool) -> String {
     let word = shell_word(rule.to_string());
     match (&at.file, rule.origin()) {
         (Some(file), _) if **file == *Scope::Global.file(home) => {
@@ -131,9 +142,14 @@ fn elsewhere(rule: &Rule, at: &Place, home: &Home) -> String {
             "take it out of {}, then `cofferdam net reload`",
             shell_word(&**file)
         ),
-        (None, Origin::Defaults) => format!(
-            "write a `firewall.allow` of your own into {}: then the built-in list counts no longer",
+        (None, Origin::Defaults) if printed => format!(
+            "paste the commands above: they make a list of your own without it in {}, which counts for all your \
+             sandboxes instead of the built-in one",
             shell_word(home.config())
+        ),
+        (None, Origin::Defaults) => format!(
+            "`cofferdam revoke {}` prints the commands that make a list of your own without it",
+            shell_word(rule.target().to_string())
         ),
         (None, _) => "it counts until that run ends".to_owned(),
     }

@@ -19,10 +19,18 @@ use super::{json, output, style};
 pub(crate) enum Mode {
     /// Events as lines of JSON on standard output.
     Json,
-    /// Lines on standard error.
+    /// Lines.
     Plain,
-    /// Lines above a status line that moves, on standard error.
+    /// Lines above a status line that moves, which is on standard error.
     Terminal,
+}
+
+/// Where the lines go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// The story is what was asked for.
+    Output,
+    Error,
 }
 
 /// So many events of the agent may wait to be shown; further ones are counted, not kept. The run
@@ -75,7 +83,12 @@ impl Feed {
 }
 
 impl Live {
-    pub(crate) fn start(mode: Mode, narrator: Narrator, colour: bool) -> io::Result<Self> {
+    pub(crate) fn start(
+        mode: Mode,
+        stream: Stream,
+        narrator: Narrator,
+        colour: bool,
+    ) -> io::Result<Self> {
         let (sender, receiver) = channel();
         let feed = Feed {
             sender,
@@ -85,6 +98,7 @@ impl Live {
         };
         let view = View {
             mode,
+            stream,
             narrator,
             colour,
             bar: bar(mode),
@@ -117,6 +131,7 @@ impl Live {
 
 struct View {
     mode: Mode,
+    stream: Stream,
     narrator: Narrator,
     colour: bool,
     bar: ProgressBar,
@@ -164,7 +179,11 @@ impl View {
             text.push('\n');
         }
         if !text.is_empty() {
-            self.bar.suspend(|| output::note(&text));
+            self.bar.suspend(|| match self.stream {
+                // A reader that went away does not end the run.
+                Stream::Output => drop(output::data(&text)),
+                Stream::Error => output::note(&text),
+            });
         }
     }
 

@@ -52,6 +52,8 @@ pub(crate) struct Narrator {
     pub(crate) verbosity: Verbosity,
     /// The user named no strategy.
     pub(crate) strategy_by_default: bool,
+    /// Whether there will be a sandbox and a log to look at.
+    hints: bool,
     /// What is going on, for a status line.
     pub(crate) status: String,
 }
@@ -61,7 +63,16 @@ impl Narrator {
         Self {
             verbosity,
             strategy_by_default,
+            hints: true,
             status: "starting".to_owned(),
+        }
+    }
+
+    /// The story without the commands that belong to it, as nothing of the run stays.
+    pub(crate) fn without_hints(self) -> Self {
+        Self {
+            hints: false,
+            ..self
         }
     }
 
@@ -156,7 +167,8 @@ impl Narrator {
             } => {
                 let what = fit(&printable_line(what), 120);
                 let reason = fit(&printable_line(reason), 200);
-                let text = format!("refused: {what}: {reason}{}", opened_by(opens.as_deref()));
+                let opens = opens.as_deref().filter(|_| self.hints);
+                let text = format!("refused: {what}: {reason}{}", opened_by(opens));
                 (Normal, one(Kind::Warning, text))
             }
             Event::Notice(notice @ Notice::ModelRefused { opens, .. }) => {
@@ -218,7 +230,7 @@ impl Narrator {
                 )
             ),
         ];
-        if let Some(log) = log {
+        if let Some(log) = log.as_ref().filter(|_| self.hints) {
             texts.push(format!("log: tail -f {}", shell_word(log)));
         }
         let head = |text| Line {

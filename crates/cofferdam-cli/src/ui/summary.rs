@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use cofferdam::session::manage::Stays;
 use cofferdam::session::{CommitLine, Landing, RunReport};
 use cofferdam::text::printable_line;
 
@@ -22,15 +23,30 @@ const REVIEW: &str = "git log -p -a --diff-merges=first-parent --no-ext-diff --n
 
 /// The summary of a run that succeeded.
 pub(crate) fn render(report: &RunReport, colour: bool) -> String {
+    let mut out = work(report, colour);
+    if let Some(path) = &report.preserved_worktree {
+        let path = shell_word(path);
+        let _ = writeln!(out, "uncommitted work of the agent is kept in {path}");
+    }
+    let label = paint("refused:", style::WARNING, colour);
+    out.push_str(&opening::text(&report.refused, Some(&report.name), &label));
+    if let Some(next) = next(report) {
+        let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
+    }
+    if report.preserved_worktree.is_some() {
+        let name = &report.name;
+        let _ = writeln!(
+            out,
+            "when nothing of it is needed: cofferdam delete --force {name}"
+        );
+    }
+    out
+}
+
+/// What it did, without what to do next.
+pub(crate) fn work(report: &RunReport, colour: bool) -> String {
     let mut out = String::from("\n");
-    out.push_str(&landing(&report.landing, &report.commits, colour));
-    let hidden = report.commits.len().saturating_sub(LISTED);
-    if hidden > 0 {
-        let _ = writeln!(out, "  ({} before these)", human::plural(hidden, "commit"));
-    }
-    for commit in &report.commits[hidden..] {
-        let _ = writeln!(out, "  {}", commit_line(commit, colour));
-    }
+    out.push_str(&merged(&report.landing, &report.commits, colour));
     if !report.diffstat.trim().is_empty() {
         for line in report.diffstat.lines() {
             let _ = writeln!(out, "  {}", printable_line(line.trim_start()));
@@ -58,27 +74,24 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
             human::count(usage.output_tokens)
         );
     }
-    if let Some(path) = &report.preserved_worktree {
-        let path = shell_word(path);
-        let _ = writeln!(out, "uncommitted work of the agent is kept in {path}");
+    out
+}
+
+/// Where the commits are, and the newest of them.
+pub(crate) fn merged(landed: &Landing, commits: &[CommitLine], colour: bool) -> String {
+    let mut out = landing(landed, commits, colour);
+    let hidden = commits.len().saturating_sub(LISTED);
+    if hidden > 0 {
+        let _ = writeln!(out, "  ({} before these)", human::plural(hidden, "commit"));
     }
-    let label = paint("refused:", style::WARNING, colour);
-    out.push_str(&opening::text(&report.refused, Some(&report.name), &label));
-    if let Some(next) = next(report) {
-        let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
-    }
-    if report.preserved_worktree.is_some() {
-        let name = &report.name;
-        let _ = writeln!(
-            out,
-            "when nothing of it is needed: cofferdam delete --force {name}"
-        );
+    for commit in &commits[hidden..] {
+        let _ = writeln!(out, "  {}", commit_line(commit, colour));
     }
     out
 }
 
 /// Where the commits are, as one line with what stands in the way.
-pub(crate) fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -> String {
+fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -> String {
     let count = human::plural(commits.len(), "commit");
     match landing {
         Landing::Nothing => format!(
@@ -114,13 +127,39 @@ pub(crate) fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -
 /// There was something to merge, and it is there.
 pub(crate) fn merged_already(name: &str, commits: usize, colour: bool) -> String {
     format!(
-        "{} {} of {} {} on this branch already\n{} cofferdam gc   # clears merged sandboxes\n",
+        "{} {} of {} {} on this branch already\n",
         paint("nothing to merge:", style::WARNING, colour),
         human::plural(commits, "commit"),
         printable_line(name),
         if commits == 1 { "is" } else { "are" },
-        paint("next:", style::HINT, colour),
     )
+}
+
+/// How a sandbox goes whose branch is merged.
+pub(crate) fn after_landing(stays: Option<&Stays>, name: &str, colour: bool) -> String {
+    let next = paint("next:", style::HINT, colour);
+    let name = shell_word(name);
+    match stays {
+        None => format!("{next} cofferdam gc   # clears merged sandboxes\n"),
+        Some(Stays::Uncommitted(path)) => {
+            let path = shell_word(path);
+            format!(
+                "uncommitted work of the agent is kept in {path}\n{next} git -C {path} status\n\
+                 when nothing of it is needed: cofferdam delete --force {name}\n"
+            )
+        }
+        Some(Stays::Kept(path)) => {
+            let path = shell_word(path);
+            format!(
+                "what did not come home is kept in {path}\n{next} ls -A {path}\n\
+                 when nothing of it is needed: cofferdam delete --force {name}\n"
+            )
+        }
+        Some(Stays::Beside) => format!(
+            "the sandbox stays, as there is more of it than this branch has\n\
+             when nothing of it is needed: cofferdam delete {name}\n"
+        ),
+    }
 }
 
 /// Id and subject of a commit on one line.

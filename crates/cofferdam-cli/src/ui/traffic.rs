@@ -127,7 +127,12 @@ impl Traffic {
         if self.rows.is_empty() {
             return String::new();
         }
-        let rows: Vec<Vec<String>> = self.rows.iter().map(Row::cells).collect();
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        if self.refused {
+            // A thing that was asked for again stands where its newest time belongs.
+            rows.sort_by_key(|row| row.at);
+        }
+        let rows: Vec<Vec<String>> = rows.into_iter().map(Row::cells).collect();
         let mut out = String::new();
         if self.dropped > 0 {
             let dropped = human::plural(self.dropped, "older row");

@@ -129,3 +129,106 @@ fn one_in_use_is_refused_and_forced() {
     );
     environment.expect_clean();
 }
+
+/// A branch with two sandboxes goes with the last of them, and each is told of.
+#[test]
+fn a_branch_that_another_sandbox_is_on_stays() {
+    let environment = TestEnvironment::with_repository();
+    for name in ["one", "two"] {
+        environment
+            .run(
+                &["--branch", "feature", "--name", name],
+                &commit_script(&[name]),
+            )
+            .expect_code(0);
+    }
+    let tip = environment.git(&["rev-parse", "feature"]);
+    let done = environment.cofferdam(&["delete", "one"]).expect_code(0);
+    assert_eq!(
+        done.stderr,
+        "deleted one\nbranch feature stays: sandbox two is on it too\n"
+    );
+    assert_eq!(environment.git(&["rev-parse", "feature"]), tip);
+    let done = environment.cofferdam(&["log", "two"]).expect_code(0);
+    assert!(done.stdout.contains(" two\n"), "{done}");
+    // It was the first one's, and is the second one's now.
+    let done = environment.cofferdam(&["delete", "two"]).expect_code(0);
+    assert!(done.stderr.contains("refs/cofferdam/trash/two"), "{done}");
+    assert_eq!(environment.git(&["branch", "--list", "feature"]), "");
+    environment.expect_clean();
+}
+
+/// Not with everything else of it either.
+#[test]
+fn purge_leaves_a_branch_that_another_sandbox_is_on() {
+    let environment = TestEnvironment::with_repository();
+    for name in ["one", "two"] {
+        environment
+            .run(
+                &["--branch", "feature", "--name", name],
+                &commit_script(&[name]),
+            )
+            .expect_code(0);
+    }
+    let tip = environment.git(&["rev-parse", "feature"]);
+    environment
+        .cofferdam(&["delete", "one", "--purge"])
+        .expect_code(0);
+    assert_eq!(environment.git(&["rev-parse", "feature"]), tip);
+}
+
+/// The same where `gc` clears the sandbox for which the branch was made.
+#[test]
+fn gc_leaves_a_branch_that_another_sandbox_is_on() {
+    let environment = TestEnvironment::with_repository();
+    // It stays after its run, because its merge was in the way of the user's work.
+    environment.write("README.md", "mine\n");
+    let script = "echo theirs > README.md; git commit -qam theirs";
+    environment
+        .run(&["--merge-to-head", "--name", "one"], script)
+        .expect_code(1);
+    environment.git(&["checkout", "--quiet", "README.md"]);
+    environment.cofferdam(&["merge", "one"]).expect_code(0);
+    environment
+        .run(
+            &["--branch", "cofferdam/one", "--name", "two"],
+            &commit_script(&["two"]),
+        )
+        .expect_code(0);
+    environment.git(&["merge", "--quiet", "cofferdam/one"]);
+    let tip = environment.git(&["rev-parse", "cofferdam/one"]);
+    let done = environment.cofferdam(&["gc"]).expect_code(0);
+    assert!(done.stdout.contains("removed: sandbox one,"), "{done}");
+    // The second is of a branch that was there before it, and that stays.
+    assert!(done.stdout.contains("removed: sandbox two,"), "{done}");
+    assert_eq!(environment.git(&["rev-parse", "cofferdam/one"]), tip);
+}
+
+/// Who deletes the branch by hand is told how to have it again, and how to let go of the rest.
+#[test]
+fn a_missing_branch_is_brought_back_as_the_hint_says() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(
+            &["--branch", "feature", "--name", "one"],
+            &commit_script(&["a"]),
+        )
+        .expect_code(0);
+    let tip = environment.git(&["rev-parse", "feature"]);
+    environment.git(&["branch", "--quiet", "-D", "feature"]);
+    for command in ["log", "diff", "merge"] {
+        let done = environment.cofferdam(&[command, "one"]).expect_code(1);
+        let said = "error: branch `feature` of sandbox `one` does not exist any more\n\
+                    hint: bring it back with `";
+        assert!(done.stderr.starts_with(said), "{done}");
+        assert!(done.stderr.contains("`cofferdam delete one`"), "{done}");
+    }
+    let done = environment.cofferdam(&["log", "one"]).expect_code(1);
+    let line = done.stderr.split('`').nth(5).unwrap();
+    environment.shell(line).expect_code(0);
+    assert_eq!(environment.git(&["rev-parse", "feature"]), tip);
+    environment.cofferdam(&["log", "one"]).expect_code(0);
+    environment.git(&["branch", "--quiet", "-D", "feature"]);
+    environment.cofferdam(&["delete", "one"]).expect_code(0);
+    environment.expect_clean();
+}

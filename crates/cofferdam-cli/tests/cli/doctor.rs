@@ -163,7 +163,8 @@ fn agents_are_listed_with_place_version_and_key() {
         line.starts_with("degraded") && line.ends_with("no key, no login"),
         "{done}"
     );
-    let hint = "hint: set OPENAI_API_KEY or CODEX_API_KEY in your environment, or log in with `codex`, then give";
+    let hint = "hint: set OPENAI_API_KEY or CODEX_API_KEY in your environment or in `.cofferdam/.env`, or give it with \
+                `--env OPENAI_API_KEY=VALUE`, or log in with `codex`, then give";
     assert!(done.stdout.contains(hint), "{done}");
 }
 
@@ -188,12 +189,43 @@ fn a_config_that_cannot_be_used_is_not_ok() {
         .find(|line| line.contains(" config "))
         .unwrap();
     assert!(
-        line.starts_with("missing") && line.contains("config.yaml:2:"),
+        line.starts_with("malformed config") && line.contains("config.yaml:2:3: firewall.alow"),
         "{done}"
     );
     assert!(
         done.stdout
             .contains("hint: mend it: until then none of its rules is in force"),
+        "{done}"
+    );
+    assert_eq!(status(&self::findings(&environment), "config"), "malformed");
+}
+
+/// As a run takes it: the user's own file counts, one that came with the repository does not give keys.
+#[test]
+fn a_key_in_the_env_file_is_seen() {
+    let environment = TestEnvironment::with_repository();
+    program(&environment, "codex", "#!/bin/sh\necho 1.0\n");
+    let access = || {
+        let done = with_path(&environment, &["doctor", "--json"]);
+        let findings: Vec<serde_json::Value> = serde_json::from_str(&done.stdout).unwrap();
+        let mut all = findings.into_iter();
+        all.find(|one| one["name"] == "agent codex").unwrap()["agent"]["access"].clone()
+    };
+    assert!(access().is_null());
+    environment.write(".cofferdam/.env", "OPENAI_API_KEY=the-files\n");
+    assert_eq!(access(), "OPENAI_API_KEY");
+    environment.git(&["add", "--force", ".cofferdam/.env"]);
+    assert!(access().is_null());
+    environment.git(&["rm", "--quiet", "--cached", ".cofferdam/.env"]);
+    environment.write(".cofferdam/.env", "# keys\nOPENAI_API_KEY the-files\n");
+    let done = with_path(&environment, &["doctor"]).expect_code(1);
+    let line = done
+        .stdout
+        .lines()
+        .find(|line| line.contains(" .cofferdam/.env "))
+        .unwrap();
+    assert!(
+        line.starts_with("malformed") && line.ends_with(".env:2: there is no `=`"),
         "{done}"
     );
 }

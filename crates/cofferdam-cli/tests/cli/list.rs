@@ -62,6 +62,16 @@ fn a_branch_sandbox_with_its_commits() {
     assert!(done.stdout.starts_with(start), "{done}");
     let row = "\nfirst  task  native    bind  stopped  feature/a  2      -";
     assert!(done.stdout.contains(row), "{done}");
+    // Its worktree went with the run, and it never worked in the checkout.
+    assert!(done.stdout.trim_end().ends_with(" -"), "{done}");
+    assert!(one["workdir"].is_null(), "{one}");
+    environment
+        .run(&["--branch", "feature/b"], "echo more > draft.txt")
+        .expect_code(0);
+    let done = environment.cofferdam(&["list", "--json"]).expect_code(0);
+    let found: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    let at = std::path::Path::new(found[1]["workdir"].as_str().unwrap());
+    assert!(at.join("draft.txt").is_file(), "{found}");
 }
 
 /// A generated name on a branch of its own is as long as usual ones get.

@@ -11,11 +11,15 @@ fn with_sandbox(script: &str) -> TestEnvironment {
 #[test]
 fn brings_the_branch_into_the_checkout() {
     let environment = with_sandbox(&commit_script(&["a"]));
-    let done = environment.cofferdam(&["merge", "one"]).expect_code(0);
-    assert!(
-        done.stdout.starts_with("landed: 1 commit on main"),
-        "{done}"
-    );
+    let done = environment.cofferdam(&["merge", "one"]);
+    check!(environment, done, @"
+    code: 0
+    --- stdout
+    landed: 1 commit on main, which is now at [SHORT]
+      [SHORT] a
+    next: cofferdam gc   # clears merged sandboxes
+    --- stderr
+    ");
     assert_eq!(environment.read("a.txt"), "a\n");
     assert_eq!(environment.git(&["status", "--porcelain"]), "");
 }
@@ -50,4 +54,73 @@ fn a_conflict_moves_nothing() {
     assert_eq!(environment.read("README.md"), "mine\n");
     assert_eq!(environment.references(), before);
     assert_eq!(environment.git(&["status", "--porcelain"]), "");
+}
+
+/// What was there before the merge is not among what it brought, and a long list is cut.
+#[test]
+fn it_says_which_commits_came() {
+    let environment = with_sandbox(&commit_script(&["first"]));
+    environment.cofferdam(&["merge", "one"]).expect_code(0);
+    let names: Vec<String> = (1..=23).map(|number| format!("c{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    environment
+        .run(
+            &["--branch", "feature", "--name", "two"],
+            &commit_script(&names),
+        )
+        .expect_code(0);
+    let done = environment.cofferdam(&["merge", "two"]).expect_code(0);
+    assert!(
+        done.stdout.starts_with("landed: 23 commits on main"),
+        "{done}"
+    );
+    assert!(!done.stdout.contains(" first\n"), "{done}");
+    assert!(
+        done.stdout.contains("\n  (3 commits before these)\n"),
+        "{done}"
+    );
+    let listed: Vec<&str> = done
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split_once(' '))
+        .map(|(_, subject)| subject)
+        .filter(|subject| names.contains(subject))
+        .collect();
+    assert_eq!(listed.first(), Some(&"c4"), "{done}");
+    assert_eq!(listed.last(), Some(&"c23"), "{done}");
+    assert_eq!(listed.len(), 20, "{done}");
+}
+
+/// `gc` leaves such a sandbox, so nobody is sent there; what is named instead works as it stands.
+#[test]
+fn a_worktree_with_work_is_said_with_what_helps() {
+    let environment = with_sandbox(&(commit_script(&["a"]) + "echo more > draft.txt"));
+    for first in ["landed: 1 commit on main", "nothing to merge: 1 commit"] {
+        let done = environment.cofferdam(&["merge", "one"]).expect_code(0);
+        assert!(done.stdout.starts_with(first), "{done}");
+        assert!(!done.stdout.contains("cofferdam gc"), "{done}");
+        let at = environment
+            .repository()
+            .canonicalize()
+            .unwrap()
+            .join(".cofferdam/worktrees/feature");
+        let kept = format!(
+            "uncommitted work of the agent is kept in {}\n",
+            at.display()
+        );
+        assert!(done.stdout.contains(&kept), "{done}");
+        let next = done
+            .stdout
+            .lines()
+            .find_map(|line| line.strip_prefix("next: "))
+            .unwrap();
+        let status = environment.shell(next).expect_code(0);
+        assert!(status.stdout.contains("draft.txt"), "{status}");
+    }
+    let done = environment.cofferdam(&["gc"]).expect_code(0);
+    assert_eq!(done.stdout, "nothing to clean up\n");
+    environment
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+    environment.expect_clean();
 }

@@ -417,8 +417,8 @@ fn an_agent_without_key_and_login_is_told_before_anything_is_made() {
     );
     hinted(
         &done,
-        "set ANTHROPIC_API_KEY, CLAUDE_CODE_OAUTH_TOKEN or ANTHROPIC_AUTH_TOKEN in your environment, or log in \
-         with `claude`, then give the login once with `cofferdam run --login ~/.claude/.credentials.json …`",
+        "set ANTHROPIC_API_KEY, CLAUDE_CODE_OAUTH_TOKEN or ANTHROPIC_AUTH_TOKEN in your environment or in \
+         `.cofferdam/.env`, or give it with `--env ANTHROPIC_API_KEY=VALUE`, or log in with `claude`, then give the login once with `cofferdam run --login ~/.claude/.credentials.json …`",
     );
     assert!(!environment.home().join(".cofferdam/state").exists());
     assert!(!environment.repository().join(".cofferdam").exists());

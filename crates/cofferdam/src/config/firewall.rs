@@ -80,6 +80,30 @@ pub(super) fn parse(text: &str) -> Result<Config, Misplaced> {
     })
 }
 
+/// The text of a file that has just these rules. `None`: one of them says more than an entry can.
+pub(super) fn text(rules: &[Rule]) -> Option<String> {
+    let mut text = "firewall:\n  allow:\n".to_owned();
+    for rule in rules {
+        let (field, target) = match rule.target() {
+            Target::Range(range) => ("cidr", format!("\"{range}\"")),
+            Target::Name(name) => ("domain", name.to_string()),
+            // It begins with what YAML takes for an alias.
+            below @ Target::Below(_) => ("domain", format!("\"{below}\"")),
+        };
+        text.push_str(&format!("    - {field}: {target}\n"));
+        let target = rule.target().clone();
+        let usual = Rule::new(target, None, Protocol::Tcp, None, rule.origin());
+        if let (Some(ports), false) = (rule.ports().listed(), usual.as_ref() == Ok(rule)) {
+            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+            text.push_str(&format!("      ports: [{}]\n", ports.join(", ")));
+        }
+    }
+    let read = parse(&text).ok()?.allow?;
+    let same = read.len() == rules.len()
+        && (read.iter().zip(rules)).all(|(one, rule)| one.rule.is_same(rule));
+    same.then_some(text)
+}
+
 fn located(index: usize, entry: &Spanned<Entry>) -> Result<LocatedRule, Misplaced> {
     let field = |name: &str| format!("firewall.allow[{index}]{name}");
     let Entry {

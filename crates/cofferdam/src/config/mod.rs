@@ -89,6 +89,11 @@ pub fn load(home: &Home) -> Result<Config, ConfigError> {
     }
 }
 
+/// The text of a file that has just these rules. `None`: one of them says more than an entry of the file can.
+pub fn text_of(rules: &[Rule]) -> Option<String> {
+    firewall::text(rules)
+}
+
 /// Reads what the file at `path` holds.
 fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
     let parsed = text(bytes).and_then(firewall::parse);

@@ -383,3 +383,27 @@ fn the_file_itself_must_be_the_users_alone() {
         refused("it belongs to another user");
     }
 }
+
+/// What is written is read back as it was, or not written.
+#[test]
+fn rules_become_a_file() {
+    let rule = |text: &str| Rule::parse(text, cofferdam_wall::Origin::Defaults).unwrap();
+    let rules = [
+        "a.test",
+        "b.test:8443",
+        "*.c.test",
+        "10.1.0.0/16:5432,6379",
+        "[2001:db8::/32]:443",
+        "203.0.113.9",
+    ];
+    let text = text_of(&rules.map(rule)).unwrap();
+    assert_eq!(
+        text,
+        "firewall:\n  allow:\n    - domain: a.test\n    - domain: b.test\n      ports: [8443]\n    \
+         - domain: \"*.c.test\"\n    - cidr: \"10.1.0.0/16\"\n      ports: [5432, 6379]\n    \
+         - cidr: \"2001:db8::/32\"\n      ports: [443]\n    - cidr: \"203.0.113.9\"\n"
+    );
+    assert_eq!(text_of(&[rule("a.test:9 tls")]), None);
+    let defaults = cofferdam_wall::defaults::rules().unwrap();
+    assert!(text_of(&defaults).is_some());
+}

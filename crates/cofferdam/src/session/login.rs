@@ -30,6 +30,14 @@ const VARIABLE: &str = "COFFERDAM_LOGIN";
 pub enum LoginError {
     #[error(transparent)]
     File(#[from] FileError),
+    /// The one that the user gave for this run.
+    #[error("the login of {agent} cannot be read: {source}")]
+    Unreadable {
+        agent: String,
+        /// Where its program keeps one, relative to a home.
+        usual: &'static str,
+        source: FileError,
+    },
     #[error("{} is no login: {why}", path.display())]
     NoLogin { path: PathBuf, why: &'static str },
     #[error("{agent} has no login file: leave out `--login`")]
@@ -67,6 +75,13 @@ impl Login {
         let path = options.login.as_deref().unwrap_or(&kept);
         let bytes = match fsx::read_bounded(path, LIMIT as u64) {
             Err(error) if error.is_not_found() && options.login.is_none() => return Ok(None),
+            Err(source) if options.login.is_some() => {
+                return Err(LoginError::Unreadable {
+                    agent: agent.to_owned(),
+                    usual: format.path,
+                    source,
+                });
+            }
             bytes => bytes?,
         };
         let value = parse(path, &bytes)?;

@@ -39,6 +39,7 @@ mod shared;
 mod stream;
 mod submodules;
 mod transfer;
+mod variables;
 
 pub use collect::CollectError;
 pub use envfile::EnvFileError;
@@ -56,3 +57,4 @@ pub(crate) use report::FINISH_FIRST;
 pub use report::{Beside, CommitLine, Iteration, Kept, Landing, RunError, RunErrorKind, RunReport};
 pub use run::run;
 pub use stream::AgentFailure;
+pub use variables::variables;

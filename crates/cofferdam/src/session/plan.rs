@@ -1,14 +1,13 @@
 //! Plan: everything that can be decided and refused before anything is made.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 
 use super::access;
-use super::envfile::{self, EnvFile, Withheld};
+use super::envfile::Withheld;
 use super::event::Notice;
 use super::hide;
 use super::holder::Holder;
@@ -18,6 +17,7 @@ use super::network;
 use super::options::{PromptSource, RunOptions};
 use super::place;
 use super::report::RunErrorKind;
+use super::variables;
 use crate::git::discovery::Start;
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Head, Identity, Oid, Repository};
@@ -214,7 +214,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         .as_ref()
         .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
     let (prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
-    let (environment, withheld) = environment(options, &repository).await?;
+    let (environment, withheld) = variables::of_a_run(options, &repository).await?;
     let login = Login::find(options)?;
     let mut notices: Vec<Notice> = unread.into_iter().collect();
     notices.extend(access::check(options, &environment, login.is_some())?);
@@ -383,56 +383,4 @@ fn prompt(
             Ok((Prompt::Template(substituted), unused))
         }
     }
-}
-
-/// The agent's declared names and those of `.cofferdam/.env`, then what the caller gave. Also what the
-/// file wanted and did not get: a file that came with the repository gives literal values only, or any
-/// repository could name the user's secrets, and none of those that say where secrets go.
-async fn environment(
-    options: &RunOptions,
-    repository: &Repository,
-) -> Result<(BTreeMap<OsString, OsString>, Withheld), RunErrorKind> {
-    let mut file = EnvFile::read(repository.top.as_path())?;
-    let declared = options.agent.environment();
-    let mut withheld = Withheld::default();
-    if file.needs_trust() && !is_the_users_own(options, repository).await? {
-        withheld = file.distrust();
-    }
-    let mut environment = file.resolve(&options.caller_environment, declared);
-    environment.extend(options.environment.clone());
-    // What the agent gets from the caller anyway, or was given by name, is no loss.
-    let told = &options.environment;
-    let unset = |name: &String| !environment.contains_key(OsStr::new(name));
-    withheld
-        .callers
-        .retain(|name| unset(name) && !declared.contains(&name.as_str()));
-    withheld
-        .steering
-        .retain(|name| !told.contains_key(OsStr::new(name)));
-    Ok((environment, withheld))
-}
-
-/// Whether `.cofferdam/.env` is a plain file that git does not track. Behind a symlink, or with its
-/// directory a submodule, the repository may have had a hand in it.
-async fn is_the_users_own(
-    options: &RunOptions,
-    repository: &Repository,
-) -> Result<bool, RunErrorKind> {
-    let path = Path::new(envfile::PATH);
-    let plain = repository.top.as_path().join(path);
-    if !plain.canonicalize().is_ok_and(|real| real == plain) {
-        return Ok(false);
-    }
-    let parent = path.parent().unwrap_or(path);
-    let tracked = repository
-        .command_in_tree()
-        .args(["ls-files", "-z", "--"])
-        .args([parent, path])
-        .run(&options.cancel)
-        .await?;
-    let mut entries = tracked.stdout.split(|&byte| byte == 0);
-    Ok(!entries.any(|entry| {
-        let entry = Path::new(OsStr::from_bytes(entry));
-        entry == parent || entry == path
-    }))
 }

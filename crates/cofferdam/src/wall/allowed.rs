@@ -44,6 +44,8 @@ pub struct Added {
 pub struct Removed {
     pub file: PathBuf,
     pub removed: Vec<Rule>,
+    /// The file has no line of these. Then nothing was removed.
+    pub missing: Vec<Which>,
 }
 
 /// Which rules are meant.
@@ -202,14 +204,26 @@ pub fn add(home: &Home, scope: &Scope, new: &[Rule]) -> Result<Added, AddError> 
     Ok(done)
 }
 
-/// Takes the lines of `which` out of the file of `scope`; comments and lines that are no rules stay. One who
-/// removes holds the lock on changes.
-pub fn remove(home: &Home, scope: &Scope, which: &Which) -> Result<Removed, AddError> {
+/// Takes the lines of all `which` out of the file of `scope`, or none where one of them is not there; comments and
+/// lines that are no rules stay. One who removes holds the lock on changes.
+pub fn remove(home: &Home, scope: &Scope, which: &[Which]) -> Result<Removed, AddError> {
     let file = scope.file(home);
     let bytes = read_to_change(&file, scope)?;
-    let (lines, removed): (Vec<u64>, Vec<Rule>) = rules(&bytes)
-        .filter_map(|(line, rule)| Some((line, rule.ok().filter(|rule| which.is(rule))?)))
-        .unzip();
+    let all: Vec<(u64, Rule)> = rules(&bytes)
+        .filter_map(|(line, rule)| Some((line, rule.ok()?)))
+        .collect();
+    let absent = |one: &&Which| !all.iter().any(|(_, rule)| one.is(rule));
+    let missing: Vec<Which> = which.iter().filter(absent).cloned().collect();
+    if !missing.is_empty() {
+        return Ok(Removed {
+            file,
+            removed: Vec::new(),
+            missing,
+        });
+    }
+    let meant = |rule: &Rule| which.iter().any(|one| one.is(rule));
+    let (lines, removed): (Vec<u64>, Vec<Rule>) =
+        all.into_iter().filter(|(_, rule)| meant(rule)).unzip();
     if !removed.is_empty() {
         let all = (1u64..).zip(bytes.split_inclusive(|&byte| byte == b'\n'));
         let kept: Vec<u8> = all
@@ -218,7 +232,11 @@ pub fn remove(home: &Home, scope: &Scope, which: &Which) -> Result<Removed, AddE
             .collect();
         fsx::write_private(&file, &kept)?;
     }
-    Ok(Removed { file, removed })
+    Ok(Removed {
+        file,
+        removed,
+        missing,
+    })
 }
 
 fn read_to_change(file: &Path, scope: &Scope) -> Result<Vec<u8>, AddError> {

@@ -78,7 +78,7 @@ impl Change {
     }
 
     /// Takes rules of `scope` out of its file. From now on they count for no sandbox that starts.
-    pub fn remove(&self, scope: &Scope, which: &Which) -> Result<Removed, AddError> {
+    pub fn remove(&self, scope: &Scope, which: &[Which]) -> Result<Removed, AddError> {
         allowed::remove(&self.home, scope, which)
     }
 

@@ -475,7 +475,7 @@ mod tests {
         let home = &place.sources.home;
         let which = |text: &str| Which::parse(text).unwrap();
         let file = Scope::Global.file(home);
-        let none = remove(home, &Scope::Global, &which("a.test")).unwrap();
+        let none = remove(home, &Scope::Global, &[which("a.test")]).unwrap();
         assert!(none.removed.is_empty() && !file.exists());
         add(home, &Scope::Global, &[rule("a.test:8443", Origin::Live)]).unwrap();
         let mut bytes = fs::read(&file).unwrap();
@@ -485,7 +485,9 @@ mod tests {
         );
         fsx::write_private(&file, &bytes).unwrap();
         let left = |text: &str| {
-            let removed = remove(home, &Scope::Global, &which(text)).unwrap().removed;
+            let removed = remove(home, &Scope::Global, &[which(text)])
+                .unwrap()
+                .removed;
             let removed: Vec<String> = removed.iter().map(ToString::to_string).collect();
             let bytes = fs::read(&file).unwrap();
             (removed.join(" "), bytes[header..].to_vec())

@@ -233,8 +233,8 @@ fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
         .unwrap();
     let merged = runtime.block_on(manage::merge(&target, None)).unwrap();
     assert!(
-        matches!(merged, cofferdam::session::Landing::Landed { .. }),
-        "{merged}"
+        matches!(merged.landing, cofferdam::session::Landing::Landed { .. }),
+        "{merged:?}"
     );
     assert!(!env.repo.join("sm/.git").exists());
     // So does a run whose commits are to land there.

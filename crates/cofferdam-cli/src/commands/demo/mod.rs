@@ -25,7 +25,7 @@ use crate::commands::run::supervise;
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
-use crate::ui::live::{Live, Mode};
+use crate::ui::live::{Live, Mode, Stream};
 use crate::ui::steps::{Narrator, Verbosity, shell_word};
 use crate::ui::style::{self, paint};
 use crate::ui::table::fit;
@@ -67,15 +67,11 @@ async fn show(
         .clone()
         .unwrap_or_else(|| "/root".into());
     let colour = environment.colour;
-    let shown = stage.repository().display().to_string();
     headline(
-        colour.on_stderr(),
+        colour.on_stdout(),
         "A small repository, and an agent with three tasks",
-    );
-    output::note(&format!(
-        "$ cd {}\n$ cofferdam run --merge-to-head --max-iterations 3 -- ./agent.sh\n",
-        printable_line(&shown)
-    ));
+    )?;
+    output::data("$ cofferdam run --merge-to-head --max-iterations 3 -- ./agent.sh\n")?;
 
     let before = Before::look(&stage, cancel).await?;
     let mode = if environment.live {
@@ -83,8 +79,10 @@ async fn show(
     } else {
         Mode::Plain
     };
-    let narrator = Narrator::new(Verbosity::Normal, false);
-    let live = Live::start(mode, narrator, colour.on_stderr()).map_err(CliError::Runtime)?;
+    // One story on one stream, and no commands for what is gone when it has been read.
+    let narrator = Narrator::new(Verbosity::Normal, false).without_hints();
+    let live = Live::start(mode, Stream::Output, narrator, colour.on_stdout())
+        .map_err(CliError::Runtime)?;
     let said = Arc::new(Mutex::new(String::new()));
     let mut options = options(&stage, environment, &user_home)?;
     options.events = listen(&live, &said);
@@ -96,19 +94,19 @@ async fn show(
         return Err(CliError::Interrupted { code });
     }
     let report = result?;
-    output::data(&summary::render(&report, colour.on_stdout()))?;
+    output::data(&summary::work(&report, colour.on_stdout()))?;
 
     headline(
-        colour.on_stderr(),
+        colour.on_stdout(),
         "What the agent also tried, and what held",
-    );
+    )?;
     let said = std::mem::take(&mut *said.lock().unwrap_or_else(PoisonError::into_inner));
     let verdicts = verdict::verdicts(&stage, &before, &said, &report, &user_home, cancel).await?;
     output::data(&render(&verdicts, colour.on_stdout()))?;
     let held = verdicts.iter().all(|verdict| verdict.held);
     output::data(&end(held, &verdicts, environment, colour.on_stdout()))?;
     if arguments.keep {
-        output::note(&format!("kept: {}\n", shell_word(stage.keep())));
+        output::data(&kept(stage, environment))?;
     }
     Ok(if held {
         ExitCode::SUCCESS
@@ -178,8 +176,8 @@ fn listen(live: &Live, said: &Arc<Mutex<String>>) -> EventSink {
     })
 }
 
-fn headline(colour: bool, text: &str) {
-    output::note(&format!("\n{}\n", paint(text, style::STRONG, colour)));
+fn headline(colour: bool, text: &str) -> std::io::Result<()> {
+    output::data(&format!("\n{}\n", paint(text, style::STRONG, colour)))
 }
 
 fn render(verdicts: &[Verdict], colour: bool) -> String {
@@ -201,6 +199,18 @@ fn render(verdicts: &[Verdict], colour: bool) -> String {
         let _ = writeln!(out, "          host:  {}", printable_line(host));
     }
     out
+}
+
+/// Where everything is, and how to look at it: Cofferdam's own files are beside the repository there.
+fn kept(stage: Stage, environment: &Environment) -> String {
+    let repository = shell_word(stage.repository());
+    let own = shell_word(stage.own_files());
+    let command = environment.invocation();
+    format!(
+        "kept: {}\n  git -C {repository} log -p main\n  \
+         COFFERDAM_HOME={own} {command} -C {repository} net log demo --refused\n",
+        shell_word(stage.keep())
+    )
 }
 
 fn end(held: bool, verdicts: &[Verdict], environment: &Environment, colour: bool) -> String {

@@ -1,18 +1,22 @@
 //! Which agents this user has: where `PATH` finds each, whether a sandbox shows it, its version, and whether it
 //! has a login or a key.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cofferdam::agent::{self, AGENTS, Access, AgentKind, AgentOptions, AgentProvider};
+use cofferdam::git::Repository;
 use cofferdam::sandbox::native::jail::{self, JailOutput, JailRequest};
 use cofferdam::sandbox::native::{self, Found, Host, Unshown};
 use cofferdam::sandbox::{HostProgram, Limits};
+use cofferdam::session;
 use cofferdam::text::printable_line;
 use serde::Serialize;
 
 use super::{Finding, Standing};
+use crate::commands::net::repository;
 use crate::environment::Environment;
 use crate::interrupt::Interrupt;
 use crate::ui::table::fit;
@@ -35,12 +39,66 @@ pub(super) struct Agent {
     access: Option<String>,
 }
 
+/// What the repository around here gives to agents.
+#[derive(Debug)]
+pub(super) struct Variables {
+    repository: Option<Repository>,
+    /// What is wrong with its `.cofferdam/.env`.
+    wrong: Option<String>,
+}
+
+impl Variables {
+    pub(super) async fn read(environment: &Environment, interrupt: &Interrupt) -> Self {
+        // Without a repository there is no such file.
+        let repository = repository(environment, interrupt).await.ok();
+        let mut this = Self {
+            repository,
+            wrong: None,
+        };
+        this.wrong = this.of(&[], environment, interrupt).await.err();
+        this
+    }
+
+    /// A file that cannot be used ends every run before it starts.
+    pub(super) fn finding(&self) -> Option<Finding> {
+        let wrong = self.wrong.as_ref()?;
+        let hint = "each line is KEY=VALUE, KEY= to take yours, or a comment after `#`";
+        Some(Finding::new(
+            ".cofferdam/.env",
+            Standing::Malformed,
+            wrong,
+            hint,
+        ))
+    }
+
+    /// What an agent that declares these names would have.
+    async fn of(
+        &self,
+        declared: &[&str],
+        environment: &Environment,
+        interrupt: &Interrupt,
+    ) -> Result<BTreeMap<OsString, OsString>, String> {
+        let caller = &environment.variables;
+        let Some(repository) = &self.repository else {
+            let mut own = caller.clone();
+            own.retain(|name, _| declared.iter().any(|declared| name == declared));
+            return Ok(own);
+        };
+        let read = session::variables(repository, caller, declared, &interrupt.cancel).await;
+        read.map_err(|error| crate::error::message(&error))
+    }
+}
+
 /// One finding for each agent that has a program of its own.
-pub(super) async fn find(environment: &Environment, interrupt: &Interrupt) -> Vec<Finding> {
+pub(super) async fn find(
+    own: &Variables,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Vec<Finding> {
     let mut found = Vec::new();
     for kind in AGENTS.iter().filter(|kind| !kind.install.is_empty()) {
         if let Ok(agent) = agent::by_name(kind.name, AgentOptions::default()) {
-            found.extend(look(kind, agent.as_ref(), environment, interrupt).await);
+            found.extend(look(kind, agent.as_ref(), own, environment, interrupt).await);
         }
     }
     found
@@ -49,10 +107,13 @@ pub(super) async fn find(environment: &Environment, interrupt: &Interrupt) -> Ve
 async fn look(
     kind: &AgentKind,
     agent: &dyn AgentProvider,
+    own: &Variables,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Option<Finding> {
     let program = agent.program()?;
+    let variables = own.of(agent.environment(), environment, interrupt).await;
+    let access = access(agent, &variables.unwrap_or_default(), environment);
     let program = HostProgram {
         name: program.name.to_owned(),
         directories: program.directories.iter().map(PathBuf::from).collect(),
@@ -73,12 +134,11 @@ async fn look(
             path: None,
             visible: false,
             version: None,
-            access: access(agent, environment),
+            access,
         });
         return Some(finding);
     };
     let version = version(program.name.clone(), &host, interrupt).await;
-    let access = access(agent, environment);
     Some(tell(&name, agent, &found, version, access))
 }
 
@@ -137,11 +197,13 @@ pub(in crate::commands) fn elsewhere(why: &Unshown) -> &'static str {
 }
 
 /// What it would have in a run without options.
-fn access(agent: &dyn AgentProvider, environment: &Environment) -> Option<String> {
+fn access(
+    agent: &dyn AgentProvider,
+    variables: &BTreeMap<OsString, OsString>,
+    environment: &Environment,
+) -> Option<String> {
     let logged_in = environment.home.login(agent.name()).is_file();
-    let mut own = environment.variables.clone();
-    own.retain(|name, _| agent.environment().iter().any(|declared| name == declared));
-    match agent.access(&own, logged_in) {
+    match agent.access(variables, logged_in) {
         Access::Login => Some("login".to_owned()),
         Access::Variable(name) => Some(name.to_owned()),
         Access::Unknown => Some("no key needed".to_owned()),
@@ -150,7 +212,7 @@ fn access(agent: &dyn AgentProvider, environment: &Environment) -> Option<String
 }
 
 fn key_hint(agent: &dyn AgentProvider) -> String {
-    match agent.access(&std::collections::BTreeMap::new(), false) {
+    match agent.access(&BTreeMap::new(), false) {
         Access::Missing { keys } | Access::Perhaps { keys, .. } => {
             let program = agent
                 .program()
@@ -175,7 +237,7 @@ async fn version(
     let request = JailRequest {
         mounts: Vec::new(),
         arguments: vec![program, "--version".into()],
-        environment: std::collections::BTreeMap::new(),
+        environment: BTreeMap::new(),
         directory: PathBuf::from("/tmp"),
         stdin: Vec::new(),
         stdout: JailOutput::Capture(OUTPUT),

@@ -24,8 +24,8 @@ use crate::ui::{human, json, output};
 /// Check what this machine can give, and say what to install where it lacks something
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A list of objects: `name`, `status` (ok, degraded, missing, absent), `detail`, `hint`; those of agents have
-    /// `agent`: `path`, `visible`, `version`, `access`
+    /// A list of objects: `name`, `status` (ok, degraded, missing, malformed, absent), `detail`, `hint`; those of
+    /// agents have `agent`: `path`, `visible`, `version`, `access`
     #[arg(long)]
     json: bool,
 }
@@ -48,6 +48,8 @@ enum Standing {
     Ok,
     Degraded,
     Missing,
+    /// It is there, and cannot be used.
+    Malformed,
     /// Not there, and nothing lacks without it.
     Absent,
 }
@@ -100,16 +102,16 @@ pub(crate) async fn run(
     findings.push(config(environment));
     findings.push(gateway(environment).await);
     findings.push(leftovers(environment, interrupt).await);
-    findings.extend(agents::find(environment, interrupt).await);
+    let own = agents::Variables::read(environment, interrupt).await;
+    findings.extend(own.finding());
+    findings.extend(agents::find(&own, environment, interrupt).await);
     if arguments.json {
         output::data(&json::line(&findings)?)?;
     } else {
         output::data(&render(&findings, environment.colour.on_stdout()))?;
     }
-    let missing = findings
-        .iter()
-        .any(|finding| finding.status == Standing::Missing);
-    Ok(if missing {
+    let bad = [Standing::Missing, Standing::Malformed];
+    Ok(if findings.iter().any(|one| bad.contains(&one.status)) {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
@@ -208,7 +210,7 @@ fn config(environment: &Environment) -> Finding {
         ),
         Err(error) => Finding::new(
             NAME,
-            Standing::Missing,
+            Standing::Malformed,
             message(&error),
             "mend it: until then none of its rules is in force, nor the built-in list (`cofferdam net rules`)",
         ),
@@ -276,17 +278,18 @@ fn render(findings: &[Finding], colour: bool) -> String {
     let mut out = String::new();
     for finding in findings {
         let (word, style) = match finding.status {
-            Standing::Ok => ("ok      ", style::GOOD),
-            Standing::Degraded => ("degraded", style::WARNING),
-            Standing::Missing => ("missing ", style::ERROR),
-            Standing::Absent => ("absent  ", style::FAINT),
+            Standing::Ok => ("ok       ", style::GOOD),
+            Standing::Degraded => ("degraded ", style::WARNING),
+            Standing::Missing => ("missing  ", style::ERROR),
+            Standing::Malformed => ("malformed", style::ERROR),
+            Standing::Absent => ("absent   ", style::FAINT),
         };
         let word = paint(word, style, colour);
         let (name, detail) = (
             printable_line(&finding.name),
             printable_line(&finding.detail),
         );
-        out.push_str(format!("{word}  {name:width$}  {detail}").trim_end());
+        out.push_str(format!("{word} {name:width$}  {detail}").trim_end());
         out.push('\n');
         if !finding.hint.is_empty() && finding.status != Standing::Ok {
             for line in printable(&finding.hint).lines() {

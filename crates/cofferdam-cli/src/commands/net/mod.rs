@@ -1,5 +1,6 @@
 //! `cofferdam net`: what sandboxes asked of the network, and what decides about it.
 
+mod destination;
 mod log;
 mod reload;
 mod rules;
@@ -99,10 +100,23 @@ async fn sources(
 /// What is wrong with the sources, on standard error.
 pub(super) fn warn(problems: &[Problem], colour: bool) {
     use crate::ui::style;
-    let label = style::paint("warning:", style::WARNING, colour);
     for problem in problems {
+        // Without a whole source there may be no rule at all; without a line of it there is one less.
+        let label = if problem.is_whole_source() {
+            style::paint("error:", style::ERROR, colour)
+        } else {
+            style::paint("warning:", style::WARNING, colour)
+        };
         output::note(&format!("{label} {}\n", problem.message()));
     }
+}
+
+/// What comes before any rule: a source that cannot be read is mended first.
+fn spoiled(problems: &[Problem]) -> Option<String> {
+    let spoiled = problems.iter().any(Problem::is_whole_source);
+    spoiled.then(|| {
+        "mend what is wrong first (see above): until then none of its rules is in force".to_owned()
+    })
 }
 
 /// Where a rule stands, for a table.

@@ -6,7 +6,7 @@ use clap::Args;
 use cofferdam::wall::rules::Problem;
 use serde::Serialize;
 
-use super::{place, sources, warn};
+use super::{place, sources, spoiled, warn};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -66,12 +66,16 @@ pub(crate) async fn run(
         let rows: Vec<Vec<String>> = rules
             .map(|(rule, at)| vec![rule.to_string(), rule.origin().to_string(), place(at)])
             .collect();
-        if rows.is_empty() {
+        let spoiled = spoiled(&loaded.problems);
+        if !rows.is_empty() {
+            output::data(&table::render(&["RULE", "FROM", "FILE"], &rows))?;
+        } else if spoiled.is_none() {
             output::note(
                 "no rules: nothing is allowed; open something with `cofferdam allow NAME`\n",
             );
-        } else {
-            output::data(&table::render(&["RULE", "FROM", "FILE"], &rows))?;
+        }
+        if let Some(mend) = spoiled {
+            output::note(&format!("{mend}\n"));
         }
     }
     Ok(if loaded.problems.is_empty() {

@@ -9,7 +9,8 @@ use cofferdam::wall::rules::Problem;
 use cofferdam::wall::{Answer, Ask, Explanation, Origin, Rule, RuleError, Start, WallError, ask};
 use serde::Serialize;
 
-use super::{place, sources, warn};
+use super::destination::Destination;
+use super::{place, sources, spoiled, warn};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -22,12 +23,13 @@ use crate::ui::{json, opening, output};
 /// connected to.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A name or an address
+    /// A name or an address; HOST:PORT and a URL are understood too
     #[arg(value_name = "HOST")]
     host: String,
 
-    #[arg(value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), help = "1 to 65535")]
-    port: u16,
+    /// 1 to 65535
+    #[arg(value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
 
     /// By the rules of this sandbox, with what its own command allowed
     #[arg(long, value_name = "SANDBOX")]
@@ -51,12 +53,16 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let asked = Destination::read(&arguments.host, arguments.port)?;
+    if asked.host != arguments.host && !arguments.json {
+        output::note(&format!("host {}, port {}\n", asked.host, asked.port));
+    }
     let sources = sources(arguments.sandbox.as_deref(), environment, interrupt).await?;
     let loaded = sources.load();
     let question = Ask::Explain {
         rules: loaded.lines(),
-        host: arguments.host.clone(),
-        port: arguments.port,
+        host: asked.host.clone(),
+        port: asked.port,
     };
     let Answer::Explained(explanation) = ask(&environment.home, &question, Start::IfNeeded).await?
     else {
@@ -79,7 +85,14 @@ pub(crate) async fn run(
     } else {
         warn(&loaded.problems, environment.colour.on_stderr());
         let colour = environment.colour.on_stdout();
-        output::data(&render(arguments, &explanation, at.as_deref(), colour))?;
+        output::data(&render(&asked, &explanation, at.as_deref(), colour))?;
+        if !explanation.allowed {
+            let opens = opens(&asked, &explanation);
+            output::data(&match spoiled(&loaded.problems) {
+                None => opens,
+                Some(mend) => format!("{mend}\n"),
+            })?;
+        }
     }
     Ok(if explanation.allowed {
         ExitCode::SUCCESS
@@ -89,18 +102,12 @@ pub(crate) async fn run(
 }
 
 fn render(
-    arguments: &Arguments,
+    asked: &Destination,
     explanation: &Explanation,
     at: Option<&str>,
     colour: bool,
 ) -> String {
-    let host = printable_line(&arguments.host);
-    let port = arguments.port;
-    let what = if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    };
+    let what = asked.to_string();
     let mut out = if explanation.allowed {
         format!("{} {what}\n", paint("allowed:", style::GOOD, colour))
     } else {
@@ -144,7 +151,13 @@ fn render(
     if let Some(why) = &explanation.unresolved {
         let _ = writeln!(out, "no address: {}", printable_line(why));
     }
-    let meant = meant(&what).filter(|_| !explanation.allowed);
+    out
+}
+
+/// The command that would open it.
+fn opens(asked: &Destination, explanation: &Explanation) -> String {
+    let mut out = String::new();
+    let meant = meant(&asked.to_string());
     if let Some(rule) = &meant {
         let _ = writeln!(
             out,

@@ -18,7 +18,7 @@ pub(crate) use prompt::PromptInputError;
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::{Interrupt, Stage};
-use crate::ui::live::{Feed, Live, Mode};
+use crate::ui::live::{Feed, Live, Mode, Stream};
 use crate::ui::steps::{Narrator, Verbosity};
 use crate::ui::{json, output, summary};
 
@@ -50,7 +50,8 @@ pub(crate) async fn run(
 
     let narrator = Narrator::new(verbosity, by_default);
     let colour = environment.colour;
-    let live = Live::start(mode, narrator, colour.on_stderr()).map_err(CliError::Runtime)?;
+    let live = Live::start(mode, Stream::Error, narrator, colour.on_stderr())
+        .map_err(CliError::Runtime)?;
     options.events = live.sink();
     let (interrupt, result) = supervise(options, live).await?;
     let end = match result {

@@ -10,6 +10,7 @@ use super::{ManageError, Target, gc, half_merged};
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
+use crate::home::Home;
 use crate::names::{BranchName, Slug};
 use crate::sandbox::registry::{self, Owned, Record, RegistryError, Strategy};
 use crate::session::collect;
@@ -33,9 +34,19 @@ pub struct Deleted {
     pub name: Slug,
     /// Where the branch's tip stays for 30 days.
     pub trash: Option<String>,
+    /// The sandbox's branch, which was left because another sandbox is on it too.
+    pub kept_branch: Option<KeptBranch>,
     /// Files that were left because they are not the sandbox's alone.
     #[serde(serialize_with = "crate::session::path_json::optional")]
     pub kept_work: Option<PathBuf>,
+}
+
+/// A branch on which there are commits of more than one sandbox.
+#[derive(Debug, Clone, Serialize)]
+pub struct KeptBranch {
+    pub branch: BranchName,
+    /// The newest of the others.
+    pub of: Slug,
 }
 
 /// Deletes a sandbox that nobody uses.
@@ -123,12 +134,18 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
             path: owned.directory().to_owned(),
         });
     }
-    let mut trash = None;
+    let (mut trash, mut kept_branch) = (None, None);
     // A branch that was there before the sandbox is the user's.
     if let Some(branch) = own_branch.filter(|_| record.branch_is_ours)
         && let Some(tip) = repo.resolve(&branch.full(), cancel).await?
     {
-        if options.purge || is_elsewhere(&repo, &tip, branch, cancel).await? {
+        if let Some(heir) = relies_on(&target.home, &repo, record, branch)? {
+            kept_branch = Some(KeptBranch {
+                branch: branch.clone(),
+                of: heir.name.clone(),
+            });
+            hand_over(&target.home, heir)?;
+        } else if options.purge || is_elsewhere(&repo, &tip, branch, cancel).await? {
             delete_branch(&repo, branch, &tip, cancel).await?;
         } else {
             let kept =
@@ -143,14 +160,44 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     Ok(Deleted {
         name,
         trash,
+        kept_branch,
         kept_work: None,
     })
+}
+
+/// The newest other sandbox of the repository that works, or has worked, on `branch`.
+pub(super) fn relies_on(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    branch: &BranchName,
+) -> Result<Option<Record>, RegistryError> {
+    let entries = registry::list(home, Some(&repo.top))?.entries;
+    let mut newest_first = entries.into_iter().rev().map(|entry| entry.record);
+    Ok(newest_first.find(|other| {
+        other.id != record.id
+            && other.strategy != Strategy::Head
+            && other.branch.as_ref() == Some(branch)
+    }))
+}
+
+/// From now on the branch goes with that sandbox. One that is in use leaves it to the user at its end.
+fn hand_over(home: &Home, heir: Record) -> Result<(), RegistryError> {
+    match Owned::adopt(home, heir) {
+        Ok(mut heir) => {
+            heir.record.branch_is_ours = true;
+            heir.save()
+        }
+        Err(RegistryError::InUse(_) | RegistryError::Gone(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn gone(name: Slug) -> Deleted {
     Deleted {
         name,
         trash: None,
+        kept_branch: None,
         kept_work: None,
     }
 }

@@ -12,7 +12,7 @@ use crate::git::worktree::{self, Worktree};
 use crate::git::{Git, Repository, UserRules};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
-use crate::sandbox::registry::{self, Entry, Phase, Record};
+use crate::sandbox::registry::{self, Entry, Mode, Phase, Record, Strategy};
 
 /// The states of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -58,8 +58,9 @@ pub struct Summary {
     pub ahead: Option<u64>,
     /// Uncommitted changes in its worktree; `None` where it has none.
     pub changes: Option<bool>,
-    #[serde(serialize_with = "crate::session::path_json::lossy")]
-    pub workdir: PathBuf,
+    /// The directory that its agent works in, or worked in; `None` where that is gone.
+    #[serde(serialize_with = "crate::session::path_json::optional")]
+    pub workdir: Option<PathBuf>,
     pub created: Timestamp,
     #[serde(serialize_with = "crate::session::path_json::lossy")]
     pub repository: PathBuf,
@@ -141,12 +142,20 @@ async fn summary(
         branch: record.branch_text(),
         ahead,
         changes,
-        workdir: record.workspace(home),
+        workdir: workdir(&record, home),
         created: record.created,
         name: record.name,
         provider: record.provider,
         repository: record.repository,
     })
+}
+
+/// A worktree and a private copy go with their run; the user's own checkout is the place of `head` alone.
+fn workdir(record: &Record, home: &Home) -> Option<PathBuf> {
+    let own =
+        record.mode == Mode::Copy || record.worktree.is_some() || record.strategy == Strategy::Head;
+    own.then(|| record.workspace(home))
+        .filter(|path| path.is_dir())
 }
 
 /// Whether a stopped sandbox's worktree has uncommitted changes.

@@ -6,12 +6,21 @@ use super::{ManageError, Target, gc, half_merged};
 use crate::git::land::{self, Incoming};
 use crate::git::{Head, Identity, identity};
 use crate::sandbox::registry::{self, Owned, Strategy};
-use crate::session::collect::{CollectError, merge_message};
-use crate::session::report::Landing;
+use crate::session::collect::{CollectError, commits_between, merge_message};
+use crate::session::report::{CommitLine, Landing};
+
+/// What a merge came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merge {
+    /// [`Landing::Nothing`]: all of it was there already.
+    pub landing: Landing,
+    /// What the checked-out branch did not have, newest last; with [`Landing::Nothing`] what it has of the sandbox.
+    pub commits: Vec<CommitLine>,
+}
 
 /// Merges what the sandbox's branch holds. Nothing moves on a conflict or where local changes
-/// overlap; [`Landing::Nothing`]: all of it was there already. The branch stays; `delete` removes it.
-pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing, ManageError> {
+/// overlap. The branch stays; `delete` removes it.
+pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Merge, ManageError> {
     let (repo, entry) = target.find().await?;
     let cancel = &target.cancel;
     let name = entry.record.name.to_string();
@@ -36,21 +45,14 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
     let Head::Branch { name: into, .. } = &repo.head else {
         return Err(ManageError::DetachedTarget);
     };
-    let reference = match (&record.strategy, &record.branch) {
-        (Strategy::Branch | Strategy::MergeToHead { .. }, Some(branch)) => branch.full(),
-        _ => format!("refs/cofferdam/{}/tip", record.id),
-    };
-    let missing = || ManageError::NoBranch {
-        name: name.clone(),
-        branch: reference.clone(),
-    };
-    let tip = repo
-        .resolve(&reference, cancel)
-        .await?
-        .ok_or_else(missing)?;
+    let tip = target.tip(&repo, record, false).await?;
     if land::is_ancestor(&repo, &tip, repo.head.commit(), cancel).await? {
-        return Ok(finished.unwrap_or(Landing::Nothing));
+        return Ok(Merge {
+            landing: finished.unwrap_or(Landing::Nothing),
+            commits: commits_between(&repo, &record.base, &tip, cancel).await?,
+        });
     }
+    let commits = commits_between(&repo, repo.head.commit(), &tip, cancel).await?;
     let author = match author {
         Some(author) => author,
         None => identity::identity(&repo, target.caller_home.as_deref(), cancel)
@@ -80,5 +82,8 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Landing,
     let barred = |top: &Path| registry::barred(home, top);
     let state = owned.directory();
     let landed = land::merge_to_head(&repo, &merge, &incoming, state, &barred, cancel).await;
-    Ok(landed.map_err(CollectError::from)?.landing)
+    Ok(Merge {
+        landing: landed.map_err(CollectError::from)?.landing,
+        commits,
+    })
 }

@@ -1,10 +1,12 @@
 //! Sandboxes whose work has arrived: all that they committed is on the branch that it was meant for, and
 //! there is nothing else of theirs. `gc` clears them; nothing that is not merged ever goes.
 
+use std::path::PathBuf;
+
 use tokio_util::sync::CancellationToken;
 
-use super::ManageError;
-use super::delete::delete_branch;
+use super::delete::{delete_branch, relies_on};
+use super::{ManageError, Target};
 use crate::git::refs::{self, Own, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, land};
@@ -13,6 +15,28 @@ use crate::names::BranchName;
 use crate::sandbox::registry::{Owned, Phase, Record, RegistryError, Strategy};
 use crate::session::collect;
 use crate::session::report::Landing;
+
+/// Why [`super::gc`] leaves a sandbox whose branch is merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stays {
+    /// Its worktree has uncommitted work.
+    Uncommitted(PathBuf),
+    /// Work that did not come home is only in its own directory.
+    Kept(PathBuf),
+    /// Something else of it is on no branch, or its branch is not on the one that it was meant for.
+    Beside,
+}
+
+/// Why `gc` would leave the sandbox. `None`: it clears it.
+pub async fn stays(target: &Target) -> Result<Option<Stays>, ManageError> {
+    let (repo, entry) = target.find().await?;
+    let rules = UserRules {
+        config: None,
+        caller_home: target.caller_home.as_deref(),
+    };
+    let (home, cancel) = (&target.home, &target.cancel);
+    Ok(look(home, &repo, &entry.record, rules, cancel).await?.err())
+}
 
 /// What was found to be merged.
 struct Merged {
@@ -34,7 +58,7 @@ pub(super) async fn clear(
     dry_run: bool,
     cancel: &CancellationToken,
 ) -> Result<Option<String>, ManageError> {
-    let Some(found) = look(home, repo, record, rules, cancel).await? else {
+    let Ok(found) = look(home, repo, record, rules, cancel).await? else {
         return Ok(None);
     };
     let said = format!("sandbox {}, whose work is on {}", record.name, found.into);
@@ -48,7 +72,7 @@ pub(super) async fn clear(
         Err(error) => return Err(error.into()),
     };
     // What was true before the lock was ours may not be any more.
-    let Some(found) = look(home, repo, &owned.record, rules, cancel).await? else {
+    let Ok(found) = look(home, repo, &owned.record, rules, cancel).await? else {
         return Ok(None);
     };
     if let Some(worktree) = worktree_of(repo, &owned.record)? {
@@ -77,10 +101,13 @@ async fn look(
     record: &Record,
     rules: UserRules<'_>,
     cancel: &CancellationToken,
-) -> Result<Option<Merged>, ManageError> {
+) -> Result<Result<Merged, Stays>, ManageError> {
     let directory = home.sandbox(record.id);
+    if collect::keeps_work(&directory) {
+        return Ok(Err(Stays::Kept(directory)));
+    }
     if land::is_half_done(&directory) {
-        return Ok(None);
+        return Ok(Err(Stays::Beside));
     }
     let refused = record
         .outcome
@@ -88,8 +115,8 @@ async fn look(
         .is_some_and(|outcome| matches!(outcome.landing, Landing::Refused { .. }));
     let beside = (record.outcome.as_ref())
         .is_some_and(|outcome| outcome.keeps_repository || outcome.beside.is_some());
-    if record.phase != Phase::Stopped || collect::keeps_work(&directory) || refused || beside {
-        return Ok(None);
+    if record.phase != Phase::Stopped || refused || beside {
+        return Ok(Err(Stays::Beside));
     }
     let checked_out = repo.head.branch();
     let (into, branch) = match (&record.strategy, &record.branch) {
@@ -99,10 +126,10 @@ async fn look(
     };
     // Who stands on the sandbox's branch has merged nothing by that.
     let Some(into) = into.filter(|&into| branch != Some(into)) else {
-        return Ok(None);
+        return Ok(Err(Stays::Beside));
     };
     let Some(target) = repo.resolve(&into.full(), cancel).await? else {
-        return Ok(None);
+        return Ok(Err(Stays::Beside));
     };
     let before = refs::own(record.id, Own::Before);
     let mut own = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await?;
@@ -113,25 +140,29 @@ async fn look(
     };
     let tips: Vec<&Oid> = tip.iter().chain(own.iter().map(|one| &one.id)).collect();
     if tips.is_empty() {
-        return Ok(None);
+        return Ok(Err(Stays::Beside));
     }
     for tip in tips {
         if !land::is_ancestor(repo, tip, &target, cancel).await? {
-            return Ok(None);
+            return Ok(Err(Stays::Beside));
         }
     }
     if let (Some(worktree), Some(tip)) = (worktree_of(repo, record)?, &tip) {
         let scratch = directory.join(format!("scratch-{}", std::process::id()));
         let changes = worktree::dirty(repo, &worktree, tip, rules, scratch, cancel).await?;
         if !changes.is_empty() {
-            return Ok(None);
+            return Ok(Err(Stays::Uncommitted(worktree.path.clone())));
         }
     }
     let temporary = match (&record.strategy, branch.cloned().zip(tip)) {
-        (Strategy::MergeToHead { .. }, found) if record.branch_is_ours => found,
+        (Strategy::MergeToHead { .. }, Some((branch, tip)))
+            if record.branch_is_ours && relies_on(home, repo, record, &branch)?.is_none() =>
+        {
+            Some((branch, tip))
+        }
         _ => None,
     };
-    Ok(Some(Merged {
+    Ok(Ok(Merged {
         into: into.clone(),
         temporary,
         own,

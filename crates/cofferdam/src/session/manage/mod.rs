@@ -12,11 +12,12 @@ use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
-pub use delete::{DeleteOptions, Deleted, delete};
+pub use delete::{DeleteOptions, Deleted, KeptBranch, delete};
 pub(super) use gc::recover_in;
 pub use gc::{GcReport, Recovered, gc};
 pub use list::{State, Summary, list};
-pub use merge::merge;
+pub use merge::{Merge, merge};
+pub use merged::{Stays, stays};
 pub(super) use show::diff_between;
 pub use show::{DiffStyle, diff, log};
 
@@ -24,11 +25,12 @@ use super::collect::CollectError;
 use crate::fsx::FileError;
 use crate::git::discovery::Start;
 use crate::git::land::LandError;
-use crate::git::refs::RefError;
+use crate::git::refs::{self, RefError};
 use crate::git::worktree::WorktreeError;
-use crate::git::{Git, GitError, Repository, RepositoryError};
+use crate::git::{Git, GitError, Oid, Repository, RepositoryError};
 use crate::home::Home;
-use crate::sandbox::registry::{self, Entry, RegistryError};
+use crate::sandbox::registry::{self, Entry, Record, RegistryError, Strategy};
+use crate::session::report::Landing;
 
 /// One sandbox of one repository, as a command names it.
 #[derive(Debug, Clone)]
@@ -64,8 +66,15 @@ pub enum ManageError {
     Uncollectable { name: String, source: CollectError },
     #[error("the merge of sandbox `{name}` was cut short: {source}")]
     HalfMerged { name: String, source: LandError },
-    #[error("branch `{branch}` of sandbox `{name}` does not exist any more")]
-    NoBranch { name: String, branch: String },
+    #[error("{}", no_branch(name, branch, *running))]
+    NoBranch {
+        name: String,
+        branch: String,
+        /// There may be one at the end of its run.
+        running: bool,
+        /// Where its run left it, if that commit is still there.
+        tip: Option<Oid>,
+    },
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
     #[error("{} has uncommitted changes", path.display())]
@@ -83,6 +92,14 @@ pub enum ManageError {
     Refs(#[from] RefError),
 }
 
+fn no_branch(name: &str, branch: &str, running: bool) -> String {
+    if running {
+        format!("there is no branch `{branch}` of sandbox `{name}` yet")
+    } else {
+        format!("branch `{branch}` of sandbox `{name}` does not exist any more")
+    }
+}
+
 impl Target {
     /// Whether there is such a sandbox in such a repository.
     pub async fn check(&self) -> Result<(), ManageError> {
@@ -96,5 +113,36 @@ impl Target {
         let repository = Repository::discover(&self.git, &start, home, &self.cancel).await?;
         let entry = registry::find(&self.home, &repository.top, &self.name)?;
         Ok((repository, entry))
+    }
+
+    /// The commit that the sandbox's work ended at: its branch, or what `head` kept.
+    async fn tip(
+        &self,
+        repo: &Repository,
+        record: &Record,
+        running: bool,
+    ) -> Result<Oid, ManageError> {
+        let own = (record.branch.as_ref()).filter(|_| record.strategy != Strategy::Head);
+        let reference = own.map_or_else(
+            || refs::own(record.id, refs::Own::Tip),
+            crate::names::BranchName::full,
+        );
+        if let Some(tip) = repo.resolve(&reference, &self.cancel).await? {
+            return Ok(tip);
+        }
+        let landed = record.outcome.as_ref().map(|outcome| &outcome.landing);
+        let tip = match (own, landed) {
+            (Some(own), Some(Landing::Landed { branch, tip })) if own.as_str() == branch => {
+                let commit = format!("{tip}^{{commit}}");
+                repo.resolve(&commit, &self.cancel).await?
+            }
+            _ => None,
+        };
+        Err(ManageError::NoBranch {
+            name: record.name.to_string(),
+            branch: own.map_or(reference, ToString::to_string),
+            running,
+            tip,
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{ManageError, Target};
 use crate::git::{Oid, Repository};
-use crate::sandbox::registry::{Entry, Record};
+use crate::sandbox::registry::Entry;
 use crate::session::collect::commits_between;
 use crate::session::report::CommitLine;
 use crate::text::printable;
@@ -18,15 +18,17 @@ pub enum DiffStyle {
 /// The difference between the sandbox's base and its branch, control bytes escaped.
 pub async fn diff(target: &Target, style: DiffStyle) -> Result<String, ManageError> {
     let (repo, entry) = target.find().await?;
-    let tip = tip(&repo, &entry, target).await?;
-    diff_between(&repo, &entry.record.base, &tip, style, &target.cancel).await
+    let Entry { record, in_use } = &entry;
+    let tip = target.tip(&repo, record, *in_use).await?;
+    diff_between(&repo, &record.base, &tip, style, &target.cancel).await
 }
 
 /// The commits on the sandbox's branch since its base, newest last.
 pub async fn log(target: &Target) -> Result<Vec<CommitLine>, ManageError> {
     let (repo, entry) = target.find().await?;
-    let tip = tip(&repo, &entry, target).await?;
-    Ok(commits_between(&repo, &entry.record.base, &tip, &target.cancel).await?)
+    let Entry { record, in_use } = &entry;
+    let tip = target.tip(&repo, record, *in_use).await?;
+    Ok(commits_between(&repo, &record.base, &tip, &target.cancel).await?)
 }
 
 pub(in crate::session) async fn diff_between(
@@ -63,22 +65,4 @@ pub(in crate::session) async fn diff_between(
         .run(cancel)
         .await?;
     Ok(printable(&String::from_utf8_lossy(&done.stdout)))
-}
-
-/// The commit that the sandbox's work ended at: its branch, or what `head` kept.
-async fn tip(repo: &Repository, entry: &Entry, target: &Target) -> Result<Oid, ManageError> {
-    let Record { id, name, .. } = &entry.record;
-    let kept = format!("refs/cofferdam/{id}/tip");
-    let own = entry
-        .record
-        .branch
-        .as_ref()
-        .filter(|_| entry.record.strategy.as_str() != "head");
-    let reference = own.map_or(kept, crate::names::BranchName::full);
-    repo.resolve(&reference, &target.cancel)
-        .await?
-        .ok_or_else(|| ManageError::NoBranch {
-            name: name.to_string(),
-            branch: reference,
-        })
 }

@@ -1,0 +1,107 @@
+//! What to do about a run that cannot begin.
+
+use std::fmt::Write as _;
+
+use cofferdam::session::PlanError;
+
+use super::{CHECKED_OUT_HINT, PROMPT_HINT, names};
+use crate::ui::opening;
+use crate::ui::steps::shell_word;
+
+pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
+    let hint = match error {
+        PlanError::DetachedTarget => {
+            "check out a branch with `git switch NAME`, or use `--branch NAME`".to_owned()
+        }
+        PlanError::Hide { .. } => {
+            "give a path below the top of the repository, as `git ls-files` names them".to_owned()
+        }
+        PlanError::CopyWithHead => "add `--merge-to-head` or `--branch NAME`".to_owned(),
+        PlanError::CheckedOut { .. } => CHECKED_OUT_HINT.to_owned(),
+        PlanError::UnknownBase(_) => "see `git log --oneline --all` for what there is".to_owned(),
+        PlanError::NameTaken(name) => names::taken_hint(name),
+        PlanError::BranchHeld { holder, .. } => names::held_hint(holder),
+        PlanError::GitSymlink(_) => "use `--merge-to-head` or `--branch NAME`".to_owned(),
+        PlanError::EmptyPrompt => PROMPT_HINT.to_owned(),
+        PlanError::SharedHome(_) => {
+            "set COFFERDAM_HOME to a directory outside of the repository".to_owned()
+        }
+        PlanError::ShowsHome { .. } => {
+            "use `--mode copy`, or set COFFERDAM_HOME to a directory outside of it".to_owned()
+        }
+        PlanError::InHome { .. } => {
+            "use `--mode copy`, or move the repository out of there".to_owned()
+        }
+        PlanError::RefusedWorkspace { .. } => {
+            "use `--mode copy`, or work in a repository further down".to_owned()
+        }
+        PlanError::ManySockets { .. } => {
+            "remove those that are left over, or use `--mode copy`".to_owned()
+        }
+        PlanError::ModelRefused {
+            opens: Some(rule), ..
+        } => {
+            let command = opening::command(rule);
+            format!("open it with `{command}`, or for this run alone with `--allow {rule}`")
+        }
+        PlanError::ModelInside {
+            variable,
+            url,
+            opens,
+            ..
+        } => format!(
+            "if it is on this machine, say so: `--env {variable}={} --allow {opens}`",
+            shell_word(url)
+        ),
+        PlanError::ModelAddress { variable } => {
+            format!("give one such as `--env {variable}=https://models.example.com`")
+        }
+        PlanError::NoAccess {
+            keys,
+            login,
+            program,
+            ..
+        } => access_hint(keys, *login, program.as_deref()),
+        PlanError::ManyLinks { .. } => {
+            "use `--mode copy`, or work in a fresh `git clone`".to_owned()
+        }
+        PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
+        PlanError::NoSuchNetwork { given, .. } => match given.first() {
+            Some(kind) => format!("ask for `--network {}`", kind.as_str()),
+            None => return None,
+        },
+        _ => return None,
+    };
+    Some(hint)
+}
+
+/// How an agent gets a key or a login.
+pub(crate) fn access_hint(keys: &[&str], login: Option<&str>, program: Option<&str>) -> String {
+    let first = keys.first().copied().unwrap_or("NAME");
+    let keys = match keys {
+        [] => "its key".to_owned(),
+        [one] => (*one).to_owned(),
+        [before @ .., last] => format!("{} or {last}", before.join(", ")),
+    };
+    let mut hint = format!(
+        "set {keys} in your environment or in `.cofferdam/.env`, or give it with `--env {first}=VALUE`"
+    );
+    if let Some(login) = login {
+        let first = program.map_or_else(String::new, |program| {
+            format!("log in with `{program}`, then ")
+        });
+        let _ = write!(
+            hint,
+            ", or {first}give the login once with `cofferdam run --login ~/{login} …`"
+        );
+    }
+    hint
+}
+
+pub(super) fn arguments_hint(key: &str, also: &[String]) -> String {
+    let mut given = format!("--arg {key}=VALUE");
+    for key in also {
+        let _ = write!(given, " --arg {key}=VALUE");
+    }
+    format!("give what is missing with `{given}`")
+}

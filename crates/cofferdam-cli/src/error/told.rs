@@ -1,0 +1,70 @@
+//! What to do about what the user named for a run: their hooks, the expressions of their template, their files.
+
+use std::path::Path;
+
+use cofferdam::fsx::FileError;
+use cofferdam::session::{HookError, LoginError, RunError, RunErrorKind};
+
+use crate::ui::steps::shell_word;
+
+/// What is said once for the whole error, as it needs more than its own cause.
+pub(super) fn hint(error: &RunError) -> Option<String> {
+    let log = error.kept.log.as_deref();
+    match &error.kind {
+        RunErrorKind::Hook(hook) => Some(hook_hint(hook, log)),
+        RunErrorKind::Expression(_) => Some(
+            "it runs in the sandbox, at the top of the repository: correct it in the template, or let it fail with \
+             ` || true` at its end"
+                .to_owned(),
+        ),
+        RunErrorKind::Login(error) => login_hint(error),
+        _ => None,
+    }
+}
+
+/// No agent has started yet.
+fn hook_hint(hook: &HookError, log: Option<&Path>) -> String {
+    let (option, place) = match hook.place {
+        "host.onWorktreeReady" => (
+            "--on-worktree-ready",
+            "on your machine, in the worktree, where only committed files are and what `--copy` names",
+        ),
+        "host.onSandboxReady" => (
+            "--on-host-ready",
+            "on your machine, in the directory that the sandbox works in",
+        ),
+        _ => (
+            "--on-sandbox-ready",
+            "in the sandbox, which has no network but what rules open",
+        ),
+    };
+    let mut hint =
+        format!("no agent was started; correct the command after `{option}`: it runs {place}");
+    if let Some(log) = log {
+        hint.push_str(&format!("; all that it said: `less {}`", shell_word(log)));
+    }
+    hint
+}
+
+fn login_hint(error: &LoginError) -> Option<String> {
+    let LoginError::Unreadable { usual, .. } = error else {
+        return None;
+    };
+    Some(format!(
+        "its program keeps one in `~/{usual}` once it is logged in: `--login ~/{usual}`"
+    ))
+}
+
+/// A template that cannot be read.
+pub(super) fn template_hint(error: &FileError) -> String {
+    let path = &error.path;
+    if error.is_not_found() {
+        "`--prompt-file` takes the path of a template, from the directory that you are in; what the agent is to do \
+         can also be said with `--prompt TEXT`"
+            .to_owned()
+    } else if path.is_dir() {
+        format!("name a file in it: `ls {}`", shell_word(path))
+    } else {
+        "`--prompt-file` takes a text file in UTF-8 that you can read".to_owned()
+    }
+}
