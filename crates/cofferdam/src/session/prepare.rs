@@ -29,6 +29,7 @@ use crate::git::appearing::Watch;
 use crate::git::before::{self, BeforeLimits};
 use crate::git::index::{self, Owner};
 use crate::git::nested::{self, Found};
+use crate::git::own_files;
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::progress::Progress;
 use crate::git::steering::InTree;
@@ -40,8 +41,11 @@ use crate::sandbox::registry::{self, Mode, Owned, PathText, Phase, Record, Strat
 use crate::sandbox::{Contained, HostProgram, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
 
-/// Directories that a sandbox may not write, made for its time where they are missing.
-pub(super) const PROTECTED: [&str; 2] = [".cofferdam", ".husky"];
+/// Made for a sandbox's time where it is missing: what covers it needs a place to lie on.
+const OWN: &str = own_files::DIRECTORY;
+/// Read-only where it is there. Where it is not, nothing is made: what an agent puts there runs only if the user's
+/// git is told to look there (`core.hooksPath`), and then it is protected by that.
+const HOOKS: &str = ".husky";
 
 /// Fewer are written before anybody can read how many.
 const MANY_FILES: u64 = 1000;
@@ -201,7 +205,10 @@ async fn make(
         .config
         .steering
         .in_tree(&plan.repository, home, &workspace);
-    let read_only = protect(owned, &workspace, gitlinks, found.git, steering, events)?;
+    let theirs = made_by_others(options, plan, owned, &workspace)?;
+    let read_only = protect(
+        owned, &workspace, gitlinks, found.git, steering, theirs, events,
+    )?;
     let frozen = shared::freeze(&workspace, &found.inodes, events)?;
     shared::cover_doors(&state, &workspace, &found.doors)?;
     if shared {
@@ -431,7 +438,25 @@ async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found,
         .map_err(failed)
 }
 
-/// Makes the protected directories and lists what is mounted read-only: them, gitlinks, nested git
+/// What other sandboxes in the same checkout made for their time: whoever of them ends last removes it.
+fn made_by_others(
+    options: &RunOptions,
+    plan: &Plan,
+    owned: &Owned,
+    workspace: &Path,
+) -> Result<BTreeSet<PathBuf>, RunErrorKind> {
+    if owned.record.strategy != Strategy::Head {
+        return Ok(BTreeSet::new());
+    }
+    let entries = registry::list(&options.home, Some(&plan.repository.top))?.entries;
+    let others = entries.into_iter().map(|entry| entry.record);
+    let others = others
+        .filter(|other| other.id != owned.record.id && other.workspace(&options.home) == workspace);
+    let made = others.flat_map(|other| other.made_directories);
+    Ok(made.map(PathBuf::from).collect())
+}
+
+/// Makes the directories that protection needs and lists what is mounted read-only: them, gitlinks, nested git
 /// directories, and what the user's git runs or obeys. What was there before is remembered, so that new ones can be told later.
 fn protect(
     owned: &mut Owned,
@@ -439,6 +464,7 @@ fn protect(
     gitlinks: Vec<PathBuf>,
     before: BTreeSet<PathBuf>,
     steering: InTree,
+    theirs: BTreeSet<PathBuf>,
     events: &Emitter,
 ) -> Result<Vec<PathBuf>, RunErrorKind> {
     if owned.record.mode == Mode::Copy {
@@ -459,10 +485,7 @@ fn protect(
             read_only.push(path);
         }
     }
-    let missing: Vec<&str> = PROTECTED
-        .into_iter()
-        .filter(|name| std::fs::symlink_metadata(workspace.join(name)).is_err())
-        .collect();
+    let is_missing = |path: &Path| workspace.join(path).symlink_metadata().is_err();
     let made = |path: &Path| path.to_str().map(ToOwned::to_owned);
     let above = steering
         .directories
@@ -470,30 +493,22 @@ fn protect(
         .flat_map(|path| path.ancestors());
     let above: BTreeSet<&Path> = above
         .filter(|path| !path.as_os_str().is_empty())
-        .filter(|path| workspace.join(path).symlink_metadata().is_err())
+        .chain([Path::new(OWN)])
+        .filter(|path| is_missing(path) || theirs.contains(*path))
         .collect();
     // They are removed in this order.
-    let hooks = above.iter().rev().filter_map(|path| made(path));
-    let own = missing.iter().map(|&name| name.to_owned());
-    owned.record.made_directories = hooks.chain(own).collect();
+    owned.record.made_directories = above.iter().rev().filter_map(|path| made(path)).collect();
     owned.save()?;
-    for name in missing {
-        let path = workspace.join(name);
-        std::fs::create_dir(&path).context("create", &path)?;
-    }
-    if workspace
-        .join(".husky")
-        .symlink_metadata()
-        .is_ok_and(|found| found.is_dir())
-    {
-        read_only.push(".husky".into());
-    }
     for path in &above {
         let path = workspace.join(path);
         match std::fs::create_dir(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             done => done.context("create", &path)?,
         }
+    }
+    let there = workspace.join(HOOKS).symlink_metadata();
+    if there.is_ok_and(|found| found.is_dir()) {
+        read_only.push(HOOKS.into());
     }
     let InTree {
         directories,
