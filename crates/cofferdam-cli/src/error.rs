@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use cofferdam::agent::AgentError;
 use cofferdam::fsx::FileError;
 use cofferdam::git::RepositoryError;
+use cofferdam::git::copies::CopyError;
 use cofferdam::git::refs::RefError;
 use cofferdam::git::vault::VaultError;
 use cofferdam::git::worktree::WorktreeError;
@@ -18,7 +19,9 @@ use cofferdam::prompt::PromptError;
 use cofferdam::sandbox::SandboxError;
 use cofferdam::sandbox::registry::RegistryError;
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{AgentFailure, CollectError, Landing, PlanError, RunError, RunErrorKind};
+use cofferdam::session::{
+    AgentFailure, CollectError, Landing, LoginError, PlanError, RunError, RunErrorKind,
+};
 use cofferdam::text::{printable, printable_bytes_line, printable_line};
 use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
@@ -250,6 +253,8 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
         return match error {
             RunErrorKind::Repository(error) => Some(error),
             RunErrorKind::Plan(error) => Some(error),
+            RunErrorKind::Login(error) => Some(error),
+            RunErrorKind::Copy(error) => Some(error),
             RunErrorKind::Registry(error) => Some(error),
             RunErrorKind::Git(error) => Some(error),
             RunErrorKind::Prompt { source, .. } => Some(source),
@@ -332,6 +337,15 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
             return Some("for example `cofferdam run -- ./my-agent.sh`".to_owned());
         }
         _ => {}
+    }
+    if let Some(error) = error.downcast_ref::<LoginError>() {
+        return login_hint(error);
+    }
+    if let Some(CopyError::Missing { .. }) = error.downcast_ref() {
+        return Some(
+            "check the name: it counts from the top of the repository, wherever you stand in it"
+                .to_owned(),
+        );
     }
     if let Some(PromptError::Empty) = error.downcast_ref() {
         return Some("write into it what the agent is to do".to_owned());
@@ -482,6 +496,16 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         _ => return None,
     };
     Some(hint)
+}
+
+fn login_hint(error: &LoginError) -> Option<String> {
+    let LoginError::Foreign { usual, program, .. } = error else {
+        return None;
+    };
+    let first = program.as_ref().map_or_else(String::new, |program| {
+        format!("log in with `{program}`, then ")
+    });
+    Some(format!("{first}give its own: `--login ~/{usual}`"))
 }
 
 /// How an agent gets a key or a login.

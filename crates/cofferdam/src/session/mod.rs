@@ -31,6 +31,7 @@ mod path_json;
 mod place;
 mod plan;
 mod prepare;
+mod program;
 mod refusals;
 mod report;
 mod run;

@@ -17,10 +17,11 @@ use super::model;
 use super::network;
 use super::options::{PromptSource, RunOptions};
 use super::place;
+use super::program;
 use super::report::RunErrorKind;
 use crate::git::discovery::Start;
 use crate::git::identity::{self, UserConfig};
-use crate::git::{Head, Identity, Oid, Repository};
+use crate::git::{Head, Identity, Oid, Repository, copies, worktree};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
 use crate::prompt::{self, PromptError, Substituted};
 use crate::sandbox::registry::{self, Mode, PathText, Phase, Record, Strategy, VERSION};
@@ -226,6 +227,15 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         &environment,
         logged_in,
     )?);
+    program::check(
+        options,
+        &repository,
+        &branches.strategy,
+        &branches.base,
+        &environment,
+    )
+    .await?;
+    copies::check(repository.top.as_path(), &options.copy)?;
     let hidden = hide::plan(&repository, &branches.base, &options.hide, &options.cancel).await?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
@@ -328,6 +338,7 @@ async fn branches(
             if let Some(holder) = Holder::of(&options.home, &repository.top, &branch)? {
                 return Err(PlanError::BranchHeld { branch, holder }.into());
             }
+            worktree::check_free(repository, &branch)?;
             let tip = repository.resolve(&branch.full(), cancel).await?;
             let (start, exists) = match (tip, base) {
                 (Some(tip), _) => (tip, true),
