@@ -153,6 +153,21 @@ pub(super) enum Prompt {
     Template(Substituted),
 }
 
+impl Prompt {
+    /// Puts `text` below it, an empty line between.
+    fn attach(&mut self, text: &str) {
+        match self {
+            Self::Plain(prompt) if prompt.is_empty() => text.clone_into(prompt),
+            Self::Plain(prompt) => {
+                let between = if prompt.ends_with('\n') { "\n" } else { "\n\n" };
+                prompt.push_str(between);
+                prompt.push_str(text);
+            }
+            Self::Template(template) => template.attach(text),
+        }
+    }
+}
+
 pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let home = options.caller_home.as_deref();
     let (git, cancel) = (&options.git, &options.cancel);
@@ -214,7 +229,10 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         .branch
         .as_ref()
         .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
-    let (prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
+    let (mut prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
+    if let Some(text) = &options.attached {
+        prompt.attach(text);
+    }
     let (environment, withheld) = environment(options, &repository).await?;
     let login = Login::find(options)?;
     let mut notices: Vec<Notice> = unread.into_iter().collect();
