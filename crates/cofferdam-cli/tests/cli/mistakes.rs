@@ -499,6 +499,39 @@ fn a_login_of_another_agent_is_refused_before_anything_is_made() {
     nothing_was_made(&environment);
 }
 
+/// The name is said at once, and other commands take what was typed; but never another sandbox by chance.
+#[test]
+fn a_name_that_is_written_in_another_way_is_said_and_understood() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .run(
+            &["--branch", "b", "--name", "feat/x"],
+            &commit_script(&["a"]),
+        )
+        .expect_code(0);
+    let first = "note: the sandbox is called `feat-x`: ";
+    assert!(done.stderr.starts_with(first), "{done}");
+    for command in ["log", "diff", "merge"] {
+        environment.cofferdam(&[command, "feat/x"]).expect_code(0);
+    }
+    environment
+        .cofferdam(&["net", "log", "feat/x"])
+        .expect_code(0);
+    // Another sandbox works on a branch of that name.
+    environment
+        .run(
+            &["--branch", "feat/x", "--name", "other"],
+            &commit_script(&["b"]),
+        )
+        .expect_code(0);
+    let done = environment.cofferdam(&["delete", "feat/x"]).expect_code(1);
+    hinted(&done, "the sandbox on that branch is `other`");
+    environment.cofferdam(&["delete", "other"]).expect_code(0);
+    environment.cofferdam(&["delete", "feat/x"]).expect_code(0);
+    let done = environment.run(&["--name", "plain"], "true").expect_code(0);
+    assert!(!done.stderr.contains("is called"), "{done}");
+}
+
 #[test]
 fn a_count_that_is_none() {
     let environment = TestEnvironment::with_repository();

@@ -236,6 +236,14 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let (environment, withheld) = environment(options, &repository).await?;
     let login = Login::find(options)?;
     let mut notices: Vec<Notice> = unread.into_iter().collect();
+    if let Some(given) = options
+        .name
+        .as_ref()
+        .filter(|given| **given != name.as_str())
+    {
+        let (given, name) = (given.clone(), name.clone());
+        notices.push(Notice::Renamed { given, name });
+    }
     notices.extend(access::check(options, &environment, login.is_some())?);
     let logged_in = login.is_some();
     notices.extend(model::check(
