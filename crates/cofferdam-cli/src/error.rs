@@ -22,7 +22,7 @@ use cofferdam::session::manage::ManageError;
 use cofferdam::session::{
     AgentFailure, CollectError, Landing, LoginError, PlanError, RunError, RunErrorKind,
 };
-use cofferdam::text::{printable, printable_bytes_line, printable_line};
+use cofferdam::text::{printable, printable_bytes_line};
 use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::log::LogError;
@@ -125,12 +125,7 @@ pub(crate) fn render(error: &CliError, colour: bool) -> String {
         _ => None,
     };
     if let Some(run) = run {
-        for line in kept(run) {
-            let _ = writeln!(out, "{} {line}", label("kept:", style::STRONG));
-        }
-        let refused = label("refused:", style::WARNING);
-        let kept = &run.kept;
-        out.push_str(&opening::text(&kept.refused, kept.name.as_ref(), &refused));
+        out.push_str(&summary::unfinished(&run.kept, stopped(run), colour));
     }
     for hint in hints(error) {
         let _ = writeln!(out, "{} {}", label("hint:", style::HINT), marked(&hint));
@@ -156,56 +151,6 @@ pub(crate) fn message(error: &(dyn Error + 'static)) -> String {
         cause = inner.source();
     }
     printable(&text)
-}
-
-/// What a failed run made until then, and where it is.
-fn kept(error: &RunError) -> Vec<String> {
-    let kept = &error.kept;
-    let mut lines = Vec::new();
-    match (&kept.landing, &kept.branch) {
-        (Some(Landing::Nothing) | None, _) => {}
-        (Some(Landing::Landed { branch, tip }), _) => {
-            let count = commits(kept.commits.len());
-            lines.push(format!(
-                "{count} on {}, tip {}",
-                printable_line(branch),
-                tip.short()
-            ));
-        }
-        (Some(Landing::Kept { reference, why }), _) => {
-            let count = commits(kept.commits.len());
-            lines.push(format!(
-                "{count} on {}: {}",
-                printable_line(reference),
-                printable_line(why)
-            ));
-        }
-        (Some(Landing::Refused { pack, why }), _) => {
-            let kept = pack
-                .as_deref()
-                .map_or_else(|| "too large to keep".to_owned(), shown);
-            lines.push(format!(
-                "the refused commits, {kept}: {}",
-                printable_line(why)
-            ));
-        }
-    }
-    lines.extend(summary::taken(&kept.taken));
-    if let Some(path) = &kept.preserved_worktree {
-        lines.push(format!("uncommitted work in {}", shown(path)));
-    }
-    if let Some(path) = &kept.log {
-        lines.push(format!("the run log {}", shown(path)));
-    }
-    lines
-}
-
-fn commits(count: usize) -> String {
-    if count == 1 {
-        "1 commit".to_owned()
-    } else {
-        format!("{count} commits")
-    }
 }
 
 fn shown(path: &std::path::Path) -> String {
