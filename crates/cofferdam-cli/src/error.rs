@@ -444,12 +444,16 @@ fn plan_hint(error: &PlanError) -> Option<String> {
 }
 
 fn login_hint(error: &LoginError) -> Option<String> {
-    let LoginError::Foreign { usual, program, .. } = error else {
+    let LoginError::Foreign(foreign) = error else {
         return None;
     };
-    let first = program.as_ref().map_or_else(String::new, |program| {
-        format!("log in with `{program}`, then ")
-    });
+    let usual = foreign.usual;
+    let first = foreign
+        .program
+        .as_ref()
+        .map_or_else(String::new, |program| {
+            format!("log in with `{program}`, then ")
+        });
     Some(format!("{first}give its own: `--login ~/{usual}`"))
 }
 

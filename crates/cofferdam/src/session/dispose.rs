@@ -100,7 +100,7 @@ pub(super) async fn dispose(
 }
 
 /// Removes protective directories that are still empty. Not while another sandbox works in the same checkout: what
-/// covers them there would go with them, and the last one removes them ([`super::prepare`] has them in its record).
+/// covers them there would go with them, and the last one removes them ([`super::protect`] puts them into its record).
 fn remove_made_directories(owned: &mut Owned, disposal: &Disposal<'_>) {
     if owned.record.mode == Mode::Copy || owned.record.made_directories.is_empty() {
         return;

@@ -32,23 +32,28 @@ pub enum LoginError {
     File(#[from] FileError),
     #[error("{} is no login: {why}", path.display())]
     NoLogin { path: PathBuf, why: &'static str },
-    #[error("{} is no login of {agent}: {}expected {} in it", path.display(), belongs(*other), listed(marks))]
-    Foreign {
-        path: PathBuf,
-        agent: String,
-        /// The agent whose it is, where that can be told.
-        other: Option<&'static str>,
-        /// The names of which one should be in it.
-        marks: &'static [&'static str],
-        /// Where the agent's program keeps its own, relative to a home.
-        usual: &'static str,
-        /// The program that makes it.
-        program: Option<String>,
-    },
+    #[error(transparent)]
+    Foreign(Box<ForeignLogin>),
     #[error("{agent} has no login file: leave out `--login`")]
     NoFile { agent: String },
     #[error("the login could not be copied into the sandbox: {0}")]
     NotGiven(String),
+}
+
+/// A file that is no login of this agent, but perhaps one of another.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is no login of {agent}: {}expected {} in it", path.display(), belongs(*other), listed(marks))]
+pub struct ForeignLogin {
+    pub path: PathBuf,
+    pub agent: String,
+    /// The agent whose it is, where that can be told.
+    pub other: Option<&'static str>,
+    /// The names of which one should be in it.
+    pub marks: &'static [&'static str],
+    /// Where the agent's program keeps its own, relative to a home.
+    pub usual: &'static str,
+    /// The program that makes it.
+    pub program: Option<String>,
 }
 
 fn belongs(other: Option<&str>) -> String {
@@ -94,14 +99,14 @@ impl Login {
         let value = parse(path, &bytes)?;
         if !format.is_of(&value) {
             let program = options.agent.program();
-            return Err(LoginError::Foreign {
+            return Err(LoginError::Foreign(Box::new(ForeignLogin {
                 path: path.to_owned(),
                 agent: agent.to_owned(),
                 other: owner(&value),
                 marks: format.marks,
                 usual: format.path,
                 program: program.map(|program| program.name.to_string_lossy().into_owned()),
-            });
+            })));
         }
         Ok(Some(Self {
             format: *format,

@@ -2,7 +2,6 @@
 //! host hooks, private clone, sandbox, ready hooks. The record is written before each thing that
 //! outlives a `kill -9`, so that whoever comes next can dispose of it.
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use super::mounts::{self, GitPlace, Workspace};
 use super::options::{RunOptions, Timeouts};
 use super::place as host_place;
 use super::plan::{Plan, PlanError};
+use super::protect;
 use super::report::RunErrorKind;
 use super::shared;
 use super::submodules;
@@ -29,23 +29,15 @@ use crate::git::appearing::Watch;
 use crate::git::before::{self, BeforeLimits};
 use crate::git::index::{self, Owner};
 use crate::git::nested::{self, Found};
-use crate::git::own_files;
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::progress::Progress;
-use crate::git::steering::InTree;
 use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
 use crate::names::BranchName;
-use crate::sandbox::registry::{self, Mode, Owned, PathText, Phase, Record, Strategy};
+use crate::sandbox::registry::{self, Mode, Owned, Phase, Record, Strategy};
 use crate::sandbox::{Contained, HostProgram, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
-
-/// Made for a sandbox's time where it is missing: what covers it needs a place to lie on.
-const OWN: &str = own_files::DIRECTORY;
-/// Read-only where it is there. Where it is not, nothing is made: what an agent puts there runs only if the user's
-/// git is told to look there (`core.hooksPath`), and then it is protected by that.
-const HOOKS: &str = ".husky";
 
 /// Fewer are written before anybody can read how many.
 const MANY_FILES: u64 = 1000;
@@ -205,10 +197,7 @@ async fn make(
         .config
         .steering
         .in_tree(&plan.repository, home, &workspace);
-    let theirs = made_by_others(options, plan, owned, &workspace)?;
-    let read_only = protect(
-        owned, &workspace, gitlinks, found.git, steering, theirs, events,
-    )?;
+    let read_only = protect::protect(owned, options, gitlinks, found.git, steering, events)?;
     let frozen = shared::freeze(&workspace, &found.inodes, events)?;
     shared::cover_doors(&state, &workspace, &found.doors)?;
     if shared {
@@ -436,100 +425,6 @@ async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found,
     let scan = tokio::task::spawn_blocking(move || nested::scan_before(&top, inodes)).await;
     scan.map_err(step("scan for nested git directories"))?
         .map_err(failed)
-}
-
-/// What other sandboxes in the same checkout made for their time: whoever of them ends last removes it.
-fn made_by_others(
-    options: &RunOptions,
-    plan: &Plan,
-    owned: &Owned,
-    workspace: &Path,
-) -> Result<BTreeSet<PathBuf>, RunErrorKind> {
-    if owned.record.strategy != Strategy::Head {
-        return Ok(BTreeSet::new());
-    }
-    let entries = registry::list(&options.home, Some(&plan.repository.top))?.entries;
-    let others = entries.into_iter().map(|entry| entry.record);
-    let others = others
-        .filter(|other| other.id != owned.record.id && other.workspace(&options.home) == workspace);
-    let made = others.flat_map(|other| other.made_directories);
-    Ok(made.map(PathBuf::from).collect())
-}
-
-/// Makes the directories that protection needs and lists what is mounted read-only: them, gitlinks, nested git
-/// directories, and what the user's git runs or obeys. What was there before is remembered, so that new ones can be told later.
-fn protect(
-    owned: &mut Owned,
-    workspace: &Path,
-    gitlinks: Vec<PathBuf>,
-    before: BTreeSet<PathBuf>,
-    steering: InTree,
-    theirs: BTreeSet<PathBuf>,
-    events: &Emitter,
-) -> Result<Vec<PathBuf>, RunErrorKind> {
-    if owned.record.mode == Mode::Copy {
-        return Ok(Vec::new());
-    }
-    owned.record.nested_before = before.iter().cloned().map(PathText).collect();
-    let mut read_only: Vec<PathBuf> = gitlinks
-        .into_iter()
-        .filter(|path| workspace.join(path).is_dir())
-        .collect();
-    for path in before {
-        // Whatever is in a bare repository belongs to it.
-        let path = match path.parent() {
-            Some(parent) if !nested::is_dot_git(&path) => parent.to_owned(),
-            _ => path,
-        };
-        if !read_only.iter().any(|above| path.starts_with(above)) {
-            read_only.push(path);
-        }
-    }
-    let is_missing = |path: &Path| workspace.join(path).symlink_metadata().is_err();
-    let made = |path: &Path| path.to_str().map(ToOwned::to_owned);
-    let above = steering
-        .directories
-        .iter()
-        .flat_map(|path| path.ancestors());
-    let above: BTreeSet<&Path> = above
-        .filter(|path| !path.as_os_str().is_empty())
-        .chain([Path::new(OWN)])
-        .filter(|path| is_missing(path) || theirs.contains(*path))
-        .collect();
-    // They are removed in this order.
-    owned.record.made_directories = above.iter().rev().filter_map(|path| made(path)).collect();
-    owned.save()?;
-    for path in &above {
-        let path = workspace.join(path);
-        match std::fs::create_dir(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            done => done.context("create", &path)?,
-        }
-    }
-    let there = workspace.join(HOOKS).symlink_metadata();
-    if there.is_ok_and(|found| found.is_dir()) {
-        read_only.push(HOOKS.into());
-    }
-    let InTree {
-        directories,
-        files,
-        open,
-    } = steering;
-    for path in directories.into_iter().chain(files) {
-        if !read_only.iter().any(|above| path.starts_with(above)) {
-            read_only.push(path);
-        }
-    }
-    if !open.is_empty() {
-        let open: Vec<PathBuf> = open.into_iter().collect();
-        let text = format!(
-            "your git configuration names what is not there yet or behind a symlink, and the agent could put \
-             something in its place: {}",
-            shared::named(&open)
-        );
-        events.notice(Notice::Other { text });
-    }
-    Ok(read_only)
 }
 
 async fn start(

@@ -33,15 +33,14 @@ pub(super) async fn check(
     if hooks.iter().any(|hooks| !hooks.is_empty()) {
         return Ok(());
     }
-    let absent = match in_the_tree(program.name) {
-        Some(path) => is_absent(options, repository, strategy, base, &path).await?,
-        None => {
-            let search_path = options.caller_environment.get(OsStr::new("PATH"));
-            !environment.contains_key(OsStr::new("PATH"))
-                && options
-                    .sandbox
-                    .lacks(program.name, search_path.map(OsString::as_os_str))
-        }
+    let absent = if let Some(path) = in_the_tree(program.name) {
+        is_absent(options, repository, strategy, base, &path).await?
+    } else {
+        let search_path = options.caller_environment.get(OsStr::new("PATH"));
+        !environment.contains_key(OsStr::new("PATH"))
+            && options
+                .sandbox
+                .lacks(program.name, search_path.map(OsString::as_os_str))
     };
     if !absent {
         return Ok(());

@@ -25,9 +25,8 @@ fn run(environment: &TestEnvironment, url: Option<&str>, options: &[&str]) -> Do
     std::fs::create_dir_all(&programs).unwrap();
     let program = programs.join("claude");
     cofferdam::fsx::write_with_mode(&program, b"#!/bin/sh\nexit 9\n", 0o755).unwrap();
-    let system = std::env::var_os("PATH").unwrap();
-    let path = std::iter::once(programs).chain(std::env::split_paths(&system));
-    command.env("PATH", std::env::join_paths(path).unwrap());
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
+    command.env("PATH", path);
     if let Some(url) = url {
         command.env(URL, url);
     }
