@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use cofferdam::agent::AgentError;
 use cofferdam::fsx::FileError;
 use cofferdam::git::RepositoryError;
+use cofferdam::git::copies::CopyError;
 use cofferdam::git::refs::RefError;
 use cofferdam::git::vault::VaultError;
 use cofferdam::git::worktree::WorktreeError;
@@ -19,7 +20,7 @@ use cofferdam::sandbox::SandboxError;
 use cofferdam::sandbox::registry::RegistryError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{AgentFailure, CollectError, Landing, PlanError, RunError, RunErrorKind};
-use cofferdam::text::{printable, printable_bytes_line, printable_line};
+use cofferdam::text::{printable, printable_bytes_line};
 use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::log::LogError;
@@ -27,7 +28,7 @@ use cofferdam::wall::log::LogError;
 use crate::commands::run::PromptInputError;
 use crate::environment::EnvironmentError;
 use crate::ui::steps::shell_word;
-use crate::ui::{opening, style, summary};
+use crate::ui::{style, summary};
 
 mod names;
 mod plan;
@@ -125,12 +126,7 @@ pub(crate) fn render(error: &CliError, colour: bool) -> String {
         _ => None,
     };
     if let Some(run) = run {
-        for line in kept(run) {
-            let _ = writeln!(out, "{} {line}", label("kept:", style::STRONG));
-        }
-        let refused = label("refused:", style::WARNING);
-        let kept = &run.kept;
-        out.push_str(&opening::text(&kept.refused, kept.name.as_ref(), &refused));
+        out.push_str(&summary::unfinished(&run.kept, stopped(run), colour));
     }
     for hint in hints(error) {
         let _ = writeln!(out, "{} {}", label("hint:", style::HINT), marked(&hint));
@@ -156,56 +152,6 @@ pub(crate) fn message(error: &(dyn Error + 'static)) -> String {
         cause = inner.source();
     }
     printable(&text)
-}
-
-/// What a failed run made until then, and where it is.
-fn kept(error: &RunError) -> Vec<String> {
-    let kept = &error.kept;
-    let mut lines = Vec::new();
-    match (&kept.landing, &kept.branch) {
-        (Some(Landing::Nothing) | None, _) => {}
-        (Some(Landing::Landed { branch, tip }), _) => {
-            let count = commits(kept.commits.len());
-            lines.push(format!(
-                "{count} on {}, tip {}",
-                printable_line(branch),
-                tip.short()
-            ));
-        }
-        (Some(Landing::Kept { reference, why }), _) => {
-            let count = commits(kept.commits.len());
-            lines.push(format!(
-                "{count} on {}: {}",
-                printable_line(reference),
-                printable_line(why)
-            ));
-        }
-        (Some(Landing::Refused { pack, why }), _) => {
-            let kept = pack
-                .as_deref()
-                .map_or_else(|| "too large to keep".to_owned(), shown);
-            lines.push(format!(
-                "the refused commits, {kept}: {}",
-                printable_line(why)
-            ));
-        }
-    }
-    lines.extend(summary::taken(&kept.taken));
-    if let Some(path) = &kept.preserved_worktree {
-        lines.push(format!("uncommitted work in {}", shown(path)));
-    }
-    if let Some(path) = &kept.log {
-        lines.push(format!("the run log {}", shown(path)));
-    }
-    lines
-}
-
-fn commits(count: usize) -> String {
-    if count == 1 {
-        "1 commit".to_owned()
-    } else {
-        format!("{count} commits")
-    }
 }
 
 fn shown(path: &std::path::Path) -> String {
@@ -256,6 +202,8 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
         return match error {
             RunErrorKind::Repository(error) => Some(error),
             RunErrorKind::Plan(error) => Some(error),
+            RunErrorKind::Login(error) => Some(error),
+            RunErrorKind::Copy(error) => Some(error),
             RunErrorKind::Registry(error) => Some(error),
             RunErrorKind::Git(error) => Some(error),
             RunErrorKind::Prompt { source, .. } => Some(source),
@@ -341,6 +289,12 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     }
     if let Some(PromptError::File(error)) = error.downcast_ref() {
         return Some(told::template_hint(error));
+    }
+    if let Some(CopyError::Missing { .. }) = error.downcast_ref() {
+        return Some(
+            "check the name: it counts from the top of the repository, wherever you stand in it"
+                .to_owned(),
+        );
     }
     if let Some(PromptError::Empty) = error.downcast_ref() {
         return Some("write into it what the agent is to do".to_owned());

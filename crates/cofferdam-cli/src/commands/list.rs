@@ -1,17 +1,19 @@
 //! `cofferdam list`.
 
+use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::session::manage::{self, Summary};
-use cofferdam::text::printable_bytes_line;
+use cofferdam::text::{printable_bytes_line, printable_line};
 use jiff::Timestamp;
 
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::steps::shell_word;
 use crate::ui::{human, json, output, table};
 
 /// List the sandboxes of this repository
@@ -57,10 +59,45 @@ pub(crate) async fn run(
             render(&found, all, environment.columns, now)
         })?;
     }
-    if !arguments.json && found.iter().any(|one| one.interrupted) {
-        output::note("a run was interrupted: `cofferdam gc` brings its work home and cleans up\n");
+    if !arguments.json {
+        output::note(&waiting(&found, arguments.all));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is in sandboxes and nowhere else, or is kept for the user, each in a line with the command that takes it.
+fn waiting(found: &[Summary], all: bool) -> String {
+    let mut out = String::new();
+    let mut waiting = found
+        .iter()
+        .filter(|one| one.interrupted || one.kept.is_some());
+    for one in waiting.by_ref().take(NAMED) {
+        let there = if all {
+            format!(" -C {}", shell_word(&one.repository))
+        } else {
+            String::new()
+        };
+        if one.interrupted {
+            let _ = writeln!(
+                out,
+                "{}: its run was interrupted, and what it committed is not home yet; bring it there with: \
+                 cofferdam{there} gc",
+                one.name
+            );
+            continue;
+        }
+        let kept = one.kept.as_deref().unwrap_or_default();
+        let _ = write!(out, "{}: {}", one.name, printable_line(kept));
+        if one.ahead.is_some_and(|ahead| ahead > 0) {
+            let _ = write!(out, "; take them with: cofferdam{there} merge {}", one.name);
+        }
+        out.push('\n');
+    }
+    let more = waiting.count();
+    if more > 0 {
+        let _ = writeln!(out, "{more} more keep something: `cofferdam list --json`");
+    }
+    out
 }
 
 /// The narrow table: what tells one sandbox from another, in the columns that there are. A branch is cut
@@ -89,6 +126,9 @@ fn render(found: &[Summary], all: bool, columns: usize, now: Timestamp) -> Strin
         .collect();
     table::render_within(&head, &rows, columns, BRANCH)
 }
+
+/// So many sandboxes that keep something are told one by one.
+const NAMED: usize = 10;
 
 /// The column of [`render`] that gives way.
 const BRANCH: usize = 2;

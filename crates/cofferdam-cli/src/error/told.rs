@@ -47,12 +47,22 @@ fn hook_hint(hook: &HookError, log: Option<&Path>) -> String {
 }
 
 fn login_hint(error: &LoginError) -> Option<String> {
-    let LoginError::Unreadable { usual, .. } = error else {
-        return None;
-    };
-    Some(format!(
-        "its program keeps one in `~/{usual}` once it is logged in: `--login ~/{usual}`"
-    ))
+    match error {
+        LoginError::Unreadable { usual, .. } => Some(format!(
+            "its program keeps one in `~/{usual}` once it is logged in: `--login ~/{usual}`"
+        )),
+        LoginError::Foreign(foreign) => {
+            let usual = foreign.usual;
+            let first = foreign
+                .program
+                .as_ref()
+                .map_or_else(String::new, |program| {
+                    format!("log in with `{program}`, then ")
+                });
+            Some(format!("{first}give its own: `--login ~/{usual}`"))
+        }
+        _ => None,
+    }
 }
 
 /// A template that cannot be read.

@@ -1,10 +1,12 @@
 //! What a run did, where things are, and the exact next command.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use cofferdam::git::Oid;
+use cofferdam::names::Slug;
 use cofferdam::session::manage::Stays;
-use cofferdam::session::{CommitLine, Landing, RunReport};
+use cofferdam::session::{CommitLine, Kept, Landing, RunReport};
 use cofferdam::text::printable_line;
 
 use super::human;
@@ -30,7 +32,7 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
     }
     let label = paint("refused:", style::WARNING, colour);
     out.push_str(&opening::text(&report.refused, Some(&report.name), &label));
-    if let Some(next) = next(report) {
+    if let Some(next) = next(&End::of(report)) {
         let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
     }
     if report.preserved_worktree.is_some() {
@@ -86,6 +88,40 @@ pub(crate) fn merged(landed: &Landing, commits: &[CommitLine], colour: bool) -> 
     }
     for commit in &commits[hidden..] {
         let _ = writeln!(out, "  {}", commit_line(commit, colour));
+    }
+    out
+}
+
+/// Where things are after a run that failed or was stopped, and the exact next command.
+pub(crate) fn unfinished(kept: &Kept, stopped: bool, colour: bool) -> String {
+    let mut out = match &kept.landing {
+        Some(Landing::Nothing) if !stopped => String::new(),
+        Some(found) => landing(found, &kept.commits, colour),
+        None => String::new(),
+    };
+    if let Some(line) = taken(&kept.taken) {
+        let _ = writeln!(out, "{} {line}", paint("yours:", style::WARNING, colour));
+    }
+    let label = paint("kept:", style::STRONG, colour);
+    if let Some(path) = &kept.preserved_worktree {
+        let _ = writeln!(out, "{label} uncommitted work in {}", shell_word(path));
+    }
+    if let Some(path) = &kept.log {
+        let _ = writeln!(out, "{label} the run log {}", shell_word(path));
+    }
+    let refused = paint("refused:", style::WARNING, colour);
+    out.push_str(&opening::text(&kept.refused, kept.name.as_ref(), &refused));
+    let end = match (&kept.landing, &kept.name) {
+        (Some(Landing::Nothing), _) if kept.preserved_worktree.is_none() => None,
+        (Some(landing), Some(name)) => End::of_kept(kept, landing, name),
+        _ => None,
+    };
+    let next = match (&kept.landing, &kept.id) {
+        (None, Some(_)) => Some("cofferdam gc   # brings home what the agent committed".to_owned()),
+        _ => end.as_ref().and_then(next),
+    };
+    if let Some(next) = next {
+        let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
     }
     out
 }
@@ -210,9 +246,43 @@ fn after_the_users(then: &str) -> String {
     format!("git status   # end what is under way, then: {then}")
 }
 
-fn next(report: &RunReport) -> Option<String> {
-    let base = report.base.short();
-    if let Some(path) = &report.preserved_worktree {
+/// How a run ended, as far as the next step depends on it.
+struct End<'a> {
+    name: &'a Slug,
+    base: &'a Oid,
+    target_branch: &'a str,
+    landing: &'a Landing,
+    preserved_worktree: Option<&'a Path>,
+    log: Option<&'a Path>,
+}
+
+impl<'a> End<'a> {
+    fn of(report: &'a RunReport) -> Self {
+        Self {
+            name: &report.name,
+            base: &report.base,
+            target_branch: &report.target_branch,
+            landing: &report.landing,
+            preserved_worktree: report.preserved_worktree.as_deref(),
+            log: report.log.as_deref(),
+        }
+    }
+
+    fn of_kept(kept: &'a Kept, landing: &'a Landing, name: &'a Slug) -> Option<Self> {
+        Some(Self {
+            name,
+            base: kept.base.as_ref()?,
+            target_branch: kept.target_branch.as_deref()?,
+            landing,
+            preserved_worktree: kept.preserved_worktree.as_deref(),
+            log: kept.log.as_deref(),
+        })
+    }
+}
+
+fn next(end: &End<'_>) -> Option<String> {
+    let base = end.base.short();
+    if let Some(path) = end.preserved_worktree {
         // A private copy's git directory is not beside its files.
         let is_worktree = path.join(".git").is_file();
         return Some(if is_worktree {
@@ -221,27 +291,27 @@ fn next(report: &RunReport) -> Option<String> {
             format!("ls -A {}", shell_word(path))
         });
     }
-    match &report.landing {
+    match end.landing {
         Landing::Nothing => {
-            let log = report.log.as_ref()?;
+            let log = end.log?;
             Some(format!("less {}", shell_word(log)))
         }
-        Landing::Landed { branch, .. } if *branch == report.target_branch => {
+        Landing::Landed { branch, .. } if *branch == end.target_branch => {
             Some(format!("{REVIEW} {base}..{}", shell_word(branch)))
         }
         // Git's own merge refuses wherever something is staged.
-        Landing::Landed { .. } if report.target_branch != "HEAD" => {
-            Some(format!("cofferdam merge {}", report.name))
+        Landing::Landed { .. } if end.target_branch != "HEAD" => {
+            Some(format!("cofferdam merge {}", end.name))
         }
         Landing::Landed { branch, .. } => Some(format!("git merge {}", shell_word(branch))),
         kept @ Landing::Kept { .. } if kept.waits_for_the_user() => {
-            after_merge(kept, report.name.as_str())
+            after_merge(kept, end.name.as_str())
         }
         // Only a branch can be merged into by name.
-        Landing::Kept { reference, .. } if is_own(reference) && report.target_branch != "HEAD" => {
-            Some(format!("cofferdam merge {}", report.name))
+        Landing::Kept { reference, .. } if is_own(reference) && end.target_branch != "HEAD" => {
+            Some(format!("cofferdam merge {}", end.name))
         }
-        kept @ Landing::Kept { .. } => after_merge(kept, report.name.as_str()),
+        kept @ Landing::Kept { .. } => after_merge(kept, end.name.as_str()),
         Landing::Refused { .. } => None,
     }
 }

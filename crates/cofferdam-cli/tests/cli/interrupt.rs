@@ -22,6 +22,19 @@ fn interrupted_by(
     code: i32,
 ) -> TestEnvironment {
     let environment = TestEnvironment::with_repository();
+    stopped(&environment, options, script, signals, code);
+    environment
+}
+
+/// The same in an environment that is there; what the command said.
+#[track_caller]
+fn stopped(
+    environment: &TestEnvironment,
+    options: &[&str],
+    script: &str,
+    signals: &[Signal],
+    code: i32,
+) -> String {
     let mut arguments = vec!["run"];
     arguments.extend_from_slice(options);
     arguments.extend_from_slice(&["--", "sh", "-c", script]);
@@ -60,7 +73,7 @@ fn interrupted_by(
     assert_eq!(done.status.code(), Some(code), "{said}");
     assert!(start.elapsed() < Duration::from_secs(20), "{said}");
     assert!(said.contains("stopping the agent"), "{said}");
-    environment
+    said
 }
 
 const COMMITS_AND_WAITS: &str =
@@ -103,7 +116,9 @@ fn an_agent_that_ignores_signals_is_ended_all_the_same() {
 fn twice_leaves_at_once_and_loses_nothing() {
     let script = format!("trap '' INT TERM HUP; {COMMITS_AND_WAITS}");
     let options = ["--branch", "feature", "--name", "twice"];
-    let environment = interrupted_by(&options, &script, &[Signal::INT, Signal::INT], 130);
+    let environment = TestEnvironment::with_repository();
+    let said = stopped(&environment, &options, &script, &[Signal::INT; 2], 130);
+    assert!(said.contains("\nnext: cofferdam gc "), "{said}");
     environment.cofferdam(&["gc"]).expect_code(0);
     assert_eq!(
         environment.git(&["log", "-1", "--format=%s", "feature"]),
@@ -121,4 +136,68 @@ fn three_times_is_the_end_of_it() {
         environment.git(&["log", "-1", "--format=%s", "feature"]),
         "a"
     );
+}
+
+/// What is said at the end is where the commits are, and its next step works as printed.
+#[test]
+fn the_summary_is_true_for_each_strategy_and_has_the_next_step() {
+    let follow = |environment: &TestEnvironment, said: &str| {
+        let next = said.lines().find_map(|line| line.strip_prefix("next: "));
+        let next = next.unwrap_or_else(|| panic!("no next step: {said}"));
+        let program = env!("CARGO_BIN_EXE_cofferdam");
+        let line = format!("cofferdam() {{ '{program}' \"$@\"; }}; {next}");
+        environment.shell(&line).expect_code(0);
+    };
+    let copy = ["--mode", "copy", "--merge-to-head"];
+    for (options, branch) in [
+        (&["--head"][..], "main"),
+        (&["--merge-to-head"], "main"),
+        (&copy, "main"),
+        (&["--branch", "feature"], "feature"),
+    ] {
+        let environment = TestEnvironment::with_repository();
+        let said = stopped(
+            &environment,
+            options,
+            COMMITS_AND_WAITS,
+            &[Signal::INT],
+            130,
+        );
+        let words =
+            format!("stopped: the run was stopped\nlanded: 1 commit on {branch}, which is now at ");
+        assert!(said.contains(&words), "{options:?}: {said}");
+        assert!(!said.contains("kept: 1 commit"), "{said}");
+        follow(&environment, &said);
+        let landed = environment.git(&["log", "-1", "--format=%s", branch]);
+        assert_eq!(landed, "a", "{options:?}");
+        assert!(environment.repository().join("a.txt").exists(), "{said}");
+    }
+
+    // Where the user's own commit is in the way, they are kept.
+    let environment = TestEnvironment::with_repository();
+    let mine = "echo mine > mine.txt; git add mine.txt; git commit -qm mine";
+    let options = ["--head", "--name", "late", "--on-host-ready", mine];
+    let said = stopped(
+        &environment,
+        &options,
+        COMMITS_AND_WAITS,
+        &[Signal::INT],
+        130,
+    );
+    assert!(
+        said.contains("\nkept: 1 commit on refs/cofferdam/"),
+        "{said}"
+    );
+    assert!(said.contains("\nnext: cofferdam merge late\n"), "{said}");
+    follow(&environment, &said);
+    assert!(environment.repository().join("a.txt").exists());
+
+    let environment = TestEnvironment::with_repository();
+    let script = "echo waiting-now; sleep 600";
+    let said = stopped(&environment, &[], script, &[Signal::INT], 130);
+    assert!(
+        said.contains("\nnothing: the agent made no commit\n"),
+        "{said}"
+    );
+    assert!(!said.contains("\nnext: "), "{said}");
 }

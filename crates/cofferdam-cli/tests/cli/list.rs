@@ -105,3 +105,72 @@ fn a_reader_that_goes_away_is_fine() {
     let done = environment.shell(&line).expect_code(0);
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("0\n", ""));
 }
+
+/// Commits of a run in the checkout itself that are on no branch.
+#[test]
+fn what_is_kept_beside_the_branches_is_shown_with_the_command_that_takes_it() {
+    let environment = TestEnvironment::with_repository();
+    let mine = "echo mine > mine.txt; git add mine.txt; git commit -qm mine";
+    let options = ["--head", "--name", "late", "--on-host-ready", mine];
+    environment
+        .run(&options, &commit_script(&["a", "b"]))
+        .expect_code(1);
+    let done = environment.cofferdam(&["list"]).expect_code(0);
+    let row = "\nlate  stopped  main    2 ";
+    assert!(done.stdout.contains(row), "{done}");
+    let words = "late: the commits are kept on refs/cofferdam/";
+    assert!(done.stderr.starts_with(words), "{done}");
+    let take = "; take them with: cofferdam merge late\n";
+    assert!(done.stderr.ends_with(take), "{done}");
+    let json = environment.cofferdam(&["list", "--json"]).expect_code(0);
+    let found: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(found[0]["ahead"], 2);
+    assert!(found[0]["kept"].is_string(), "{json}");
+    let all = environment.cofferdam(&["list", "--all"]).expect_code(0);
+    let command = all
+        .stderr
+        .trim_end()
+        .rsplit("take them with: ")
+        .next()
+        .unwrap();
+    let command = command.replacen("cofferdam", env!("CARGO_BIN_EXE_cofferdam"), 1);
+    environment
+        .shell(&format!("cd /; {command}"))
+        .expect_code(0);
+    assert_eq!(environment.read("b.txt"), "b\n");
+    let done = environment.cofferdam(&["list"]).expect_code(0);
+    assert_eq!(done.stderr, "");
+    assert!(
+        done.stdout.contains("\nlate  stopped  main    0 "),
+        "{done}"
+    );
+}
+
+/// The same, while its command is dead and nobody has brought them home: nothing is looked into then.
+#[test]
+fn a_killed_run_in_the_checkout_is_shown_until_its_commits_are_home() {
+    let environment = TestEnvironment::with_repository();
+    let script = commit_script(&["a"]) + "touch ready; sleep 600";
+    let mut run = environment
+        .command(&["run", "--head", "--name", "dead", "--", "sh", "-c", &script])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let ready = environment.repository().join("ready");
+    let began = std::time::Instant::now();
+    while !ready.exists() {
+        assert!(began.elapsed().as_secs() < 60, "it never started");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let done = environment.cofferdam(&["list"]).expect_code(0);
+    assert!(done.stdout.contains("\ndead  interrupted  main "), "{done}");
+    let words = "dead: its run was interrupted, and what it committed is not home yet; bring it there with: cofferdam gc\n";
+    assert_eq!(done.stderr, words);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    assert_eq!(environment.git(&["log", "-1", "--format=%s"]), "a");
+    let done = environment.cofferdam(&["list"]).expect_code(0);
+    assert!(done.stdout.is_empty(), "{done}");
+}

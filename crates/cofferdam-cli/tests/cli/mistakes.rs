@@ -299,8 +299,9 @@ fn a_clone_that_lacks_objects_says_how_to_complete_it() {
 #[test]
 fn what_did_not_start_was_not_ended() {
     let environment = TestEnvironment::with_repository();
+    executable(&environment, "windows.sh", "#!/bin/sh\r\ntrue\r\n");
     let done = environment
-        .cofferdam(&["run", "--", "./nowhere.sh"])
+        .cofferdam(&["run", "--", "./windows.sh"])
         .expect_code(1);
     assert!(
         done.stderr.contains("iteration 1: the agent did not start"),
@@ -342,17 +343,193 @@ fn a_limit_that_this_machine_cannot_give() {
 fn a_branch_in_another_worktree() {
     let environment = TestEnvironment::with_repository();
     environment.git(&["worktree", "add", "--quiet", "../tmp/other", "-b", "other"]);
-    let done = environment
+    let other = environment.temporary().join("other");
+    let from_there = ["-C", other.to_str().unwrap(), "--branch", "main"];
+    let copy = ["--mode", "copy", "--branch", "other"];
+    for (options, branch) in [
+        (&["--branch", "other"][..], "other"),
+        (&copy, "other"),
+        (&from_there, "main"),
+    ] {
+        let done = environment.run(options, "true").expect_code(1);
+        let words = format!("error: branch `{branch}` is checked out at ");
+        assert!(done.stderr.starts_with(&words), "{done}");
+        hinted(
+            &done,
+            "name another branch, or work in that checkout itself with `-C DIR` and `--head`",
+        );
+    }
+    nothing_was_made(&environment);
+    assert!(!other.join(".cofferdam").exists());
+    environment.git(&["-C", "../tmp/other", "switch", "--quiet", "--detach"]);
+    environment
         .run(&["--branch", "other"], "true")
-        .expect_code(1);
-    assert!(
-        done.stderr.contains("branch `other` is checked out at"),
-        "{done}"
+        .expect_code(0);
+}
+
+/// Nothing was made, not even the directories for it.
+#[track_caller]
+fn nothing_was_made(environment: &TestEnvironment) {
+    assert!(!environment.home().join(".cofferdam").exists());
+    assert!(!environment.repository().join(".cofferdam").exists());
+    assert_eq!(environment.git(&["branch", "--list", "cofferdam/*"]), "");
+}
+
+#[test]
+fn a_program_that_is_nowhere_is_found_out_before_anything_is_made() {
+    let environment = TestEnvironment::with_repository();
+    executable(&environment, "draft.sh", "#!/bin/sh\necho it runs\n");
+    let copy = ["--mode", "copy", "--branch", "b"];
+    for (options, program) in [
+        (&[][..], "no-such-program"),
+        (&[], "./nowhere.sh"),
+        (&[], "/no/such/program"),
+        (&["--merge-to-head"], "src/nowhere.sh"),
+        (&["--branch", "b"], "./draft.sh"),
+        (&copy, "./draft.sh"),
+        (&["--merge-to-head", "--copy", "src"], "src/nowhere.sh"),
+    ] {
+        let arguments = [&["run"], options, &["--", program]].concat();
+        let done = environment.cofferdam(&arguments).expect_code(1);
+        let words = format!(
+            "error: cannot run `{program}` in the sandbox: there is no such program\nhint: "
+        );
+        assert!(done.stderr.starts_with(&words), "{options:?}: {done}");
+    }
+    nothing_was_made(&environment);
+    // What is there, or may come from a hook or by another `PATH`, is tried.
+    environment.write("link.sh", "");
+    std::fs::remove_file(environment.repository().join("link.sh")).unwrap();
+    std::os::unix::fs::symlink("src/real.sh", environment.repository().join("link.sh")).unwrap();
+    executable(&environment, "src/real.sh", "#!/bin/sh\necho it runs\n");
+    environment.git(&["add", "link.sh", "src"]);
+    environment.git(&["commit", "--quiet", "--message=programs"]);
+    let make = "printf '#!/bin/sh\\necho it runs\\n' > made; chmod +x made";
+    for arguments in [
+        &["--", "./draft.sh"][..],
+        &["--merge-to-head", "--copy", "draft.sh", "--", "./draft.sh"],
+        &["--merge-to-head", "--", "./link.sh"],
+        &[
+            "--merge-to-head",
+            "--on-worktree-ready",
+            make,
+            "--",
+            "./made",
+        ],
+        &[
+            "--env",
+            "PATH=/workspace/repository/src:/usr/bin:/bin",
+            "--",
+            "real.sh",
+        ],
+    ] {
+        let done = environment.cofferdam(&[&["run"], arguments].concat());
+        let done = done.expect_code(0);
+        assert!(done.stderr.contains("  | it runs"), "{done}");
+    }
+}
+
+#[test]
+fn a_path_to_copy_that_is_not_there_is_an_error_before_anything_is_made() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("there", "x\n");
+    std::os::unix::fs::symlink("src", environment.repository().join("link")).unwrap();
+    let run = |paths: &[&str]| {
+        let arguments = [
+            &["run", "--merge-to-head", "--copy"],
+            paths,
+            &["--", "true"],
+        ]
+        .concat();
+        environment.cofferdam(&arguments)
+    };
+    let at = environment.repository().join("node_modules");
+    let done = run(&["there", "node_modules"]).expect_code(1);
+    let words = format!(
+        "error: `node_modules` cannot be copied: there is nothing at {}\nhint: ",
+        at.display()
     );
+    assert!(done.stderr.starts_with(&words), "{done}");
+    for path in ["README.md/x", "link/lib.txt", "../tmp", ".git/config"] {
+        let done = run(&[path]).expect_code(1);
+        let words = format!("error: `{path}` cannot be copied: ");
+        assert!(done.stderr.starts_with(&words), "{done}");
+    }
+    nothing_was_made(&environment);
+    run(&["there", "link"]).expect_code(0);
+}
+
+#[test]
+fn a_login_of_another_agent_is_refused_before_anything_is_made() {
+    let environment = TestEnvironment::with_repository();
+    let theirs = r#"{"tokens": {"id_token": "x"}, "last_refresh": "2026-01-01T00:00:00Z"}"#;
+    let claudes = r#"{"claudeAiOauth": {"accessToken": "x"}}"#;
+    let run = |agent: &str, text: &str| {
+        environment.write("login.json", text);
+        let arguments = [
+            "run",
+            "--agent",
+            agent,
+            "--login",
+            "login.json",
+            "--prompt",
+            "x",
+        ];
+        environment.cofferdam(&arguments).expect_code(1)
+    };
+    let file = environment.repository().join("login.json");
+    let file = file.display();
+    let done = run("claude-code", theirs);
+    let words = format!(
+        "error: {file} is no login of claude-code: it is one of codex; expected `claudeAiOauth` in it\n"
+    );
+    assert!(done.stderr.starts_with(&words), "{done}");
     hinted(
         &done,
-        "name another branch, or work in that checkout itself with `-C DIR` and `--head`",
+        "log in with `claude`, then give its own: `--login ~/.claude/.credentials.json`",
     );
+    let done = run("codex", claudes);
+    let words = format!(
+        "error: {file} is no login of codex: it is one of claude-code; expected `tokens` or `OPENAI_API_KEY` in it\n"
+    );
+    assert!(done.stderr.starts_with(&words), "{done}");
+    let done = run("codex", r#"{"tokens": null, "x": 1}"#);
+    let words = format!("error: {file} is no login of codex: expected ");
+    assert!(done.stderr.starts_with(&words), "{done}");
+    nothing_was_made(&environment);
+}
+
+/// The name is said at once, and other commands take what was typed; but never another sandbox by chance.
+#[test]
+fn a_name_that_is_written_in_another_way_is_said_and_understood() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .run(
+            &["--branch", "b", "--name", "feat/x"],
+            &commit_script(&["a"]),
+        )
+        .expect_code(0);
+    let first = "note: the sandbox is called `feat-x`: ";
+    assert!(done.stderr.starts_with(first), "{done}");
+    for command in ["log", "diff", "merge"] {
+        environment.cofferdam(&[command, "feat/x"]).expect_code(0);
+    }
+    environment
+        .cofferdam(&["net", "log", "feat/x"])
+        .expect_code(0);
+    // Another sandbox works on a branch of that name.
+    environment
+        .run(
+            &["--branch", "feat/x", "--name", "other"],
+            &commit_script(&["b"]),
+        )
+        .expect_code(0);
+    let done = environment.cofferdam(&["delete", "feat/x"]).expect_code(1);
+    hinted(&done, "the sandbox on that branch is `other`");
+    environment.cofferdam(&["delete", "other"]).expect_code(0);
+    environment.cofferdam(&["delete", "feat/x"]).expect_code(0);
+    let done = environment.run(&["--name", "plain"], "true").expect_code(0);
+    assert!(!done.stderr.contains("is called"), "{done}");
 }
 
 #[test]

@@ -202,6 +202,31 @@ fn symlinks_are_followed_to_the_package() {
     assert!(!done.stderr.contains(".ssh"), "{done}");
 }
 
+/// A script without a package is shown without what lies beside it, and that is said where it misses something.
+#[test]
+fn a_program_without_a_package_is_one_file_and_an_error_says_so() {
+    let user = User::new();
+    user.write(
+        "tools/agent",
+        "#!/bin/sh\n. \"$(dirname \"$0\")/words.sh\"\n",
+        0o755,
+    );
+    user.write("tools/words.sh", "echo loaded\n", 0o644);
+    let done = user.run(&[user.path("tools")]).expect_code(1);
+    let hint = format!(
+        "hint: of {} the sandbox shows that one file, nothing beside it: if it needs more, put it into the \
+         repository, or install it as a package\n",
+        user.path("tools/agent").display()
+    );
+    assert!(done.stderr.contains(&hint), "{done}");
+    // The controls: another failure of it, and a program of the system.
+    user.write("tools/agent", "#!/bin/sh\nexit 3\n", 0o755);
+    let done = user.run(&[user.path("tools")]).expect_code(1);
+    assert!(!done.stderr.contains("the sandbox shows"), "{done}");
+    let done = user.environment.run(&[], ". /nowhere.sh").expect_code(1);
+    assert!(!done.stderr.contains("the sandbox shows"), "{done}");
+}
+
 /// `#!/usr/bin/env node` means whichever node the user has.
 #[test]
 fn the_runtime_is_the_one_that_the_users_path_finds() {

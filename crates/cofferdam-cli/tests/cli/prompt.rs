@@ -42,7 +42,7 @@ fn nothing_was_made(environment: &TestEnvironment) {
 #[test]
 fn a_prompt_may_begin_with_a_dash() {
     let environment = TestEnvironment::with_repository();
-    for prompt in ["- fix the tests", "--head is a word here", "-"] {
+    for prompt in ["- fix the tests", "--head is a word here", "--"] {
         let done = environment
             .cofferdam(&["run", "--prompt", prompt, "--", "cat"])
             .expect_code(0);
@@ -56,14 +56,53 @@ fn standard_input_is_the_prompt_where_there_is_no_other() {
     // As it is: nothing in it is a placeholder.
     let done = piped(&environment, &[], b"fix {{THIS}}\n").expect_code(0);
     assert!(done.stderr.contains("  | fix {{THIS}}"), "{done}");
-    let done = piped(&environment, &["--prompt", "the other"], b"not this\n").expect_code(0);
-    assert!(done.stderr.contains("  | the other"), "{done}");
-    assert!(!done.stderr.contains("not this"), "{done}");
     // A file, and a line of a shell.
     environment.write("task", "from a file\n");
     let line = format!("'{}' run -- cat < task", env!("CARGO_BIN_EXE_cofferdam"));
     let done = environment.shell(&line).expect_code(0);
     assert!(done.stderr.contains("  | from a file"), "{done}");
+}
+
+/// `git log | cofferdam run --prompt 'explain'`: both count, and what is piped is nobody's template.
+#[test]
+fn what_is_piped_in_is_added_to_the_prompt_of_an_option() {
+    let environment = TestEnvironment::with_repository();
+    let said = |options: &[&str], input: &str| {
+        let done = piped(&environment, options, input.as_bytes()).expect_code(0);
+        let lines = done.stderr.lines().map(ToOwned::to_owned);
+        let lines: Vec<String> = lines.filter(|line| line.starts_with("  | ")).collect();
+        lines.join("\n")
+    };
+    let log = "error in {{LINE}} of !`id`\n";
+    let want = "  | fix it\n  | error in {{LINE}} of !`id`";
+    assert_eq!(said(&["--prompt", "fix it"], log), want);
+    environment.write("task.md", "fix {{WHAT}}\n");
+    let template = ["--prompt-file", "task.md", "--arg", "WHAT=it"];
+    assert_eq!(said(&template, log), want);
+    assert_eq!(said(&["--prompt", "fix it"], ""), "  | fix it");
+    // A pipe that nobody writes and nobody closes.
+    let child = environment
+        .command(&["run", "--prompt", "fix it", "--", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap();
+    let held = child.stdin.take();
+    let done = finish(child).expect_code(0);
+    drop(held);
+    let note = "note: nothing came on standard input, so nothing is added to the prompt";
+    assert!(done.stderr.starts_with(note), "{done}");
+    assert!(done.stderr.contains("  | fix it"), "{done}");
+}
+
+#[test]
+fn a_dash_as_prompt_is_standard_input_as_it_is() {
+    let environment = TestEnvironment::with_repository();
+    let done = piped(&environment, &["--prompt", "-"], b"fix {{THIS}}\n").expect_code(0);
+    assert!(done.stderr.contains("  | fix {{THIS}}"), "{done}");
+    let done = piped(&environment, &["--prompt=-"], b" \n");
+    refused(done, "standard input holds no prompt");
 }
 
 #[test]

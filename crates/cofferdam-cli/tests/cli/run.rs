@@ -180,7 +180,12 @@ fn a_failing_agent_is_a_failure_and_keeps_its_commits() {
         "{done}"
     );
     assert!(done.stderr.contains("  ! the reason"), "{done}");
-    assert!(done.stderr.contains("kept: 1 commit on b, tip "), "{done}");
+    assert!(
+        done.stderr
+            .contains("landed: 1 commit on b, which is now at "),
+        "{done}"
+    );
+    assert!(done.stderr.contains("\nnext: cofferdam merge "), "{done}");
     assert_eq!(environment.git(&["log", "-1", "--format=%s", "b"]), "a");
     let done = environment
         .run(&["--branch", "c"], "kill -9 $$")
@@ -205,7 +210,7 @@ fn no_line_of_an_agent_passes_as_one_of_ours() {
     ] {
         let done = environment.run(options, script).expect_code(1);
         for line in done.stderr.lines().chain(done.stdout.lines()) {
-            let forged = line.starts_with("landed:") || line == "hint: run this";
+            let forged = line.starts_with("landed: 9") || line == "hint: run this";
             assert!(!forged, "{line}\n{done}");
         }
         // The control: it was said.

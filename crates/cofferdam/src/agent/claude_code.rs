@@ -18,6 +18,7 @@ const PROGRAM: &str = "claude";
 
 const LOGIN: LoginFormat = LoginFormat {
     path: ".claude/.credentials.json",
+    marks: &["claudeAiOauth"],
     renewed: &[
         "claudeAiOauth.accessToken",
         "claudeAiOauth.refreshToken",

@@ -17,6 +17,7 @@ const NAME: &str = "codex";
 
 const LOGIN: LoginFormat = LoginFormat {
     path: ".codex/auth.json",
+    marks: &["tokens", "OPENAI_API_KEY"],
     renewed: &[
         "tokens.id_token",
         "tokens.access_token",

@@ -9,6 +9,8 @@ use serde_json::Value;
 pub struct LoginFormat {
     /// Relative to the home of the program.
     pub path: &'static str,
+    /// Fields of which such a file has at least one with something in it: what has none of them is another program's.
+    pub marks: &'static [&'static str],
     /// What a renewal changes, as `object.field`. Everything else stays as it was, or it is another login.
     pub renewed: &'static [&'static str],
     /// Those of them that may be there only afterwards. None may be a key or a token.
@@ -28,6 +30,12 @@ impl LoginFormat {
             Some(object) if !object.is_empty() => Ok(value),
             _ => Err("it is not an object with something in it"),
         }
+    }
+
+    /// Whether it is this program's login: what it keeps there has a name of its own. Without such names everything is.
+    pub(crate) fn is_of(&self, value: &Value) -> bool {
+        let filled = |name: &&str| value.get(name).is_some_and(|found| !found.is_null());
+        self.marks.is_empty() || self.marks.iter().any(filled)
     }
 
     /// Whether `after` is the same login, renewed: nothing is new, gone or of another kind, nothing but what a
@@ -158,6 +166,7 @@ pub(super) mod tests {
     /// Of an agent that nobody has written yet.
     const FORMAT: LoginFormat = LoginFormat {
         path: ".own/login.json",
+        marks: &[],
         renewed: &["token", "until", "at"],
         later: &["until"],
         times: &["/until", "/at"],

@@ -23,6 +23,9 @@ pub enum CopyError {
     /// Nothing was copied.
     #[error("`{}` cannot be copied: {why}", path.display())]
     Refused { path: PathBuf, why: &'static str },
+    /// Nothing was copied.
+    #[error("`{}` cannot be copied: there is nothing at {}", path.display(), at.display())]
+    Missing { path: PathBuf, at: PathBuf },
     #[error("copying was cancelled")]
     Cancelled,
     #[error(transparent)]
@@ -33,10 +36,57 @@ pub enum CopyError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copied {
     pub files: u64,
-    /// Named paths that do not exist.
+    /// Named paths that do not exist any more.
     pub missing: Vec<PathBuf>,
     /// Pipes, sockets, devices and `.git` entries.
     pub skipped: Vec<PathBuf>,
+}
+
+/// Refuses what cannot be copied as far as a look tells, before anything is made: who names a path by hand means one
+/// that is there.
+pub fn check(top: &Path, paths: &[PathBuf]) -> Result<(), CopyError> {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let from = beneath::root(top).context("open", top)?;
+    for path in paths {
+        let plain = clean(top, path)?;
+        match kind_at(&from, &plain) {
+            Err(Errno::LOOP | Errno::NOTDIR) if below_a_symlink(&from, &plain) => {
+                return Err(CopyError::Refused {
+                    path: path.clone(),
+                    why: BEHIND,
+                });
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                return Err(CopyError::Missing {
+                    path: path.clone(),
+                    at: top.join(plain),
+                });
+            }
+            // What else is wrong is said with its place by whoever copies it.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+const BEHIND: &str = "a directory above it is a symbolic link";
+
+/// What lies at `path` beneath `top`.
+fn kind_at(top: &OwnedFd, path: &Path) -> Result<FileType, Errno> {
+    let (parent, name) = split(path);
+    let parent = beneath::directory(top, parent)?;
+    let found = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(found.st_mode))
+}
+
+fn below_a_symlink(top: &OwnedFd, path: &Path) -> bool {
+    let mut above = path
+        .ancestors()
+        .skip(1)
+        .filter(|above| !above.as_os_str().is_empty());
+    above.any(|above| kind_at(top, above) == Ok(FileType::Symlink))
 }
 
 /// Copies `paths` (relative to `top`, or absolute and below it) to the same places in `worktree`,
@@ -92,13 +142,12 @@ impl Copier {
         let mut copied = Copied::default();
         let mut present = Vec::new();
         for path in paths {
-            match self.kind(path) {
+            match kind_at(&self.from, path) {
                 Ok(kind) => present.push((path, kind)),
-                Err(Errno::LOOP | Errno::NOTDIR) if self.below_a_symlink(path) => {
-                    let why = "a directory above it is a symbolic link";
+                Err(Errno::LOOP | Errno::NOTDIR) if below_a_symlink(&self.from, path) => {
                     return Err(CopyError::Refused {
                         path: path.clone(),
-                        why,
+                        why: BEHIND,
                     });
                 }
                 Err(Errno::NOENT | Errno::NOTDIR) => copied.missing.push(path.clone()),
@@ -114,21 +163,6 @@ impl Copier {
 
     fn error(&self, action: &'static str, path: &Path, errno: impl Into<io::Error>) -> CopyError {
         FileError::new(action, self.top.join(path), errno.into()).into()
-    }
-
-    fn kind(&self, path: &Path) -> Result<FileType, Errno> {
-        let (parent, name) = split(path);
-        let parent = beneath::directory(&self.from, parent)?;
-        let found = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(FileType::from_raw_mode(found.st_mode))
-    }
-
-    fn below_a_symlink(&self, path: &Path) -> bool {
-        let mut above = path
-            .ancestors()
-            .skip(1)
-            .filter(|above| !above.as_os_str().is_empty());
-        above.any(|above| self.kind(above) == Ok(FileType::Symlink))
     }
 
     /// Makes the directories above `path` where they are missing.
@@ -188,8 +222,7 @@ impl Copier {
                             continue;
                         }
                         let kind = match entry.file_type() {
-                            FileType::Unknown => self
-                                .kind(&below)
+                            FileType::Unknown => kind_at(&self.from, &below)
                                 .map_err(|e| self.error("copy", &below, e))?,
                             kind => kind,
                         };

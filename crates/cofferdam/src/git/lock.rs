@@ -39,7 +39,7 @@ pub async fn occupy(git_dir: &Path, cancel: &CancellationToken) -> Result<Option
 /// The right to write the files of this working tree; `None` while a sandbox can write them too. It
 /// could put a symlink in the place of a directory that git has just looked at, and git would write
 /// wherever it leads.
-pub(super) fn vacant(git_dir: &Path) -> Result<Option<File>, FileError> {
+pub fn vacant(git_dir: &Path) -> Result<Option<File>, FileError> {
     let path = git_dir.join(OCCUPIED);
     let file = fsx::open_lock(&path)?;
     match file.try_lock() {

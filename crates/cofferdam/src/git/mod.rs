@@ -34,7 +34,7 @@ pub mod vault;
 pub mod worktree;
 
 pub use command::{Git, GitError};
-pub use lock::occupy;
+pub use lock::{occupy, vacant};
 pub use oid::{ObjectFormat, Oid};
 pub use repository::{Head, Identity, Repository, RepositoryError};
 pub use scratch::UserRules;

@@ -182,6 +182,36 @@ pub fn ignored_directory(repo: &Repository, name: &str) -> Result<PathBuf, Workt
     Ok(path)
 }
 
+/// Refuses a branch that is checked out, as far as git's files tell without git: where a repository keeps its
+/// references in tables, [`add`] finds it.
+pub fn check_free(repo: &Repository, branch: &BranchName) -> Result<(), WorktreeError> {
+    let full = branch.full();
+    let is_at = |git_dir: &Path| {
+        let head = fsx::read_bounded(&git_dir.join("HEAD"), 1 << 12).unwrap_or_default();
+        let named = head.strip_prefix(b"ref: ").map(<[u8]>::trim_ascii);
+        named == Some(full.as_bytes())
+    };
+    let ours = directory(repo);
+    let mut all = admin_entries(repo)?;
+    if repo.common_dir.ends_with(".git") {
+        let main = repo.common_dir.parent().map(Path::to_owned);
+        all.extend(main.map(|main| (repo.common_dir.clone(), main)));
+    }
+    for (git_dir, at) in all {
+        // One whose directory is gone may be one that is cleared away.
+        if !is_at(&git_dir) || !at.is_dir() {
+            continue;
+        }
+        let branch = branch.clone();
+        return Err(if at.parent() == Some(&ours) {
+            WorktreeError::Preserved { branch, at }
+        } else {
+            WorktreeError::CheckedOut { branch, at }
+        });
+    }
+    Ok(())
+}
+
 /// Adds a worktree for `branch`. A branch that exists is checked out at its tip; one that does not
 /// starts at `base`, or is an error without one. No filter runs: LFS files stay pointers.
 pub async fn add(

@@ -189,6 +189,15 @@ impl Substituted {
         self.expressions.is_empty() && self.texts.iter().all(|text| text.trim().is_empty())
     }
 
+    /// Puts `text` below everything, an empty line between. Nothing in it is looked at.
+    pub fn attach(&mut self, text: &str) {
+        let Some(last) = self.texts.last_mut() else {
+            return;
+        };
+        last.push_str(if last.ends_with('\n') { "\n" } else { "\n\n" });
+        last.push_str(text);
+    }
+
     /// The prompt: `outputs` are the standard outputs of the expressions in their order; white space
     /// at their ends is dropped, nothing in them is looked at. A missing one is empty.
     pub fn render(&self, outputs: &[String]) -> String {

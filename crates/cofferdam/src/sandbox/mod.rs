@@ -8,6 +8,7 @@ pub mod native;
 pub mod registry;
 mod spec;
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -115,6 +116,12 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
     /// them too.
     fn check_limits(&self, _limits: &Limits) -> Result<(), SandboxError> {
         Ok(())
+    }
+
+    /// Whether its sandboxes have no program of that name (a plain name or an absolute path), as far as a few looks
+    /// at the caller's files tell. `search_path`: the caller's `PATH`.
+    fn lacks(&self, _program: &OsStr, _search_path: Option<&OsStr>) -> bool {
+        false
     }
 
     /// The networks that its sandboxes can have: it fails none of them silently. Who says nothing
@@ -270,6 +277,14 @@ impl Contained {
             Self::BindMount(kind) => kind.provider.check_limits(limits),
             Self::PrivateCopy(kind) => kind.provider.check_limits(limits),
             Self::Isolated(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn lacks(&self, program: &OsStr, search_path: Option<&OsStr>) -> bool {
+        match self {
+            Self::BindMount(kind) => kind.provider.lacks(program, search_path),
+            Self::PrivateCopy(kind) => kind.provider.lacks(program, search_path),
+            Self::Isolated(_) => false,
         }
     }
 

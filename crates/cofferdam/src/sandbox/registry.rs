@@ -444,8 +444,9 @@ pub fn barred(home: &Home, top: &Path) -> Option<String> {
     })
 }
 
-/// The sandbox of `repository` that is called `name` (a name or an id). A look-alike in another
-/// repository is never found.
+/// The sandbox of `repository` that is called `name`: its name, its id, or what becomes its name (`--name feat/x`
+/// made `feat-x`). A look-alike in another repository is never found, nor one whose name only resembles the branch
+/// of another sandbox.
 pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, RegistryError> {
     let mut entries = list(home, Some(repository))?.entries;
     let called =
@@ -457,6 +458,15 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
         .iter()
         .rfind(|entry| entry.record.branch_text() == name)
         .map(|entry| entry.record.name.clone());
+    let slug = Slug::sandbox_name(name).ok();
+    let meant = |entry: &Entry| slug.as_ref() == Some(&entry.record.name);
+    if let Some(at) = entries.iter().rposition(meant)
+        && on_branch
+            .as_ref()
+            .is_none_or(|other| *other == entries[at].record.name)
+    {
+        return Ok(entries.swap_remove(at));
+    }
     Err(RegistryError::Unknown {
         name: name.escape_debug().to_string(),
         repository: repository.as_path().to_owned(),

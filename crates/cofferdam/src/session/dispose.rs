@@ -9,7 +9,7 @@ use crate::fsx;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::status::ChangeKind;
 use crate::git::worktree::{self, Worktree, WorktreeError};
-use crate::git::{Repository, UserRules, recorded};
+use crate::git::{Repository, UserRules, recorded, vacant};
 use crate::home::Home;
 use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 
@@ -46,7 +46,7 @@ pub(super) async fn dispose(
         owned.record.outcome = Some(disposal.outcome.clone());
         owned.set_phase(Phase::Collected)?;
     }
-    remove_made_directories(&owned, disposal.home);
+    remove_made_directories(&mut owned, disposal);
     if owned.record.strategy == Strategy::Head {
         let id = owned.record.id;
         // What cannot be told is kept.
@@ -99,15 +99,31 @@ pub(super) async fn dispose(
     Ok(disposed)
 }
 
-/// Removes protective directories that are still empty.
-fn remove_made_directories(owned: &Owned, home: &Home) {
-    if owned.record.mode == Mode::Copy {
+/// Removes protective directories that are still empty. Not while another sandbox works in the same checkout: what
+/// covers them there would go with them, and the last one removes them ([`super::protect`] puts them into its record).
+fn remove_made_directories(owned: &mut Owned, disposal: &Disposal<'_>) {
+    if owned.record.mode == Mode::Copy || owned.record.made_directories.is_empty() {
         return;
     }
-    let workspace = owned.record.workspace(home);
+    // Not by dropping it: a program that is being started has it for a moment too.
+    if let Some(held) = owned.held.take() {
+        let _ = held.unlock();
+    }
+    // In a worktree nobody else is.
+    let alone = match owned.record.worktree {
+        Some(_) => None,
+        None => match vacant(&disposal.repo.git_dir) {
+            Ok(Some(alone)) => Some(alone),
+            _ => return,
+        },
+    };
+    let workspace = owned.record.workspace(disposal.home);
     for name in &owned.record.made_directories {
         // Fails if something is in it, and that is right.
         let _ = std::fs::remove_dir(workspace.join(name));
+    }
+    if let Some(alone) = alone {
+        let _ = alone.unlock();
     }
 }
 

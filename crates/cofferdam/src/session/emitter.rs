@@ -302,8 +302,14 @@ impl std::fmt::Display for Notice {
                 "{agent} has no login and no key ({}): {why}",
                 variables.join(", ")
             ),
+            Self::Renamed { given, name } => format!(
+                "the sandbox is called `{name}`: a name has only a-z, 0-9 and `-`, and other commands take \
+                 `{given}` for it too"
+            ),
             Self::LoginRenewed => "the agent renewed its login, which is kept".to_owned(),
-            Self::CopyMissing { path } => format!("{} does not exist: not copied", path.display()),
+            Self::CopyMissing { path } => {
+                format!("{} is not there any more: not copied", path.display())
+            }
             Self::NetworkOpen => {
                 "the sandbox has this machine's own network: it reaches everything that you reach, \
                  services on this machine and in your private networks too, and nothing is logged"

@@ -115,6 +115,11 @@ pub enum Notice {
     UnusedArgument {
         name: String,
     },
+    /// The sandbox has another name than the user gave, which has characters that no sandbox's name has.
+    Renamed {
+        given: String,
+        name: Slug,
+    },
     /// Uncommitted work of the user was recorded before the agent started.
     BeforeRecorded {
         reference: String,
@@ -164,7 +169,7 @@ pub enum Notice {
     },
     /// The agent's program renewed its login, and the new one is kept for later runs.
     LoginRenewed,
-    /// `path` was asked for with `copy` but does not exist.
+    /// `path` was asked for with `copy`, and went away before it could be copied.
     CopyMissing {
         #[serde(serialize_with = "crate::session::path_json::lossy")]
         path: PathBuf,

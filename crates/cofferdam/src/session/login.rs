@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::inside::{Inside, InsideError};
 use super::options::RunOptions;
-use crate::agent::LoginFormat;
+use crate::agent::{self, AGENTS, AgentOptions, LoginFormat};
 use crate::fsx::{self, FileError};
 use crate::sandbox::Sandbox;
 
@@ -40,10 +40,37 @@ pub enum LoginError {
     },
     #[error("{} is no login: {why}", path.display())]
     NoLogin { path: PathBuf, why: &'static str },
+    #[error(transparent)]
+    Foreign(Box<ForeignLogin>),
     #[error("{agent} has no login file: leave out `--login`")]
     NoFile { agent: String },
     #[error("the login could not be copied into the sandbox: {0}")]
     NotGiven(String),
+}
+
+/// A file that is no login of this agent, but perhaps one of another.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is no login of {agent}: {}expected {} in it", path.display(), belongs(*other), listed(marks))]
+pub struct ForeignLogin {
+    pub path: PathBuf,
+    pub agent: String,
+    /// The agent whose it is, where that can be told.
+    pub other: Option<&'static str>,
+    /// The names of which one should be in it.
+    pub marks: &'static [&'static str],
+    /// Where the agent's program keeps its own, relative to a home.
+    pub usual: &'static str,
+    /// The program that makes it.
+    pub program: Option<String>,
+}
+
+fn belongs(other: Option<&str>) -> String {
+    other.map_or_else(String::new, |other| format!("it is one of {other}; "))
+}
+
+fn listed(marks: &[&str]) -> String {
+    let marks: Vec<String> = marks.iter().map(|mark| format!("`{mark}`")).collect();
+    marks.join(" or ")
 }
 
 /// A login that a sandbox gets.
@@ -85,6 +112,17 @@ impl Login {
             bytes => bytes?,
         };
         let value = parse(path, &bytes)?;
+        if !format.is_of(&value) {
+            let program = options.agent.program();
+            return Err(LoginError::Foreign(Box::new(ForeignLogin {
+                path: path.to_owned(),
+                agent: agent.to_owned(),
+                other: owner(&value),
+                marks: format.marks,
+                usual: format.path,
+                program: program.map(|program| program.name.to_string_lossy().into_owned()),
+            })));
+        }
         Ok(Some(Self {
             format: *format,
             kept,
@@ -194,6 +232,17 @@ impl Login {
         };
         inside.run(cancel).await
     }
+}
+
+/// The agent whose login it is, of those that are known by a name in theirs.
+fn owner(value: &Value) -> Option<&'static str> {
+    let mut known = AGENTS.iter();
+    let known = known.find(|kind| {
+        let agent = agent::by_name(kind.name, AgentOptions::default());
+        let format = agent.as_ref().ok().and_then(|agent| agent.login());
+        format.is_some_and(|format| !format.marks.is_empty() && format.is_of(value))
+    });
+    known.map(|kind| kind.name)
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Value, LoginError> {

@@ -31,6 +31,8 @@ mod path_json;
 mod place;
 mod plan;
 mod prepare;
+mod program;
+mod protect;
 mod refusals;
 mod report;
 mod run;
@@ -47,7 +49,7 @@ pub use event::{Event, EventSink, Notice};
 pub use holder::{Holder, Holding};
 pub use hooks::HookError;
 pub use iterate::ExpressionError;
-pub use login::LoginError;
+pub use login::{ForeignLogin, LoginError};
 pub use network::NetworkOptions;
 pub use options::{
     COMPLETION_SIGNAL, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions, Timeouts,

@@ -136,6 +136,8 @@ pub struct RunOptions {
     pub agent: Arc<dyn AgentProvider>,
     pub sandbox: Contained,
     pub prompt: PromptSource,
+    /// Stands below the prompt, as it is: nothing in it is a placeholder or a command.
+    pub attached: Option<String>,
     /// Names the sandbox, its temporary branch and its log.
     pub name: Option<String>,
     pub max_iterations: NonZeroU32,
@@ -147,7 +149,8 @@ pub struct RunOptions {
     pub completion_grace: Duration,
     pub timeouts: Timeouts,
     pub hooks: Hooks,
-    /// Paths below the repository's top to copy into a worktree (not with `head`).
+    /// Paths below the repository's top to copy into a worktree (not with `head`). One that is not
+    /// there is an error.
     pub copy: Vec<PathBuf>,
     /// Paths below the repository's top that the sandbox does not see, whatever the strategy.
     pub hide: Vec<PathBuf>,
@@ -191,6 +194,7 @@ impl RunOptions {
             agent,
             sandbox: sandbox.into(),
             prompt: PromptSource::None,
+            attached: None,
             name: None,
             max_iterations: NonZeroU32::MIN,
             completion_signals: vec![COMPLETION_SIGNAL.to_owned()],

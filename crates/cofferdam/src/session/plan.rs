@@ -16,11 +16,12 @@ use super::model;
 use super::network;
 use super::options::{PromptSource, RunOptions};
 use super::place;
+use super::program;
 use super::report::RunErrorKind;
 use super::variables;
 use crate::git::discovery::Start;
 use crate::git::identity::{self, UserConfig};
-use crate::git::{Head, Identity, Oid, Repository};
+use crate::git::{Head, Identity, Oid, Repository, copies, worktree};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
 use crate::prompt::{self, PromptError, Substituted};
 use crate::sandbox::registry::{self, Mode, PathText, Phase, Record, Strategy, VERSION};
@@ -152,6 +153,21 @@ pub(super) enum Prompt {
     Template(Substituted),
 }
 
+impl Prompt {
+    /// Puts `text` below it, an empty line between.
+    fn attach(&mut self, text: &str) {
+        match self {
+            Self::Plain(prompt) if prompt.is_empty() => text.clone_into(prompt),
+            Self::Plain(prompt) => {
+                let between = if prompt.ends_with('\n') { "\n" } else { "\n\n" };
+                prompt.push_str(between);
+                prompt.push_str(text);
+            }
+            Self::Template(template) => template.attach(text),
+        }
+    }
+}
+
 pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     let home = options.caller_home.as_deref();
     let (git, cancel) = (&options.git, &options.cancel);
@@ -213,10 +229,21 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         .branch
         .as_ref()
         .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
-    let (prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
+    let (mut prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
+    if let Some(text) = &options.attached {
+        prompt.attach(text);
+    }
     let (environment, withheld) = variables::of_a_run(options, &repository).await?;
     let login = Login::find(options)?;
     let mut notices: Vec<Notice> = unread.into_iter().collect();
+    if let Some(given) = options
+        .name
+        .as_ref()
+        .filter(|given| **given != name.as_str())
+    {
+        let (given, name) = (given.clone(), name.clone());
+        notices.push(Notice::Renamed { given, name });
+    }
     notices.extend(access::check(options, &environment, login.is_some())?);
     let logged_in = login.is_some();
     notices.extend(model::check(
@@ -226,6 +253,15 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         &environment,
         logged_in,
     )?);
+    program::check(
+        options,
+        &repository,
+        &branches.strategy,
+        &branches.base,
+        &environment,
+    )
+    .await?;
+    copies::check(repository.top.as_path(), &options.copy)?;
     let hidden = hide::plan(&repository, &branches.base, &options.hide, &options.cancel).await?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
@@ -328,6 +364,7 @@ async fn branches(
             if let Some(holder) = Holder::of(&options.home, &repository.top, &branch)? {
                 return Err(PlanError::BranchHeld { branch, holder }.into());
             }
+            worktree::check_free(repository, &branch)?;
             let tip = repository.resolve(&branch.full(), cancel).await?;
             let (start, exists) = match (tip, base) {
                 (Some(tip), _) => (tip, true),

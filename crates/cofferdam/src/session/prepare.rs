@@ -2,7 +2,6 @@
 //! host hooks, private clone, sandbox, ready hooks. The record is written before each thing that
 //! outlives a `kill -9`, so that whoever comes next can dispose of it.
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use super::mounts::{self, GitPlace, Workspace};
 use super::options::{RunOptions, Timeouts};
 use super::place as host_place;
 use super::plan::{Plan, PlanError};
+use super::protect;
 use super::report::RunErrorKind;
 use super::shared;
 use super::submodules;
@@ -31,17 +31,13 @@ use crate::git::index::{self, Owner};
 use crate::git::nested::{self, Found};
 use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
 use crate::git::progress::Progress;
-use crate::git::steering::InTree;
 use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
 use crate::names::BranchName;
-use crate::sandbox::registry::{self, Mode, Owned, PathText, Phase, Record, Strategy};
+use crate::sandbox::registry::{self, Mode, Owned, Phase, Record, Strategy};
 use crate::sandbox::{Contained, HostProgram, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
-
-/// Directories that a sandbox may not write, made for its time where they are missing.
-pub(super) const PROTECTED: [&str; 2] = [".cofferdam", ".husky"];
 
 /// Fewer are written before anybody can read how many.
 const MANY_FILES: u64 = 1000;
@@ -201,7 +197,7 @@ async fn make(
         .config
         .steering
         .in_tree(&plan.repository, home, &workspace);
-    let read_only = protect(owned, &workspace, gitlinks, found.git, steering, events)?;
+    let read_only = protect::protect(owned, options, gitlinks, found.git, steering, events)?;
     let frozen = shared::freeze(&workspace, &found.inodes, events)?;
     shared::cover_doors(&state, &workspace, &found.doors)?;
     if shared {
@@ -429,92 +425,6 @@ async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found,
     let scan = tokio::task::spawn_blocking(move || nested::scan_before(&top, inodes)).await;
     scan.map_err(step("scan for nested git directories"))?
         .map_err(failed)
-}
-
-/// Makes the protected directories and lists what is mounted read-only: them, gitlinks, nested git
-/// directories, and what the user's git runs or obeys. What was there before is remembered, so that new ones can be told later.
-fn protect(
-    owned: &mut Owned,
-    workspace: &Path,
-    gitlinks: Vec<PathBuf>,
-    before: BTreeSet<PathBuf>,
-    steering: InTree,
-    events: &Emitter,
-) -> Result<Vec<PathBuf>, RunErrorKind> {
-    if owned.record.mode == Mode::Copy {
-        return Ok(Vec::new());
-    }
-    owned.record.nested_before = before.iter().cloned().map(PathText).collect();
-    let mut read_only: Vec<PathBuf> = gitlinks
-        .into_iter()
-        .filter(|path| workspace.join(path).is_dir())
-        .collect();
-    for path in before {
-        // Whatever is in a bare repository belongs to it.
-        let path = match path.parent() {
-            Some(parent) if !nested::is_dot_git(&path) => parent.to_owned(),
-            _ => path,
-        };
-        if !read_only.iter().any(|above| path.starts_with(above)) {
-            read_only.push(path);
-        }
-    }
-    let missing: Vec<&str> = PROTECTED
-        .into_iter()
-        .filter(|name| std::fs::symlink_metadata(workspace.join(name)).is_err())
-        .collect();
-    let made = |path: &Path| path.to_str().map(ToOwned::to_owned);
-    let above = steering
-        .directories
-        .iter()
-        .flat_map(|path| path.ancestors());
-    let above: BTreeSet<&Path> = above
-        .filter(|path| !path.as_os_str().is_empty())
-        .filter(|path| workspace.join(path).symlink_metadata().is_err())
-        .collect();
-    // They are removed in this order.
-    let hooks = above.iter().rev().filter_map(|path| made(path));
-    let own = missing.iter().map(|&name| name.to_owned());
-    owned.record.made_directories = hooks.chain(own).collect();
-    owned.save()?;
-    for name in missing {
-        let path = workspace.join(name);
-        std::fs::create_dir(&path).context("create", &path)?;
-    }
-    if workspace
-        .join(".husky")
-        .symlink_metadata()
-        .is_ok_and(|found| found.is_dir())
-    {
-        read_only.push(".husky".into());
-    }
-    for path in &above {
-        let path = workspace.join(path);
-        match std::fs::create_dir(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            done => done.context("create", &path)?,
-        }
-    }
-    let InTree {
-        directories,
-        files,
-        open,
-    } = steering;
-    for path in directories.into_iter().chain(files) {
-        if !read_only.iter().any(|above| path.starts_with(above)) {
-            read_only.push(path);
-        }
-    }
-    if !open.is_empty() {
-        let open: Vec<PathBuf> = open.into_iter().collect();
-        let text = format!(
-            "your git configuration names what is not there yet or behind a symlink, and the agent could put \
-             something in its place: {}",
-            shared::named(&open)
-        );
-        events.notice(Notice::Other { text });
-    }
-    Ok(read_only)
 }
 
 async fn start(

@@ -136,6 +136,10 @@ pub struct Kept {
     pub id: Option<SandboxId>,
     pub name: Option<Slug>,
     pub branch: Option<String>,
+    /// What was checked out at the start.
+    pub target_branch: Option<String>,
+    pub base: Option<Oid>,
+    /// `None` with an id: they are still in the sandbox, and `gc` brings them home.
     pub landing: Option<Landing>,
     pub beside: Vec<Beside>,
     pub commits: Vec<CommitLine>,

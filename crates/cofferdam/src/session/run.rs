@@ -175,6 +175,8 @@ async fn live(
         id: Some(plan.record.id),
         name: Some(plan.record.name.clone()),
         branch: Some(plan.source_branch.clone()),
+        target_branch: Some(plan.target_branch.clone()),
+        base: Some(plan.record.base.clone()),
         refused,
         log: events.path().map(std::path::Path::to_owned),
         ..Kept::default()

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::fsx::{Context, FileError};
 use crate::home::Home;
-use crate::names::{RepoPath, SandboxId};
+use crate::names::{RepoPath, SandboxId, Slug};
 use crate::sandbox::registry;
 use crate::text::LineFramer;
 
@@ -55,7 +55,12 @@ pub fn find(home: &Home, repository: &RepoPath, name: Option<&str>) -> Result<Lo
             continue;
         };
         let called = first.name.unwrap_or_default();
-        let wanted = name.is_none_or(|name| name == called || name == sandbox.to_string());
+        let wanted = name.is_none_or(|name| {
+            let slug = Slug::sandbox_name(name);
+            name == called
+                || name == sandbox.to_string()
+                || slug.is_ok_and(|slug| slug.as_str() == called)
+        });
         if first.repository.as_ref() != Some(&place) || !wanted {
             continue;
         }

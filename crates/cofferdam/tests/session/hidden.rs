@@ -144,6 +144,20 @@ fn a_commit_that_changes_it_is_refused() {
     );
 }
 
+/// What the README says of them.
+#[test]
+fn a_hidden_file_is_empty_a_hidden_directory_too_and_a_copy_has_neither() {
+    let covered = "test -f keys/tracked && test ! -s keys/tracked && ! echo x > keys/tracked || exit 9; \
+        test -d all && test -z \"$(ls -A all)\" && ! touch all/x || exit 8; test -s README.md";
+    for strategy in [BranchStrategy::Head, BranchStrategy::MergeToHead] {
+        let env = env();
+        run_ok(hiding(env.script(strategy, covered)));
+    }
+    let env = env();
+    let absent = "test ! -e keys/tracked && test ! -e all && test -s README.md";
+    run_ok(hiding(env.copy(CopyStrategy::MergeToHead, absent)));
+}
+
 #[test]
 fn what_cannot_be_hidden_is_refused_before_anything_is_made() {
     let env = env();

@@ -107,6 +107,8 @@ fn a_missing_program_is_a_clear_error_at_once_whatever_the_prompt() {
     for size in [10, 1 << 20] {
         let env = Env::new();
         let mut options = env.options(HEAD, command(&["no-such-agent"]));
+        // A hook might have installed it: only its start tells.
+        options.hooks.sandbox_ready = vec![Hook::new("true")];
         options.prompt = cofferdam::session::PromptSource::Inline("x".repeat(size));
         let began = Instant::now();
         let error = run(options).unwrap_err();

@@ -424,6 +424,88 @@ fn what_the_users_git_runs_is_not_written() {
     );
 }
 
+/// A directory of hooks that nobody named is none: nothing is made for it, neither in the checkout nor in a worktree. One
+/// that is there is read-only all the same.
+// covers: S3-60
+#[test]
+fn no_directory_is_made_that_the_users_git_does_not_name() {
+    let env = Env::new();
+    for strategy in [BranchStrategy::Head, BranchStrategy::MergeToHead] {
+        let looks =
+            "test ! -e .husky && test ! -e .githooks || exit 9; git commit -q --allow-empty -m x";
+        run_ok(env.script(strategy, looks));
+        assert!(env.repo.join(".husky").symlink_metadata().is_err());
+        assert_eq!(env.git(&["status", "--porcelain"]), "");
+    }
+    env.write(".husky/pre-commit", "#!/bin/sh\n");
+    env.commit_all("husky");
+    for strategy in [BranchStrategy::Head, BranchStrategy::MergeToHead] {
+        let tries = "touch .husky/x && exit 9; echo x >> .husky/pre-commit && exit 8; mv .husky y && exit 7; \
+            git commit -q --allow-empty -m y";
+        run_ok(env.script(strategy, tries));
+        assert_eq!(env.read(".husky/pre-commit"), "#!/bin/sh\n");
+    }
+}
+
+/// One that the user's git will look into is made for the sandbox's time, or an agent could put hooks there. It is
+/// gone at the end, also where the command died.
+#[test]
+fn a_directory_of_hooks_that_is_named_is_there_for_the_sandboxs_time_alone() {
+    let tries = "touch .husky/_/x && exit 9; touch .husky/x && exit 8; mkdir -p .husky/_ || exit 7; touch free";
+    let env = Env::new();
+    env.git(&["config", "core.hooksPath", ".husky/_"]);
+    env.write(".gitignore", "free\nready\n");
+    env.commit_all("ignore");
+    run_ok(env.script(BranchStrategy::Head, tries));
+    assert!(env.repo.join("free").exists());
+    let gone = || {
+        assert!(env.repo.join(".husky").symlink_metadata().is_err());
+        assert_eq!(env.git(&["status", "--porcelain"]), "");
+    };
+    gone();
+    let script = format!("({tries}) || exit 6; touch ready; sleep 1000");
+    let options = env.script(BranchStrategy::Head, &script);
+    while_it_works(options, &env.repo.join("ready"), async || {
+        assert!(env.repo.join(".husky/_").is_dir());
+    });
+    crate::support::gc(&env);
+    gone();
+}
+
+/// Whoever ends first does not take the cover from under the other one; whoever ends last clears up.
+#[test]
+fn two_agents_in_one_checkout_have_their_hooks_directory_in_common() {
+    let env = Env::new();
+    env.git(&["config", "core.hooksPath", "dev/hooks"]);
+    let plants = "mkdir -p dev/hooks; printf '#!/bin/sh\\ntouch ../ran\\n' > dev/hooks/pre-commit && chmod +x dev/hooks/pre-commit && exit 9; ";
+    let first = env.script(
+        BranchStrategy::Head,
+        "touch one; until [ -e two ]; do sleep 0.01; done",
+    );
+    let second = env.script(
+        BranchStrategy::Head,
+        &format!("until [ -e one ]; do sleep 0.01; done; touch two; until [ -e over ]; do sleep 0.01; done; {plants} touch tried"),
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let first = async {
+            let done = cofferdam::run(first).await.map(|_| ());
+            env.write("over", "");
+            done
+        };
+        let (first, second) = tokio::join!(first, Box::pin(cofferdam::run(second)));
+        first.unwrap();
+        second.unwrap();
+    });
+    assert!(env.repo.join("tried").exists());
+    assert!(!env.repo.join("dev").exists());
+    env.git(&["commit", "-q", "--allow-empty", "-m", "user"]);
+    assert!(!env.dir.path().join("ran").exists());
+}
+
 #[test]
 fn what_runs_by_itself_is_told_without_a_commit() {
     let env = Env::new();

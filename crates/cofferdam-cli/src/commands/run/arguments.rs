@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", help_heading = "Agent")]
     pub(super) login: Option<PathBuf>,
 
-    /// The prompt, passed as it is; without one, what is piped to standard input
+    /// The prompt, passed as it is, `-` for standard input; what is piped in is added to it, or is the prompt
     #[arg(
         long,
         value_name = "TEXT",
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     )]
     pub(super) prompt: Option<String>,
 
-    /// A prompt template, `-` for standard input: {{KEY}} and !`command` in it are replaced
+    /// A prompt template, `-` for standard input: {{KEY}} and !`command` in it are replaced; what is piped in is added
     #[arg(long, value_name = "FILE", help_heading = "Prompt")]
     pub(super) prompt_file: Option<PathBuf>,
 

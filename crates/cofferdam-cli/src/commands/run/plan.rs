@@ -27,7 +27,7 @@ pub(super) fn options(
     let network = network(arguments.network, &arguments.allow)?;
     let variables = variables(&arguments.variables, environment)?;
     // Last, because it may wait for another program.
-    let prompt = prompt::source(&mut arguments, &environment.directory)?;
+    let (prompt, attached) = prompt::source(&mut arguments, &environment.directory)?;
     if matches!(prompt, PromptSource::None) && !arguments.runs_command() {
         // Known before anything is made; the agent itself would say so only in its sandbox.
         let agent = agent.name().to_owned();
@@ -42,6 +42,7 @@ pub(super) fn options(
         .clone_from(&environment.variables);
     options.environment = variables;
     options.prompt = prompt;
+    options.attached = attached;
     options.login = arguments.login.map(|path| directory.join(path));
     options.name = arguments.name;
     options.max_iterations = arguments.max_iterations;

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,8 @@ pub(super) struct Place {
     search_path: Option<OsString>,
     home: Option<PathBuf>,
     unseen: Vec<PathBuf>,
+    /// The one that the user named, where the agent is a program of theirs.
+    program: Option<OsString>,
 }
 
 impl Place {
@@ -40,7 +43,9 @@ impl Place {
         let checkout = arguments.mode == FileMode::Bind
             && !arguments.merge_to_head
             && arguments.branch.is_none();
+        let program = arguments.runs_command().then(|| arguments.command.first());
         Self {
+            program: program.flatten().cloned(),
             directory,
             top,
             checkout,
@@ -53,15 +58,56 @@ impl Place {
     /// Adds the next step to an error about the agent's program.
     pub(super) fn explain(&self, error: RunError) -> CliError {
         let hint = match &error.kind {
-            RunErrorKind::Agent {
+            RunErrorKind::Sandbox(SandboxError::Program { program, .. })
+            | RunErrorKind::Agent {
                 failure: AgentFailure::Sandbox(SandboxError::Program { program, .. }),
                 ..
             } => self.hint(program),
+            RunErrorKind::Agent {
+                failure: AgentFailure::Exit { detail, .. },
+                ..
+            } => match self.lonely(detail) {
+                Some(hint) => hint,
+                None => return CliError::Run(error),
+            },
             _ => return CliError::Run(error),
         };
         CliError::Program {
             error: Box::new(error),
             hint,
+        }
+    }
+
+    /// A program that missed something, and of which the sandbox shows one file alone.
+    fn lonely(&self, said: &str) -> Option<String> {
+        const MISSES: [&str; 4] = ["no such file", "not found", "no module", "cannot find"];
+        let said = said.to_lowercase();
+        let program = self.program.as_ref()?;
+        let in_the_tree = !Path::new(program).is_absolute() && program.as_bytes().contains(&b'/');
+        if in_the_tree || !MISSES.iter().any(|words| said.contains(words)) {
+            return None;
+        }
+        let wanted = HostProgram {
+            name: program.clone(),
+            directories: Vec::new(),
+        };
+        let file = native::locate(&wanted, &self.host())?.alone?;
+        let beside = file.parent()?.read_dir().ok()?.count() > 1;
+        beside.then(|| {
+            format!(
+                "of {} the sandbox shows that one file, nothing beside it: if it needs more, put it into the \
+                 repository, or install it as a package",
+                shell_word(&file)
+            )
+        })
+    }
+
+    fn host(&self) -> Host<'_> {
+        Host {
+            search_path: self.search_path.as_deref(),
+            home: self.home.as_deref(),
+            programs: &[],
+            unseen: &self.unseen,
         }
     }
 
@@ -107,13 +153,7 @@ impl Place {
             name: program.into(),
             directories: directories.unwrap_or_default(),
         };
-        let host = Host {
-            search_path: self.search_path.as_deref(),
-            home: self.home.as_deref(),
-            programs: &[],
-            unseen: &self.unseen,
-        };
-        let Some(found) = native::locate(&wanted, &host) else {
+        let Some(found) = native::locate(&wanted, &self.host()) else {
             let with = install.map_or_else(String::new, |install| {
                 format!(", for example with `{install}`")
             });

@@ -56,36 +56,44 @@ impl PromptInputError {
     }
 }
 
-/// The prompt of a run, read before anything is made: until then Ctrl-C ends the command at once.
+/// The prompt of a run, and what is piped in beside it: a log, a diff. Read before anything is made: until then
+/// Ctrl-C ends the command at once.
 pub(super) fn source(
     arguments: &mut Arguments,
     directory: &Path,
-) -> Result<PromptSource, CliError> {
+) -> Result<(PromptSource, Option<String>), CliError> {
     let values = prompt_arguments(std::mem::take(&mut arguments.template_values))?;
-    match (arguments.prompt.take(), arguments.prompt_file.take()) {
-        (Some(text), _) if text.trim().is_empty() => Err(PromptInputError::Empty.into()),
-        (Some(text), _) => Ok(PromptSource::Inline(text)),
+    let prompt = match (arguments.prompt.take(), arguments.prompt_file.take()) {
+        (Some(text), _) if text.trim().is_empty() => return Err(PromptInputError::Empty.into()),
+        (Some(text), _) if text == "-" => {
+            let text = read(Need::Certain)?.ok_or(PromptInputError::NothingPiped)?;
+            return Ok((PromptSource::Inline(text), None));
+        }
+        (Some(text), _) => PromptSource::Inline(text),
         (None, Some(path)) if path == Path::new("-") => {
             let text = read(Need::Certain)?.ok_or(PromptInputError::NothingPiped)?;
-            Ok(PromptSource::TemplateText {
+            let source = PromptSource::TemplateText {
                 name: PathBuf::from("standard input"),
                 text,
                 arguments: values,
-            })
+            };
+            return Ok((source, None));
         }
-        (None, Some(path)) => Ok(PromptSource::Template {
+        (None, Some(path)) => PromptSource::Template {
             path: directory.join(path),
             arguments: values,
-        }),
+        },
         (None, None) => {
             let need = if arguments.runs_command() {
                 Need::Possible
             } else {
                 Need::Wanted
             };
-            Ok(read(need)?.map_or(PromptSource::None, PromptSource::Inline))
+            let source = read(need)?.map_or(PromptSource::None, PromptSource::Inline);
+            return Ok((source, None));
         }
-    }
+    };
+    Ok((prompt, read(Need::Beside)?))
 }
 
 /// How much a prompt on standard input is needed.
@@ -97,6 +105,23 @@ enum Need {
     Wanted,
     /// The agent does without.
     Possible,
+    /// An option gave one, and this would be added to it.
+    Beside,
+}
+
+impl Need {
+    /// What is said where nobody writes, if that is no error.
+    fn without(self) -> Option<&'static str> {
+        match self {
+            Self::Certain | Self::Wanted => None,
+            Self::Possible => Some(
+                "nothing came on standard input, so the agent gets no prompt (`--prompt -` waits for one)",
+            ),
+            Self::Beside => Some(
+                "nothing came on standard input, so nothing is added to the prompt (`</dev/null` saves the wait)",
+            ),
+        }
+    }
 }
 
 /// What is piped to standard input; `None`: nothing.
@@ -105,7 +130,7 @@ fn read(need: Need) -> Result<Option<String>, PromptInputError> {
     if isatty(stdin.as_fd()) {
         return match need {
             Need::Certain => Err(PromptInputError::Terminal),
-            Need::Wanted | Need::Possible => Ok(None),
+            Need::Wanted | Need::Possible | Need::Beside => Ok(None),
         };
     }
     let mut bytes = Vec::new();
@@ -135,10 +160,10 @@ fn read(need: Need) -> Result<Option<String>, PromptInputError> {
 
 /// Waits until there is something to read, or the end. `false`: nobody writes, and that is fine.
 fn wait(input: BorrowedFd<'_>, need: Need, first: bool) -> Result<bool, PromptInputError> {
-    let optional = need == Need::Possible && first;
-    let limit = if optional { GLANCE } else { PATIENCE };
+    let without = need.without().filter(|_| first);
+    let limit = if without.is_some() { GLANCE } else { PATIENCE };
     let began = Instant::now();
-    let mut told = optional;
+    let mut told = without.is_some();
     while let Some(left) = limit.checked_sub(began.elapsed()) {
         let left = if told { left } else { left.min(SILENT) };
         let timeout = Timespec::try_from(left).map_err(|_| PromptInputError::Silent(limit))?;
@@ -157,10 +182,8 @@ fn wait(input: BorrowedFd<'_>, need: Need, first: bool) -> Result<bool, PromptIn
             Err(error) => return Err(PromptInputError::Read(error.into())),
         }
     }
-    if optional {
-        output::note(
-            "note: nothing came on standard input, so the agent gets no prompt (`--prompt-file -` waits for one)\n",
-        );
+    if let Some(without) = without {
+        output::note(&format!("note: {without}\n"));
         return Ok(false);
     }
     Err(PromptInputError::Silent(limit))

@@ -7,8 +7,8 @@ use crate::environment::{Done, TestEnvironment, check, finish};
 
 const URL: &str = "ANTHROPIC_BASE_URL";
 
-/// `run --agent claude-code` with a variable of the caller's environment. Its program is not on this machine: what
-/// passes the check ends there.
+/// `run --agent claude-code` with a variable of the caller's environment. Its program does nothing: what passes the
+/// check ends there.
 fn run(environment: &TestEnvironment, url: Option<&str>, options: &[&str]) -> Done {
     let agent = [
         "run",
@@ -21,6 +21,12 @@ fn run(environment: &TestEnvironment, url: Option<&str>, options: &[&str]) -> Do
     ];
     let mut command = environment.command(&[&agent[..], options].concat());
     command.env("ANTHROPIC_API_KEY", "k");
+    let programs = environment.home().join("programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    let program = programs.join("claude");
+    cofferdam::fsx::write_with_mode(&program, b"#!/bin/sh\nexit 9\n", 0o755).unwrap();
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
+    command.env("PATH", path);
     if let Some(url) = url {
         command.env(URL, url);
     }

@@ -17,6 +17,7 @@ mod sandbox;
 mod tools;
 mod wall;
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,10 @@ impl BindMountProvider for Native {
 
     fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
         cgroup::check(limits)
+    }
+
+    fn lacks(&self, program: &OsStr, search_path: Option<&OsStr>) -> bool {
+        tools::is_nowhere(program, search_path)
     }
 
     fn networks(&self) -> &[NetworkKind] {

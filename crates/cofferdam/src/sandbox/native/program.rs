@@ -42,6 +42,22 @@ pub struct Found {
     pub path: PathBuf,
     /// Why no sandbox shows it.
     pub unshown: Option<Unshown>,
+    /// It has no package, so that this one file is shown and nothing that lies beside it.
+    pub alone: Option<PathBuf>,
+}
+
+impl Found {
+    fn new(path: PathBuf, shown: Result<Option<PathBuf>, Unshown>) -> Self {
+        let (unshown, alone) = match shown {
+            Ok(alone) => (None, alone),
+            Err(why) => (Some(why), None),
+        };
+        Self {
+            path,
+            unshown,
+            alone,
+        }
+    }
 }
 
 /// Why a program is not shown.
@@ -153,9 +169,8 @@ impl<'a> Gathering<'a> {
             if !is_program(name) {
                 return None;
             }
-            let unshown = self.show(name, &program.directories, 0).err();
-            let path = name.to_owned();
-            return Some(Found { path, unshown });
+            let shown = self.show(name, &program.directories, 0);
+            return Some(Found::new(name.to_owned(), shown));
         }
         self.in_path(&program.name, &program.directories, 0)
     }
@@ -172,10 +187,9 @@ impl<'a> Gathering<'a> {
                 continue;
             }
             path = behind_shim(entry, name).unwrap_or(path);
-            let unshown = self.show(&path, directories, depth).err();
-            let shown = unshown.is_none();
-            let found = Found { path, unshown };
-            if shown {
+            let shown = self.show(&path, directories, depth);
+            let found = Found::new(path, shown);
+            if found.unshown.is_none() {
                 let inside = found.path.parent().unwrap_or(entry).to_owned();
                 self.entries.push((entry.to_owned(), inside));
                 return Some(found);
@@ -185,7 +199,13 @@ impl<'a> Gathering<'a> {
         first
     }
 
-    fn show(&mut self, path: &Path, directories: &[PathBuf], depth: usize) -> Result<(), Unshown> {
+    /// Returns the file where it is shown alone.
+    fn show(
+        &mut self,
+        path: &Path,
+        directories: &[PathBuf],
+        depth: usize,
+    ) -> Result<Option<PathBuf>, Unshown> {
         let program = path.canonicalize().map_err(|_| Unshown::Unreadable)?;
         self.check_way(path)?;
         let around = if self.sees(&program) {
@@ -193,12 +213,13 @@ impl<'a> Gathering<'a> {
         } else {
             self.around(&program, directories)?
         };
+        let alone = matches!(around, Around::Alone);
         self.lead_to(path, &program);
         self.show_around(&program, around);
         if depth < DEPTH {
             self.show_runtimes(&program, depth);
         }
-        Ok(())
+        Ok(alone.then_some(program))
     }
 
     /// Whether a path may be followed: neither itself nor a symlink on its way lies where an agent may have put
@@ -384,7 +405,7 @@ fn ancestors_from_the_root(path: &Path) -> Vec<&Path> {
     parts
 }
 
-fn is_program(path: &Path) -> bool {
+pub(super) fn is_program(path: &Path) -> bool {
     let found = path.metadata();
     found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }

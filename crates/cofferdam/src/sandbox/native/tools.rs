@@ -173,6 +173,18 @@ pub fn locate(program: &HostProgram, host: &Host<'_>) -> Option<Found> {
     Gathering::new(host, &mut offered.mounts).program(program)
 }
 
+/// Whether no sandbox can have a program of that name: neither the caller's `PATH` has one nor the system, and an
+/// absolute path leads to none. Whether it may be shown is another question, for [`locate`].
+pub(super) fn is_nowhere(program: &OsStr, search_path: Option<&OsStr>) -> bool {
+    let path = Path::new(program);
+    if path.is_absolute() {
+        return !path.starts_with("/workspace") && !program::is_program(path);
+    }
+    let mut places = search_entries(search_path).chain(search_entries(None));
+    !program.as_bytes().contains(&b'/')
+        && !places.any(|place| program::is_program(&place.join(path)))
+}
+
 pub(super) fn offered(host: &Host<'_>) -> Offered {
     let (mut offered, known) = by_the_list(host);
     let mut gathering = Gathering::new(host, &mut offered.mounts);

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
 use crate::git::discovery::Start;
+use crate::git::refs::{self, Own};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Git, Repository, UserRules};
 use crate::home::Home;
@@ -54,8 +55,11 @@ pub struct Summary {
     /// Its command died before it could collect; `gc` brings the commits home.
     pub interrupted: bool,
     pub branch: String,
-    /// Commits on the branch since its base that what is checked out does not have; `None` where there is no branch of its own.
+    /// Its commits since the base that what is checked out does not have: on its branch, or kept on a reference
+    /// of ours. `None` where it has neither.
     pub ahead: Option<u64>,
+    /// What it keeps for its user that did not land, and where, in words.
+    pub kept: Option<String>,
     /// Uncommitted changes in its worktree; `None` where it has none.
     pub changes: Option<bool>,
     /// The directory that its agent works in, or worked in; `None` where that is gone.
@@ -104,9 +108,17 @@ async fn summary(
 ) -> Result<Summary, ManageError> {
     let Entry { record, in_use } = entry;
     let interrupted = !in_use && record.phase.is_unfinished();
-    let ahead = match (repo, &record.branch, record.strategy.as_str()) {
-        (Some(repo), Some(branch), "branch" | "merge-to-head") => {
-            let range = format!("{}..{}", record.base, branch.full());
+    // What the agent committed in the checkout itself is on a branch of its user's, or kept beside it.
+    let holds = match (&record.strategy, &record.branch) {
+        (Strategy::Head, _) if record.phase == Phase::Stopped => {
+            Some(refs::own(record.id, Own::Tip))
+        }
+        (Strategy::Head, _) | (_, None) => None,
+        (_, Some(branch)) => Some(branch.full()),
+    };
+    let ahead = match (repo, holds) {
+        (Some(repo), Some(reference)) => {
+            let range = format!("{}..{reference}", record.base);
             let done = repo
                 .command()
                 .args(["rev-list", "--count", "--end-of-options", &range, "^HEAD"])
@@ -117,7 +129,7 @@ async fn summary(
         }
         _ => None,
     };
-    let has_branch = record.strategy.as_str() == "head" || ahead.is_some();
+    let has_branch = record.strategy == Strategy::Head || ahead.is_some();
     let state = match record.phase {
         Phase::Creating if in_use => State::Creating,
         Phase::Active | Phase::Collected if in_use => State::Active,
@@ -141,6 +153,8 @@ async fn summary(
         interrupted,
         branch: record.branch_text(),
         ahead,
+        // Merged meanwhile, it is kept no longer.
+        kept: record.kept.clone().filter(|_| ahead != Some(0)),
         changes,
         workdir: workdir(&record, home),
         created: record.created,

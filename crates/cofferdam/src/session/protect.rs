@@ -1,0 +1,114 @@
+//! What of a workspace a sandbox may not write, and the directories that are made for its time so that nobody can
+//! put something in their place.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::emitter::Emitter;
+use super::event::Notice;
+use super::options::RunOptions;
+use super::report::RunErrorKind;
+use super::shared;
+use crate::fsx::Context;
+use crate::git::nested;
+use crate::git::own_files;
+use crate::git::steering::InTree;
+use crate::home::Home;
+use crate::sandbox::registry::{self, Mode, Owned, PathText, Strategy};
+
+/// Made for a sandbox's time where it is missing: what covers it needs a place to lie on.
+const OWN: &str = own_files::DIRECTORY;
+/// Read-only where it is there. Where it is not, nothing is made: what an agent puts there runs only if the user's
+/// git is told to look there (`core.hooksPath`), and then it is protected by that.
+const HOOKS: &str = ".husky";
+
+/// Makes the directories that protection needs and lists what is mounted read-only: them, gitlinks, nested git
+/// directories, and what the user's git runs or obeys. What was there before is remembered, so that new ones can be told later.
+pub(super) fn protect(
+    owned: &mut Owned,
+    options: &RunOptions,
+    gitlinks: Vec<PathBuf>,
+    before: BTreeSet<PathBuf>,
+    steering: InTree,
+    events: &Emitter,
+) -> Result<Vec<PathBuf>, RunErrorKind> {
+    if owned.record.mode == Mode::Copy {
+        return Ok(Vec::new());
+    }
+    let workspace = owned.record.workspace(&options.home);
+    let theirs = made_by_others(owned, &options.home)?;
+    owned.record.nested_before = before.iter().cloned().map(PathText).collect();
+    let mut read_only: Vec<PathBuf> = gitlinks
+        .into_iter()
+        .filter(|path| workspace.join(path).is_dir())
+        .collect();
+    for path in before {
+        // Whatever is in a bare repository belongs to it.
+        let path = match path.parent() {
+            Some(parent) if !nested::is_dot_git(&path) => parent.to_owned(),
+            _ => path,
+        };
+        if !read_only.iter().any(|above| path.starts_with(above)) {
+            read_only.push(path);
+        }
+    }
+    let is_missing = |path: &Path| workspace.join(path).symlink_metadata().is_err();
+    let made = |path: &Path| path.to_str().map(ToOwned::to_owned);
+    let above = steering
+        .directories
+        .iter()
+        .flat_map(|path| path.ancestors());
+    let above: BTreeSet<&Path> = above
+        .filter(|path| !path.as_os_str().is_empty())
+        .chain([Path::new(OWN)])
+        .filter(|path| is_missing(path) || theirs.contains(*path))
+        .collect();
+    // They are removed in this order.
+    owned.record.made_directories = above.iter().rev().filter_map(|path| made(path)).collect();
+    owned.save()?;
+    for path in &above {
+        let path = workspace.join(path);
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            done => done.context("create", &path)?,
+        }
+    }
+    let there = workspace.join(HOOKS).symlink_metadata();
+    if there.is_ok_and(|found| found.is_dir()) {
+        read_only.push(HOOKS.into());
+    }
+    let InTree {
+        directories,
+        files,
+        open,
+    } = steering;
+    for path in directories.into_iter().chain(files) {
+        if !read_only.iter().any(|above| path.starts_with(above)) {
+            read_only.push(path);
+        }
+    }
+    if !open.is_empty() {
+        let open: Vec<PathBuf> = open.into_iter().collect();
+        let text = format!(
+            "your git configuration names what is not there yet or behind a symlink, and the agent could put \
+             something in its place: {}",
+            shared::named(&open)
+        );
+        events.notice(Notice::Other { text });
+    }
+    Ok(read_only)
+}
+
+/// What other sandboxes in the same checkout made for their time: whoever of them ends last removes it.
+fn made_by_others(owned: &Owned, home: &Home) -> Result<BTreeSet<PathBuf>, RunErrorKind> {
+    let own = &owned.record;
+    if own.strategy != Strategy::Head {
+        return Ok(BTreeSet::new());
+    }
+    let entries = registry::list(home, None)?.entries.into_iter();
+    let others = entries
+        .map(|entry| entry.record)
+        .filter(|other| other.id != own.id && other.workspace(home) == own.workspace(home));
+    let made = others.flat_map(|other| other.made_directories);
+    Ok(made.map(PathBuf::from).collect())
+}
