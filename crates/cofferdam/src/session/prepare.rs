@@ -177,16 +177,19 @@ async fn make(
     let shared = owned.record.mode == Mode::Bind
         && (owned.record.worktree.is_none() || !options.hooks.host_worktree_ready.is_empty());
     let nested = nested_git(owned.record.mode, &workspace, shared);
-    let ((gitlinks, tracked), found) = tokio::try_join!(clone, nested)?;
+    let ((gitlinks, mut tracked), found) = tokio::try_join!(clone, nested)?;
     let (submodules, covered) = if owned.record.mode == Mode::Bind {
         let place = submodules::Place {
             home: &options.home,
             state: &state,
             comparing: &plan.config.comparing,
+            hidden: &hidden,
         };
         let submodules = place.prepare(&seen, &plan.record.base, &gitlinks, cancel);
         let covered = hide::cover(&state, &workspace, &hidden)?;
-        (submodules.await?, covered)
+        let submodules = submodules.await?;
+        tracked.extend(submodules.tracked);
+        (submodules.shown, covered)
     } else {
         (Vec::new(), Vec::new())
     };
