@@ -522,6 +522,18 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                 "save what you need of it, then `cofferdam delete --force {name}`"
             ));
         }
+        ManageError::Orphaned { id, .. } => {
+            return Some(format!(
+                "put the repository back and run `cofferdam gc`, or give it up with `cofferdam delete --force {id}`"
+            ));
+        }
+        ManageError::Ambiguous { ids, .. } => {
+            let commands: Vec<String> = ids
+                .iter()
+                .map(|id| format!("`cofferdam delete {id}`"))
+                .collect();
+            return Some(format!("name one by its id: {}", commands.join(", ")));
+        }
         ManageError::NoBranch { .. } => {
             "a run has it at its end at the earliest; `cofferdam list` shows how it stands"
         }

@@ -60,6 +60,13 @@ pub(crate) async fn run(
     if !arguments.json && found.iter().any(|one| one.interrupted) {
         output::note("a run was interrupted: `cofferdam gc` brings its work home and cleans up\n");
     }
+    let orphans = found.iter().filter(|one| one.orphaned);
+    for one in orphans.filter(|_| !arguments.json) {
+        let (name, id) = (&one.name, one.id);
+        output::note(&format!(
+            "the repository of {name} is gone: put it back, or end it with `cofferdam delete {id}`\n"
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -124,7 +131,9 @@ fn row(one: &Summary, all: bool, now: Timestamp) -> Vec<String> {
 }
 
 fn state(one: &Summary) -> String {
-    if one.interrupted {
+    if one.orphaned {
+        "orphaned".to_owned()
+    } else if one.interrupted {
         "interrupted".to_owned()
     } else {
         one.state.to_string()

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{ManageError, half_merged, merged};
+use super::{ManageError, half_merged, merged, orphan};
 use crate::git::discovery::Start;
 use crate::git::{Git, Identity, Repository, UserRules, gate, identity, land, refs};
 use crate::home::Home;
@@ -91,6 +91,12 @@ pub async fn gc(
     }
     for Entry { record, in_use } in listing.entries {
         let top = record.repository.clone();
+        if orphan::is_gone(&top) {
+            if !in_use {
+                clear_orphan(home, &record, dry_run, &mut report).await;
+            }
+            continue;
+        }
         if !repositories.contains_key(&top) {
             match find(&top).await {
                 Ok(repo) if repo.top.as_path() == top => {
@@ -159,6 +165,22 @@ pub async fn gc(
     }
     remove_old_of_the_network(home, dry_run, &mut report);
     Ok(report)
+}
+
+/// What is left of a sandbox whose repository is gone. One that keeps work is a problem that only its user can end.
+async fn clear_orphan(home: &Home, record: &Record, dry_run: bool, report: &mut GcReport) {
+    match orphan::clear(home, record, dry_run).await {
+        Ok(removed) => report.removed.extend(removed),
+        Err(error) => {
+            let ends = match &error {
+                ManageError::Orphaned { id, .. } => {
+                    format!("; `cofferdam delete --force {id}` gives it up")
+                }
+                _ => String::new(),
+            };
+            report.problems.push(format!("{error}{ends}"));
+        }
+    }
 }
 
 /// Logs that have had their time, and what gateways of other versions left.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::ManageError;
+use super::{ManageError, orphan};
 use crate::git::discovery::Start;
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Git, Repository, UserRules};
@@ -23,7 +23,7 @@ pub enum State {
     Paused,
     Stopped,
     FailedSetup,
-    /// Its record exists, its branch does not.
+    /// Its record exists, its branch does not, or its repository.
     Missing,
 }
 
@@ -53,6 +53,8 @@ pub struct Summary {
     pub state: State,
     /// Its command died before it could collect; `gc` brings the commits home.
     pub interrupted: bool,
+    /// Its repository is gone from its place: nothing of it can come home.
+    pub orphaned: bool,
     pub branch: String,
     /// Commits on the branch since its base that what is checked out does not have; `None` where there is no branch of its own.
     pub ahead: Option<u64>,
@@ -102,7 +104,8 @@ async fn summary(
     cancel: &CancellationToken,
 ) -> Result<Summary, ManageError> {
     let Entry { record, in_use } = entry;
-    let interrupted = !in_use && record.phase.is_unfinished();
+    let orphaned = repo.is_none() && !in_use && orphan::is_gone(&record.repository);
+    let interrupted = !in_use && !orphaned && record.phase.is_unfinished();
     let ahead = match (repo, &record.branch, record.strategy.as_str()) {
         (Some(repo), Some(branch), "branch" | "merge-to-head") => {
             let range = format!("{}..{}", record.base, branch.full());
@@ -118,6 +121,7 @@ async fn summary(
     };
     let has_branch = record.strategy.as_str() == "head" || ahead.is_some();
     let state = match record.phase {
+        _ if orphaned => State::Missing,
         Phase::Creating if in_use => State::Creating,
         Phase::Active | Phase::Collected if in_use => State::Active,
         Phase::FailedSetup => State::FailedSetup,
@@ -138,6 +142,7 @@ async fn summary(
         mode: record.mode.as_str(),
         state,
         interrupted,
+        orphaned,
         branch: record.branch_text(),
         ahead,
         changes,

@@ -6,6 +6,7 @@ mod half_merged;
 mod list;
 mod merge;
 mod merged;
+mod orphan;
 mod show;
 
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use crate::git::refs::RefError;
 use crate::git::worktree::WorktreeError;
 use crate::git::{Git, GitError, Repository, RepositoryError};
 use crate::home::Home;
+use crate::names::{SandboxId, Slug};
 use crate::sandbox::registry::{self, Entry, RegistryError};
 
 /// One sandbox of one repository, as a command names it.
@@ -72,6 +74,19 @@ pub enum ManageError {
     UncommittedWork { name: String, path: PathBuf },
     #[error("what did not come home of sandbox `{name}` is only in {}", path.display())]
     KeptWork { name: String, path: PathBuf },
+    #[error(
+        "{} is no repository any more, and what did not come home of sandbox `{name}` is only in {}",
+        repository.display(), path.display()
+    )]
+    Orphaned {
+        id: SandboxId,
+        name: Slug,
+        repository: PathBuf,
+        path: PathBuf,
+    },
+    /// Of sandboxes whose repositories are gone.
+    #[error("{} sandboxes are called `{name}`", ids.len())]
+    Ambiguous { name: String, ids: Vec<String> },
     #[error("no author is known for a merge commit")]
     NoIdentity,
     #[error(transparent)]
@@ -81,9 +96,12 @@ pub enum ManageError {
 }
 
 impl Target {
-    /// Whether there is such a sandbox in such a repository.
+    /// Whether there is such a sandbox to delete, in this repository or left over from one that is gone.
     pub async fn check(&self) -> Result<(), ManageError> {
-        self.find().await.map(|_| ())
+        match self.find().await {
+            Ok(_) => Ok(()),
+            Err(why) => orphan::find(self, &why)?.map(drop).ok_or(why),
+        }
     }
 
     /// The repository and the sandbox in it.
