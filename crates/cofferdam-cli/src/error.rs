@@ -399,6 +399,10 @@ fn registry_hint(error: &RegistryError) -> String {
             "another version of cofferdam may have written it; {} holds all that it knows of that sandbox",
             shown(path.parent().unwrap_or(path))
         ),
+        RegistryError::Written { path, .. } => format!(
+            "it names the repositories in which agents have written; to begin a new one: `rm {}`",
+            shell_word(path)
+        ),
         RegistryError::NameTaken(name) => names::taken_hint(name),
         RegistryError::File(_) => {
             "see `cofferdam doctor`, or set COFFERDAM_HOME to a directory of your own".to_owned()

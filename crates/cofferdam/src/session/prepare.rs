@@ -37,6 +37,7 @@ use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
 use crate::names::BranchName;
 use crate::sandbox::registry::{self, Mode, Owned, PathText, Phase, Record, Strategy};
+use crate::sandbox::written;
 use crate::sandbox::{Contained, HostProgram, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
 
@@ -211,7 +212,8 @@ async fn make(
         shared::remember(&state, &found.inodes)?;
     }
 
-    // From here on an agent or a hook may have made commits.
+    // From here on an agent or a hook may have made commits and files.
+    written::remember(&options.home, &owned.record)?;
     owned.set_phase(Phase::Active)?;
     let place = Workspace {
         source: &workspace,

@@ -16,6 +16,7 @@ use crate::home::Home;
 use crate::names::SandboxId;
 use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError};
+use crate::sandbox::written;
 use crate::session::collect::{self, Collector, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
@@ -162,6 +163,9 @@ pub async fn gc(
                 .extend(expired.into_iter().map(|one| one.reference)),
             Err(error) => report.problems.push(error.to_string()),
         }
+    }
+    if !dry_run {
+        written::forget_gone(home)?;
     }
     remove_old_of_the_network(home, dry_run, &mut report);
     Ok(report)
