@@ -1,5 +1,6 @@
 //! Sandboxes whose repository was removed or moved.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -74,6 +75,13 @@ fn one_that_keeps_nothing_goes_with_gc_or_by_its_name() {
         "the repository of one is gone: put it back, or end it with `cofferdam delete {id}`\n"
     );
     assert!(done.stderr.contains(&words), "{done}");
+    // The journal of a merge that was killed is work too: the checkout may come back.
+    let journal = outside[1].clone() + "/.cofferdam/state/" + &id + "/landing.json";
+    let there = Path::new(&journal);
+    cofferdam::fsx::write_private(there, b"{}").unwrap();
+    let done = environment.cofferdam(&["gc"]).expect_code(1);
+    assert!(done.stderr.contains(&id) && there.exists(), "{done}");
+    std::fs::remove_file(there).unwrap();
     let done = environment.cofferdam(&["gc", "--dry-run"]).expect_code(0);
     assert!(
         done.stdout.contains("would be removed: sandbox one, whose"),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::delete::{self, DeleteOptions, Deleted};
 use super::{ManageError, Target};
-use crate::git::RepositoryError;
+use crate::git::{RepositoryError, land};
 use crate::home::Home;
 use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
@@ -126,8 +126,10 @@ async fn forget(owned: Owned) -> Result<(), RegistryError> {
     owned.forget()
 }
 
-/// Whether the state directory holds what is nowhere else: commits that nobody could collect, files, refused packs.
+/// Whether the state directory holds what is nowhere else: commits that nobody could collect, files, refused packs, and
+/// how a checkout that may come back is brought to its end.
 fn keeps_work(record: &Record, directory: &Path) -> bool {
     // Before that no agent has run.
-    record.phase != Phase::Creating && collect::keeps_work(directory)
+    record.phase != Phase::Creating
+        && (collect::keeps_work(directory) || land::is_half_done(directory))
 }
