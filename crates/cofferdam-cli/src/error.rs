@@ -354,6 +354,10 @@ fn registry_hint(error: &RegistryError) -> String {
             "another version of cofferdam may have written it; {} holds all that it knows of that sandbox",
             shown(path.parent().unwrap_or(path))
         ),
+        RegistryError::Written { path, .. } => format!(
+            "it names the repositories in which agents have written; to begin a new one: `rm {}`",
+            shell_word(path)
+        ),
         RegistryError::NameTaken(name) => names::taken_hint(name),
         RegistryError::File(_) => {
             "see `cofferdam doctor`, or set COFFERDAM_HOME to a directory of your own".to_owned()
@@ -403,6 +407,18 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                 "forget the sandbox with `cofferdam delete {name}`; what was deleted before is in `git for-each-ref \
                  refs/cofferdam/trash`"
             ));
+        }
+        ManageError::Orphaned { id, .. } => {
+            return Some(format!(
+                "put the repository back and run `cofferdam gc`, or give it up with `cofferdam delete --force {id}`"
+            ));
+        }
+        ManageError::Ambiguous { ids, .. } => {
+            let commands: Vec<String> = ids
+                .iter()
+                .map(|id| format!("`cofferdam delete {id}`"))
+                .collect();
+            return Some(format!("name one by its id: {}", commands.join(", ")));
         }
         ManageError::Uncollectable { name, .. } => {
             return Some(format!(

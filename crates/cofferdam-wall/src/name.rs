@@ -31,7 +31,7 @@ pub enum NameError {
         "host name `{name}` has the character `{found}`: write the bare name, without scheme, user, port or path"
     )]
     Character {
-        /// What was given, control bytes escaped.
+        /// What was given, control bytes escaped, without what may be a key in an address of a page.
         name: String,
         /// The first character that cannot stand in a name, escaped.
         found: String,
@@ -108,7 +108,7 @@ impl FromStr for HostName {
             }
             if !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
                 return Err(NameError::Character {
-                    name: shown(),
+                    name: without_keys(&shown()),
                     found: c.escape_default().to_string(),
                 });
             }
@@ -151,6 +151,21 @@ impl Borrow<str> for HostName {
     fn borrow(&self) -> &str {
         &self.0
     }
+}
+
+/// An address of a page without its user, password, path and query: people paste those in, keys and all, and what is
+/// refused is shown and logged.
+fn without_keys(text: &str) -> String {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let scheme = &text[..text.len() - rest.len()];
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, more) = rest.split_at(end);
+    let place = match authority.rsplit_once('@') {
+        Some((_, place)) => format!("...@{place}"),
+        None => authority.to_owned(),
+    };
+    let more = if more.len() > 1 { "/..." } else { more };
+    format!("{scheme}{place}{more}")
 }
 
 #[cfg(test)]

@@ -40,10 +40,10 @@ pub enum Reason {
     UnknownSynthetic(IpAddr),
     /// The name of this machine led somewhere else.
     NotTheHost(IpAddr),
-    /// An allowed name led to an address of this machine itself, which no rule names.
+    /// An address of this machine itself, which no rule names.
     ThisMachine {
-        /// The name.
-        name: HostName,
+        /// The allowed name that led there, if one did.
+        name: Option<HostName>,
         /// The address.
         address: IpAddr,
     },
@@ -161,11 +161,12 @@ impl fmt::Display for Refusal {
                 )
             }
             Reason::ThisMachine { name, address } => {
-                write!(
-                    f,
-                    "{name} leads to {address}, which is this machine: its services are reached as {}",
-                    HostName::HOST
-                )
+                match name {
+                    Some(name) => write!(f, "{name} leads to {address}, which is this machine")?,
+                    None => write!(f, "{address} is this machine")?,
+                }
+                write!(f, ": its services are reached as {}", HostName::HOST)?;
+                self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
             }
             Reason::NotTheHost(address) => {
                 write!(

@@ -583,7 +583,7 @@ mod tests {
             ),
             (
                 "https://a.test/x",
-                "host name `https://a.test/x` has the character `:`: write the bare name, without scheme, user, port or path",
+                "host name `https://a.test/...` has the character `:`: write the bare name, without scheme, user, port or path",
             ),
         ] {
             assert_eq!(rule(text).unwrap_err().to_string(), message, "{text}");

@@ -48,6 +48,11 @@ impl Home {
         self.state().join(id.to_string())
     }
 
+    /// The list of directories in which agents have written.
+    pub fn written(&self) -> PathBuf {
+        self.0.join("written.json")
+    }
+
     /// The login of the agent of that name.
     pub fn login(&self, agent: &str) -> PathBuf {
         self.0.join("logins").join(format!("{agent}.json"))

@@ -62,6 +62,13 @@ pub(crate) async fn run(
     if !arguments.json {
         output::note(&waiting(&found, arguments.all));
     }
+    let orphans = found.iter().filter(|one| one.orphaned);
+    for one in orphans.filter(|_| !arguments.json) {
+        let (name, id) = (&one.name, one.id);
+        output::note(&format!(
+            "the repository of {name} is gone: put it back, or end it with `cofferdam delete {id}`\n"
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -164,7 +171,9 @@ fn row(one: &Summary, all: bool, now: Timestamp) -> Vec<String> {
 }
 
 fn state(one: &Summary) -> String {
-    if one.interrupted {
+    if one.orphaned {
+        "orphaned".to_owned()
+    } else if one.interrupted {
         "interrupted".to_owned()
     } else {
         one.state.to_string()

@@ -47,12 +47,20 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::ModelInside {
             variable,
             url,
+            has_more,
             opens,
             ..
-        } => format!(
-            "if it is on this machine, say so: `--env {variable}={} --allow {opens}`",
-            shell_word(url)
-        ),
+        } => {
+            let (more, what) = if *has_more {
+                ("/…", ", with the rest of your address in place of `/…`")
+            } else {
+                ("", "")
+            };
+            format!(
+                "if it is on this machine, say so: `--env {variable}={}{more} --allow {opens}`{what}",
+                shell_word(url)
+            )
+        }
         PlanError::ModelAddress { variable } => {
             format!("give one such as `--env {variable}=https://models.example.com`")
         }

@@ -226,8 +226,44 @@ fn why(entry: &Entry) -> String {
             let _ = write!(why, " ({origin})");
         }
     }
-    if let Some(opens) = &entry.opens {
-        let _ = write!(why, "; open with: {}", opening::command(opens));
+    if let Some(command) = entry.opens.as_deref().and_then(opening::offer) {
+        let _ = write!(why, "; open with: {command}");
     }
     fit(&why, 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a sandbox asked for is no bait, whatever an older gateway wrote beside it.
+    #[test]
+    fn no_command_opens_what_is_around_this_machine() {
+        let shown = |opens: &str| {
+            let mut entry = Entry::new(Timestamp::UNIX_EPOCH, EntryEvent::Connect);
+            entry.verdict = Some(Verdict::Refused);
+            entry.reason = Some("no rule names it".to_owned());
+            entry.opens = Some(opens.to_owned());
+            line(&Row::new(&entry).unwrap())
+        };
+        for opens in [
+            "files.test:443",
+            "203.0.113.9:22",
+            "host.cofferdam.internal:80",
+        ] {
+            let command = format!("no rule names it; open with: cofferdam allow {opens}\n");
+            assert!(shown(opens).ends_with(&command), "{opens}");
+        }
+        for opens in [
+            "10.0.0.1:22",
+            "192.168.0.1:80",
+            "169.254.1.1:80",
+            "100.64.0.1:80",
+            "127.0.0.1:80",
+            "[fd00::1]:80",
+            "[fe80::1]:80",
+        ] {
+            assert!(shown(opens).ends_with("  no rule names it\n"), "{opens}");
+        }
+    }
 }

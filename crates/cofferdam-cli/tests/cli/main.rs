@@ -21,6 +21,7 @@ mod man;
 mod merge;
 mod mistakes;
 mod network;
+mod orphans;
 mod programs;
 mod prompt;
 mod reference;

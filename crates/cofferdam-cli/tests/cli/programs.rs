@@ -395,6 +395,8 @@ fn what_lies_in_another_agents_repository_or_is_linked_through_it_is_not_shown()
         "none",
         "--branch",
         "work",
+        "--name",
+        "one",
         "--",
         "sh",
         "-c",
@@ -403,16 +405,38 @@ fn what_lies_in_another_agents_repository_or_is_linked_through_it_is_not_shown()
     let mut command = user.environment.command(&arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     finish(command.spawn().unwrap()).expect_code(0);
+    let not_shown = || {
+        for entry in &entries {
+            let done = user.run(std::slice::from_ref(entry)).expect_code(1);
+            assert!(!done.stderr.contains("loaded"), "{done}");
+            let words = format!(
+                "hint: this machine has {}, which no sandbox shows because it, or a link to it, is in {}, where an \
+                 agent may have written",
+                entry.join("agent").display(),
+                other.display()
+            );
+            assert!(done.stderr.contains(&words), "{done}");
+        }
+    };
+    not_shown();
+    // What it wrote outlives its sandbox.
+    let at = |arguments: &[&str]| {
+        let here = ["-C", other.to_str().unwrap()];
+        let done = user.environment.cofferdam(&[&here[..], arguments].concat());
+        done.expect_code(0)
+    };
+    at(&["delete", "--purge", "one"]);
+    at(&["gc"]);
+    assert_eq!(at(&["list", "--all", "--json"]).stdout, "[]\n");
+    not_shown();
+    // The control: another repository that came to its place later is no agent's.
+    let elsewhere = user.path("work/moved");
+    std::fs::rename(&other, &elsewhere).unwrap();
+    user.environment.cofferdam(&["gc"]).expect_code(0);
+    std::fs::rename(&elsewhere, &other).unwrap();
     for entry in &entries {
-        let done = user.run(std::slice::from_ref(entry)).expect_code(1);
-        assert!(!done.stderr.contains("loaded"), "{done}");
-        let words = format!(
-            "hint: this machine has {}, which no sandbox shows because it, or a link to it, is in {}, where an agent \
-             may have written",
-            entry.join("agent").display(),
-            other.display()
-        );
-        assert!(done.stderr.contains(&words), "{done}");
+        let done = user.run(std::slice::from_ref(entry)).expect_code(0);
+        assert_eq!(said(&done, "loaded"), ["secret"], "{done}");
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::class::{canonical, tunnelled};
 use crate::gateway::door::{Failure, Place};
 use crate::gateway::resolve::{Family, Resolver};
-use crate::{Destination, HostName, Policy, Protocol, Reason, Refusal, Request};
+use crate::{Class, Destination, HostName, Policy, Protocol, Reason, Refusal, Request};
 
 /// Until a connection stands, resolution included.
 const IN_ALL: Duration = Duration::from_secs(10);
@@ -130,7 +130,7 @@ pub(super) fn check(
     }
     Err(Refusal {
         reason: Reason::ThisMachine {
-            name: name.clone(),
+            name: Some(name.clone()),
             address,
         },
         port: Some(port),
@@ -138,13 +138,34 @@ pub(super) fn check(
     })
 }
 
-/// The rule that would open what was refused, to be shown to a person. Never one for an address of this machine:
-/// what is meant to be reached on it has a name, and the rest of it trusts whoever comes from here.
+/// The refusal as a person is told of it: of an address of this machine it says by which name its services are
+/// reached. No rule is proposed for one: what is meant to be reached has that name, and the rest of the machine trusts
+/// whoever comes from here.
+pub(super) fn told(refusal: Refusal) -> Refusal {
+    let (address, name) = match &refusal.reason {
+        Reason::AddressNotAllowed(address) => (*address, None),
+        Reason::Special {
+            address,
+            name,
+            class,
+        } if *class != Class::Metadata => (*address, name.clone()),
+        _ => return refusal,
+    };
+    if !is_own(address) {
+        return refusal;
+    }
+    Refusal {
+        reason: Reason::ThisMachine { name, address },
+        ..refusal
+    }
+}
+
+/// The rule that would open what a sandbox asked for and was refused, to be shown unasked. Never one for what is not
+/// of the public internet: the sandbox chose it, and what is around this machine was not made for strangers.
+/// `cofferdam net test` shows that one, to whoever asks for it.
 pub(super) fn offer(refusal: &Refusal) -> Option<String> {
     match refusal.reason {
-        Reason::AddressNotAllowed(address) | Reason::Special { address, .. } if is_own(address) => {
-            None
-        }
+        Reason::Special { .. } => None,
         _ => refusal.opening_rule(),
     }
 }
@@ -235,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rule_for_this_machine_is_offered() {
+    fn no_rule_for_this_machine_or_what_is_around_it_is_offered() {
         let policy = Policy::default();
         let offered = |address: &str| {
             let refusal = policy.decide(&Request {
@@ -243,7 +264,7 @@ mod tests {
                 port: 80,
                 protocol: Protocol::Tcp,
             });
-            offer(&refusal.unwrap_err())
+            offer(&told(refusal.unwrap_err()))
         };
         for (address, expected) in [
             ("127.0.0.1", None),
@@ -252,6 +273,16 @@ mod tests {
             ("::ffff:0:127.0.0.1", None),
             ("2001:db8::5efe:127.0.0.1", None),
             ("2001:db8::5efe:10.0.0.5", None),
+            ("10.0.0.1", None),
+            ("192.168.1.1", None),
+            ("172.16.0.1", None),
+            ("100.64.0.1", None),
+            ("169.254.0.1", None),
+            ("169.254.169.254", None),
+            ("224.0.0.1", None),
+            ("fd00::1", None),
+            ("fe80::1", None),
+            ("::ffff:10.0.0.1", None),
             ("192.0.2.1", Some("192.0.2.1:80")),
             ("2002:c000:201::", Some("192.0.2.1:80")),
             ("2001:db8::1", Some("[2001:db8::1]:80")),
@@ -274,7 +305,20 @@ mod tests {
             port: Some(80),
             protocol: Protocol::Tcp,
         };
+        let refusal = told(refusal);
         assert_eq!(offer(&refusal), None, "{own}");
+        assert_eq!(
+            refusal.to_string(),
+            format!(
+                "{own} is this machine: its services are reached as host.cofferdam.internal:80"
+            )
+        );
+        // The control: another's address is told as it is.
+        let other = Refusal {
+            reason: Reason::AddressNotAllowed(Ipv4Addr::new(192, 0, 2, 1).into()),
+            ..refusal
+        };
+        assert_eq!(told(other.clone()), other);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::control::{Explanation, RuleLine};
-use crate::gateway::dial::{addresses, check, offer};
+use crate::gateway::dial::{addresses, check, told};
 use crate::gateway::door::Place;
 use crate::gateway::gate::decide;
 use crate::gateway::resolve::{Family, Resolver};
@@ -22,7 +22,7 @@ pub(super) async fn explain(
     };
     let allowed = match decide(policy, &place, port) {
         Ok(allowed) => allowed,
-        Err(refusal) => return Ok(refused(&refusal)),
+        Err(refusal) => return Ok(refused(refusal)),
     };
     let mut explanation = Explanation {
         allowed: true,
@@ -58,7 +58,7 @@ async fn look_up(
         match addresses(resolver, name, family).await {
             Ok(found) => {
                 for address in found {
-                    let verdict = check(policy, name, address, port).err();
+                    let verdict = check(policy, name, address, port).err().map(told);
                     let reason = verdict.as_ref().map(ToString::to_string);
                     explanation.addresses.push((address, reason));
                     if let Some(refusal) = verdict {
@@ -83,14 +83,15 @@ async fn look_up(
     if let Some(refusal) = first.filter(|_| !open) {
         explanation.allowed = false;
         explanation.reason = Some(refusal.to_string());
-        explanation.opens = offer(&refusal);
+        explanation.opens = refusal.opening_rule();
     }
 }
 
-fn refused(refusal: &Refusal) -> Explanation {
+fn refused(refusal: Refusal) -> Explanation {
+    let refusal = told(refusal);
     Explanation {
         reason: Some(refusal.to_string()),
-        opens: offer(refusal),
+        opens: refusal.opening_rule(),
         ..nothing()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gateway::budget::Budget;
-use crate::gateway::dial::{self, Unreached, offer};
+use crate::gateway::dial::{self, Unreached, offer, told};
 use crate::gateway::door::{Closed, Door, Failure, Objection, Place, Way};
 use crate::gateway::flows::{self, Subject};
 use crate::gateway::rate::Below;
@@ -35,14 +35,14 @@ impl Door for Gate {
     fn decide(&self, place: &Place, port: u16, via: Via) -> Result<Kind, Closed> {
         match decide(&self.sandbox.policy(), place, port) {
             Ok(allowed) => Ok(allowed.kind),
-            Err(refusal) => Err(self.refuse(place, port, via, &refusal)),
+            Err(refusal) => Err(self.refuse(place, port, via, refusal)),
         }
     }
 
     async fn dial(&self, place: &Place, port: u16, via: Via) -> Result<Way, Closed> {
         let policy = self.sandbox.policy();
         let allowed = decide(&policy, place, port)
-            .map_err(|refusal| self.refuse(place, port, via, &refusal))?;
+            .map_err(|refusal| self.refuse(place, port, via, refusal))?;
         let told = Told {
             place: Some(place),
             port: Some(port),
@@ -77,7 +77,7 @@ impl Door for Gate {
         // Boxed: the future of a lookup is large, and every connection would carry its size for life.
         let dialled = Box::pin(dial::dial(&policy, &self.sandbox.resolver, place, port)).await;
         let (stream, address) = dialled.map_err(|unreached| match unreached {
-            Unreached::Refused(refusal) => self.refuse(place, port, via, &refusal),
+            Unreached::Refused(refusal) => self.refuse(place, port, via, refusal),
             Unreached::Failed(failure) => fail(failure),
         })?;
         let id = self.sandbox.number();
@@ -89,7 +89,7 @@ impl Door for Gate {
         };
         let flow =
             flows::enter(&self.sandbox, id, subject, via).map_err(|refusal| match refusal {
-                Some(refusal) => self.refuse(place, port, via, &refusal),
+                Some(refusal) => self.refuse(place, port, via, refusal),
                 None => fail(Failure::new("the rule changed meanwhile".to_owned())),
             })?;
         self.sandbox.tell(
@@ -119,7 +119,7 @@ impl Door for Gate {
     }
 
     fn opening_rule(&self, place: &Place, port: u16) -> Option<String> {
-        offer(&decide(&self.sandbox.policy(), place, port).err()?)
+        offer(&told(decide(&self.sandbox.policy(), place, port).err()?))
     }
 
     fn refused(&self, objection: &Objection<'_>) {
@@ -158,9 +158,10 @@ fn bounded(reason: &str) -> String {
 }
 
 impl Gate {
-    fn refuse(&self, place: &Place, port: u16, via: Via, refusal: &Refusal) -> Closed {
+    fn refuse(&self, place: &Place, port: u16, via: Via, refusal: Refusal) -> Closed {
+        let refusal = told(refusal);
         let reason = refusal.to_string();
-        let opens = offer(refusal);
+        let opens = offer(&refusal);
         self.sandbox.tell(
             Event::Connect,
             &Told {

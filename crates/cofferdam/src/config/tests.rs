@@ -145,7 +145,7 @@ fn bad_entries_are_named_by_line_and_field() {
         ),
         (
             "domain: https://a.test/x",
-            "3:15: firewall.allow[0].domain: host name `https://a.test/x` has the character `:`: write the bare name",
+            "3:15: firewall.allow[0].domain: host name `https://a.test/...` has the character `:`: write the bare name",
         ),
         (
             "domain: a.test:443",

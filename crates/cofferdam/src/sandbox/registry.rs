@@ -5,6 +5,7 @@
 //! A sandbox's owner holds `flock` on `lock` in that directory. The kernel lets go of it when the
 //! owner dies, so a free lock is the only sign of death that is trusted; pids are not.
 
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use crate::git::discovery::{Workspace, Workspaces};
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, SandboxId, Slug};
 use crate::process;
+use crate::sandbox::written;
 use crate::session::Landing;
 use crate::wall::{Origin, Rule};
 
@@ -34,6 +36,8 @@ pub enum RegistryError {
     File(#[from] FileError),
     #[error("{} cannot be read as a sandbox record: {reason}", path.display())]
     Record { path: PathBuf, reason: String },
+    #[error("{} cannot be read as a list of directories: {reason}", path.display())]
+    Written { path: PathBuf, reason: String },
     #[error("sandbox `{0}` is in use by another cofferdam process")]
     InUse(Slug),
     #[error("sandbox `{0}` was cleaned up by another cofferdam process")]
@@ -397,8 +401,9 @@ pub fn workspaces(home: &Home) -> Result<Workspaces, RegistryError> {
 }
 
 /// What no program of the host's may lie in or be linked through where a sandbox shows it, nor show: Cofferdam's
-/// own directory, the repository at `top`, and those of all records, because agents write there. A repository that
-/// holds the user's whole home (its agents work in private copies) would leave no programs at all.
+/// own directory, the repository at `top`, those of all records, and those of sandboxes that are no more
+/// ([`written`]), because agents write there. A repository that holds the user's whole home (its agents work in
+/// private copies) would leave no programs at all.
 pub fn unseen(
     home: &Home,
     top: &Path,
@@ -406,21 +411,23 @@ pub fn unseen(
 ) -> Result<Vec<PathBuf>, RegistryError> {
     let user_home = user_home.and_then(|home| home.canonicalize().ok());
     let own = home.path();
-    let mut unseen = vec![own.to_owned()];
+    let mut unseen = BTreeSet::from([own.to_owned()]);
+    let earlier = written::read(home)?;
     let records = list(home, None)?.entries.into_iter();
     let theirs = records.flat_map(|Entry { record, .. }| {
         let workspace = record.workspace(home);
         [record.repository, workspace]
     });
-    for directory in std::iter::once(top.to_owned()).chain(theirs) {
+    let now = std::iter::once(top.to_owned()).chain(theirs);
+    for directory in now.chain(earlier) {
         let is_home = user_home
             .as_ref()
             .is_some_and(|home| home.starts_with(&directory));
-        if !is_home && !directory.starts_with(own) && !unseen.contains(&directory) {
-            unseen.push(directory);
+        if !is_home && !directory.starts_with(own) {
+            unseen.insert(directory);
         }
     }
-    Ok(unseen)
+    Ok(unseen.into_iter().collect())
 }
 
 /// Why nobody else may touch the files in the directory `top`: an agent is at work there, or what one left
@@ -474,8 +481,9 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
     })
 }
 
-/// Held while a state directory has no record yet, by who makes it and by who removes dead ones.
-fn making(home: &Home) -> Result<File, RegistryError> {
+/// Held while a state directory has no record yet, by who makes it and by who removes dead ones; and while [`written`]
+/// changes its list.
+pub(super) fn making(home: &Home) -> Result<File, RegistryError> {
     let path = home.path().join("lock");
     let lock = open_lock(home.path(), true)?;
     // It is held for moments; one that is held longer is held by a stopped process.

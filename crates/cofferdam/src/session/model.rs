@@ -19,8 +19,8 @@ struct Server {
     scheme: &'static str,
     host: Host,
     port: u16,
-    /// What stands after it, from its first `/` on.
-    rest: String,
+    /// More than a `/` stands after it. What that is, is no business of a message: a path and a query may hold keys.
+    has_more: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +60,7 @@ pub(super) fn check(
             variable,
             what: server.place(),
             url: server.on_this_machine(),
+            has_more: server.has_more,
             opens: format!("{}:{}", HostName::HOST, server.port),
         });
     }
@@ -120,6 +121,7 @@ impl Server {
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
+        let has_more = !matches!(rest, "" | "/");
         let place = authority
             .rsplit_once('@')
             .map_or(authority, |(_, place)| place);
@@ -147,7 +149,7 @@ impl Server {
             scheme,
             host,
             port,
-            rest: rest.to_owned(),
+            has_more,
         })
     }
 
@@ -171,10 +173,8 @@ impl Server {
     }
 
     fn on_this_machine(&self) -> String {
-        let Self {
-            scheme, port, rest, ..
-        } = self;
-        format!("{scheme}://{}:{port}{rest}", HostName::HOST)
+        let Self { scheme, port, .. } = self;
+        format!("{scheme}://{}:{port}", HostName::HOST)
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
         for (url, meant) in [
             (
                 "http://localhost:11434/v1",
-                Some("http://host.cofferdam.internal:11434/v1"),
+                Some("http://host.cofferdam.internal:11434"),
             ),
             (
                 "https://u:p@LOCALHOST.",
@@ -226,15 +226,15 @@ mod tests {
             ),
             (
                 "http://api.localhost:1?q",
-                Some("http://host.cofferdam.internal:1?q"),
+                Some("http://host.cofferdam.internal:1"),
             ),
             (
                 "http://127.0.0.1:80",
                 Some("http://host.cofferdam.internal:80"),
             ),
             (
-                "http://127.8.9.1:80/",
-                Some("http://host.cofferdam.internal:80/"),
+                "http://127.8.9.1:80/k/SECRET#SECRET",
+                Some("http://host.cofferdam.internal:80"),
             ),
             ("http://[::1]:80", Some("http://host.cofferdam.internal:80")),
             (

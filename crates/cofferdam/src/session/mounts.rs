@@ -138,7 +138,12 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         let to = submodules::INSIDE.into();
         mounts.push(mount(modules, to, Access::ReadOnly));
     }
-    mounts.extend(hidden.iter().map(|one| {
+    // What is below an empty directory of ours is hidden already, and there is no place for a mount.
+    let is_gone = |one: &&Covered| {
+        let mut empty = (submodules.iter()).filter(|module| module.shown == Shown::Nothing);
+        empty.any(|module| one.path.starts_with(&module.path))
+    };
+    mounts.extend(hidden.iter().filter(|one| !is_gone(one)).map(|one| {
         let target = target.join(&one.path);
         if one.is_directory {
             nothing(target)

@@ -87,8 +87,10 @@ pub enum PlanError {
     ModelInside {
         variable: &'static str,
         what: String,
-        /// The same on this machine, as a sandbox reaches it.
+        /// Scheme, host and port of the same on this machine, as a sandbox reaches it.
         url: String,
+        /// The address goes on after its port. That part may hold a key, and is not shown.
+        has_more: bool,
         /// The rule that opens it.
         opens: String,
     },

@@ -36,6 +36,7 @@ use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
 use crate::names::BranchName;
 use crate::sandbox::registry::{self, Mode, Owned, Phase, Record, Strategy};
+use crate::sandbox::written;
 use crate::sandbox::{Contained, HostProgram, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
 
@@ -173,16 +174,19 @@ async fn make(
     let shared = owned.record.mode == Mode::Bind
         && (owned.record.worktree.is_none() || !options.hooks.host_worktree_ready.is_empty());
     let nested = nested_git(owned.record.mode, &workspace, shared);
-    let ((gitlinks, tracked), found) = tokio::try_join!(clone, nested)?;
+    let ((gitlinks, mut tracked), found) = tokio::try_join!(clone, nested)?;
     let (submodules, covered) = if owned.record.mode == Mode::Bind {
         let place = submodules::Place {
             home: &options.home,
             state: &state,
             comparing: &plan.config.comparing,
+            hidden: &hidden,
         };
         let submodules = place.prepare(&seen, &plan.record.base, &gitlinks, cancel);
         let covered = hide::cover(&state, &workspace, &hidden)?;
-        (submodules.await?, covered)
+        let submodules = submodules.await?;
+        tracked.extend(submodules.tracked);
+        (submodules.shown, covered)
     } else {
         (Vec::new(), Vec::new())
     };
@@ -204,7 +208,8 @@ async fn make(
         shared::remember(&state, &found.inodes)?;
     }
 
-    // From here on an agent or a hook may have made commits.
+    // From here on an agent or a hook may have made commits and files.
+    written::remember(&options.home, &owned.record)?;
     owned.set_phase(Phase::Active)?;
     let place = Workspace {
         source: &workspace,

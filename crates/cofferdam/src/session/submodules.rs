@@ -42,6 +42,14 @@ pub(super) enum Shown {
     Nothing,
 }
 
+/// What [`Place::prepare`] found.
+#[derive(Debug, Default)]
+pub(super) struct Submodules {
+    pub shown: Vec<Submodule>,
+    /// Those of the hidden paths that are tracked in one whose history goes in.
+    pub tracked: Vec<PathBuf>,
+}
+
 /// What is said where a submodule could not be shown.
 pub(super) fn notice(submodules: &[Submodule]) -> Option<Notice> {
     let empty = submodules.iter().filter(|one| one.shown == Shown::Nothing);
@@ -61,6 +69,8 @@ pub(super) struct Place<'a> {
     pub state: &'a Path,
     /// As in [`crate::git::identity::UserConfig`].
     pub comparing: &'a [(String, String)],
+    /// Paths relative to the workspace that show nothing.
+    pub hidden: &'a [PathBuf],
 }
 
 /// A repository whose submodules are looked at.
@@ -72,18 +82,29 @@ struct Parent {
     gitlinks: Vec<PathBuf>,
 }
 
+/// One populated submodule.
+struct At<'a> {
+    /// Relative to the workspace.
+    path: &'a Path,
+    start: &'a Start,
+    commit: &'a Oid,
+    /// The name of its git directory.
+    number: usize,
+}
+
 impl Place<'_> {
     /// Makes git directories for the populated submodules of `repository` at `commit`, and for those in
-    /// them. `gitlinks`: where the commit has submodules.
+    /// them. `gitlinks`: where the commit has submodules. One that is hidden as a whole gets none: its history would
+    /// be there to read.
     pub(super) async fn prepare(
         &self,
         repository: &Repository,
         commit: &Oid,
         gitlinks: &[PathBuf],
         cancel: &CancellationToken,
-    ) -> Result<Vec<Submodule>, RunErrorKind> {
+    ) -> Result<Submodules, RunErrorKind> {
         let top = repository.top.as_path();
-        let mut found = Vec::new();
+        let mut found = Submodules::default();
         let mut workspaces = None;
         let mut parents = vec![Parent {
             repository: repository.clone(),
@@ -97,7 +118,11 @@ impl Place<'_> {
                 let dot_git = here.join(path).join(".git");
                 dot_git.symlink_metadata().is_ok()
             };
-            parent.gitlinks.retain(is_populated);
+            let is_hidden = |path: &PathBuf| {
+                let at = parent.prefix.join(path);
+                self.hidden.iter().any(|hidden| at.starts_with(hidden))
+            };
+            (parent.gitlinks).retain(|path| !is_hidden(path) && is_populated(path));
             if parent.gitlinks.is_empty() {
                 continue;
             }
@@ -112,35 +137,44 @@ impl Place<'_> {
                 let shown = match Start::find(&top.join(&at), workspaces) {
                     Ok(start) if start.path() == top.join(&at) => {
                         let git = &parent.repository.git;
-                        self.show(git, &start, &oid, found.len(), cancel).await?
+                        let at = At {
+                            path: &at,
+                            start: &start,
+                            commit: &oid,
+                            number: found.shown.len(),
+                        };
+                        self.show(git, &at, cancel).await?
                     }
                     _ => None,
                 };
                 let shown = match shown {
-                    Some((shown, child)) => {
-                        parents.extend(child.map(|child| Parent {
-                            prefix: at.clone(),
-                            ..child
-                        }));
+                    Some((shown, child, tracked)) => {
+                        parents.push(child);
+                        found.tracked.extend(tracked);
                         shown
                     }
                     None => Shown::Nothing,
                 };
-                found.push(Submodule { path: at, shown });
+                found.shown.push(Submodule { path: at, shown });
             }
         }
         Ok(found)
     }
 
-    /// `None` where the submodule's repository cannot give `commit`.
+    /// How it is shown, its own submodules, and what is hidden and tracked in it. `None` where the submodule's
+    /// repository cannot give the commit.
     async fn show(
         &self,
         git: &Git,
-        start: &Start,
-        commit: &Oid,
-        number: usize,
+        at: &At<'_>,
         cancel: &CancellationToken,
-    ) -> Result<Option<(Shown, Option<Parent>)>, RunErrorKind> {
+    ) -> Result<Option<(Shown, Parent, Vec<PathBuf>)>, RunErrorKind> {
+        let At {
+            path,
+            start,
+            commit,
+            number,
+        } = *at;
         let top = start.path();
         let dot_git = top.join(".git").symlink_metadata();
         let is_directory = match dot_git {
@@ -161,7 +195,13 @@ impl Place<'_> {
             return Ok(None);
         };
         let scratch = self.state.join("scratch-module");
-        let index = index::build(&repository, commit, Owner::AGENT, &[], &scratch, cancel).await;
+        let hidden = self.hidden.iter();
+        let hidden: Vec<PathBuf> = hidden
+            .filter_map(|hidden| hidden.strip_prefix(path).ok())
+            .map(Path::to_owned)
+            .collect();
+        let index =
+            index::build(&repository, commit, Owner::AGENT, &hidden, &scratch, cancel).await;
         let index = index.map_err(step("index of a submodule"))?;
         let name = number.to_string();
         let directory = self.state.join(MODULES).join(&name);
@@ -172,6 +212,7 @@ impl Place<'_> {
             export: &export,
             comparing: self.comparing,
             index: &index.bytes,
+            hidden: &hidden,
         })?;
         let shown = if is_directory {
             Shown::Directory(directory.join("git"))
@@ -180,11 +221,13 @@ impl Place<'_> {
         };
         let child = Parent {
             repository,
-            prefix: PathBuf::new(),
+            prefix: path.to_owned(),
             commit: commit.clone(),
             gitlinks: index.gitlinks,
         };
-        Ok(Some((shown, Some(child))))
+        let tracked = index.hidden.into_iter();
+        let tracked = tracked.map(|hidden| path.join(hidden)).collect();
+        Ok(Some((shown, child, tracked)))
     }
 }
 

@@ -16,15 +16,23 @@ fn env() -> Env {
     env.write("keys/tracked", SECRET);
     env.write("all/tracked", SECRET);
     env.write("all/deep/tracked", SECRET);
+    env.write("few/public", "public\n");
     env.commit_all("keys");
-    env.write(".gitignore", "/keys/untracked\n");
+    env.write(".gitignore", "untracked\n");
     env.commit_all("ignore");
     env.write("keys/untracked", SECRET);
+    env.write("few/untracked", SECRET);
     env.write("pl [a] in*", SECRET);
     env
 }
 
-const HIDDEN: [&str; 4] = ["keys/tracked", "keys/untracked", "all", "./pl [a] in*"];
+const HIDDEN: [&str; 5] = [
+    "keys/tracked",
+    "keys/untracked",
+    "all",
+    "./pl [a] in*",
+    "few/untracked",
+];
 
 fn hiding(mut options: RunOptions) -> RunOptions {
     options.hide = HIDDEN.map(PathBuf::from).to_vec();
@@ -117,6 +125,10 @@ fn a_commit_that_changes_it_is_refused() {
             "git update-index --add --cacheinfo 100644,{blob},keys/untracked; git commit -qm x"
         ),
         format!("git update-index --add --cacheinfo 100644,{blob},all/new; git commit -qm x"),
+        // A file in the place of the directory that holds it.
+        format!(
+            "git rm -q --cached -r few; git update-index --add --cacheinfo 100644,{blob},few; git commit -qm x"
+        ),
     ];
     for attempt in attempts {
         for what in ["head", "merge", "copy"] {
@@ -129,6 +141,7 @@ fn a_commit_that_changes_it_is_refused() {
             };
             assert!(why.contains("hidden from the sandbox"), "{why}");
             assert_eq!(env.read("keys/tracked"), SECRET);
+            assert_eq!(env.read("few/untracked"), SECRET);
             let status = env.git(&["status", "--porcelain"]);
             assert_eq!(status, "?? \"pl [a] in*\"", "{what}: {attempt}");
         }

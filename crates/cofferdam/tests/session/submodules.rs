@@ -1,5 +1,8 @@
 //! Submodules inside: their files and history for reading, nothing of the user's settings.
 
+use std::path::PathBuf;
+
+use cofferdam::RunOptions;
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::Landing;
 
@@ -224,4 +227,101 @@ fn one_that_another_sandbox_made_is_not_opened() {
         BranchStrategy::Head,
         "test -e sub/README.md && git -C sub status",
     ));
+}
+
+fn hiding(mut options: RunOptions, paths: &[&str]) -> RunOptions {
+    options.hide = paths.iter().map(PathBuf::from).collect();
+    options
+}
+
+/// A file that is tracked in a submodule, one that is not, and a whole submodule in it.
+const HIDDEN: [&str; 4] = [
+    "sub/src/a.txt",
+    "sub/untracked",
+    "sub/inner",
+    "own/README.md",
+];
+
+#[test]
+fn what_is_hidden_in_one_is_not_seen_there() {
+    let look = "set -eu
+        for path in sub/src/a.txt own/README.md; do test ! -s $path || exit 11; done
+        test ! -s sub/untracked || exit 12
+        test -z \"$(ls -A sub/inner)\" || exit 13
+        test \"$(ls /.cofferdam/modules | wc -l)\" = 2 || exit 14
+        for path in sub/src/a.txt own/README.md; do ! (echo x > $path) 2>/dev/null || exit 15; done
+        ! rm -rf sub/src 2>/dev/null || exit 16
+        ! mv sub/src sub/other 2>/dev/null || exit 17
+        ! (echo x > sub/src/new) 2>/dev/null || exit 18
+        test \"$(git -C sub ls-files -t src/a.txt)\" = 'S src/a.txt' || exit 19
+        test \"$(git -C own ls-files -t README.md)\" = 'S README.md' || exit 20
+        test -z \"$(git status --porcelain; git -C sub status --porcelain; git -C own status --porcelain)\" || exit 21
+        # That is what the notice says.
+        git -C sub show HEAD:src/a.txt | grep -q two || exit 22
+        echo work > work; git add -A; git commit -qam work";
+    let env = env();
+    env.write("sub/untracked", "secret\n");
+    let links = env.git(&["ls-tree", "HEAD", "sub", "own", "empty"]);
+    let report = run_ok(hiding(env.script(BranchStrategy::Head, look), &HIDDEN));
+    assert!(
+        matches!(report.landing, Landing::Landed { .. }),
+        "{}",
+        report.landing
+    );
+    assert_eq!(env.git(&["ls-tree", "HEAD", "sub", "own", "empty"]), links);
+    assert_eq!(env.read("sub/untracked"), "secret\n");
+    assert_eq!(env.read("sub/src/a.txt"), "one\ntwo\nthree\n");
+    let told = "HiddenInHistory { paths: [\"own/README.md\", \"sub/src/a.txt\"] }";
+    let other = "HiddenInHistory { paths: [\"sub/src/a.txt\", \"own/README.md\"] }";
+    let said = env.said();
+    assert!(said.contains(told) || said.contains(other), "{said}");
+    // Where submodules are empty there is nothing to hide.
+    let empty = "test -z \"$(ls -A sub)$(ls -A own)\"";
+    run_ok(hiding(
+        env.script(BranchStrategy::MergeToHead, empty),
+        &HIDDEN,
+    ));
+    run_ok(hiding(env.copy(CopyStrategy::MergeToHead, empty), &HIDDEN));
+    // The control: without the option the same agent sees it.
+    let error = run(env.script(BranchStrategy::Head, look)).unwrap_err();
+    assert!(error.to_string().contains("exit code 11"), "{error}");
+}
+
+#[test]
+fn a_hidden_path_in_one_that_is_empty_inside_stops_nothing() {
+    let env = env();
+    let gone = "1".repeat(40);
+    env.git(&["update-index", "--cacheinfo", &format!("160000,{gone},own")]);
+    env.git(&["commit", "-q", "-m", "own is gone"]);
+    let look = "test -z \"$(ls -A own)\" && test ! -s sub/src/a.txt";
+    let paths = ["own/README.md", "own", "sub/src/a.txt"];
+    for hidden in [&paths[..1], &paths] {
+        let script = if hidden.len() == 1 { "true" } else { look };
+        run_ok(hiding(env.script(BranchStrategy::Head, script), hidden));
+    }
+}
+
+#[test]
+fn a_commit_that_removes_one_with_a_hidden_path_is_refused() {
+    let env = env();
+    let remove = "git rm -q --cached own && git commit -qm x";
+    let report = run_ok(hiding(
+        env.script(BranchStrategy::Head, remove),
+        &HIDDEN[3..],
+    ));
+    let Landing::Refused { why, .. } = &report.landing else {
+        panic!("{}", report.landing);
+    };
+    assert!(why.contains("below it was hidden"), "{why}");
+    // The control: nothing is hidden.
+    let branch = BranchStrategy::Branch {
+        branch: "b".parse().unwrap(),
+        base: None,
+    };
+    let report = run_ok(env.script(branch, remove));
+    assert!(
+        matches!(report.landing, Landing::Landed { .. }),
+        "{}",
+        report.landing
+    );
 }

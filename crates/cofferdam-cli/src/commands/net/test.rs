@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::text::printable_line;
 use cofferdam::wall::rules::Problem;
-use cofferdam::wall::{Answer, Ask, Explanation, Origin, Rule, RuleError, Start, WallError, ask};
+use cofferdam::wall::{
+    Answer, Ask, Explanation, Origin, Rule, RuleError, Start, WallError, ask, rules,
+};
 use serde::Serialize;
 
 use super::destination::Destination;
@@ -165,6 +167,13 @@ fn opens(asked: &Destination, explanation: &Explanation) -> String {
         );
     }
     if let Some(opens) = meant.as_ref().or(explanation.opens.as_ref()) {
+        let rule = Rule::parse(opens, Origin::Flag).ok();
+        let caution = rule
+            .filter(|_| meant.is_none())
+            .and_then(|rule| rules::caution(&rule));
+        if let Some(caution) = caution {
+            let _ = writeln!(out, "careful: {caution}");
+        }
         let _ = writeln!(out, "open it with: {}", opening::command(opens));
     }
     out

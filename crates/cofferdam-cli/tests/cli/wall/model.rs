@@ -98,6 +98,45 @@ fn a_model_that_no_rule_names_stops_the_run_with_the_command_that_opens_it() {
     ));
 }
 
+/// Whatever else is in the address may be a key.
+#[test]
+fn of_a_refused_address_only_host_and_port_are_told() {
+    let environment = closed();
+    for place in ["localhost:11434", "models.test:8443", "10.0.0.5:80"] {
+        let url = format!("http://SECRET:SECRET@{place}/SECRET/v1?key=SECRET#SECRET");
+        let done = run(&environment, Some(&url), &[]);
+        refused(&environment, &done);
+        assert!(done.stderr.contains(&format!("at {place}, ")), "{done}");
+        let given = format!("{URL}={url}");
+        let json = run(&environment, None, &["--json", "--env", &given]);
+        for done in [done, json] {
+            let said = format!("{}{}", done.stdout, done.stderr);
+            assert!(said.contains(place) && !said.contains("SECRET"), "{said}");
+        }
+    }
+    for url in [
+        "ftp://SECRET@h/SECRET",
+        "http://SECRET:SECRET@/SECRET",
+        "SECRET",
+    ] {
+        let done = run(&environment, Some(url), &[]).expect_code(1);
+        assert!(!done.stderr.contains("SECRET"), "{done}");
+    }
+    // Where a rule was meant.
+    let url = "https://SECRET:SECRET@models.test/SECRET?key=SECRET";
+    for arguments in [
+        vec!["allow", url],
+        vec!["net", "test", url, "443"],
+        vec!["run", "--allow", url, "--", "true"],
+    ] {
+        let done = environment.cofferdam(&arguments);
+        assert!(!done.status.success(), "{done}");
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(said.contains("https://...@models.test/..."), "{done}");
+        assert!(!said.contains("SECRET"), "{done}");
+    }
+}
+
 /// Wherever the variable comes from.
 #[test]
 fn a_model_on_localhost_points_to_this_machine() {
@@ -109,7 +148,7 @@ fn a_model_on_localhost_points_to_this_machine() {
     --- stdout
     --- stderr
     error: `ANTHROPIC_BASE_URL` says that the agent's model is at localhost:11434, and that is the sandbox itself there
-    hint: if it is on this machine, say so: `--env ANTHROPIC_BASE_URL=http://host.cofferdam.internal:11434/v1 --allow host.cofferdam.internal:11434`
+    hint: if it is on this machine, say so: `--env ANTHROPIC_BASE_URL=http://host.cofferdam.internal:11434/… --allow host.cofferdam.internal:11434`, with the rest of your address in place of `/…`
     ");
     let hinted = [
         "--env",
@@ -135,6 +174,8 @@ fn a_model_on_localhost_points_to_this_machine() {
     environment.write(".cofferdam/.env", "ANTHROPIC_BASE_URL=http://[::1]:8080\n");
     let done = run(&environment, None, &[]).expect_code(1);
     assert!(done.stderr.contains("at [::1]:8080, and that"), "{done}");
+    let hint = "`--env ANTHROPIC_BASE_URL=http://host.cofferdam.internal:8080 --allow host.cofferdam.internal:8080`\n";
+    assert!(done.stderr.ends_with(hint), "{done}");
     // What a hook starts inside may be it.
     passes(&run(&environment, None, &["--on-sandbox-ready", "true"]));
 }

@@ -72,6 +72,13 @@ pub(super) fn is_protected(folded: &str, protected: &[String]) -> bool {
     })
 }
 
+/// Whether one of `hidden` (folded) lies below the folded path: a file, a link or a submodule there stands in the
+/// place of a directory that holds it.
+pub(super) fn holds(folded: &str, hidden: &[String]) -> bool {
+    let mut below = hidden.iter().filter_map(|one| one.strip_prefix(folded));
+    below.any(|rest| rest.starts_with('/'))
+}
+
 /// `.gitmodules` in the top directory, in any form git or a file system takes for it.
 pub(super) fn is_gitmodules(folded: &str) -> bool {
     matches!(

@@ -178,6 +178,8 @@ fn look_at_name<'a>(
         "it is protected"
     } else if names::is_protected(folded, hidden) {
         "it was hidden from the sandbox"
+    } else if names::holds(folded, hidden) {
+        "what lies below it was hidden from the sandbox"
     } else {
         return;
     };

@@ -55,7 +55,8 @@ pub struct HandedIn {
     pub bytes: Vec<u8>,
     /// Paths of submodules, relative to the top; read-only inside.
     pub gitlinks: Vec<PathBuf>,
-    /// Those of the hidden paths that are tracked, or have something tracked below them.
+    /// Those of the hidden paths that are tracked, or have a file tracked below them. Of a submodule the history
+    /// has no content.
     pub hidden: Vec<PathBuf>,
 }
 
@@ -353,7 +354,9 @@ impl Finish {
                 (self.masked.iter()).position(|one| is_masked(&entry.path, inside(one)))
             {
                 entry.skip_worktree = true;
-                hidden.insert(at);
+                if entry.mode != GITLINK {
+                    hidden.insert(at);
+                }
             }
             if entry.mode == GITLINK {
                 gitlinks.push(PathBuf::from(OsStr::from_bytes(&entry.path)));

@@ -122,28 +122,32 @@ impl PrivateClone {
     /// Has its git leave `paths` alone where they are not tracked: what lies over a hidden file would be
     /// taken for a new one. For a clone that no sandbox has seen yet.
     pub fn exclude(&self, paths: &[PathBuf]) -> Result<(), FileError> {
-        if paths.is_empty() {
-            return Ok(());
-        }
-        let file = self.git_dir.join("info/exclude");
-        let mut bytes = match fsx::read_bounded(&file, EXCLUDE_LIMIT) {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_not_found() => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        for path in paths {
-            bytes.extend_from_slice(b"\n/");
-            for &byte in path.as_os_str().as_bytes() {
-                // Any other byte stands for itself; a line feed cannot be written there.
-                if b"\\*?[ ".contains(&byte) {
-                    bytes.push(b'\\');
-                }
-                bytes.push(byte);
-            }
-        }
-        bytes.push(b'\n');
-        put(&file, &bytes)
+        exclude(&self.git_dir, paths)
     }
+}
+
+fn exclude(git_dir: &Path, paths: &[PathBuf]) -> Result<(), FileError> {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let file = git_dir.join("info/exclude");
+    let mut bytes = match fsx::read_bounded(&file, EXCLUDE_LIMIT) {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_not_found() => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    for path in paths {
+        bytes.extend_from_slice(b"\n/");
+        for &byte in path.as_os_str().as_bytes() {
+            // Any other byte stands for itself; a line feed cannot be written there.
+            if b"\\*?[ ".contains(&byte) {
+                bytes.push(b'\\');
+            }
+            bytes.push(byte);
+        }
+    }
+    bytes.push(b'\n');
+    put(&file, &bytes)
 }
 
 fn put(path: &Path, bytes: &[u8]) -> Result<(), FileError> {

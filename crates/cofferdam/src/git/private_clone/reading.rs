@@ -1,9 +1,9 @@
 //! A git directory for reading alone: HEAD is detached at one commit, whose history an alternate
 //! shows. It has no branch, no remote, no hook and no setting of the user's but how files compare.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{config_value, lines, link_packs, make_dir, put};
+use super::{config_value, exclude, lines, link_packs, make_dir, put};
 use crate::fsx::{self, FileError};
 use crate::git::ObjectFormat;
 use crate::git::vault::Export;
@@ -21,6 +21,8 @@ pub struct Reading<'a> {
     /// Settings under `core.` that decide how a file compares to its blob.
     pub comparing: &'a [(String, String)],
     pub index: &'a [u8],
+    /// Paths relative to its top that show nothing: git leaves them alone.
+    pub hidden: &'a [PathBuf],
 }
 
 /// Makes it.
@@ -29,7 +31,7 @@ pub fn create(spec: &Reading<'_>) -> Result<(), FileError> {
         directory, inside, ..
     } = spec;
     let git = directory.join("git");
-    for part in ["objects/info", "objects/pack", "refs/heads"] {
+    for part in ["info", "objects/info", "objects/pack", "refs/heads"] {
         make_dir(&git.join(part))?;
     }
     link_packs(&directory.join("vault"), &spec.export.packs)?;
@@ -41,6 +43,7 @@ pub fn create(spec: &Reading<'_>) -> Result<(), FileError> {
         put(&git.join("shallow"), lines(&spec.export.shallow).as_bytes())?;
     }
     put(&git.join("index"), spec.index)?;
+    exclude(&git, spec.hidden)?;
     let pointer = format!("gitdir: {}\n", shown("git"));
     fsx::write_with_mode(&directory.join("pointer"), pointer.as_bytes(), 0o444)?;
     put(

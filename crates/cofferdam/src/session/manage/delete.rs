@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{ManageError, Target, gc, half_merged};
+use super::{ManageError, Target, gc, half_merged, orphan};
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
@@ -51,7 +51,13 @@ pub struct KeptBranch {
 
 /// Deletes a sandbox that nobody uses.
 pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, ManageError> {
-    let (repo, entry) = target.find().await?;
+    let (repo, entry) = match target.find().await {
+        Ok(found) => found,
+        Err(why) => {
+            let orphan = orphan::find(target, &why)?.ok_or(why)?;
+            return orphan::delete(target, orphan, options).await;
+        }
+    };
     let cancel = &target.cancel;
     let mut record = entry.record;
     if entry.in_use {
@@ -193,7 +199,7 @@ fn hand_over(home: &Home, heir: Record) -> Result<(), RegistryError> {
     }
 }
 
-fn gone(name: Slug) -> Deleted {
+pub(super) fn gone(name: Slug) -> Deleted {
     Deleted {
         name,
         trash: None,
@@ -203,7 +209,7 @@ fn gone(name: Slug) -> Deleted {
 }
 
 /// Tells the process that owns the sandbox to stop, and waits until it has let go.
-async fn stop_owner(target: &Target, record: &Record) -> Result<(), ManageError> {
+pub(super) async fn stop_owner(target: &Target, record: &Record) -> Result<(), ManageError> {
     let running = || ManageError::Running {
         name: record.name.to_string(),
     };

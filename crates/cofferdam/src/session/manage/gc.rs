@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{ManageError, half_merged, merged};
+use super::{ManageError, half_merged, merged, orphan};
 use crate::git::discovery::Start;
 use crate::git::lock::{Lock, LockError, lock};
 use crate::git::{Git, Identity, Repository, UserRules, gate, identity, land, refs};
@@ -18,6 +18,7 @@ use crate::home::Home;
 use crate::names::SandboxId;
 use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy};
+use crate::sandbox::written;
 use crate::session::collect::{self, Collector, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
@@ -107,6 +108,12 @@ pub async fn gc(
     }
     for Entry { record, in_use } in listing.entries {
         let top = record.repository.clone();
+        if orphan::is_gone(&top) {
+            if !in_use {
+                clear_orphan(home, &record, dry_run, &mut report).await;
+            }
+            continue;
+        }
         if !repositories.contains_key(&top) {
             match find(&top).await {
                 Ok(repo) if repo.top.as_path() == top => {
@@ -173,6 +180,9 @@ pub async fn gc(
             Err(error) => report.problems.push(error.to_string()),
         }
     }
+    if !dry_run {
+        written::forget_gone(home)?;
+    }
     remove_old_of_the_network(home, dry_run, &mut report);
     Ok(report)
 }
@@ -182,6 +192,22 @@ async fn one_at_a_time(home: &Home, cancel: &CancellationToken) -> Result<File, 
         Ok(file) => Ok(file),
         Err(LockError::Cancelled) => Err(ManageError::OtherCleansUp),
         Err(LockError::File(error)) => Err(error.into()),
+    }
+}
+
+/// What is left of a sandbox whose repository is gone. One that keeps work is a problem that only its user can end.
+async fn clear_orphan(home: &Home, record: &Record, dry_run: bool, report: &mut GcReport) {
+    match orphan::clear(home, record, dry_run).await {
+        Ok(removed) => report.removed.extend(removed),
+        Err(error) => {
+            let ends = match &error {
+                ManageError::Orphaned { id, .. } => {
+                    format!("; `cofferdam delete --force {id}` gives it up")
+                }
+                _ => String::new(),
+            };
+            report.problems.push(format!("{error}{ends}"));
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::ManageError;
+use super::{ManageError, orphan};
 use crate::git::discovery::Start;
 use crate::git::refs::{self, Own};
 use crate::git::worktree::{self, Worktree};
@@ -24,7 +24,7 @@ pub enum State {
     Paused,
     Stopped,
     FailedSetup,
-    /// Its record exists, its branch does not.
+    /// Its record exists, its branch does not, or its repository.
     Missing,
 }
 
@@ -54,6 +54,8 @@ pub struct Summary {
     pub state: State,
     /// Its command died before it could collect; `gc` brings the commits home.
     pub interrupted: bool,
+    /// Its repository is gone from its place: nothing of it can come home.
+    pub orphaned: bool,
     pub branch: String,
     /// Its commits since the base that what is checked out does not have: on its branch, or kept on a reference
     /// of ours. `None` where it has neither.
@@ -107,7 +109,8 @@ async fn summary(
     cancel: &CancellationToken,
 ) -> Result<Summary, ManageError> {
     let Entry { record, in_use } = entry;
-    let interrupted = !in_use && record.phase.is_unfinished();
+    let orphaned = repo.is_none() && !in_use && orphan::is_gone(&record.repository);
+    let interrupted = !in_use && !orphaned && record.phase.is_unfinished();
     // What the agent committed in the checkout itself is on a branch of its user's, or kept beside it.
     let holds = match (&record.strategy, &record.branch) {
         (Strategy::Head, _) if record.phase == Phase::Stopped => {
@@ -131,6 +134,7 @@ async fn summary(
     };
     let has_branch = record.strategy == Strategy::Head || ahead.is_some();
     let state = match record.phase {
+        _ if orphaned => State::Missing,
         Phase::Creating if in_use => State::Creating,
         Phase::Active | Phase::Collected if in_use => State::Active,
         Phase::FailedSetup => State::FailedSetup,
@@ -151,6 +155,7 @@ async fn summary(
         mode: record.mode.as_str(),
         state,
         interrupted,
+        orphaned,
         branch: record.branch_text(),
         ahead,
         // Merged meanwhile, it is kept no longer.

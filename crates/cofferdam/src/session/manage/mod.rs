@@ -6,6 +6,7 @@ mod half_merged;
 mod list;
 mod merge;
 mod merged;
+mod orphan;
 mod show;
 
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ use crate::git::refs::{self, RefError};
 use crate::git::worktree::WorktreeError;
 use crate::git::{Git, GitError, Oid, Repository, RepositoryError};
 use crate::home::Home;
+use crate::names::{SandboxId, Slug};
 use crate::sandbox::registry::{self, Entry, Record, RegistryError, Strategy};
 use crate::session::report::Landing;
 
@@ -84,6 +86,19 @@ pub enum ManageError {
     /// Cancelled while waiting for it.
     #[error("another `cofferdam gc` is at work, and has to end first")]
     OtherCleansUp,
+    #[error(
+        "{} is no repository any more, and what did not come home of sandbox `{name}` is only in {}",
+        repository.display(), path.display()
+    )]
+    Orphaned {
+        id: SandboxId,
+        name: Slug,
+        repository: PathBuf,
+        path: PathBuf,
+    },
+    /// Of sandboxes whose repositories are gone.
+    #[error("{} sandboxes are called `{name}`", ids.len())]
+    Ambiguous { name: String, ids: Vec<String> },
     #[error("no author is known for a merge commit")]
     NoIdentity,
     #[error(transparent)]
@@ -101,9 +116,12 @@ fn no_branch(name: &str, branch: &str, running: bool) -> String {
 }
 
 impl Target {
-    /// Whether there is such a sandbox in such a repository.
+    /// Whether there is such a sandbox to delete, in this repository or left over from one that is gone.
     pub async fn check(&self) -> Result<(), ManageError> {
-        self.find().await.map(|_| ())
+        match self.find().await {
+            Ok(_) => Ok(()),
+            Err(why) => orphan::find(self, &why)?.map(drop).ok_or(why),
+        }
     }
 
     /// The repository and the sandbox in it.

@@ -1,0 +1,192 @@
+//! Sandboxes whose repository was removed or moved.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::environment::{TestEnvironment, commit_script, finish};
+
+/// A sandbox that ended, with nothing of it outside of the repository.
+fn stopped(environment: &TestEnvironment) {
+    environment
+        .run(
+            &["--branch", "feature", "--name", "one"],
+            &commit_script(&["a"]),
+        )
+        .expect_code(0);
+}
+
+/// A sandbox whose command died before its commits came home.
+fn killed(environment: &TestEnvironment) {
+    let script = "echo a > a.txt; git add a.txt; git commit -qm a; touch committed; sleep 600";
+    let mut child = environment
+        .command(&["run", "--head", "--name", "one", "--", "sh", "-c", script])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let committed = environment.repository().join("committed");
+    for _ in 0..6000 {
+        if committed.exists() || child.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(committed.exists());
+    child.kill().unwrap();
+    finish(child);
+}
+
+/// Removes the checkout, or moves it away; the commands work in another directory then.
+fn take_away(environment: &TestEnvironment) -> [String; 2] {
+    let moved = environment.home().join("moved");
+    std::fs::rename(environment.repository(), moved).unwrap();
+    std::fs::create_dir(environment.repository()).unwrap();
+    let elsewhere = environment.home().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    ["-C".to_owned(), elsewhere.to_str().unwrap().to_owned()]
+}
+
+fn listed(environment: &TestEnvironment) -> Vec<Value> {
+    let done = environment.cofferdam(&["list", "--all", "--json"]);
+    serde_json::from_str(&done.expect_code(0).stdout).unwrap()
+}
+
+#[test]
+fn one_that_keeps_nothing_goes_with_gc_or_by_its_name() {
+    let delete = |environment: &TestEnvironment, at: &[String; 2], name: &str| {
+        environment.cofferdam(&[&at[0], &at[1], "delete", name])
+    };
+    let environment = TestEnvironment::with_repository();
+    stopped(&environment);
+    // The control: as long as the repository is there, gc keeps it, and no other place deletes it.
+    environment.cofferdam(&["gc"]).expect_code(0);
+    let outside = environment.home();
+    let outside = ["-C".to_owned(), outside.to_str().unwrap().to_owned()];
+    let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+    delete(&environment, &outside, "one").expect_code(1);
+    delete(&environment, &outside, &id).expect_code(1);
+    let at = take_away(&environment);
+    assert_eq!(listed(&environment)[0]["orphaned"], true);
+    let done = environment.cofferdam(&["list", "--all"]).expect_code(0);
+    assert!(done.stdout.contains("  orphaned  "), "{done}");
+    let words = format!(
+        "the repository of one is gone: put it back, or end it with `cofferdam delete {id}`\n"
+    );
+    assert!(done.stderr.contains(&words), "{done}");
+    // The journal of a merge that was killed is work too: the checkout may come back.
+    let journal = outside[1].clone() + "/.cofferdam/state/" + &id + "/landing.json";
+    let there = Path::new(&journal);
+    cofferdam::fsx::write_private(there, b"{}").unwrap();
+    let done = environment.cofferdam(&["gc"]).expect_code(1);
+    assert!(done.stderr.contains(&id) && there.exists(), "{done}");
+    std::fs::remove_file(there).unwrap();
+    let done = environment.cofferdam(&["gc", "--dry-run"]).expect_code(0);
+    assert!(
+        done.stdout.contains("would be removed: sandbox one, whose"),
+        "{done}"
+    );
+    let done = environment.cofferdam(&["gc"]).expect_code(0);
+    let removed = |line: &str| line.starts_with("removed: sandbox one, whose");
+    assert!(done.stdout.lines().any(removed), "{done}");
+    assert!(listed(&environment).is_empty());
+    delete(&environment, &at, "one").expect_code(1);
+
+    for by_name in [true, false] {
+        let environment = TestEnvironment::with_repository();
+        stopped(&environment);
+        let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+        let at = take_away(&environment);
+        let name = if by_name { "one" } else { &id };
+        let done = delete(&environment, &at, name).expect_code(0);
+        assert_eq!(done.stderr, "deleted one\n");
+        assert!(listed(&environment).is_empty());
+    }
+}
+
+#[test]
+fn one_that_keeps_work_is_a_problem_that_names_the_command_that_ends_it() {
+    let environment = TestEnvironment::with_repository();
+    killed(&environment);
+    let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+    let at = take_away(&environment);
+    let state = environment.home().join(".cofferdam/state").join(&id);
+    let ends = format!("cofferdam delete --force {id}");
+    for _ in 0..2 {
+        let done = environment.cofferdam(&["gc"]).expect_code(1);
+        let problems: Vec<&str> = done.stderr.lines().collect();
+        let [problem] = problems.as_slice() else {
+            panic!("{done}");
+        };
+        assert!(
+            problem.starts_with("problem: ") && problem.contains(&format!("`{ends}`")),
+            "{done}"
+        );
+    }
+    assert_eq!(listed(&environment)[0]["orphaned"], true);
+    assert_eq!(listed(&environment)[0]["interrupted"], false);
+    let done = environment
+        .cofferdam(&[&at[0], &at[1], "delete", &id])
+        .expect_code(1);
+    assert!(done.stderr.contains(&format!("`{ends}`")), "{done}");
+    assert!(state.join("git").is_dir());
+    let forced = [&at[0], &at[1], "delete", "--force", &id];
+    environment.cofferdam(&forced).expect_code(0);
+    assert!(!state.exists());
+    environment.cofferdam(&["gc"]).expect_code(0);
+
+    // What the hint says first: the repository comes back, and its commits come home.
+    let environment = TestEnvironment::with_repository();
+    killed(&environment);
+    take_away(&environment);
+    environment.cofferdam(&["gc"]).expect_code(1);
+    std::fs::remove_dir(environment.repository()).unwrap();
+    std::fs::rename(environment.home().join("moved"), environment.repository()).unwrap();
+    let done = environment.cofferdam(&["gc"]).expect_code(0);
+    assert!(done.stdout.contains("recovered: one, 1 commit"), "{done}");
+}
+
+#[test]
+fn a_name_that_two_have_is_not_guessed() {
+    let environment = TestEnvironment::with_repository();
+    stopped(&environment);
+    let second = environment.home().join("second");
+    let clone = format!(
+        "git clone -q . {0} && git -C {0} config user.name U && git -C {0} config user.email u@u",
+        second.display()
+    );
+    environment.shell(&clone).expect_code(0);
+    let script = commit_script(&["a"]);
+    let place = second.to_str().unwrap();
+    let run = [
+        "-C", place, "run", "--branch", "b", "--name", "one", "--", "sh", "-c", &script,
+    ];
+    environment.cofferdam(&run).expect_code(0);
+    // In a repository its own name is meant, whatever else has it.
+    std::fs::rename(&second, environment.home().join("second-moved")).unwrap();
+    environment.cofferdam(&["delete", "one"]).expect_code(0);
+    let left = listed(&environment);
+    assert_eq!((left.len(), &left[0]["orphaned"]), (1, &Value::from(true)));
+    // And a name of another repository's is not.
+    let done = environment.cofferdam(&["delete", "one"]).expect_code(1);
+    assert!(done.stderr.contains("Sandbox 'one' not found."), "{done}");
+    stopped(&environment);
+    let at = take_away(&environment);
+    let done = environment
+        .cofferdam(&[&at[0], &at[1], "delete", "one"])
+        .expect_code(1);
+    let both = listed(&environment);
+    assert_eq!(both.len(), 2);
+    for one in both {
+        let id = one["id"].as_str().unwrap();
+        assert!(
+            done.stderr.contains(&format!("`cofferdam delete {id}`")),
+            "{done}"
+        );
+        environment
+            .cofferdam(&[&at[0], &at[1], "delete", id])
+            .expect_code(0);
+    }
+    assert!(listed(&environment).is_empty());
+}
