@@ -348,28 +348,29 @@ fn pointed(text: &[u8]) -> Option<&Path> {
     Some(Path::new(std::ffi::OsStr::from_bytes(target)))
 }
 
-/// Whether all settings are of those that `git init`, `git clone` and `git commit` need. What is not known, or
-/// not written as git writes it, is not.
+/// What `git init`, `git clone` and `git commit` set: sections, and the keys of each.
+const KEYS: [(&str, &[&str]); 6] = [
+    (
+        "core",
+        &[
+            "repositoryformatversion",
+            "filemode",
+            "bare",
+            "logallrefupdates",
+            "ignorecase",
+            "precomposeunicode",
+            "symlinks",
+        ],
+    ),
+    ("extensions", &["objectformat", "refstorage"]),
+    ("user", &["name", "email"]),
+    ("remote", &["url", "fetch"]),
+    ("branch", &["remote", "merge"]),
+    ("init", &["defaultbranch"]),
+];
+
+/// Whether all settings are of [`KEYS`]. What is not known, or not written as git writes it, is not.
 fn is_plain(settings: &[u8]) -> bool {
-    const KEYS: [(&str, &[&str]); 6] = [
-        (
-            "core",
-            &[
-                "repositoryformatversion",
-                "filemode",
-                "bare",
-                "logallrefupdates",
-                "ignorecase",
-                "precomposeunicode",
-                "symlinks",
-            ],
-        ),
-        ("extensions", &["objectformat", "refstorage"]),
-        ("user", &["name", "email"]),
-        ("remote", &["url", "fetch"]),
-        ("branch", &["remote", "merge"]),
-        ("init", &["defaultbranch"]),
-    ];
     let Ok(settings) = std::str::from_utf8(settings) else {
         return false;
     };
@@ -429,5 +430,58 @@ mod tests {
             assert!(!is_plain(bad.as_bytes()), "{bad}");
         }
         assert!(!is_plain(b"[user]\nname = \xff\n"));
+    }
+
+    /// Settings that are taken to be plain hold, when git itself reads them, no other key than the plain ones.
+    #[test]
+    fn fuzz_settings_that_appear() {
+        let seeds = [
+            "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
+            "[remote \"origin\"]\n\turl = https://x/y\n[branch \"main\"]\n\tmerge = refs/heads/main\n",
+            "[user]\r\n\tname = \"A \\\"B\" # c\r\n; more\n[init]\n defaultBranch = m\n",
+            "[core]\n\tfsmonitor = touch x\n\tworktree = /\n[filter \"x\"]\n\tclean = x\\\n y\n",
+            "[core] editor = x\n[alias \"]\"] x = !y\n[user] # [core]\n",
+        ];
+        let seeds = seeds.map(|text| text.as_bytes().to_vec());
+        assert!(is_plain(&seeds[0]) && is_plain(&seeds[1]) && !is_plain(&seeds[3]));
+        let plain = |key: &[u8]| {
+            let text = String::from_utf8_lossy(key);
+            let (section, name) = (text.split('.').next(), text.rsplit('.').next());
+            KEYS.iter().any(|(known, names)| {
+                Some(*known) == section && names.iter().any(|one| Some(*one) == name)
+            })
+        };
+        assert!(plain(b"remote.a.b.url") && !plain(b"core.fsmonitor") && !plain(b"user.url"));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        let mut seen = std::collections::HashSet::new();
+        cofferdam_lab::fuzz::mutate("settings that appear", &seeds, |settings| {
+            _ = pointed(settings);
+            if !is_plain(settings) || !seen.insert(settings.to_vec()) {
+                return;
+            }
+            crate::fsx::write_private(&file, settings).unwrap();
+            for key in keys(&file) {
+                assert!(plain(&key), "{}", key.escape_ascii());
+            }
+        });
+    }
+
+    /// The keys that git finds; none where git refuses the file.
+    #[expect(clippy::disallowed_methods, reason = "a test asks git itself")]
+    fn keys(file: &Path) -> Vec<Vec<u8>> {
+        let mut git = std::process::Command::new("git");
+        git.args([
+            "config",
+            "--no-includes",
+            "--null",
+            "--name-only",
+            "--list",
+            "--file",
+        ]);
+        let found = git.arg(file).output().unwrap();
+        let keys = found.stdout.split(|&byte| byte == 0);
+        let keys = keys.filter(|key| found.status.success() && !key.is_empty());
+        keys.map(<[u8]>::to_vec).collect()
     }
 }
