@@ -19,6 +19,10 @@ left_out_for_user() {
 ^cofferdam-guest/wall::	each test becomes the ordinary user by itself
 ^cofferdam/(agents|prompt)::	words and commands: no process, no file of another user
 ^cofferdam/gate::	objects and references: git says the same to everybody
+^cofferdam/session::bad_input::refused::bombs	what the gate reads of a pack, and its limits
+^cofferdam/session::providers::a_provider_that_does_not_close	a provider of the test's own, and our clock
+^cofferdam-cli/cli::wall::gateway::a_gateway_that_is_stopped	how long we wait
+^cofferdam-cli/cli::wall::bad_input::a_hundred_thousand_rules	how many rules there are
 ^cofferdam-cli/cli::(usage|completions|reference|terminal|mistakes)::	what is printed: it is the same for everybody
 END
 }

@@ -418,3 +418,21 @@ fn family(leader: i32) -> BTreeSet<i32> {
     }
     family
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process chooses its name, and with that nothing else of what is read about it.
+    #[test]
+    fn fuzz_process_names() {
+        let seeds = ["true", "a) Z 1 1 1 (b", "x y\n7 (", ") S 1 2 3\0"];
+        let seeds = seeds.map(|name| name.as_bytes().to_vec());
+        cofferdam_lab::fuzz::mutate("process names", &seeds, |name| {
+            let stat = [b"7 (", name, b") S 5 6 9 0 -1 4194560\n"].concat();
+            let found = parse_stat(7, &stat).unwrap();
+            assert_eq!((found.parent, found.session, found.state), (5, 9, b'S'));
+            _ = parse_stat(7, name);
+        });
+    }
+}

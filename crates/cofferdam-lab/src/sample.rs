@@ -44,6 +44,11 @@ impl Sample {
         format!("again by `scripts/test {all}--seed {}`", self.seed)
     }
 
+    /// Whether the whole set is wanted, and what takes long at its true length.
+    pub fn is_everything(&self) -> bool {
+        self.all
+    }
+
     /// A number less than `limit`, which is not 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.state ^= self.state << 13;

@@ -72,6 +72,34 @@ fn named_files_exist() {
     assert!(seen > 20, "the texts name too little to be checked: {seen}");
 }
 
+/// A page that the list does not name is found by nobody.
+#[test]
+fn decisions_are_listed() {
+    let folder = crate::top().join("docs/decisions");
+    let list = crate::read(&folder.join("README.md"));
+    let listed: Vec<_> = list
+        .lines()
+        .filter(|line| line.starts_with("- ["))
+        .collect();
+    let mut pages: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "README.md")
+        .map(|name| {
+            let text = crate::read(&folder.join(&name));
+            let (number, title) = text.lines().next().unwrap().split_once(". ").unwrap();
+            assert_eq!(
+                format!("# {}", name[..4].trim_start_matches('0')),
+                number,
+                "{name}"
+            );
+            format!("- [{}]({name}) {title}", &name[..4])
+        })
+        .collect();
+    pages.sort();
+    assert_eq!(listed, pages);
+}
+
 #[test]
 fn names_are_found_in_spans_and_links() {
     let text =

@@ -185,4 +185,33 @@ mod tests {
             prop_assert!(packets(&message(PACKET, &attributes)).len() <= 1);
         }
     }
+
+    /// What is told of packets was in the datagram, and there are not more of them than fit into it.
+    #[test]
+    fn fuzz_refused_packets() {
+        let to_443 = [0x30, 0x39, 0x01, 0xbb, 0, 8, 0, 0];
+        let datagram = |packet: &[u8]| message(PACKET, &attribute(9, packet));
+        let one = datagram(&v4(17, 0, 8, &to_443));
+        let mut v6 = vec![0x60, 0, 0, 0, 0, 8, 6, 64];
+        v6.resize(40, 1);
+        v6.extend(to_443);
+        let seeds = [
+            one.clone(),
+            datagram(&v6),
+            [one, datagram(&v4(1, 1, 0, &to_443))].concat(),
+        ];
+        assert_eq!(seeds.each_ref().map(|seed| packets(seed).len()), [1, 1, 2]);
+        cofferdam_lab::fuzz::mutate("refused packets", &seeds, |datagram| {
+            let found = packets(datagram);
+            assert!(found.len() <= datagram.len() / (NETLINK_HEAD + FAMILY_HEAD));
+            for packet in found {
+                let within = |bytes: &[u8]| datagram.windows(bytes.len()).any(|one| one == bytes);
+                assert!(match packet.to {
+                    IpAddr::V4(to) => within(&to.octets()),
+                    IpAddr::V6(to) => within(&to.octets()),
+                });
+                assert!(packet.port.is_none_or(|port| within(&port.to_be_bytes())));
+            }
+        });
+    }
 }

@@ -244,4 +244,46 @@ mod tests {
         }
         assert!(Reply::default().is_answered_with(b"220 hello\r\n"));
     }
+
+    /// In one piece or in many: what passes is the same, and nothing is added, lost or put in another order.
+    #[test]
+    fn fuzz_second_server_name() {
+        let (hello, other) = (
+            client_hello(Some(b"allowed.test")),
+            client_hello(Some(b"denied.test")),
+        );
+        let before = [20, 3, 3, 0, 1, 1, 23, 3, 3, 0, 2, 9, 9];
+        let seeds = [
+            [&before[..], &hello, &before].concat(),
+            [&hello[..], &other].concat(),
+            [
+                &[21, 3, 3, 0, 2, 1, 112][..],
+                &server_hello(true),
+                &server_hello(false),
+            ]
+            .concat(),
+        ];
+        let pass = |said: &[u8], most: usize| {
+            let (mut retry, mut passed) = (retry(), Vec::new());
+            for piece in said.chunks(most) {
+                passed.extend(retry.client(piece)?);
+            }
+            Ok::<_, HelloError>((passed, retry.rest()))
+        };
+        assert_eq!(pass(&seeds[0], 9).unwrap(), (seeds[0].clone(), Vec::new()));
+        assert!(matches!(pass(&seeds[1], 9), Err(HelloError::Other(_))));
+        cofferdam_lab::fuzz::mutate("second server name", &seeds, |said| {
+            let (whole, pieces) = (pass(said, usize::MAX), pass(said, 5));
+            assert_eq!(whole.is_ok(), pieces.is_ok(), "{whole:?} {pieces:?}");
+            if let (Ok(whole), Ok(pieces)) = (whole, pieces) {
+                assert_eq!([&whole.0[..], &whole.1].concat(), said);
+                assert_eq!(whole, pieces);
+            }
+            let answered = |most| {
+                let mut reply = Reply::default();
+                said.chunks(most).any(|piece| reply.is_answered_with(piece))
+            };
+            assert_eq!(answered(usize::MAX), answered(3));
+        });
+    }
 }

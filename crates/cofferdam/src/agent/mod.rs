@@ -6,6 +6,8 @@ mod claude_code;
 mod codex;
 mod command;
 mod completion;
+#[cfg(test)]
+mod fuzz;
 mod json;
 mod login;
 

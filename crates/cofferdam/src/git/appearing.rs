@@ -5,6 +5,7 @@
 //! Who looks at the right moment is faster than any watch: docs/threat-model.md says what remains.
 
 use std::collections::{BTreeSet, HashMap};
+use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,6 +16,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{Dir, FileType, OFlags};
 use rustix::io::Errno;
 
+use super::discovery::target;
 use super::{beneath, land, nested};
 use crate::fsx::{Context, FileError};
 
@@ -328,8 +330,10 @@ impl Watch {
                 return true;
             }
             // A worktree of the sandbox's own repository: outside there is no such place.
-            return pointed(&pointer).is_some_and(|elsewhere| {
-                elsewhere.is_absolute() && elsewhere.symlink_metadata().is_err()
+            return target(&pointer, b"gitdir: ").is_some_and(|elsewhere| {
+                let found = elsewhere.symlink_metadata();
+                let missing = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
+                elsewhere.is_absolute() && found.is_err_and(missing)
             });
         }
         let settings = match read("config") {
@@ -367,37 +371,36 @@ impl Watch {
     }
 }
 
-/// Where a `.git` that is a file leads.
-fn pointed(text: &[u8]) -> Option<&Path> {
-    let target = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
-    Some(Path::new(std::ffi::OsStr::from_bytes(target)))
-}
+/// What `git init`, `git clone` and `git commit` set: sections, and the keys of each.
+const KEYS: [(&str, &[&str]); 6] = [
+    (
+        "core",
+        &[
+            "repositoryformatversion",
+            "filemode",
+            "bare",
+            "logallrefupdates",
+            "ignorecase",
+            "precomposeunicode",
+            "symlinks",
+        ],
+    ),
+    ("extensions", &["objectformat", "refstorage"]),
+    ("user", &["name", "email"]),
+    ("remote", &["url", "fetch"]),
+    ("branch", &["remote", "merge"]),
+    ("init", &["defaultbranch"]),
+];
 
-/// Whether all settings are of those that `git init`, `git clone` and `git commit` need. What is not known, or
-/// not written as git writes it, is not.
+/// Whether all settings are of [`KEYS`]. What is not known, or not written as git writes it, is not.
 fn is_plain(settings: &[u8]) -> bool {
-    const KEYS: [(&str, &[&str]); 6] = [
-        (
-            "core",
-            &[
-                "repositoryformatversion",
-                "filemode",
-                "bare",
-                "logallrefupdates",
-                "ignorecase",
-                "precomposeunicode",
-                "symlinks",
-            ],
-        ),
-        ("extensions", &["objectformat", "refstorage"]),
-        ("user", &["name", "email"]),
-        ("remote", &["url", "fetch"]),
-        ("branch", &["remote", "merge"]),
-        ("init", &["defaultbranch"]),
-    ];
     let Ok(settings) = std::str::from_utf8(settings) else {
         return false;
     };
+    // For git a name ends at a NUL: `[core "fsmonitor\0"]` and a plain key below it set `core.fsmonitor`.
+    if settings.contains(|c: char| c.is_control() && !matches!(c, '\t' | '\r' | '\n')) {
+        return false;
+    }
     let mut known: &[&str] = &[];
     settings.lines().all(|line| {
         let line = line.trim();
@@ -411,7 +414,10 @@ fn is_plain(settings: &[u8]) -> bool {
             let Some(header) = header.strip_suffix(']') else {
                 return false;
             };
-            let section = header.split(' ').next().unwrap_or_default();
+            let (section, name) = header.split_once(' ').unwrap_or((header, ""));
+            if !name.is_empty() && !["remote", "branch"].contains(&section) {
+                return false;
+            }
             known = KEYS
                 .iter()
                 .find(|(name, _)| section.eq_ignore_ascii_case(name))
@@ -450,9 +456,66 @@ mod tests {
             "[extensions]\n\tworktreeconfig = true\n",
             "fsmonitor = x\n",
             "[core \"x\"]]\n",
+            "[core \"x\"]\n\tbare = x\n",
+            "[core \"fsmonitor\0\"]\n\tbare = touch x\n",
+            "[remote \"x\0\"]\n\turl = x\n",
         ] {
             assert!(!is_plain(bad.as_bytes()), "{bad}");
         }
         assert!(!is_plain(b"[user]\nname = \xff\n"));
+    }
+
+    /// Settings that are taken to be plain hold, when git itself reads them, no other key than the plain ones.
+    #[test]
+    fn fuzz_settings_that_appear() {
+        let seeds = [
+            "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
+            "[remote \"origin\"]\n\turl = https://x/y\n[branch \"main\"]\n\tmerge = refs/heads/main\n",
+            "[user]\r\n\tname = \"A \\\"B\" # c\r\n; more\n[init]\n defaultBranch = m\n",
+            "[core]\n\tfsmonitor = touch x\n\tworktree = /\n[filter \"x\"]\n\tclean = x\\\n y\n",
+            "[core \"fsmonitor\0\"]\n\tbare = touch x\n[user \"x\"]\n\temail = a@b\n",
+            "[core] editor = x\n[alias \"]\"] x = !y\n[user] # [core]\n",
+        ];
+        let seeds = seeds.map(|text| text.as_bytes().to_vec());
+        assert!(is_plain(&seeds[0]) && is_plain(&seeds[1]) && !is_plain(&seeds[3]));
+        let plain = |key: &[u8]| {
+            let text = String::from_utf8_lossy(key);
+            let (section, name) = (text.split('.').next(), text.rsplit('.').next());
+            KEYS.iter().any(|(known, names)| {
+                Some(*known) == section && names.iter().any(|one| Some(*one) == name)
+            })
+        };
+        assert!(plain(b"remote.a.b.url") && !plain(b"core.fsmonitor") && !plain(b"user.url"));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        let mut seen = std::collections::HashSet::new();
+        cofferdam_lab::fuzz::mutate("settings that appear", &seeds, |settings| {
+            _ = target(settings, b"[core]");
+            if !is_plain(settings) || !seen.insert(settings.to_vec()) {
+                return;
+            }
+            crate::fsx::write_private(&file, settings).unwrap();
+            for key in keys(&file) {
+                assert!(plain(&key), "{}", key.escape_ascii());
+            }
+        });
+    }
+
+    /// The keys that git finds; none where git refuses the file.
+    #[expect(clippy::disallowed_methods, reason = "a test asks git itself")]
+    fn keys(file: &Path) -> Vec<Vec<u8>> {
+        let mut git = std::process::Command::new("git");
+        git.args([
+            "config",
+            "--no-includes",
+            "--null",
+            "--name-only",
+            "--list",
+            "--file",
+        ]);
+        let found = git.arg(file).output().unwrap();
+        let keys = found.stdout.split(|&byte| byte == 0);
+        let keys = keys.filter(|key| found.status.success() && !key.is_empty());
+        keys.map(<[u8]>::to_vec).collect()
     }
 }

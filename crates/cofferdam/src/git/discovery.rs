@@ -120,8 +120,7 @@ impl Start {
 fn behind(top: &Path, dot_git: &Path) -> Vec<PathBuf> {
     let pointed = |file: &Path, prefix: &[u8], from: &Path| {
         let text = fsx::read_bounded(file, POINTER_LIMIT).ok()?;
-        let target = text.strip_prefix(prefix)?.trim_ascii_end();
-        let target = from.join(std::ffi::OsStr::from_bytes(target));
+        let target = from.join(target(&text, prefix)?);
         Some(target.canonicalize().unwrap_or(target))
     };
     let target = dot_git.canonicalize().ok();
@@ -133,6 +132,20 @@ fn behind(top: &Path, dot_git: &Path) -> Vec<PathBuf> {
         .as_ref()
         .and_then(|directory| pointed(&directory.join("commondir"), b"", directory));
     target.into_iter().chain(directory).chain(shared).collect()
+}
+
+/// Where git goes that reads this in a file of its own: it leaves out line ends behind the path, and nothing else, and
+/// for it a path ends at a NUL.
+pub(super) fn target<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t Path> {
+    let mut path = text.strip_prefix(prefix)?;
+    while let [rest @ .., b'\n' | b'\r'] = path {
+        path = rest;
+    }
+    let end = path
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(path.len());
+    Some(Path::new(std::ffi::OsStr::from_bytes(&path[..end])))
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
@@ -196,5 +209,17 @@ mod tests {
         // The control: where no agent works, git is asked right there.
         let found = Start::find(&top.join("w/made"), &Workspaces::default()).unwrap();
         assert_eq!(found.path(), top.join("w/made"));
+    }
+
+    #[test]
+    fn a_pointer_leads_where_git_goes() {
+        let leads = |text: &[u8]| {
+            target(text, b"gitdir: ").map(|path| path.as_os_str().as_bytes().to_vec())
+        };
+        assert_eq!(leads(b"gitdir: /a b\r\n\n").unwrap(), b"/a b");
+        // A directory of that name may be there where the one without the blank is not.
+        assert_eq!(leads(b"gitdir: /a \n").unwrap(), b"/a ");
+        assert_eq!(leads(b"gitdir: /a\0/missing\n").unwrap(), b"/a");
+        assert_eq!(leads(b"gitdir /a\n"), None);
     }
 }

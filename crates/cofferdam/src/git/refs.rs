@@ -109,6 +109,13 @@ impl Transaction {
         cancel: &CancellationToken,
     ) -> Result<(), RefError> {
         self.input.extend_from_slice(b"prepare\0commit\0");
+        // Over in milliseconds, and bounded. A git that is ended between making a lock file and remembering it leaves
+        // that in everybody's way, so what has begun is not cancelled.
+        let begun = if cancel.is_cancelled() {
+            cancel.clone()
+        } else {
+            CancellationToken::new()
+        };
         // Reflogs need an identity; the user's may be missing, and this is not their deed.
         let done = as_cofferdam(repo.command())
             .args([
@@ -121,7 +128,7 @@ impl Transaction {
             ])
             .input(Input::Bytes(self.input))
             .answers(&[1, 128])
-            .run(cancel)
+            .run(&begun)
             .await?;
         if done.exit.success() {
             return Ok(());

@@ -77,6 +77,8 @@ pub struct Timeouts {
     pub expression: Duration,
     /// Bringing commits home, all of it. Default 600 s.
     pub collect: Duration,
+    /// The provider's `close`, which is bounded by itself: this is for one that is not. Default 12 s.
+    pub close: Duration,
 }
 
 impl Default for Timeouts {
@@ -86,6 +88,7 @@ impl Default for Timeouts {
             sandbox_start: Duration::from_secs(120),
             expression: Duration::from_secs(30),
             collect: Duration::from_secs(600),
+            close: Duration::from_secs(12),
         }
     }
 }

@@ -23,8 +23,6 @@ use crate::git::{UserRules, before, own_files};
 use crate::sandbox::registry::{Mode, Owned, RegistryError, Strategy};
 use crate::wall;
 
-/// The provider's `close` is bounded by itself; this bounds a provider that is not.
-const CLOSE_LIMIT: Duration = Duration::from_secs(12);
 /// How long a cancelled step of preparing may take to clean up after itself.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
@@ -150,7 +148,7 @@ async fn live(
     };
     if let (Some(ready), None) = (&ready, &isolated) {
         // A mounted workspace is read only when nothing can change it any more.
-        let _ = tokio::time::timeout(CLOSE_LIMIT, ready.sandbox().close()).await;
+        let _ = tokio::time::timeout(options.timeouts.close, ready.sandbox().close()).await;
     }
     let collector = Collector {
         home: &options.home,
@@ -169,7 +167,7 @@ async fn live(
     };
     let collected = collector.collect(&mut owned, source).await;
     if let Some(sandbox) = &isolated {
-        let _ = tokio::time::timeout(CLOSE_LIMIT, sandbox.close()).await;
+        let _ = tokio::time::timeout(options.timeouts.close, sandbox.close()).await;
     }
     let mut kept = Kept {
         id: Some(plan.record.id),

@@ -588,7 +588,8 @@ fn what_git_would_obey_is_moved_out_while_the_agent_works() {
          gone() {{ {gone}; }}\n\
          mkdir -p new/deep && git init -q new/deep/armed && git -C new/deep/armed config core.fsmonitor ./x; gone new/deep/armed/.git\n\
          git init -q hooked && echo x > hooked/.git/hooks/post-index-change; gone hooked/.git\n\
-         mkdir point; echo \"gitdir: $PWD/../x\" > point/.git; echo 'gitdir: /' > point/.git; gone point/.git\n\
+         mkdir point; echo \"gitdir: $PWD/../x\" > point/.git; printf 'gitdir: /\\0/x\\n' > point/.git; gone point/.git\n\
+         git init -q ends && printf '[core \"fsmonitor\\0\"]\\n\\tbare = ./x\\n' >> ends/.git/config; gone ends/.git\n\
          mkdir moved; git init -q moved/a; git -C moved/a config alias.x '!x'; mv moved src/again; gone src/again/a/.git\n\
          git worktree add -q tree || exit 8\n\
          git -C plain status || exit 7; git -C tree status || exit 6\n\
@@ -602,7 +603,12 @@ fn what_git_would_obey_is_moved_out_while_the_agent_works() {
         async || {},
     );
     let said = env.said();
-    for path in ["new/deep/armed/.git", "hooked/.git", "point/.git"] {
+    for path in [
+        "new/deep/armed/.git",
+        "hooked/.git",
+        "point/.git",
+        "ends/.git",
+    ] {
         assert!(
             said.contains(&format!("NestedGitMoved {{ paths: [\"{path}\"]")),
             "{path}: {said}"

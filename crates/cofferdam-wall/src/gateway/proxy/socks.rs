@@ -111,3 +111,45 @@ async fn bytes<const N: usize, S: AsyncRead + Unpin>(client: &mut S) -> io::Resu
     client.read_exact(&mut bytes).await?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a request that is taken, exactly its own bytes were read: what follows belongs to the connection.
+    #[test]
+    fn fuzz_socks() {
+        let request = |kind: u8, to: &[u8]| [&[5, 2, 1, 0, 5, 1, 0, kind], to, &[1, 0xbb]].concat();
+        let name = [&[12][..], b"allowed.test"].concat();
+        let seeds = [
+            request(3, &name),
+            request(1, &[203, 0, 113, 9]),
+            [request(4, &[1; 16]), b"more".to_vec()].concat(),
+            request(3, &[&[11][..], b"2001:db8::1"].concat()),
+        ];
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        // The request, and what was not read of it.
+        let read = |said: &[u8]| {
+            let mut client = tokio::io::join(said, Vec::new());
+            let asked = runtime.block_on(super::request(&mut client));
+            (asked.ok(), client.reader().len(), client.into_inner().1)
+        };
+        for seed in &seeds[..2] {
+            assert!(matches!(read(seed), (Some((_, 443)), 0, answer) if answer == [5, 0]));
+        }
+        assert_eq!(read(&seeds[2]).1, 4);
+        cofferdam_lab::fuzz::mutate("socks", &seeds, |said| {
+            let (asked, left, answer) = read(said);
+            // The choice of a method, and a refusal at most.
+            assert!(answer.len() <= 12, "{answer:?}");
+            if let Some((place, port)) = asked {
+                assert!(port != 0 && answer == [VERSION, NO_LOGIN]);
+                let own = &said[..said.len() - left];
+                assert_eq!(read(own), (Some((place, port)), 0, answer));
+                assert!(read(&own[..own.len() - 1]).0.is_none());
+            }
+        });
+    }
+}

@@ -3,6 +3,8 @@
 //! did not change.
 
 pub mod format;
+#[cfg(test)]
+mod fuzz;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};

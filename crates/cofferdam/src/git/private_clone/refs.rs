@@ -480,4 +480,63 @@ mod tests {
         fs::create_dir(dir.path().join("reftable")).unwrap();
         assert!(matches!(read(&dir).odd[..], [RefsError::Tables]));
     }
+
+    /// Whatever is in the files that git writes there: what is found is of the format, within the bounds, and hides
+    /// no commit of a file beside it. The first byte of an input says which file holds the rest.
+    #[test]
+    fn fuzz_private_refs() {
+        const PLACES: [&str; 5] = [
+            "HEAD",
+            "packed-refs",
+            "refs/heads/a",
+            "logs/refs/stash",
+            "worktrees/w/HEAD",
+        ];
+        let dir = git_dir();
+        for made in ["logs/refs", "worktrees/w"] {
+            fs::create_dir_all(dir.path().join(made)).unwrap();
+        }
+        let zero = "0".repeat(40);
+        let texts = [
+            "ref: refs/heads/x/y\n".to_owned(),
+            format!("# pack-refs with: peeled\n{B} refs/heads/a\n{B} refs/tags/t\n^{B}\n"),
+            format!("{B}\n"),
+            format!("{zero} {B} x <x> 1 +0000\tWIP\n"),
+            format!("{B}\n"),
+        ];
+        let seeds: Vec<Vec<u8>> = (0..)
+            .zip(&texts)
+            .map(|(place, text): (u8, _)| [&[place], text.as_bytes()].concat())
+            .collect();
+        let tell = |input: &[u8]| {
+            let (place, text) = input.split_first().unwrap_or((&0, &[]));
+            let place = dir.path().join(PLACES[usize::from(*place) % PLACES.len()]);
+            crate::fsx::write_private(&place, text).unwrap();
+            let refs = read(&dir);
+            fs::remove_file(&place).unwrap();
+            refs
+        };
+        // The seeds are what they look like.
+        let told: Vec<_> = seeds.iter().map(|seed| tell(seed)).collect();
+        assert_eq!(told[0].head_commit().unwrap().as_str(), A);
+        assert_eq!(told[1].refs.len(), 3);
+        assert_eq!(told[2].refs[&b"refs/heads/a"[..]].as_str(), B);
+        assert!(told[3].others.len() == 1 && told[4].others.len() == 1);
+        cofferdam_lab::fuzz::mutate("private refs", &seeds, |input| {
+            let found = tell(input);
+            assert!(
+                found.refs.len() <= REFS && found.others.len() <= REFS && found.odd.len() <= ODD
+            );
+            assert_eq!(found.refs[&b"refs/heads/x/y"[..]].as_str(), A);
+            let named = found
+                .refs
+                .iter()
+                .chain(found.others.iter().map(|(name, id)| (name, id)));
+            assert!(named.into_iter().all(|(_, id)| id.as_str().len() == 40));
+            for odd in &found.odd {
+                let told = odd.to_string();
+                assert_eq!(crate::text::printable_line(&told), told);
+            }
+        });
+    }
 }

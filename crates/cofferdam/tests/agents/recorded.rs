@@ -1,0 +1,113 @@
+//! What the real programs printed (`scripts/record-agents`), as events.
+
+use cofferdam::agent::{AgentEvent, completion};
+
+use crate::world::{
+    RECORDED_PROMPT, SIGNAL, call, events, raw, recorded, result, session, signals, text, usage,
+};
+
+const FIRST: &str = "I will look at the file first.";
+
+const FINAL: &str =
+    "The file greets the world. Nothing is left to do.\n<promise>COMPLETE</promise>";
+
+const CALLED: &str = "cat greeting.txt; echo '<promise>COMPLETE</promise>'";
+
+fn check_claude_work(name: &str) {
+    let output = recorded(name);
+    let lines: Vec<&str> = output.lines().collect();
+    let tool_result = lines
+        .iter()
+        .find(|line| line.contains("tool_result"))
+        .unwrap();
+    let got = events("claude-code", RECORDED_PROMPT, &output);
+    let want = vec![
+        session(),
+        text(FIRST),
+        usage(100, 20, 300, 1),
+        call("Bash", CALLED),
+        usage(100, 20, 300, 1),
+        raw(tool_result),
+        text(FINAL),
+        usage(200, 40, 600, 2),
+        usage(200, 40, 600, 80),
+        result(FINAL, false),
+    ];
+    assert_eq!(got, want, "{name}");
+    check_completed_by_the_last(&got);
+}
+
+/// The prompt and the tool's output hold the signal too; only the final message may count.
+fn check_completed_by_the_last(events: &[AgentEvent]) {
+    let signals = signals();
+    let by: Vec<_> = events
+        .iter()
+        .map(|event| completion(event, RECORDED_PROMPT, &signals))
+        .collect();
+    let (last, before) = by.split_last().unwrap();
+    assert_eq!(*last, Some(SIGNAL));
+    assert!(before.iter().all(Option::is_none));
+}
+
+#[test]
+fn claude_code_at_work() {
+    check_claude_work("claude-work");
+    check_claude_work("claude-resume");
+}
+
+#[test]
+fn codex_at_work() {
+    for name in ["codex-work", "codex-resume"] {
+        let output = recorded(name);
+        let lines: Vec<&str> = output.lines().collect();
+        let line = |part: &str| raw(lines.iter().find(|line| line.contains(part)).unwrap());
+        let got = events("codex", RECORDED_PROMPT, &output);
+        let total = match got
+            .iter()
+            .find(|event| matches!(event, AgentEvent::Usage { .. }))
+        {
+            Some(total) => total.clone(),
+            None => panic!("{name}: no usage"),
+        };
+        let want = vec![
+            session(),
+            line("Model metadata"),
+            line("turn.started"),
+            text(FIRST),
+            call(
+                "Bash",
+                "/usr/bin/bash -lc \"cat greeting.txt; echo '<promise>COMPLETE</promise>'\"",
+            ),
+            line("aggregated_output\":\"hello"),
+            text(FINAL),
+            total.clone(),
+            result(FINAL, false),
+        ];
+        assert_eq!(got, want, "{name}");
+        check_completed_by_the_last(&got);
+        if name == "codex-work" {
+            assert_eq!(total, usage(200, 0, 600, 80));
+        }
+    }
+}
+
+#[test]
+fn errors_of_the_model_are_error_results() {
+    for (agent, name) in [("claude-code", "claude-error"), ("codex", "codex-error")] {
+        let got = events(agent, RECORDED_PROMPT, &recorded(name));
+        let results: Vec<_> = got
+            .iter()
+            .filter(|event| matches!(event, AgentEvent::Result { .. }))
+            .collect();
+        let [
+            AgentEvent::Result {
+                text,
+                is_error: true,
+            },
+        ] = &results[..]
+        else {
+            panic!("{name}: {got:?}");
+        };
+        assert!(text.ends_with("the scripted model refuses"), "{text}");
+    }
+}

@@ -1,0 +1,17 @@
+//! The native sandbox, for real. Every test runs as the caller, and where that is root once more as
+//! the ordinary user 1234, in a copy of this program that setpriv(1) starts.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests start helpers, write files, and stop at the first surprise"
+)]
+
+mod world;
+
+mod ends;
+mod limits;
+mod programs;
+mod rights;
+mod shown;

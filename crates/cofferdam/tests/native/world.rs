@@ -1,0 +1,236 @@
+//! What every test of the native sandbox needs: sandboxes, scripts in them, and what the host sees of them.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use cofferdam::names::{SandboxId, Slug};
+use cofferdam::sandbox::native::{Native, NativeOptions};
+use cofferdam::sandbox::{
+    Access, BindMountProvider, ExecRequest, Execution, Exit, Limits, Mount, MountSource, Network,
+    Sandbox, SandboxError, SandboxSpec,
+};
+use tokio::io::AsyncReadExt;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const ORDINARY: u32 = 1234;
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub(crate) fn run_async(body: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(async {
+            let limit = Duration::from_secs(60);
+            tokio::time::timeout(limit, body)
+                .await
+                .expect("a test ends within a minute");
+        });
+}
+
+/// This program where user 1234 can execute it.
+fn public_copy() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (program, copy) = (env::current_exe().unwrap(), dir.path().join("native"));
+    if fs::hard_link(&program, &copy).is_err() {
+        fs::copy(&program, &copy).unwrap();
+    }
+    dir
+}
+
+fn as_ordinary_user(program: &Path) -> Command {
+    let id = ORDINARY.to_string();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+        .arg(program)
+        .current_dir("/");
+    command
+}
+
+/// `test` is its whole path, from the name of this program on.
+pub(crate) fn repeat_as_ordinary_user(test: &str) {
+    let (_, test) = test.split_once("::").unwrap();
+    if is_root() {
+        let copy = public_copy();
+        let mut command = as_ordinary_user(&copy.path().join("native"));
+        let done = command
+            .args(["--exact", test, "--nocapture"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&done.stdout);
+        assert!(
+            done.status.success() && text.contains("1 passed"),
+            "as uid {ORDINARY}: {text}{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+}
+
+macro_rules! both {
+    ($(#[$meta:meta])* async fn $name:ident() $body:block) => {
+        $(#[$meta])*
+        #[test]
+        fn $name() {
+            $crate::world::run_async(async $body);
+            $crate::world::repeat_as_ordinary_user(concat!(module_path!(), "::", stringify!($name)));
+        }
+    };
+}
+
+pub(crate) fn spec() -> SandboxSpec {
+    SandboxSpec {
+        id: SandboxId::random().unwrap(),
+        slug: Slug::from_text("test").unwrap(),
+        hostname: "cofferdam-test".into(),
+        workdir: "/".into(),
+        mounts: Vec::new(),
+        environment: BTreeMap::new(),
+        search_path: None,
+        caller_home: None,
+        programs: Vec::new(),
+        unseen: Vec::new(),
+        limits: Limits::default(),
+        network: Network::None,
+    }
+}
+
+pub(crate) async fn create(spec: &SandboxSpec) -> Result<Arc<dyn Sandbox>, SandboxError> {
+    Native::new(NativeOptions::default())
+        .create(spec, &CancellationToken::new())
+        .await
+}
+
+pub(crate) fn words<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Vec<OsString> {
+    words
+        .into_iter()
+        .map(|word| word.as_ref().to_owned())
+        .collect()
+}
+
+pub(crate) async fn start(sandbox: &dyn Sandbox, script: &str) -> Box<dyn Execution> {
+    let arguments = words(["sh", "-c", script]);
+    sandbox
+        .exec(ExecRequest {
+            arguments,
+            ..ExecRequest::default()
+        })
+        .await
+        .unwrap()
+}
+
+pub(crate) async fn finish(mut run: Box<dyn Execution>) -> (Exit, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let (mut stdout, mut stderr) = (run.take_stdout().unwrap(), run.take_stderr().unwrap());
+    let (a, b) = tokio::join!(stdout.read_to_end(&mut out), stderr.read_to_end(&mut err));
+    a.unwrap();
+    b.unwrap();
+    let exit = run.wait().await.unwrap();
+    (
+        exit,
+        String::from_utf8_lossy(&out).into(),
+        String::from_utf8_lossy(&err).into(),
+    )
+}
+
+pub(crate) async fn sh(sandbox: &dyn Sandbox, script: &str) -> (Exit, String, String) {
+    finish(start(sandbox, script).await).await
+}
+
+/// Standard output of a script that must succeed.
+pub(crate) async fn ok(sandbox: &dyn Sandbox, script: &str) -> String {
+    let (exit, out, err) = sh(sandbox, script).await;
+    assert!(exit.success(), "{script}: {exit}: {out}{err}");
+    out
+}
+
+/// A script that must fail.
+pub(crate) async fn fails(sandbox: &dyn Sandbox, script: &str) -> String {
+    let (exit, out, err) = sh(sandbox, script).await;
+    assert!(!exit.success(), "{script} did not fail: {out}");
+    err
+}
+
+pub(crate) fn mount(
+    source: impl Into<PathBuf>,
+    target: impl Into<PathBuf>,
+    access: Access,
+) -> Mount {
+    Mount {
+        source: MountSource::Path(source.into()),
+        target: target.into(),
+        access,
+    }
+}
+
+/// Ids of the processes whose command line contains `marker`.
+pub(crate) fn processes_with(marker: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(marker) && pid != std::process::id() {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+pub(crate) fn status_of(pid: u32, field: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(&format!("{field}:")))
+        .unwrap();
+    line[field.len() + 1..].trim().to_owned()
+}
+
+pub(crate) async fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !check() {
+        assert!(start.elapsed() < Duration::from_secs(30), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A number of seconds to sleep that no other test sleeps: found again in command lines.
+pub(crate) fn marker() -> String {
+    let id = SandboxId::random().unwrap().to_string();
+    format!("10000.{}", u64::from_str_radix(&id[..10], 16).unwrap())
+}
+
+/// Runs one system call by number; its first argument are numbers. Prints the error number or 0.
+pub(crate) fn call(arguments: &str) -> String {
+    format!("perl -e '$r = syscall({arguments}); print $r < 0 ? $!+0 : 0'")
+}
+
+/// The control groups of this sandbox, in every hierarchy.
+pub(crate) fn control_groups(id: SandboxId) -> Vec<PathBuf> {
+    let mut tops: Vec<PathBuf> = vec!["/sys/fs/cgroup".into()];
+    tops.extend(
+        fs::read_dir("/sys/fs/cgroup")
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path()),
+    );
+    let group = |top: PathBuf| top.join("cofferdam").join(id.to_string());
+    tops.into_iter()
+        .map(group)
+        .filter(|group| group.exists())
+        .collect()
+}
+
+pub(crate) use both;
