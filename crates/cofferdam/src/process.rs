@@ -104,6 +104,9 @@ pub struct Invocation {
     /// Sees standard error as it comes; it must be quick.
     pub watch: Option<Watch>,
     pub limit: Duration,
+    /// For what is over in milliseconds and would leave something behind if it were ended half-way: given up, it
+    /// may take so long to end by itself.
+    pub patience: Duration,
 }
 
 /// A function that sees bytes as they come.
@@ -136,6 +139,7 @@ impl Invocation {
             output: Sink::Capture(CAPTURE),
             watch: None,
             limit: Duration::from_secs(60),
+            patience: Duration::ZERO,
         }
     }
 
@@ -216,6 +220,7 @@ impl Invocation {
             capture,
             watch: self.watch,
             limit: self.limit,
+            patience: self.patience,
         })
     }
 }
@@ -230,6 +235,7 @@ pub struct Running {
     capture: usize,
     watch: Option<Watch>,
     limit: Duration,
+    patience: Duration,
 }
 
 /// What a process that ended left behind.
@@ -253,6 +259,18 @@ impl Running {
         };
         // A process that has ended already needs no bound.
         let _ = rustix::process::prlimit(Some(child), rustix::process::Resource::Data, limit);
+    }
+
+    /// Whether it ends within so long. Blocks.
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        let began = std::time::Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if began.elapsed() >= limit {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     pub async fn finish(mut self, cancel: &CancellationToken) -> Result<Finished, ProcessError> {
@@ -310,12 +328,10 @@ impl Drop for Running {
         let Some(group) = self.group else { return };
         // Asked first: git takes its lock files with it, which would stand in everybody's way.
         if self.child.id().is_some()
+            && !self.ends_within(self.patience)
             && rustix::process::kill_process_group(group, rustix::process::Signal::TERM).is_ok()
         {
-            let asked = std::time::Instant::now();
-            while matches!(self.child.try_wait(), Ok(None)) && asked.elapsed() < TERM_GRACE {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            self.ends_within(TERM_GRACE);
         }
         // The leader may be gone while others of its group still run.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
@@ -414,6 +430,21 @@ mod tests {
                 .exit
                 .success()
         );
+    }
+
+    #[tokio::test]
+    async fn what_is_given_up_may_end_by_itself_where_it_must() {
+        let dir = tempfile::tempdir().unwrap();
+        for (patience, ends) in [(Duration::ZERO, false), (Duration::from_secs(20), true)] {
+            let mark = dir.path().join(patience.as_secs().to_string());
+            let script = format!("trap 'exit 1' TERM; sleep 0.3; : > {}", mark.display());
+            let run = Invocation {
+                patience,
+                ..sh(&script)
+            };
+            drop(run.start().unwrap());
+            assert_eq!(mark.exists(), ends);
+        }
     }
 
     #[tokio::test]

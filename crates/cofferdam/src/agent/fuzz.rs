@@ -118,6 +118,7 @@ fn fuzz_renewed_logins() {
         later: &["until"],
         times: &["/until"],
         account: &["/sub"],
+        marks: &[],
     };
     let login = |id: &str, access: &str, until: u32| {
         let id = token(&json!({"sub": id, "n": access}));

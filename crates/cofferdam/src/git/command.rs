@@ -237,6 +237,13 @@ impl GitCommand {
         self
     }
 
+    /// See [`Invocation::patience`].
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.invocation.patience = patience;
+        self
+    }
+
     /// Standard error, where git tells its progress, as it comes.
     #[must_use]
     pub fn watch(mut self, watch: Watch) -> Self {

@@ -6,6 +6,9 @@
 //! backend, and git keeps such entries for 90 days by default.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::command::GitError;
 use super::{Identity, Oid, Repository};
 use crate::names::{BranchName, SandboxId, Slug};
-use crate::process::{Exit, Input};
+use crate::process::{Exit, Input, ProcessError};
 
 /// How long a trash ref lives.
 pub const TRASH_DAYS: u32 = 30;
@@ -65,6 +68,25 @@ pub struct Transaction {
     message: String,
 }
 
+/// Moving references takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A file that is read whole also when nobody is there to write to a pipe any more: half of a transaction
+/// could be a transaction.
+fn in_memory(bytes: &[u8]) -> Result<OwnedFd, GitError> {
+    let made = || -> io::Result<OwnedFd> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::memfd_create(c"references", flags)?);
+        file.write_all(bytes)?;
+        file.rewind()?;
+        Ok(OwnedFd::from(file))
+    };
+    made().map_err(|source| {
+        let program = "git update-ref".to_owned();
+        ProcessError::Io { program, source }.into()
+    })
+}
+
 impl Transaction {
     /// `message` goes into the reflogs.
     pub fn new(message: impl Into<String>) -> Self {
@@ -109,13 +131,6 @@ impl Transaction {
         cancel: &CancellationToken,
     ) -> Result<(), RefError> {
         self.input.extend_from_slice(b"prepare\0commit\0");
-        // Over in milliseconds, and bounded. A git that is ended between making a lock file and remembering it leaves
-        // that in everybody's way, so what has begun is not cancelled.
-        let begun = if cancel.is_cancelled() {
-            cancel.clone()
-        } else {
-            CancellationToken::new()
-        };
         // Reflogs need an identity; the user's may be missing, and this is not their deed.
         let done = as_cofferdam(repo.command())
             .args([
@@ -126,9 +141,11 @@ impl Transaction {
                 "-z",
                 "--stdin",
             ])
-            .input(Input::Bytes(self.input))
+            .input(Input::Fd(in_memory(&self.input)?))
             .answers(&[1, 128])
-            .run(&begun)
+            // Ended between making a lock file and remembering it, git would leave that in everybody's way.
+            .patience(PATIENCE)
+            .run(cancel)
             .await?;
         if done.exit.success() {
             return Ok(());

@@ -165,7 +165,7 @@ async fn live(
         },
         None => Source::State,
     };
-    let collected = collector.collect(&mut owned, source).await;
+    let collected = Box::pin(collector.collect(&mut owned, source)).await;
     if let Some(sandbox) = &isolated {
         let _ = tokio::time::timeout(options.timeouts.close, sandbox.close()).await;
     }
