@@ -227,7 +227,15 @@ async fn finish(
         Err(error) => {
             // The state directory still holds everything: the next `gc` tries again.
             kept.preserved_worktree.clone_from(&owned.record.worktree);
-            let kind = worked.err().unwrap_or(RunErrorKind::Collect(error));
+            let kind = match worked {
+                Ok(()) => RunErrorKind::Collect(error),
+                Err(first) => {
+                    events.notice(Notice::Other {
+                        text: format!("its commits are not home yet: {error}"),
+                    });
+                    first
+                }
+            };
             return Err(RunError {
                 kind,
                 kept: Box::new(kept),

@@ -352,20 +352,7 @@ async fn a_landing_that_was_killed_is_finished() {
                         in_host,
                     )
                     .await;
-                let bytes = |path: &Path| {
-                    let text = path.to_string_lossy();
-                    format!("{:?}", text.as_bytes())
-                };
-                let git_dir = w.host().join(".git");
-                let journal = format!(
-                    r#"{{"version":1,"id":"{}","files":"{files}","reference":"refs/heads/main","old":"{}","new":"{}","git_dir":{},"top":{}}}"#,
-                    w.id,
-                    w.base,
-                    accepted.tip(),
-                    bytes(&git_dir),
-                    bytes(&w.host()),
-                );
-                put(&w.state(), "landing.json", &journal);
+                journal(&w, files, accepted.tip());
                 // A process that is dead: ours with another start time.
                 put(
                     &git_dir,
@@ -472,21 +459,26 @@ async fn a_landing_that_waits_can_be_cancelled() {
     }
 }
 
+/// As a landing leaves it that is killed.
+fn journal(w: &World, files: &str, new: &Oid) {
+    let bytes = |path: &Path| format!("{:?}", path.to_string_lossy().as_bytes());
+    let journal = format!(
+        r#"{{"version":1,"id":"{}","files":"{files}","reference":"refs/heads/main","old":"{}","new":"{}","git_dir":{},"top":{}}}"#,
+        w.id,
+        w.base,
+        new,
+        bytes(&w.host().join(".git")),
+        bytes(&w.host()),
+    );
+    put(&w.state(), "landing.json", &journal);
+}
+
 #[tokio::test]
 async fn what_the_user_wrote_after_a_crash_stays() {
     for git in gits() {
         let w = World::new(&git).await;
         let accepted = w.work(&[("a.txt", "agent\n"), ("new", "n\n")], false).await;
-        let bytes = |path: &Path| format!("{:?}", path.to_string_lossy().as_bytes());
-        let journal = format!(
-            r#"{{"version":1,"id":"{}","files":"update","reference":"refs/heads/main","old":"{}","new":"{}","git_dir":{},"top":{}}}"#,
-            w.id,
-            w.base,
-            accepted.tip(),
-            bytes(&w.host().join(".git")),
-            bytes(&w.host()),
-        );
-        put(&w.state(), "landing.json", &journal);
+        journal(&w, "update", accepted.tip());
         w.user(&["update-ref", "refs/heads/main", accepted.tip().as_str()]);
         put(&w.host(), "a.txt", "the user's\n");
         put(&w.host(), "new", "the user's as well\n");
@@ -498,6 +490,25 @@ async fn what_the_user_wrote_after_a_crash_stays() {
         assert_eq!(read(&w.host(), "a.txt"), "the user's\n");
         assert_eq!(read(&w.host(), "new"), "the user's as well\n");
         assert_eq!(w.status(), " M a.txt\n M new\n");
+        w.sound();
+    }
+}
+
+#[tokio::test]
+async fn what_the_user_committed_after_a_crash_is_told() {
+    for git in gits() {
+        let w = World::new(&git).await;
+        let accepted = w.work(&[("a.txt", "agent\n")], false).await;
+        journal(&w, "update", accepted.tip());
+        w.user(&["update-ref", "refs/heads/main", accepted.tip().as_str()]);
+        // The index is the old one still, and git commits it whole.
+        w.user(&["commit", "-q", "--allow-empty", "-m", "the user's"]);
+        let landed = land::finish(&w.repo, &w.state(), &|_| None, &w.cancel)
+            .await
+            .unwrap()
+            .unwrap();
+        let short = accepted.tip().short();
+        assert_kept(&landed, &format!("see `git diff {short} main`"));
         w.sound();
     }
 }

@@ -126,7 +126,6 @@ fn of_a_refused_address_only_host_and_port_are_told() {
     let url = "https://SECRET:SECRET@models.test/SECRET?key=SECRET";
     for arguments in [
         vec!["allow", url],
-        vec!["net", "test", url, "443"],
         vec!["run", "--allow", url, "--", "true"],
     ] {
         let done = environment.cofferdam(&arguments);
@@ -135,6 +134,10 @@ fn of_a_refused_address_only_host_and_port_are_told() {
         assert!(said.contains("https://...@models.test/..."), "{done}");
         assert!(!said.contains("SECRET"), "{done}");
     }
+    let done = environment.cofferdam(&["net", "test", url]).expect_code(1);
+    let said = format!("{}{}", done.stdout, done.stderr);
+    assert!(said.contains("models.test:443"), "{done}");
+    assert!(!said.contains("SECRET"), "{done}");
 }
 
 /// Wherever the variable comes from.

@@ -17,7 +17,7 @@ use super::index::{Changes, State, copy_index, remove_temporary};
 use super::lock::IndexLock;
 use super::settle::{index_state, running_in, wait_for};
 use super::under_way::under_way;
-use super::{Barred, LandError};
+use super::{Barred, LandError, is_ancestor};
 use crate::fsx::{self, Context, FileError};
 use crate::git::command::GitCommand;
 use crate::git::lock::vacant;
@@ -268,9 +268,7 @@ impl Move {
             ));
         }
         if !swapped && commit.as_ref() != Some(&self.old) {
-            return Ok(Moved::InTheWay(
-                "the branch has new commits of its own".into(),
-            ));
+            return Ok(Moved::InTheWay(self.grown(repo, commit, cancel).await?));
         }
         copy_index(&self.git_dir().join("index"), index)?;
         let changes = self.changes(repo, cancel).await?;
@@ -323,6 +321,26 @@ impl Move {
         Ok(Moved::Done {
             changed_outside: Vec::new(),
         })
+    }
+
+    /// What is to be said of a branch that is neither where the move began nor where it was to end.
+    async fn grown(
+        &self,
+        repo: &Repository,
+        commit: Option<Oid>,
+        cancel: &CancellationToken,
+    ) -> Result<String, GitError> {
+        if let Some(commit) = commit
+            && is_ancestor(repo, &self.new, &commit, cancel).await?
+        {
+            // Git commits the index as it is, and after a death that may still be the old one.
+            let (new, branch) = (self.new.short(), self.reference.trim_start_matches("refs/heads/"));
+            return Ok(format!(
+                "it landed as {new}, and what was committed on top before its files were there may undo it: see \
+                 `git diff {new} {branch}`"
+            ));
+        }
+        Ok("the branch has new commits of its own".to_owned())
     }
 
     /// HEAD belongs to the working tree, so its ref calls open that tree's git directory.

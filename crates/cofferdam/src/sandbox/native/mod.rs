@@ -35,7 +35,7 @@ pub use tools::{Host, locate};
 /// How native sandboxes are made.
 #[derive(Debug, Clone)]
 pub struct NativeOptions {
-    /// How long a sandbox may take to come up.
+    /// How long a sandbox may take to come up, the reading of its rules included.
     pub ready_limit: Duration,
     /// Bytes of one file that a program may write. `None` means unlimited.
     pub file_size: Option<u64>,
@@ -44,7 +44,8 @@ pub struct NativeOptions {
 impl Default for NativeOptions {
     fn default() -> Self {
         Self {
-            ready_limit: Duration::from_secs(10),
+            // 100,000 rules take seconds on a machine that is busy.
+            ready_limit: Duration::from_secs(30),
             file_size: None,
         }
     }
