@@ -334,7 +334,10 @@ impl Move {
             && is_ancestor(repo, &self.new, &commit, cancel).await?
         {
             // Git commits the index as it is, and after a death that may still be the old one.
-            let (new, branch) = (self.new.short(), self.reference.trim_start_matches("refs/heads/"));
+            let (new, branch) = (
+                self.new.short(),
+                self.reference.trim_start_matches("refs/heads/"),
+            );
             return Ok(format!(
                 "it landed as {new}, and what was committed on top before its files were there may undo it: see \
                  `git diff {new} {branch}`"
