@@ -352,6 +352,7 @@ async fn a_landing_that_was_killed_is_finished() {
                         in_host,
                     )
                     .await;
+                let git_dir = w.host().join(".git");
                 journal(&w, files, accepted.tip());
                 // A process that is dead: ours with another start time.
                 put(
