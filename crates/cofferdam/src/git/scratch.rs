@@ -91,13 +91,14 @@ impl Scratch {
         Ok(())
     }
 
-    /// Makes `directory`, which must not exist, with HEAD detached at `tip`. It goes with the value.
+    /// Makes `directory` with HEAD detached at `tip`. What a dead command left there goes first. It goes with the value.
     pub(super) fn create(
         directory: PathBuf,
         repo: &Repository,
         tip: &Oid,
         rules: UserRules<'_>,
     ) -> Result<Self, FileError> {
+        fsx::remove_tree_or_file(&directory)?;
         fsx::private_dir(&directory)?;
         let scratch = Self {
             git: repo.git.clone(),
@@ -180,6 +181,8 @@ impl Scratch {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(failed(error)),
         };
+        // It may be a link to the very file that is to be copied, and a copy would begin by cutting that short.
+        fsx::remove_file_if_exists(&self.index())?;
         if found.is_file() && fs::hard_link(from, self.index()).is_ok() {
             return Ok(());
         }
@@ -198,5 +201,31 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fsx::remove_tree(&self.directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_a_dead_command_linked_is_not_cut_short() {
+        let dir = tempfile::tempdir().unwrap();
+        let users = dir.path().join("index");
+        fsx::write_private(&users, b"the user's index").unwrap();
+        let scratch = Scratch {
+            directory: dir.path().join("scratch"),
+            git: super::super::Git::new("git"),
+            objects: PathBuf::new(),
+            work_tree: PathBuf::new(),
+            excludes_file: None,
+            caller_home: None,
+        };
+        fsx::private_dir(&scratch.directory).unwrap();
+        for _ in 0..2 {
+            scratch.copy_index(&users).unwrap();
+            assert_eq!(fs::read(&users).unwrap(), b"the user's index");
+            assert_eq!(fs::read(scratch.index()).unwrap(), b"the user's index");
+        }
     }
 }

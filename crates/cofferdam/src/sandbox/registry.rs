@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::fsx::{self, Context, FileError};
 use crate::git::Oid;
 use crate::git::discovery::{Workspace, Workspaces};
+use crate::git::own_files;
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, SandboxId, Slug};
 use crate::process;
@@ -430,19 +431,30 @@ pub fn unseen(
     Ok(unseen.into_iter().collect())
 }
 
-/// Why nobody else may touch the files in the directory `top`: an agent is at work there, or what one left
-/// is not collected.
+/// Why nobody else may touch the files in the directory `top`: an agent is at work there, above it or below it, or
+/// what one left is not collected. In our own directory in it are worktrees, where no commit has a file.
 pub fn barred(home: &Home, top: &Path) -> Option<String> {
-    let at = crate::text::printable(&top.to_string_lossy());
+    let shown = |path: &Path| crate::text::printable(&path.to_string_lossy());
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let entries = match list(home, None) {
         Ok(listing) => listing.entries,
-        Err(error) => return Some(format!("nobody can say who is at work in {at}: {error}")),
+        Err(error) => {
+            let at = shown(top);
+            return Some(format!("nobody can say who is at work in {at}: {error}"));
+        }
     };
     let top = real(top);
-    let there = entries.into_iter().find(|Entry { record, .. }| {
-        record.phase == Phase::Active && top.starts_with(real(&record.workspace(home)))
-    })?;
+    let own = top.join(own_files::DIRECTORY);
+    let reaches = |workspace: &Path| {
+        top.starts_with(workspace) || (workspace.starts_with(&top) && !workspace.starts_with(&own))
+    };
+    let active = entries
+        .into_iter()
+        .filter(|Entry { record, .. }| record.phase == Phase::Active && record.mode == Mode::Bind);
+    let (at, there) = active
+        .map(|entry| (real(&entry.record.workspace(home)), entry))
+        .find(|(workspace, _)| reaches(workspace))?;
+    let at = shown(&at);
     Some(if there.in_use {
         format!("another sandbox is at work in {at}")
     } else {

@@ -201,6 +201,47 @@ fn what_a_dead_run_left_is_not_the_users() {
     assert!(env.repo.join("own/.git").exists());
 }
 
+/// The sandbox `one` of the repository.
+fn one(env: &Env) -> manage::Target {
+    manage::Target {
+        home: env.home.clone(),
+        git: host_git(),
+        repository: env.repo.clone(),
+        caller_home: Some(env.dir.path().join("user")),
+        name: "one".into(),
+        cancel: CancellationToken::new(),
+    }
+}
+
+/// Git would write through whatever the agent there puts in the place of a directory.
+#[test]
+fn nothing_lands_around_a_checkout_in_which_an_agent_works() {
+    let env = Env::new();
+    env.git(&["init", "-q", "pkg"]);
+    for (key, value) in [("user.name", "U"), ("user.email", "u@x")] {
+        env.git(&["-C", "pkg", "config", key, value]);
+    }
+    env.git(&["-C", "pkg", "commit", "-q", "--allow-empty", "-m", "inner"]);
+    let strategy = BranchStrategy::Branch {
+        branch: "feature".parse().unwrap(),
+        base: None,
+    };
+    let mut options = env.script(strategy, "echo x > new; git add new; git commit -qm work");
+    options.name = Some("one".into());
+    run_ok(options);
+    let mut inner = env.script(BranchStrategy::Head, "touch ready; sleep 1000");
+    inner.repository = env.repo.join("pkg");
+    let target = one(&env);
+    while_it_works(inner, &env.repo.join("pkg/ready"), async || {
+        let merged = manage::merge(&target, None).await.unwrap().landing;
+        let cofferdam::session::Landing::Kept { why, .. } = merged else {
+            panic!("{merged}");
+        };
+        assert!(why.ends_with("/repo/pkg"), "{why}");
+        assert!(!env.repo.join("new").exists());
+    });
+}
+
 #[test]
 fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
     let env = Env::new();
@@ -219,14 +260,7 @@ fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
         assert!(env.repo.join("sm/.git/HEAD").exists());
     };
     dead();
-    let target = manage::Target {
-        home: env.home.clone(),
-        git: host_git(),
-        repository: env.repo.clone(),
-        caller_home: Some(env.dir.path().join("user")),
-        name: "one".into(),
-        cancel: CancellationToken::new(),
-    };
+    let target = one(&env);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
