@@ -11,9 +11,8 @@ use cofferdam_guest::protocol::{
 };
 
 use crate::channel::{Arrival, Channel};
-use crate::launch::Prepared;
 use crate::program::{self, Program};
-use crate::tree::Refusal;
+use crate::tree::{Prepared, Refusal};
 use crate::{loopback, pools, prove, seccomp, sys, view, wall};
 
 /// Sets the sandbox up and serves it until the end.

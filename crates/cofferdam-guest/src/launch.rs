@@ -8,7 +8,7 @@ use cofferdam_guest::protocol::{AGENT_ID, Agent, Network, Reply, Setup, SetupMou
 
 use crate::channel::Channel;
 use crate::idmap::{self, Maps};
-use crate::tree::{Refusal, mount_error, shown};
+use crate::tree::{Prepared, Refusal, mount_error, shown};
 use crate::{init, sys};
 
 /// The exit code: 0 where a sandbox came up and ended.
@@ -101,17 +101,6 @@ fn namespace_hint(error: &io::Error) -> String {
         }
         _ => "see `cofferdam doctor`".to_owned(),
     }
-}
-
-/// What the launcher did for one mount.
-#[derive(Debug)]
-pub(crate) enum Prepared {
-    /// A detached mount that the init only needs to attach.
-    Ready(OwnedFd),
-    /// The init opens it itself.
-    Later,
-    /// An optional one that is not there.
-    Absent,
 }
 
 fn prepare_all(mounts: &[SetupMount], agent: (u32, u32)) -> Result<Vec<Prepared>, Refusal> {

@@ -13,6 +13,17 @@ pub(crate) enum Refusal {
     Broken(String),
 }
 
+/// What the launcher did for one mount.
+#[derive(Debug)]
+pub(crate) enum Prepared {
+    /// A detached mount that the init only needs to attach.
+    Ready(OwnedFd),
+    /// The init opens it itself.
+    Later,
+    /// An optional one that is not there.
+    Absent,
+}
+
 pub(crate) fn shown(path: &[u8]) -> String {
     format!("`{}`", path.escape_ascii())
 }

@@ -9,9 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use cofferdam_guest::protocol::{NAMESERVER, Network, Setup, SetupMount, Source};
 
-use crate::launch::Prepared;
 use crate::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind};
-use crate::tree::{Refusal, Tree, mount_error, shown};
+use crate::tree::{Prepared, Refusal, Tree, mount_error, shown};
 
 const PRIVATE: u64 = ATTR_NOSUID | ATTR_NODEV;
 const SYSTEM: u64 = PRIVATE | ATTR_RDONLY;

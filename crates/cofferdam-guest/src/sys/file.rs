@@ -1,0 +1,146 @@
+//! Files, directories and descriptors.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use libc::{c_int, c_long, c_uint};
+
+use super::base::{check, check_int, owned};
+
+pub(crate) fn open_at(at: RawFd, path: &CStr, flags: c_int, mode: u32) -> io::Result<OwnedFd> {
+    // SAFETY: NUL-terminated string.
+    let fd = unsafe { libc::openat(at, path.as_ptr(), flags | libc::O_CLOEXEC, mode) };
+    owned(c_long::from(fd))
+}
+
+pub(crate) fn make_directory(at: RawFd, path: &CStr, mode: u32) -> io::Result<()> {
+    // SAFETY: NUL-terminated string.
+    check_int(unsafe { libc::mkdirat(at, path.as_ptr(), mode) }).map(drop)
+}
+
+pub(crate) fn make_symlink(at: RawFd, text: &CStr, path: &CStr) -> io::Result<()> {
+    // SAFETY: NUL-terminated strings.
+    check_int(unsafe { libc::symlinkat(text.as_ptr(), at, path.as_ptr()) }).map(drop)
+}
+
+pub(crate) fn read_link(path: &CStr) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0u8; 4096];
+    // SAFETY: the buffer is as long as said.
+    let got = unsafe { libc::readlink(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    buffer.truncate(check(got as c_long)? as usize);
+    Ok(buffer)
+}
+
+/// Mode, owner, group and device of what a descriptor refers to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) kind: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) device: u64,
+}
+
+impl Found {
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind == libc::S_IFDIR
+    }
+}
+
+pub(crate) fn look_at(fd: BorrowedFd<'_>) -> io::Result<Found> {
+    // SAFETY: all zeros is a valid stat, and it outlives the call.
+    let stat = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        check_int(libc::fstat(fd.as_raw_fd(), &raw mut stat))?;
+        stat
+    };
+    Ok(Found {
+        kind: stat.st_mode & libc::S_IFMT,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        device: stat.st_dev,
+    })
+}
+
+/// Writes one byte.
+pub(crate) fn write_byte(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: one byte is there.
+    check(unsafe { libc::write(fd.as_raw_fd(), b".".as_ptr().cast(), 1) } as c_long).map(drop)
+}
+
+/// Sends all bytes in one piece.
+pub(crate) fn write_all(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: pointer and length belong together.
+    let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+    match check(sent as c_long)? as usize {
+        all if all == bytes.len() => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EMSGSIZE)),
+    }
+}
+
+/// A pipe, both ends close-on-exec.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: two descriptors fit; both are new and ours.
+    unsafe {
+        check_int(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+/// Closes everything that the caller left open past the standard descriptors, then takes standard
+/// input over as a descriptor of its own that does not survive exec.
+pub(crate) fn take_standard_input() -> io::Result<OwnedFd> {
+    // SAFETY: called first of all, when nothing here owns a descriptor; the result is new and ours.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3 as c_uint, c_uint::MAX, 0 as c_uint);
+        owned(c_long::from(libc::fcntl(0, libc::F_DUPFD_CLOEXEC, 3)))
+    }
+}
+
+/// Nothing from `first` on survives exec.
+pub(crate) fn close_on_exec_from(first: u32) {
+    const CLOEXEC: c_uint = 4;
+    // SAFETY: only sets a flag.
+    unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOEXEC) };
+}
+
+/// `target` becomes a copy of `fd` that survives exec.
+pub(crate) fn install_fd(fd: RawFd, target: RawFd) -> io::Result<()> {
+    // SAFETY: takes two descriptors.
+    check_int(unsafe { libc::dup2(fd, target) }).map(drop)
+}
+
+pub(crate) fn set_umask(mask: u32) {
+    // SAFETY: takes a number.
+    unsafe { libc::umask(mask) };
+}
+
+pub(crate) fn enter_directory(path: &CStr) -> io::Result<()> {
+    // SAFETY: NUL-terminated string.
+    check_int(unsafe { libc::chdir(path.as_ptr()) }).map(drop)
+}
+
+/// Waits until one of `fds` can be read or has been hung up; -1 waits for ever. True for each such.
+pub(crate) fn poll(fds: &[RawFd], milliseconds: c_int) -> io::Result<Vec<bool>> {
+    let mut polled: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|&fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    // SAFETY: the array is as long as said.
+    let got = unsafe {
+        libc::poll(
+            polled.as_mut_ptr(),
+            polled.len() as libc::nfds_t,
+            milliseconds,
+        )
+    };
+    match check_int(got) {
+        Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
+        _ => Ok(polled.iter().map(|p| p.revents != 0).collect()),
+    }
+}

@@ -1,0 +1,173 @@
+//! Sockets and what travels over them.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use libc::{c_int, c_long};
+
+use super::base::{check, check_int, owned};
+
+/// Brings the loopback interface of this network namespace up.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    // SAFETY: all zeros is a valid ifreq; it outlives the call; the name fits.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        let socket = owned(c_long::from(socket))?;
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[0] = b'l'.cast_signed();
+        request.ifr_name[1] = b'o'.cast_signed();
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+        check_int(libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCSIFFLAGS as _,
+            &raw const request,
+        ))?;
+    }
+    Ok(())
+}
+
+/// A netlink socket of this protocol, close-on-exec.
+pub(crate) fn netlink_socket(protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers.
+    let fd = unsafe {
+        libc::socket(
+            libc::AF_NETLINK,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+            protocol,
+        )
+    };
+    owned(c_long::from(fd))
+}
+
+/// Whether a socket of this kind may be made at all.
+pub(crate) fn try_socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<()> {
+    // SAFETY: takes numbers; the result is new and ours.
+    let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    owned(c_long::from(fd)).map(drop)
+}
+
+/// Changes how many connections may wait to be accepted.
+pub(crate) fn listen(socket: BorrowedFd<'_>, backlog: c_int) -> io::Result<()> {
+    // SAFETY: takes a descriptor and a number.
+    check_int(unsafe { libc::listen(socket.as_raw_fd(), backlog) }).map(drop)
+}
+
+/// The names of all network interfaces of this namespace.
+pub(crate) fn interfaces() -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    // SAFETY: the list ends with an entry whose index is zero and is freed once.
+    unsafe {
+        let list = libc::if_nameindex();
+        if list.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let mut entry = list;
+        while (*entry).if_index != 0 {
+            names.push(
+                CStr::from_ptr((*entry).if_name)
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+            entry = entry.add(1);
+        }
+        libc::if_freenameindex(list);
+    }
+    Ok(names)
+}
+
+/// Sends bytes with descriptors that travel with the first of them; how many bytes went.
+pub(crate) fn send_with(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    fds: &[OwnedFd],
+) -> io::Result<usize> {
+    let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let length = size_of_val(raw.as_slice());
+    // Words, so that the header in it is aligned.
+    let mut control = [0u64; 16];
+    // SAFETY: every pointer in the header points to memory that outlives the call, and the control
+    // message is as long as what is copied into it.
+    unsafe {
+        let mut part = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(length as u32) as _;
+        if header.msg_controllen as usize > size_of_val(&control) {
+            return Err(io::Error::from_raw_os_error(libc::E2BIG));
+        }
+        let message = libc::CMSG_FIRSTHDR(&raw const header);
+        (*message).cmsg_level = libc::SOL_SOCKET;
+        (*message).cmsg_type = libc::SCM_RIGHTS;
+        (*message).cmsg_len = libc::CMSG_LEN(length as u32) as _;
+        std::ptr::copy_nonoverlapping(raw.as_ptr().cast(), libc::CMSG_DATA(message), length);
+        let sent = libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL);
+        Ok(check(sent as c_long)? as usize)
+    }
+}
+
+/// From now on this process and its descendants reach only their own abstract unix sockets, not those of
+/// others in the same network namespace. The process must have no_new_privs.
+pub(crate) fn scope_abstract_sockets() -> io::Result<()> {
+    const ABSTRACT_UNIX_SOCKET: u64 = 1;
+    // struct landlock_ruleset_attr: nothing of files, nothing of ports, one scope.
+    let attr: [u64; 3] = [0, 0, ABSTRACT_UNIX_SOCKET];
+    // SAFETY: the structure outlives the call; the descriptor is new and ours.
+    unsafe {
+        let size = size_of_val(&attr);
+        let ruleset = libc::syscall(libc::SYS_landlock_create_ruleset, attr.as_ptr(), size, 0);
+        let ruleset = owned(ruleset)?;
+        let fd = c_long::from(ruleset.as_raw_fd());
+        check(libc::syscall(libc::SYS_landlock_restrict_self, fd, 0)).map(drop)
+    }
+}
+
+/// Reads what is there; zero is end of file. The second value: descriptors that came along.
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut fds = Vec::new();
+    // Words, so that the headers in it are aligned.
+    let mut control = [0u64; 16];
+    // SAFETY: every pointer in the header points to memory that outlives the call; descriptors that
+    // arrive are new and ours.
+    let got = unsafe {
+        let mut part = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = size_of_val(&control) as _;
+        let got = loop {
+            let got = libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC);
+            match check(got as c_long) {
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                other => break other?,
+            }
+        };
+        let mut message = libc::CMSG_FIRSTHDR(&raw const header);
+        while !message.is_null() {
+            let (level, kind) = ((*message).cmsg_level, (*message).cmsg_type);
+            if level == libc::SOL_SOCKET && kind == libc::SCM_RIGHTS {
+                let start = libc::CMSG_DATA(message);
+                let bytes = (*message).cmsg_len as usize - (start as usize - message as usize);
+                for n in 0..bytes / size_of::<RawFd>() {
+                    let fd = start.cast::<RawFd>().add(n).read_unaligned();
+                    fds.push(OwnedFd::from_raw_fd(fd));
+                }
+            }
+            message = libc::CMSG_NXTHDR(&raw const header, message);
+        }
+        got
+    };
+    Ok((got as usize, fds))
+}
