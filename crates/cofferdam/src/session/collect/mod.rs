@@ -122,6 +122,8 @@ impl Collected {
             copy_is_dirty: self.copy_is_dirty,
             beside,
             keeps_repository: self.keeps_repository,
+            took_work: !self.taken.is_empty(),
+            no_agent: false,
         }
     }
 }
