@@ -118,6 +118,10 @@ impl Phase {
 
 /// What collecting came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, as it stands in the record"
+)]
 pub struct Outcome {
     pub landing: Landing,
     /// The commit that the agent's checkout ended at, if it is in the host repository.
