@@ -97,9 +97,10 @@ impl Variables {
 
     /// How an agent without a key gets one.
     fn key_hint(&self, agent: &dyn AgentProvider) -> String {
-        let keys = match agent.access(&BTreeMap::new(), false) {
-            Access::Missing { keys } | Access::Perhaps { keys, .. } => keys,
-            _ => return String::new(),
+        let (Access::Missing { keys } | Access::Perhaps { keys, .. }) =
+            agent.access(&BTreeMap::new(), false)
+        else {
+            return String::new();
         };
         if let (Some((why, key)), Some(repository)) = (self.withheld.key(keys), &self.repository) {
             let trust = crate::error::env_file_hint(why, repository.top.as_path());
