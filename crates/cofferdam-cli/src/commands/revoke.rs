@@ -52,11 +52,15 @@ pub(crate) async fn run(
     if let Some(missing) = done.missing.first() {
         warn(&left.problems, colour);
         let without = Without::new(&which, &left);
-        if let Some(without) = &without {
-            output::data(&without.commands(environment))?;
-        }
         let home = &environment.home;
-        return Err(not_here(missing, &scope, &left, home, without.is_some()));
+        let error = not_here(missing, &scope, &left, home, without.is_some());
+        let Some(without) = without else {
+            return Err(error);
+        };
+        // The reason comes first: the commands are many lines.
+        let code = crate::error::report(&error, colour);
+        output::data(&without.commands(environment))?;
+        return Ok(code);
     }
     for rule in &done.removed {
         output::note(&format!(
@@ -67,8 +71,7 @@ pub(crate) async fn run(
         ));
     }
     let same = left.rules.iter().zip(&left.places);
-    for (rule, at) in same.filter(|(rule, _)| which.iter().any(|one| one.target() == rule.target()))
-    {
+    for (rule, at) in same.filter(|(rule, _)| which.iter().any(|one| one.meets(rule))) {
         let label = paint("warning:", style::WARNING, colour);
         let stands = stands(rule, at);
         output::note(&format!(
@@ -143,7 +146,7 @@ fn elsewhere(rule: &Rule, at: &Place, home: &Home, printed: bool) -> String {
             shell_word(&**file)
         ),
         (None, Origin::Defaults) if printed => format!(
-            "paste the commands above: they make a list of your own without it in {}, which counts for all your \
+            "paste the commands below: they make a list of your own without it in {}, which counts for all your \
              sandboxes instead of the built-in one",
             shell_word(home.config())
         ),

@@ -30,8 +30,8 @@ pub(super) fn held_hint(holder: &Holder) -> String {
         Holding::Ended => {
             let at = shell_word(at);
             format!(
-                "see it with `git -C {at} status`, commit or remove it there, then free the branch with \
-                 `git worktree remove {at}`; or name another branch"
+                "see it with `git -C {at} status`; commit it there, then free the branch with `git worktree remove {at}`; \
+                 or, when nothing of it is needed, `cofferdam delete --force {name}`; or name another branch"
             )
         }
     }

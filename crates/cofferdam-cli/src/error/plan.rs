@@ -1,8 +1,9 @@
 //! What to do about a run that cannot begin.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
-use cofferdam::session::PlanError;
+use cofferdam::session::{NotTrusted, PlanError};
 
 use super::{CHECKED_OUT_HINT, PROMPT_HINT, names};
 use crate::ui::opening;
@@ -70,6 +71,12 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
             program,
             ..
         } => access_hint(keys, *login, program.as_deref()),
+        PlanError::KeyWithheld {
+            variable, why, top, ..
+        } => {
+            let trust = env_file_hint(*why, top);
+            format!("{trust}; or give it with `--env {variable}=VALUE`")
+        }
         PlanError::ManyLinks { .. } => {
             "use `--mode copy`, or work in a fresh `git clone`".to_owned()
         }
@@ -104,6 +111,22 @@ pub(crate) fn access_hint(keys: &[&str], login: Option<&str>, program: Option<&s
         );
     }
     hint
+}
+
+/// How `.cofferdam/.env` becomes the user's own. By force: git wants that where a staged file was changed since,
+/// and the file on the disk stays all the same.
+pub(crate) fn env_file_hint(why: NotTrusted, top: &Path) -> String {
+    match why {
+        NotTrusted::Tracked => format!(
+            "take it out of git with `git -C {} rm --cached -f .cofferdam/.env`: the file stays on your disk; \
+             replace a key that was committed where others see it",
+            shell_word(top)
+        ),
+        NotTrusted::Linked => format!(
+            "put a plain file that git does not track in its place, {}",
+            shell_word(top.join(".cofferdam/.env"))
+        ),
+    }
 }
 
 pub(super) fn arguments_hint(key: &str, also: &[String]) -> String {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use cofferdam::agent;
 use cofferdam::names::Slug;
 use cofferdam::text::printable_line;
 use cofferdam::wall::{Origin, Refused, Rule, Target, rules};
@@ -24,12 +25,21 @@ pub(crate) fn command(rule: &str) -> String {
 
 /// The command that makes `rule`, where it is one to offer. What was asked for is the sandbox's own choice: a
 /// command to copy is offered for what a glance can judge, and never for this machine or the networks around it.
-/// Its own name is another matter: it says what it opens.
+/// Its own name is another matter: it says what it opens. Nor is it for what nothing needs.
 pub(crate) fn offer(rule: &str) -> Option<String> {
     let parsed = Rule::parse(rule, Origin::Live).ok()?;
+    if not_needed(rule).is_some() {
+        return None;
+    }
     let is_host = matches!(parsed.target(), Target::Name(name) if name.is_host());
     let may = rule.len() <= LONGEST && (is_host || rules::caution(&parsed).is_none());
     may.then(|| command(rule))
+}
+
+/// The agent that asks for this, which a rule would open, and works as well without it.
+pub(crate) fn not_needed(rule: &str) -> Option<&'static str> {
+    let parsed = Rule::parse(rule, Origin::Live).ok()?;
+    agent::works_without(&parsed.target().to_string())
 }
 
 /// `files.example.com:443 (3 times), 203.0.113.9:22 and 2 more`, and then a line for each command that opens one
@@ -79,7 +89,10 @@ pub(crate) fn text(refused: &[Refused], sandbox: Option<&Slug>, label: &str) -> 
 }
 
 fn one(refused: &Refused) -> String {
-    let what = fit(&printable_line(&refused.what), LONGEST);
+    let mut what = fit(&printable_line(&refused.what), LONGEST);
+    if let Some(agent) = refused.opens.as_deref().and_then(not_needed) {
+        let _ = write!(what, ", which {agent} does not need");
+    }
     match refused.count {
         0 | 1 => what,
         count => format!("{what} ({count} times)"),
@@ -140,6 +153,24 @@ mod tests {
             many.last().unwrap(),
             "(3 more commands are in the whole list)"
         );
+    }
+
+    #[test]
+    fn what_no_agent_needs_is_not_offered() {
+        for (what, agent) in [
+            ("ab.chatgpt.com", "codex"),
+            ("ab.chatgpt.com:443", "codex"),
+            ("http-intake.logs.us5.datadoghq.com:443", "claude-code"),
+        ] {
+            assert_eq!(offer(what), None, "{what}");
+            assert_eq!(
+                text(&[refused(what, Some(what), 2)], None, "refused:"),
+                format!("refused: {what}, which {agent} does not need (2 times)\n")
+            );
+        }
+        for what in ["chatgpt.com:443", "x.ab.chatgpt.com:443", "datadoghq.com"] {
+            assert!(offer(what).is_some(), "{what}");
+        }
     }
 
     #[test]

@@ -242,6 +242,9 @@ impl Narrator {
 }
 
 fn opened_by(rule: Option<&str>) -> String {
+    if let Some(agent) = rule.and_then(opening::not_needed) {
+        return format!("; {agent} does not need it");
+    }
     let command = rule.and_then(opening::offer);
     command.map_or_else(String::new, |command| format!("; open with: {command}"))
 }

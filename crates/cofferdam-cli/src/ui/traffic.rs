@@ -97,6 +97,15 @@ impl Traffic {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Whether it is of what was refused alone.
+    pub(crate) fn of_refused(&self) -> bool {
+        self.refused
+    }
+
     /// The end of a connection is told with its beginning.
     pub(crate) fn add(&mut self, entry: &Entry) {
         let Some(row) = Row::new(entry) else { return };
@@ -226,6 +235,9 @@ fn why(entry: &Entry) -> String {
             let _ = write!(why, " ({origin})");
         }
     }
+    if let Some(agent) = entry.opens.as_deref().and_then(opening::not_needed) {
+        let _ = write!(why, "; {agent} does not need it");
+    }
     if let Some(command) = entry.opens.as_deref().and_then(opening::offer) {
         let _ = write!(why, "; open with: {command}");
     }
@@ -265,5 +277,7 @@ mod tests {
         ] {
             assert!(shown(opens).ends_with("  no rule names it\n"), "{opens}");
         }
+        let unneeded = "no rule names it; codex does not need it\n";
+        assert!(shown("ab.chatgpt.com:443").ends_with(unneeded));
     }
 }

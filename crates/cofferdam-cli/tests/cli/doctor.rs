@@ -229,3 +229,105 @@ fn a_key_in_the_env_file_is_seen() {
         "{done}"
     );
 }
+
+/// The first thing that a newcomer does: a key in the file, a command of ours, everything into git. Before the
+/// first run, and before the first commit.
+#[test]
+fn keys_are_ignored_from_the_first_command_on() {
+    let added = |begin: &dyn Fn() -> TestEnvironment, command: &[&str]| {
+        let environment = begin();
+        environment.write(".cofferdam/.env", "ANTHROPIC_API_KEY=x\n");
+        if !command.is_empty() {
+            environment.cofferdam(command);
+        }
+        environment.git(&["add", "--all"]);
+        environment.git(&["ls-files", "--", ".cofferdam"])
+    };
+    let unborn = || {
+        let environment = TestEnvironment::empty();
+        environment.git(&["init", "--quiet"]);
+        environment
+    };
+    // The control: without a command of ours git takes it.
+    let born = TestEnvironment::with_repository;
+    assert_eq!(added(&born, &[]), ".cofferdam/.env");
+    assert_eq!(added(&unborn, &[]), ".cofferdam/.env");
+    for command in [
+        &["doctor"][..],
+        &["list"],
+        &["allow", "a.test"],
+        &["net", "rules"],
+        // It does not start: there is neither a key nor a program.
+        &["run", "--agent", "codex", "--prompt", "hi"],
+    ] {
+        assert_eq!(added(&born, command), "", "{command:?}");
+    }
+    assert_eq!(added(&unborn, &["doctor"]), "");
+    assert_eq!(added(&unborn, &["run", "--", "true"]), "");
+    // The directory alone is enough: the file may come later.
+    let environment = born();
+    std::fs::create_dir(environment.repository().join(".cofferdam")).unwrap();
+    environment.cofferdam(&["doctor"]).expect_code(0);
+    environment.write(".cofferdam/.env", "A=x\n");
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    // Nothing is made where there is none.
+    let environment = born();
+    environment.cofferdam(&["doctor"]).expect_code(0);
+    assert!(!environment.repository().join(".cofferdam").exists());
+}
+
+/// A key in a file that git tracks is not used: that is said where it is missed, with the way out as it is printed.
+#[test]
+fn a_key_that_git_has_is_told_with_the_way_out() {
+    let environment = TestEnvironment::with_repository();
+    program(&environment, "codex", "#!/bin/sh\necho 1.0\n");
+    let run = ["run", "--agent", "codex", "--prompt", "hi"];
+    environment.write(".cofferdam/.env", "OPENAI_API_KEY=x\n");
+    environment.git(&["add", "--all"]);
+    // Staged, and changed since: git wants force then.
+    environment.write(".cofferdam/.env", "OPENAI_API_KEY=y\n");
+    let why =
+        "`.cofferdam/.env` sets OPENAI_API_KEY, and no key is taken from it, because git tracks it";
+    let top = environment.repository().canonicalize().unwrap();
+    let way = format!("git -C {} rm --cached -f .cofferdam/.env", top.display());
+    let done = with_path(&environment, &run).expect_code(1);
+    let error = format!("error: codex has no key: {why}");
+    assert!(done.stderr.contains(&error), "{done}");
+    assert!(done.stderr.contains(&format!("with `{way}`")), "{done}");
+    let done = with_path(&environment, &["doctor"]).expect_code(0);
+    let line = "degraded  .cofferdam/.env";
+    let mut lines = done.stdout.lines();
+    let found = lines.find(|one| one.starts_with(line)).unwrap();
+    let want = "git tracks it, so no run takes these from it: OPENAI_API_KEY";
+    assert!(found.ends_with(want), "{done}");
+    assert!(done.stdout.contains(&format!("with `{way}`")), "{done}");
+    assert!(done.stdout.contains(&format!("hint: {why}")), "{done}");
+    environment.shell(&format!("cd / && {way}")).expect_code(0);
+    assert_eq!(environment.read(".cofferdam/.env"), "OPENAI_API_KEY=y\n");
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    let done = with_path(&environment, &["doctor"]).expect_code(0);
+    assert!(!done.stdout.contains(".cofferdam/.env"), "{done}");
+    assert!(
+        done.stdout.contains("visible inside, OPENAI_API_KEY"),
+        "{done}"
+    );
+    // Rules of the user's own that forget it.
+    environment.write(".cofferdam/.gitignore", "/logs/\n");
+    let done = with_path(&environment, &["doctor"]).expect_code(0);
+    let (_, hint) = done.stdout.split_once("has git ignore it").unwrap();
+    let hint = hint.split_once("hint: ").unwrap().1;
+    environment
+        .shell(hint.lines().next().unwrap())
+        .expect_code(0);
+    let done = with_path(&environment, &["doctor"]).expect_code(0);
+    assert!(!done.stdout.contains(".cofferdam/.env"), "{done}");
+    // Behind a link it may be anybody's.
+    environment.write("kept/env", "OPENAI_API_KEY=x\n");
+    environment.shell("rm .cofferdam/.env && ln -s ../kept/env .cofferdam/.env");
+    let done = with_path(&environment, &run).expect_code(1);
+    let link = "because it is behind a symlink or in a submodule";
+    assert!(done.stderr.contains(link), "{done}");
+    assert!(done.stderr.contains("hint: put a plain file"), "{done}");
+    let done = with_path(&environment, &["doctor"]).expect_code(0);
+    assert!(done.stdout.contains("hint: put a plain file"), "{done}");
+}

@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 mod environment;
 mod gc;
+mod hooks;
 mod interrupt;
 mod list;
 mod look;

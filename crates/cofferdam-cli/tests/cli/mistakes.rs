@@ -254,7 +254,7 @@ fn a_busy_branch_names_its_sandbox_and_what_to_do() {
         .unwrap();
     // The commands of the hint, word by word, with the commit between them.
     let commands: Vec<&str> = hint.split('`').skip(1).step_by(2).collect();
-    let [status, remove] = commands[..] else {
+    let [status, remove, "cofferdam delete --force one"] = commands[..] else {
         panic!("{done}")
     };
     assert!(

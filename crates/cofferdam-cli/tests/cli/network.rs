@@ -337,7 +337,6 @@ fn what_was_allowed_is_revoked() {
     --- stdout
     --- stderr
     revoked: a.test:8443 for sandboxes of [PLACE]/repository, no longer in [PLACE]/home/.cofferdam/allowed/[HASH8]
-    warning: a.test:80,443 still counts: it stands in [PLACE]/home/.cofferdam/allowed/[HASH8]:3
     no sandbox that it concerns is running: it counts from the next start
     ");
     environment.cofferdam(&["allow", "a.test:9"]).expect_code(0);
@@ -463,4 +462,24 @@ fn run_refuses_rules_that_mean_nothing() {
     environment
         .run(&["--network", "none"], "true")
         .expect_code(0);
+}
+
+#[test]
+fn the_log_of_a_run_that_asked_for_nothing_says_so() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(&["--network", "allowlist", "--name", "one"], "true")
+        .expect_code(0);
+    let done = environment.cofferdam(&["net", "log"]).expect_code(0);
+    assert_eq!(done.stdout, "", "{done}");
+    let said = "the network log of sandbox one\nit has asked for nothing\n";
+    assert_eq!(done.stderr, said, "{done}");
+    let done = environment
+        .cofferdam(&["net", "log", "one", "--refused"])
+        .expect_code(0);
+    assert_eq!(done.stderr, "nothing was refused\n", "{done}");
+    let done = environment
+        .cofferdam(&["net", "log", "--json"])
+        .expect_code(0);
+    assert_eq!(done.stderr, "", "{done}");
 }

@@ -115,7 +115,7 @@ fn a_rule_of_the_built_in_list_goes_with_what_is_printed() {
     let done = environment
         .cofferdam(&["revoke", "pypi.org", "sentry.io"])
         .expect_code(1);
-    let told = "stands in the built-in list\nhint: paste the commands above: ";
+    let told = "stands in the built-in list\nhint: paste the commands below: ";
     assert!(done.stderr.contains(told), "{done}");
     assert_eq!(rules(&environment), before);
     environment.shell(&done.stdout).expect_code(0);
@@ -221,4 +221,45 @@ fn a_malformed_config_comes_before_what_could_be_opened() {
             .contains("open it with: cofferdam allow example.test:443\n"),
         "{done}"
     );
+}
+
+/// The reason comes before the many lines of the way out, and other ports of the same name are no leftover.
+#[test]
+fn what_revoking_says_is_what_is_asked() {
+    let environment = TestEnvironment::with_repository();
+    let program = env!("CARGO_BIN_EXE_cofferdam");
+    let done = environment.shell(&format!("'{program}' revoke github.com 2>&1"));
+    let mut lines = done.stdout.lines();
+    let first = lines.next().unwrap_or_default();
+    assert!(first.starts_with("error: `github.com"), "{done}");
+    let second = lines.next().unwrap_or_default();
+    assert!(
+        second.starts_with("hint: paste the commands below: "),
+        "{done}"
+    );
+    assert!(lines.count() > 30, "{done}");
+
+    let environment = empty();
+    let host = |port: &str| format!("host.cofferdam.internal:{port}");
+    for port in ["9911", "9912", "9913,9911"] {
+        environment
+            .cofferdam(&["allow", &host(port)])
+            .expect_code(0);
+    }
+    environment
+        .cofferdam(&["allow", "--global", &host("9912")])
+        .expect_code(0);
+    let done = environment
+        .cofferdam(&["revoke", &host("9912")])
+        .expect_code(0);
+    // The control: the same port is open for all sandboxes, and that is said.
+    assert_eq!(done.stderr.matches("warning:").count(), 1, "{done}");
+    let said = format!("warning: {} still counts", host("9912"));
+    assert!(done.stderr.contains(&said), "{done}");
+    let done = environment
+        .cofferdam(&["revoke", &host("9911")])
+        .expect_code(0);
+    let said = format!("warning: {} still counts", host("9911,9913"));
+    assert!(done.stderr.contains(&said), "{done}");
+    assert_eq!(done.stderr.matches("warning:").count(), 1, "{done}");
 }

@@ -32,6 +32,63 @@ fn the_first_line_and_the_summary_name_the_users_own_work() {
     assert!(done.stdout.lines().any(|one| one == line), "{done}");
 }
 
+/// The agent's commit is not the user's: what they had, and what of it was staged, can be had again.
+#[test]
+fn what_the_agent_committed_of_the_users_has_a_way_back() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("src/lib.txt", "half\n");
+    environment.git(&["add", "src/lib.txt"]);
+    environment.write("src/lib.txt", "half done\n");
+    environment.write("note", "n\n");
+    let done = environment
+        .run(&["--head"], "git add -A; git commit -qm all")
+        .expect_code(0);
+    let mut notes = done.stderr.lines();
+    let way = notes.find_map(|line| line.split_once("before, for 30 days: "));
+    let way = way.unwrap_or_else(|| panic!("{done}")).1;
+    environment.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
+    let way = way.replace("PATH", "src/lib.txt note");
+    environment.shell(&way).expect_code(0);
+    assert_eq!(environment.read("src/lib.txt"), "half done\n");
+    assert_eq!(environment.read("note"), "n\n");
+    let reference = way.split_once("--source=").unwrap().1;
+    let reference = reference.split(' ').next().unwrap();
+    let staged = format!("{reference}^2:src/lib.txt");
+    assert_eq!(environment.git(&["show", &staged]), "half");
+    // Where the agent left it alone, nothing is kept and nothing said.
+    let environment = TestEnvironment::with_repository();
+    environment.write("note", "n\n");
+    let done = environment
+        .run(&["--head"], &commit_script(&["a"]))
+        .expect_code(0);
+    assert!(!done.stderr.contains("for 30 days"), "{done}");
+    assert!(!environment.references().contains("/before"), "{done}");
+}
+
+/// Later nothing tells it from work of the user's own.
+#[test]
+fn what_the_agent_left_uncommitted_is_named() {
+    const SAID: &str = "changed in this checkout during the run, and in no commit: ";
+    let environment = TestEnvironment::with_repository();
+    environment.write(".gitignore", "/build/\n");
+    environment.git(&["add", ".gitignore"]);
+    environment.git(&["commit", "--quiet", "--message=ignore"]);
+    environment.write("mine", "m\n");
+    let commits = "echo a > a.txt; git add a.txt; git commit -qm a; mkdir build; echo b > build/b";
+    let clean = environment.run(&["--head"], commits).expect_code(0);
+    assert!(!clean.stderr.contains(SAID), "{clean}");
+    let leaves = "echo c > c.txt; git add c.txt; git commit -qm c; touch a.txt; mkdir new; echo d > new/d; \
+                  echo end >> src/lib.txt; echo b > build/c";
+    let done = environment.run(&["--head"], leaves).expect_code(0);
+    let line = format!("note: {SAID}src/lib.txt, new/d");
+    assert!(done.stderr.lines().any(|one| one == line), "{done}");
+    // One that is ended says it, too.
+    let ended = "for n in 1 2 3 4 5 6 7; do echo $n > left$n; done; exit 3";
+    let done = environment.run(&["--head"], ended).expect_code(1);
+    let line = format!("note: {SAID}left1, left2, left3, left4, left5 and 2 more");
+    assert!(done.stderr.lines().any(|one| one == line), "{done}");
+}
+
 #[test]
 fn after_a_commit_of_the_users_the_hint_works_as_printed() {
     let environment = TestEnvironment::with_repository();

@@ -50,6 +50,10 @@ pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,
     about: "Anthropic's Claude Code (`claude`)",
     install: "npm install --global --prefix ~/.local @anthropic-ai/claude-code",
+    not_needed: &[
+        "http-intake.logs.us5.datadoghq.com",
+        "browser-intake-us5-datadoghq.com",
+    ],
     build: |options| Ok(Arc::new(ClaudeCode::new(options))),
 };
 

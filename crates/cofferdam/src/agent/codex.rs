@@ -40,6 +40,7 @@ pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,
     about: "OpenAI's Codex (`codex`)",
     install: "npm install --global --prefix ~/.local @openai/codex",
+    not_needed: &["ab.chatgpt.com"],
     build: |options| Ok(Arc::new(Codex::new(options))),
 };
 

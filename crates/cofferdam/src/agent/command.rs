@@ -19,6 +19,7 @@ pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,
     about: "any program; the prompt is its standard input",
     install: "",
+    not_needed: &[],
     build: |options| {
         for (option, given) in [
             ("model", options.model.is_some()),

@@ -100,11 +100,20 @@ pub struct AgentKind {
     pub about: &'static str,
     /// The command that installs its program for one user; empty where there is no such program.
     pub install: &'static str,
+    /// Hosts that take its makers' own figures and experiments, and that are not in the built-in list: it works as
+    /// well without them.
+    pub not_needed: &'static [&'static str],
     build: fn(AgentOptions) -> Result<Arc<dyn AgentProvider>, AgentError>,
 }
 
 /// The agents that come with Cofferdam.
 pub const AGENTS: &[AgentKind] = &[claude_code::KIND, codex::KIND, command::KIND];
+
+/// The agent that asks for this host and works as well without it.
+pub fn works_without(host: &str) -> Option<&'static str> {
+    let kind = AGENTS.iter().find(|kind| kind.not_needed.contains(&host));
+    kind.map(|kind| kind.name)
+}
 
 /// The agent of that name.
 pub fn by_name(name: &str, options: AgentOptions) -> Result<Arc<dyn AgentProvider>, AgentError> {
@@ -235,4 +244,23 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
     /// A fresh parser for one iteration. `signals` are the completion signals in force; the parser
     /// of a plain-text agent needs them to tell a final message from an echoed prompt.
     fn parser(&self, request: &AgentRequest, signals: &[String]) -> Box<dyn StreamParser>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rule of the built-in list opens none of them, or there would be nothing to say.
+    #[test]
+    fn what_an_agent_does_not_need_is_not_open() {
+        let rules = cofferdam_wall::defaults::rules().unwrap();
+        for kind in AGENTS {
+            for host in kind.not_needed {
+                let open = rules.iter().any(|rule| rule.target().to_string() == *host);
+                assert!(!open, "{host}");
+                assert_eq!(works_without(host), Some(kind.name));
+            }
+        }
+        assert_eq!(works_without("chatgpt.com"), None);
+    }
 }

@@ -81,12 +81,14 @@ pub async fn taken(
     Ok(own.cloned().collect())
 }
 
-/// Deletes the before-ref of sandbox `id` where every file is still as it was recorded: then nothing
-/// was lost, and old refs do not pile up. Else it stays, and these files are not as they were.
+/// Deletes the before-ref of sandbox `id` where every file is still as it was recorded, and none of them was
+/// committed (`taken`): then nothing was lost, and old refs do not pile up. Else it stays, and these files are not
+/// as they were.
 /// Nothing may write to the checkout any more.
 pub async fn drop_untouched(
     repo: &Repository,
     id: SandboxId,
+    taken: bool,
     cancel: &CancellationToken,
 ) -> Result<Vec<PathBuf>, RefError> {
     let Some((commit, recorded)) = read(repo, id, cancel).await? else {
@@ -97,7 +99,7 @@ pub async fn drop_untouched(
     let Ok(Some(changed)) = look.await else {
         return Ok(Vec::new());
     };
-    if changed.is_empty() {
+    if changed.is_empty() && !taken {
         let reference = refs::own(id, Own::Before);
         let delete = Transaction::new("cofferdam: untouched").delete(&reference, &commit);
         delete.commit(repo, cancel).await?;

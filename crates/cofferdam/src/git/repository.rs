@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::command::{Git, GitCommand, GitError};
 use super::discovery::Start;
-use super::{ObjectFormat, Oid};
+use super::{ObjectFormat, Oid, own_files};
 use crate::names::{BranchName, NameError, RepoPath, Slug};
 
 /// What is checked out.
@@ -105,7 +105,8 @@ pub enum RepositoryError {
 
 impl Repository {
     /// Finds the repository around `start`. `caller_home` lets git read the user's `safe.directory`
-    /// for this one call, which runs no program of the configuration.
+    /// for this one call, which runs no program of the configuration. Whoever finds one has git ignore the
+    /// user's keys in it ([`own_files::ignore`]).
     pub async fn discover(
         git: &Git,
         start: &Start,
@@ -155,6 +156,11 @@ impl Repository {
                 return Err(RepositoryError::NotARepository { path: from });
             }
             if stderr.contains("HEAD") {
+                // The keys of a user who has committed nothing yet go with their first commit.
+                let mut above = from.ancestors();
+                if let Some(top) = above.find(|one| one.join(".git").exists()) {
+                    ignore_own_files(top);
+                }
                 return Err(RepositoryError::Unborn { path: from });
             }
             return Err(failed("rev-parse", done.exit, &stderr));
@@ -165,6 +171,7 @@ impl Repository {
             let top = found.top.as_path().to_owned();
             return Err(RepositoryError::Elsewhere { path: from, top });
         }
+        ignore_own_files(found.top.as_path());
         Ok(found)
     }
 
@@ -334,6 +341,11 @@ fn three_paths(lines: &[&[u8]]) -> Option<[PathBuf; 3]> {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A repository that can only be read is still found; a run, which writes there, says why it cannot.
+fn ignore_own_files(top: &Path) {
+    let _ = own_files::ignore(&top.join(own_files::DIRECTORY));
 }
 
 fn failed(command: &str, exit: crate::process::Exit, stderr: &str) -> RepositoryError {

@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
+use super::Repository;
 use super::command::{GitCommand, GitError};
 
 /// What is different about a path.
@@ -101,13 +102,35 @@ pub(super) async fn status_and_gaps(
         })
         .run(cancel)
         .await?;
-    let changes = parse(&done.stdout).ok_or_else(|| GitError::Output {
-        command: "status".into(),
-        what: "a line in an unknown form".into(),
-    })?;
+    let changes = parse(&done.stdout).ok_or_else(odd)?;
     // It is a warning only, in the language that the call sets.
     let gaps = String::from_utf8_lossy(&done.stderr).contains("could not open directory");
     Ok((changes, gaps))
+}
+
+/// Which of these paths, below the top, differ from HEAD or are untracked and not ignored. `repo`: one whose drivers
+/// do not run.
+pub async fn uncommitted(
+    repo: &Repository,
+    paths: &[&Path],
+    cancel: &CancellationToken,
+) -> Result<Vec<PathBuf>, GitError> {
+    let done = repo
+        .command_in_tree()
+        .args(["status", "--porcelain=v2", "-z", "--no-renames"])
+        .args(["--ignore-submodules=all", "--untracked-files=all", "--"])
+        .args(paths)
+        .run(cancel)
+        .await?;
+    let changes = parse(&done.stdout).ok_or_else(odd)?;
+    Ok(changes.0.into_iter().map(|change| change.path).collect())
+}
+
+fn odd() -> GitError {
+    GitError::Output {
+        command: "status".into(),
+        what: "a line in an unknown form".into(),
+    }
 }
 
 fn parse(output: &[u8]) -> Option<Changes> {

@@ -119,6 +119,10 @@ impl Phase {
 
 /// What collecting came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, as it stands in the record"
+)]
 pub struct Outcome {
     pub landing: Landing,
     /// The commit that the agent's checkout ended at, if it is in the host repository.
@@ -131,6 +135,12 @@ pub struct Outcome {
     /// The sandbox's git directory stays as it is: commits in it could not be brought out.
     #[serde(default)]
     pub keeps_repository: bool,
+    /// The agent committed uncommitted work of the user's: what it was before stays.
+    #[serde(default)]
+    pub took_work: bool,
+    /// No agent was to start any more: what lies in the worktree is what hooks made, and nobody's work.
+    #[serde(default)]
+    pub no_agent: bool,
 }
 
 /// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.

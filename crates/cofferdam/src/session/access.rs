@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
+use super::envfile::Withheld;
 use super::event::Notice;
 use super::options::RunOptions;
 use super::plan::PlanError;
@@ -11,7 +13,9 @@ use crate::agent::Access;
 /// An agent that cannot be let in does not start; one that perhaps can is told of.
 pub(super) fn check(
     options: &RunOptions,
+    top: &Path,
     environment: &BTreeMap<OsString, OsString>,
+    withheld: &Withheld,
     logged_in: bool,
 ) -> Result<Option<Notice>, PlanError> {
     let agent = options.agent.as_ref();
@@ -34,13 +38,21 @@ pub(super) fn check(
         Access::Missing { keys } if !options.hooks.sandbox_ready.is_empty() => {
             Ok(notice(keys, "a hook in the sandbox may log it in"))
         }
-        Access::Missing { keys } => Err(PlanError::NoAccess {
-            agent: agent.name().to_owned(),
-            keys,
-            login: agent.login().map(|login| login.path),
-            program: agent
-                .program()
-                .map(|program| program.name.to_string_lossy().into_owned()),
+        Access::Missing { keys } => Err(match withheld.key(keys) {
+            Some((why, variable)) => PlanError::KeyWithheld {
+                agent: agent.name().to_owned(),
+                variable: variable.to_owned(),
+                why,
+                top: top.to_owned(),
+            },
+            None => PlanError::NoAccess {
+                agent: agent.name().to_owned(),
+                keys,
+                login: agent.login().map(|login| login.path),
+                program: agent
+                    .program()
+                    .map(|program| program.name.to_string_lossy().into_owned()),
+            },
         }),
     }
 }

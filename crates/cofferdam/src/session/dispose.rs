@@ -48,9 +48,9 @@ pub(super) async fn dispose(
     }
     remove_made_directories(&mut owned, disposal);
     if owned.record.strategy == Strategy::Head {
-        let id = owned.record.id;
+        let (id, took) = (owned.record.id, disposal.outcome.took_work);
         // What cannot be told is kept.
-        let changed = recorded::drop_untouched(disposal.repo, id, disposal.cancel).await;
+        let changed = recorded::drop_untouched(disposal.repo, id, took, disposal.cancel).await;
         disposed.changed = changed.unwrap_or_default();
     }
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
@@ -60,7 +60,7 @@ pub(super) async fn dispose(
         gone.extend(["git", "vault"]);
     }
     if owned.record.mode == Mode::Copy {
-        if disposal.outcome.copy_is_dirty {
+        if disposal.outcome.copy_is_dirty && !disposal.outcome.no_agent {
             disposed.preserved = Some(directory.join("work"));
         } else {
             gone.push("work");
@@ -133,8 +133,9 @@ async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: 
     else {
         return;
     };
-    // Before the agent started there is nothing in it that the user does not have.
-    let untouched = owned.record.phase == Phase::Creating;
+    // Before the agent started there is nothing in it that the user does not have, but for what their hooks made:
+    // they make it again.
+    let untouched = owned.record.phase == Phase::Creating || disposal.outcome.no_agent;
     let result = async {
         if !path.is_dir() {
             worktree::prune(repo)?;

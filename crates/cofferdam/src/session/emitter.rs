@@ -260,6 +260,10 @@ impl std::fmt::Display for Notice {
                     names.join(", ")
                 )
             }
+            Self::UncommittedTaken { reference } => format!(
+                "uncommitted work of yours is in the agent's commits; as it was before, for 30 days: \
+                 git restore --source={reference} PATH"
+            ),
             Self::HiddenInHistory { paths } => {
                 let names: Vec<_> = paths
                     .iter()

@@ -43,13 +43,42 @@ pub enum EnvFileError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct EnvFile(BTreeMap<String, String>);
 
+/// Why the file may be the repository's, so that it does not say what only the user may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotTrusted {
+    /// Git tracks it; what is staged counts.
+    Tracked,
+    /// It is behind a symlink, or in a submodule.
+    Linked,
+}
+
+impl std::fmt::Display for NotTrusted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Tracked => "git tracks it",
+            Self::Linked => "it is behind a symlink or in a submodule",
+        })
+    }
+}
+
 /// Variables that a file of the repository's own did not set.
-#[derive(Debug, Default)]
-pub(super) struct Withheld {
+#[derive(Debug, Clone, Default)]
+pub struct Withheld {
+    /// Why it did not; `None` where the file was not asked, as it says nothing that wants trust.
+    pub why: Option<NotTrusted>,
     /// It asked for the caller's values.
-    pub(super) callers: Vec<String>,
+    pub callers: Vec<String>,
     /// It gave values, and only the user says what these are ([`super::harmless`]).
-    pub(super) steering: Vec<String>,
+    pub steering: Vec<String>,
+}
+
+impl Withheld {
+    /// One of these keys, if the file has it.
+    pub fn key<'k>(&self, keys: &[&'k str]) -> Option<(NotTrusted, &'k str)> {
+        let mut keys = keys.iter();
+        let key = keys.find(|key| self.steering.iter().any(|name| name == *key))?;
+        Some((self.why?, key))
+    }
 }
 
 impl EnvFile {
@@ -100,13 +129,14 @@ impl EnvFile {
     }
 
     /// Takes out what only the user may say.
-    pub(super) fn distrust(&mut self) -> Withheld {
+    pub(super) fn distrust(&mut self, why: NotTrusted) -> Withheld {
         let taken = self
             .0
             .extract_if(.., |name, value| wants_trust(name, value));
         let (callers, steering): (Vec<_>, Vec<_>) = taken.partition(|(_, value)| value.is_empty());
         let names = |taken: Vec<(String, String)>| taken.into_iter().map(|(name, _)| name);
         Withheld {
+            why: Some(why),
             callers: names(callers).collect(),
             steering: names(steering).collect(),
         }

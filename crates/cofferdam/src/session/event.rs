@@ -130,6 +130,11 @@ pub enum Notice {
         #[serde(serialize_with = "crate::session::path_json::lossy_list")]
         paths: Vec<PathBuf>,
     },
+    /// The agent committed uncommitted work of the user's, whose files are as they were; `reference` has what was
+    /// staged of it, too.
+    UncommittedTaken {
+        reference: String,
+    },
     /// These are hidden, but tracked: what commits hold at them is in the history that goes in.
     HiddenInHistory {
         #[serde(serialize_with = "crate::session::path_json::lossy_list")]

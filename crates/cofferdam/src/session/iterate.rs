@@ -31,6 +31,8 @@ pub struct ExpressionError {
 /// What the iterations did so far; valid after an error too.
 #[derive(Debug, Default)]
 pub(super) struct Work {
+    /// Everything was ready for the agent.
+    pub prepared: bool,
     pub iterations: Vec<Iteration>,
     pub completion: Option<String>,
 }

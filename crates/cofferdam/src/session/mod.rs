@@ -44,7 +44,7 @@ mod transfer;
 mod variables;
 
 pub use collect::CollectError;
-pub use envfile::EnvFileError;
+pub use envfile::{EnvFileError, NotTrusted, Withheld};
 pub use event::{Event, EventSink, Notice};
 pub use holder::{Holder, Holding};
 pub use hooks::HookError;
@@ -59,4 +59,4 @@ pub(crate) use report::FINISH_FIRST;
 pub use report::{Beside, CommitLine, Iteration, Kept, Landing, RunError, RunErrorKind, RunReport};
 pub use run::run;
 pub use stream::AgentFailure;
-pub use variables::variables;
+pub use variables::{env_file_is_exposed, variables};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use super::access;
-use super::envfile::Withheld;
+use super::envfile::{NotTrusted, Withheld};
 use super::event::Notice;
 use super::hide;
 use super::holder::Holder;
@@ -105,6 +105,17 @@ pub enum PlanError {
         login: Option<&'static str>,
         /// The program that makes the login.
         program: Option<String>,
+    },
+    /// The agent's key is in a file that may be the repository's.
+    #[error(
+        "{agent} has no key: `.cofferdam/.env` sets {variable}, and no key is taken from it, because {why}"
+    )]
+    KeyWithheld {
+        agent: String,
+        variable: String,
+        why: NotTrusted,
+        /// The repository's.
+        top: PathBuf,
     },
     #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), network::listed(given))]
     NoSuchNetwork {
@@ -246,7 +257,13 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         let (given, name) = (given.clone(), name.clone());
         notices.push(Notice::Renamed { given, name });
     }
-    notices.extend(access::check(options, &environment, login.is_some())?);
+    notices.extend(access::check(
+        options,
+        repository.top.as_path(),
+        &environment,
+        &withheld,
+        login.is_some(),
+    )?);
     let logged_in = login.is_some();
     notices.extend(model::check(
         options,

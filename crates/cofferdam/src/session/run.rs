@@ -20,7 +20,7 @@ use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
 use crate::git::appearing::Watch;
 use crate::git::{UserRules, before, own_files};
-use crate::sandbox::registry::{Mode, Owned, RegistryError, Strategy};
+use crate::sandbox::registry::{Mode, Outcome, Owned, RegistryError, Strategy};
 use crate::wall;
 
 /// How long a cancelled step of preparing may take to clean up after itself.
@@ -107,6 +107,7 @@ async fn live(
         // Where nobody came to look at the user's work.
         events.announce(|| announce::events(options, plan, events.path(), 0));
         let watch = prepared?;
+        work.prepared = true;
         let Some(ready) = &ready else { return Ok(()) };
         let sandbox = ready.sandbox();
         tokio::select! {
@@ -169,7 +170,7 @@ async fn live(
     if let Some(sandbox) = &isolated {
         let _ = tokio::time::timeout(options.timeouts.close, sandbox.close()).await;
     }
-    let mut kept = Kept {
+    let kept = Kept {
         id: Some(plan.record.id),
         name: Some(plan.record.name.clone()),
         branch: Some(plan.source_branch.clone()),
@@ -179,10 +180,8 @@ async fn live(
         log: events.path().map(std::path::Path::to_owned),
         ..Kept::default()
     };
-    kept.iterations = std::mem::take(&mut work.iterations);
-    let completion = work.completion;
     finish(
-        options, plan, owned, events, began, kept, completion, worked, collected,
+        options, plan, owned, events, began, kept, work, worked, collected,
     )
     .await
 }
@@ -218,10 +217,11 @@ async fn finish(
     events: &Emitter,
     began: Instant,
     mut kept: Kept,
-    completion: Option<String>,
+    work: Work,
     worked: Result<(), RunErrorKind>,
     collected: Result<Collected, collect::CollectError>,
 ) -> Result<RunReport, RunError> {
+    kept.iterations = work.iterations;
     let collected = match collected {
         Ok(collected) => collected,
         Err(error) => {
@@ -253,7 +253,10 @@ async fn finish(
     let disposal = Disposal {
         home: &options.home,
         repo: &plan.repository,
-        outcome: collected.clone().into_outcome(),
+        outcome: Outcome {
+            no_agent: !work.prepared,
+            ..collected.clone().into_outcome()
+        },
         rules: UserRules {
             config: Some(&plan.config),
             caller_home: options.caller_home.as_deref(),
@@ -267,6 +270,10 @@ async fn finish(
                 events.notice(Notice::UncommittedChanged {
                     reference: before::reference(plan.record.id),
                     paths: disposed.changed,
+                });
+            } else if disposal.outcome.took_work {
+                events.notice(Notice::UncommittedTaken {
+                    reference: before::reference(plan.record.id),
                 });
             }
             for problem in disposed.problems {
@@ -308,7 +315,7 @@ async fn finish(
         target_branch: plan.target_branch.clone(),
         base,
         iterations: kept.iterations,
-        completion,
+        completion: work.completion,
         landing: kept.landing.unwrap_or(Landing::Nothing),
         beside: kept.beside,
         commits: kept.commits,

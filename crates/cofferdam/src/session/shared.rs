@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use tokio_util::sync::CancellationToken;
+
 use super::cover;
 use super::emitter::Emitter;
 use super::event::Notice;
@@ -16,12 +18,16 @@ use crate::git::gate;
 use crate::git::inodes::{Inodes, Look};
 use crate::git::nested::{self, Closed, Found};
 use crate::git::rights::{self, Rights};
+use crate::git::status::uncommitted;
+use crate::git::{Repository, own_files};
 use crate::text::{printable, printable_line};
 
 /// So many sockets, pipes and devices below a workspace are covered, each by a mount.
 const MOST_DOORS: usize = 64;
 /// So many files and directories are made read-only one by one.
 const MOST_FROZEN: usize = 64;
+/// Git is asked of so many changed files, whether they are left uncommitted.
+const MOST_ASKED: usize = 200;
 /// So many paths are named in a message.
 const NAMED: usize = 5;
 const RIGHTS: &str = "rights.json";
@@ -102,8 +108,8 @@ pub(super) fn remember(state: &Path, inodes: &Inodes) -> Result<(), FileError> {
 pub(super) struct Left {
     /// As [`nested::scan`] finds it.
     pub git: BTreeSet<PathBuf>,
-    /// Changed files that run by themselves, those nearest to the top first.
-    pub runs: Vec<PathBuf>,
+    /// Changed files, those nearest to the top first. What was deleted is not among them.
+    pub changed: Vec<PathBuf>,
 }
 
 /// Looks at a workspace after its agent, and takes back what that gave to other users.
@@ -117,7 +123,7 @@ pub(super) fn after(state: &Path, workspace: &Path, events: &Emitter) -> Result<
         let git = nested::scan(workspace, Closed::Open)?;
         return Ok(Left {
             git,
-            runs: Vec::new(),
+            changed: Vec::new(),
         });
     };
     let look = Look::After {
@@ -126,10 +132,9 @@ pub(super) fn after(state: &Path, workspace: &Path, events: &Emitter) -> Result<
     };
     let Found { git, inodes, .. } = nested::scan_after(workspace, look)?;
     take_back(workspace, &inodes, events);
-    let mut runs = inodes.changed;
-    runs.retain(|path| gate::runs_by_itself(path));
-    runs.sort_by_key(|path| (path.components().count(), path.clone()));
-    Ok(Left { git, runs })
+    let mut changed = inodes.changed;
+    changed.sort_by_cached_key(|path| (path.components().count(), path.clone()));
+    Ok(Left { git, changed })
 }
 
 fn take_back(workspace: &Path, inodes: &Inodes, events: &Emitter) {
@@ -152,9 +157,10 @@ fn take_back(workspace: &Path, inodes: &Inodes, events: &Emitter) {
 
 /// Tells of files that run by themselves and are in the tree, but in none of the commits, which the gate
 /// told of.
-pub(super) fn tell_uncommitted(runs: &[PathBuf], committed: &BTreeSet<String>, events: &Emitter) {
-    let fresh: Vec<PathBuf> = runs
+pub(super) fn tell_executable(changed: &[PathBuf], committed: &BTreeSet<String>, events: &Emitter) {
+    let fresh: Vec<PathBuf> = changed
         .iter()
+        .filter(|path| gate::runs_by_itself(path))
         .filter(|path| !committed.contains(&printable(&path.to_string_lossy())))
         .cloned()
         .collect();
@@ -162,6 +168,34 @@ pub(super) fn tell_uncommitted(runs: &[PathBuf], committed: &BTreeSet<String>, e
         let text = format!(
             "changed in the working tree, in no commit, and able to run when you open or build the project: {}",
             named(&fresh)
+        );
+        events.notice(Notice::Other { text });
+    }
+}
+
+/// Tells what changed in a checkout that the user shares and is in none of the commits: later nothing tells it from
+/// work of their own. Git is asked only where there may be something, and of a few paths.
+pub(super) async fn tell_uncommitted(
+    changed: &[PathBuf],
+    committed: &BTreeSet<PathBuf>,
+    repo: &Repository,
+    cancel: &CancellationToken,
+    events: &Emitter,
+) {
+    let own = [".git", own_files::DIRECTORY];
+    let rest = changed
+        .iter()
+        .filter(|path| !committed.contains(*path) && !own.iter().any(|own| path.starts_with(own)));
+    let rest: Vec<&Path> = rest.take(MOST_ASKED).map(PathBuf::as_path).collect();
+    if rest.is_empty() {
+        return;
+    }
+    // It is news, not work.
+    let left = uncommitted(repo, &rest, cancel).await.unwrap_or_default();
+    if !left.is_empty() {
+        let text = format!(
+            "changed in this checkout during the run, and in no commit: {}",
+            named(&left)
         );
         events.notice(Notice::Other { text });
     }

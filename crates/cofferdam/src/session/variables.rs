@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use super::envfile::{self, EnvFile, Withheld};
+use super::envfile::{self, EnvFile, NotTrusted, Withheld};
 use super::options::RunOptions;
 use super::report::RunErrorKind;
 use crate::git::Repository;
@@ -34,15 +34,31 @@ pub(super) async fn of_a_run(
     Ok((environment, withheld))
 }
 
-/// What an agent that declares these names would have in a run in `repository` without options.
+/// What an agent that declares these names would have in a run in `repository` without options, and what the
+/// file wanted and did not get.
 pub async fn variables(
     repository: &Repository,
     caller: &BTreeMap<OsString, OsString>,
     declared: &[&str],
     cancel: &CancellationToken,
-) -> Result<BTreeMap<OsString, OsString>, RunErrorKind> {
-    let (file, _) = trusted(repository, cancel).await?;
-    Ok(file.resolve(caller, declared))
+) -> Result<(BTreeMap<OsString, OsString>, Withheld), RunErrorKind> {
+    let (file, withheld) = trusted(repository, cancel).await?;
+    Ok((file.resolve(caller, declared), withheld))
+}
+
+/// Whether `git add` would take the file: it is there, not tracked yet, and nothing in the repository ignores it. A
+/// rule in the user's own settings does not count.
+pub async fn env_file_is_exposed(
+    repository: &Repository,
+    cancel: &CancellationToken,
+) -> Result<bool, RunErrorKind> {
+    let others = repository
+        .command_in_tree()
+        .args(["ls-files", "--others", "--exclude-standard", "-z", "--"])
+        .arg(envfile::PATH)
+        .run(cancel)
+        .await?;
+    Ok(!others.stdout.is_empty())
 }
 
 /// The file, and what it wanted and did not get: one that came with the repository gives literal values only, or
@@ -52,24 +68,25 @@ async fn trusted(
     cancel: &CancellationToken,
 ) -> Result<(EnvFile, Withheld), RunErrorKind> {
     let mut file = EnvFile::read(repository.top.as_path())?;
-    let mut withheld = Withheld::default();
-    if file.needs_trust() && !is_the_users_own(repository, cancel).await? {
-        withheld = file.distrust();
+    if !file.needs_trust() {
+        return Ok((file, Withheld::default()));
     }
+    let withheld = match not_trusted(repository, cancel).await? {
+        Some(why) => file.distrust(why),
+        None => Withheld::default(),
+    };
     Ok((file, withheld))
 }
 
-/// Whether `.cofferdam/.env` is a plain file that git does not track. Behind a symlink, or with its
-/// directory a submodule, the repository may have had a hand in it.
-async fn is_the_users_own(
+/// Why `.cofferdam/.env` may be the repository's; `None`: it is a plain file that git does not track. Behind a
+/// symlink, or with its directory a submodule, the repository may have had a hand in it.
+async fn not_trusted(
     repository: &Repository,
     cancel: &CancellationToken,
-) -> Result<bool, RunErrorKind> {
+) -> Result<Option<NotTrusted>, RunErrorKind> {
     let path = Path::new(envfile::PATH);
     let plain = repository.top.as_path().join(path);
-    if !plain.canonicalize().is_ok_and(|real| real == plain) {
-        return Ok(false);
-    }
+    let linked = !plain.canonicalize().is_ok_and(|real| real == plain);
     let parent = path.parent().unwrap_or(path);
     let tracked = repository
         .command_in_tree()
@@ -77,9 +94,15 @@ async fn is_the_users_own(
         .args([parent, path])
         .run(cancel)
         .await?;
-    let mut entries = tracked.stdout.split(|&byte| byte == 0);
-    Ok(!entries.any(|entry| {
-        let entry = Path::new(OsStr::from_bytes(entry));
-        entry == parent || entry == path
-    }))
+    let has = |path: &Path| {
+        let mut entries = tracked.stdout.split(|&byte| byte == 0);
+        entries.any(|entry| Path::new(OsStr::from_bytes(entry)) == path)
+    };
+    Ok(if linked || has(parent) {
+        Some(NotTrusted::Linked)
+    } else if has(path) {
+        Some(NotTrusted::Tracked)
+    } else {
+        None
+    })
 }

@@ -87,6 +87,18 @@ impl Which {
         }
     }
 
+    /// Whether that rule opens some of what this means: other ports of the same target are another matter.
+    pub fn meets(&self, rule: &Rule) -> bool {
+        rule.target() == self.target()
+            && match self {
+                Self::Of(_) => true,
+                Self::Exactly(one) => match (one.ports().listed(), rule.ports().listed()) {
+                    (Some(mine), Some(theirs)) => mine.iter().any(|port| theirs.contains(port)),
+                    _ => true,
+                },
+            }
+    }
+
     pub fn target(&self) -> &Target {
         match self {
             Self::Of(target) => target,

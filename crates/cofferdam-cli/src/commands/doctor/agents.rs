@@ -11,7 +11,7 @@ use cofferdam::git::Repository;
 use cofferdam::sandbox::native::jail::{self, JailOutput, JailRequest};
 use cofferdam::sandbox::native::{self, Found, Host, Unshown};
 use cofferdam::sandbox::{HostProgram, Limits};
-use cofferdam::session;
+use cofferdam::session::{self, Withheld};
 use cofferdam::text::printable_line;
 use serde::Serialize;
 
@@ -19,6 +19,7 @@ use super::{Finding, Standing};
 use crate::commands::net::repository;
 use crate::environment::Environment;
 use crate::interrupt::Interrupt;
+use crate::ui::steps::shell_word;
 use crate::ui::table::fit;
 
 /// For a program to say its version.
@@ -45,6 +46,10 @@ pub(super) struct Variables {
     repository: Option<Repository>,
     /// What is wrong with its `.cofferdam/.env`.
     wrong: Option<String>,
+    /// What no run takes from that file.
+    withheld: Withheld,
+    /// Git does not track it yet, and does not ignore it either.
+    exposed: bool,
 }
 
 impl Variables {
@@ -54,21 +59,60 @@ impl Variables {
         let mut this = Self {
             repository,
             wrong: None,
+            withheld: Withheld::default(),
+            exposed: false,
         };
-        this.wrong = this.of(&[], environment, interrupt).await.err();
+        match this.of(&[], environment, interrupt).await {
+            Ok((_, withheld)) => this.withheld = withheld,
+            Err(wrong) => this.wrong = Some(wrong),
+        }
+        if let Some(repository) = &this.repository {
+            let exposed = session::env_file_is_exposed(repository, &interrupt.cancel).await;
+            this.exposed = exposed.unwrap_or_default();
+        }
         this
     }
 
-    /// A file that cannot be used ends every run before it starts.
+    /// A file that cannot be used ends every run before it starts; one that git has, or would take, gives away
+    /// what is in it.
     pub(super) fn finding(&self) -> Option<Finding> {
-        let wrong = self.wrong.as_ref()?;
-        let hint = "each line is KEY=VALUE, KEY= to take yours, or a comment after `#`";
-        Some(Finding::new(
-            ".cofferdam/.env",
-            Standing::Malformed,
-            wrong,
-            hint,
-        ))
+        const NAME: &str = ".cofferdam/.env";
+        if let Some(wrong) = &self.wrong {
+            let hint = "each line is KEY=VALUE, KEY= to take yours, or a comment after `#`";
+            return Some(Finding::new(NAME, Standing::Malformed, wrong, hint));
+        }
+        let top = self.repository.as_ref()?.top.as_path();
+        if let Some(why) = self.withheld.why {
+            let names = [&self.withheld.steering[..], &self.withheld.callers[..]].concat();
+            let detail = format!("{why}, so no run takes these from it: {}", names.join(", "));
+            let hint = crate::error::env_file_hint(why, top);
+            return Some(Finding::new(NAME, Standing::Degraded, detail, hint));
+        }
+        let detail = "nothing in the repository has git ignore it: `git add` would take it";
+        let ignore = shell_word(top.join(".cofferdam/.gitignore"));
+        let hint = format!("echo /.env >> {ignore}");
+        let exposed = || Finding::new(NAME, Standing::Degraded, detail, hint);
+        self.exposed.then(exposed)
+    }
+
+    /// How an agent without a key gets one.
+    fn key_hint(&self, agent: &dyn AgentProvider) -> String {
+        let (Access::Missing { keys } | Access::Perhaps { keys, .. }) =
+            agent.access(&BTreeMap::new(), false)
+        else {
+            return String::new();
+        };
+        if let (Some((why, key)), Some(repository)) = (self.withheld.key(keys), &self.repository) {
+            let trust = crate::error::env_file_hint(why, repository.top.as_path());
+            return format!(
+                "`.cofferdam/.env` sets {key}, and no key is taken from it, because {why}: {trust}"
+            );
+        }
+        let program = agent
+            .program()
+            .map(|program| program.name.to_string_lossy());
+        let login = agent.login().map(|login| login.path);
+        crate::error::access_hint(keys, login, program.as_deref())
     }
 
     /// What an agent that declares these names would have.
@@ -77,12 +121,12 @@ impl Variables {
         declared: &[&str],
         environment: &Environment,
         interrupt: &Interrupt,
-    ) -> Result<BTreeMap<OsString, OsString>, String> {
+    ) -> Result<(BTreeMap<OsString, OsString>, Withheld), String> {
         let caller = &environment.variables;
         let Some(repository) = &self.repository else {
             let mut own = caller.clone();
             own.retain(|name, _| declared.iter().any(|declared| name == declared));
-            return Ok(own);
+            return Ok((own, Withheld::default()));
         };
         let read = session::variables(repository, caller, declared, &interrupt.cancel).await;
         read.map_err(|error| crate::error::message(&error))
@@ -113,7 +157,8 @@ async fn look(
 ) -> Option<Finding> {
     let program = agent.program()?;
     let variables = own.of(agent.environment(), environment, interrupt).await;
-    let access = access(agent, &variables.unwrap_or_default(), environment);
+    let (variables, _) = variables.unwrap_or_default();
+    let access = access(agent, &variables, environment);
     let program = HostProgram {
         name: program.name.to_owned(),
         directories: program.directories.iter().map(PathBuf::from).collect(),
@@ -139,15 +184,16 @@ async fn look(
         return Some(finding);
     };
     let version = version(program.name.clone(), &host, interrupt).await;
-    Some(tell(&name, agent, &found, version, access))
+    let hint = own.key_hint(agent);
+    Some(tell(&name, &found, version, access, hint))
 }
 
 fn tell(
     name: &str,
-    agent: &dyn AgentProvider,
     found: &Found,
     version: Result<Option<String>, String>,
     access: Option<String>,
+    key_hint: String,
 ) -> Finding {
     let place = found.path.display();
     let mut finding = match (&found.unshown, &version) {
@@ -169,7 +215,7 @@ fn tell(
                 .unwrap_or("of a version that it does not say");
             let (entry, standing, hint) = match &access {
                 Some(access) => (access.as_str(), Standing::Ok, String::new()),
-                None => ("no key, no login", Standing::Degraded, key_hint(agent)),
+                None => ("no key, no login", Standing::Degraded, key_hint),
             };
             let detail = format!("{version} ({place}), visible inside, {entry}");
             Finding::new(name, standing, detail, hint)
@@ -208,22 +254,6 @@ fn access(
         Access::Variable(name) => Some(name.to_owned()),
         Access::Unknown => Some("no key needed".to_owned()),
         Access::Perhaps { .. } | Access::Missing { .. } => None,
-    }
-}
-
-fn key_hint(agent: &dyn AgentProvider) -> String {
-    match agent.access(&BTreeMap::new(), false) {
-        Access::Missing { keys } | Access::Perhaps { keys, .. } => {
-            let program = agent
-                .program()
-                .map(|program| program.name.to_string_lossy());
-            crate::error::access_hint(
-                keys,
-                agent.login().map(|login| login.path),
-                program.as_deref(),
-            )
-        }
-        _ => String::new(),
     }
 }
 

@@ -87,6 +87,9 @@ pub(crate) async fn run(
         }
     }
     output::data(&show.end())?;
+    if let Some(nothing) = show.nothing() {
+        output::note(nothing);
+    }
     match interrupt.code() {
         Some(code) => Err(CliError::Interrupted { code }),
         None => Ok(ExitCode::SUCCESS),
@@ -152,6 +155,18 @@ impl Show {
             Self::Table(traffic) => traffic.add(&entry),
         }
         Ok(())
+    }
+
+    /// What to say where nothing is shown.
+    fn nothing(&self) -> Option<&'static str> {
+        match self {
+            Self::Table(traffic) if traffic.is_empty() => Some(if traffic.of_refused() {
+                "nothing was refused\n"
+            } else {
+                "it has asked for nothing\n"
+            }),
+            _ => None,
+        }
     }
 
     fn end(&self) -> String {

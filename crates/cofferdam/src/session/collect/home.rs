@@ -164,6 +164,7 @@ impl Collector<'_> {
             self.events
                 .notice(Notice::BranchSwitched { to: name.clone() });
         }
+        collected.changed = accepted.changed().iter().cloned().collect();
         collected.commits = accepted.commits().to_vec();
         collected.tip = Some(id.clone());
         if owned.record.strategy == Strategy::Head {

@@ -24,7 +24,7 @@ use crate::git::{GitError, Identity, Oid, Repository, nested};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::process::Exit;
-use crate::sandbox::registry::{self, Mode, Outcome, Owned, Phase, RegistryError};
+use crate::sandbox::registry::{self, Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 use crate::sandbox::{IsolatedSandbox, SandboxError};
 
 mod home;
@@ -107,6 +107,8 @@ pub(super) struct Collected {
     pub keeps_repository: bool,
     /// What the gate said runs by itself.
     pub executes: BTreeSet<String>,
+    /// What the commits that landed change.
+    pub changed: BTreeSet<PathBuf>,
 }
 
 impl Collected {
@@ -122,6 +124,8 @@ impl Collected {
             copy_is_dirty: self.copy_is_dirty,
             beside,
             keeps_repository: self.keeps_repository,
+            took_work: !self.taken.is_empty(),
+            no_agent: false,
         }
     }
 }
@@ -155,6 +159,7 @@ impl Collector<'_> {
             beside: Vec::new(),
             keeps_repository: false,
             executes: BTreeSet::new(),
+            changed: BTreeSet::new(),
         };
         // What is compared and written from here on is a sandbox's.
         let repo = self.repo.without_drivers(self.cancel).await?;
@@ -192,7 +197,7 @@ impl Collector<'_> {
         if owned.record.phase != Phase::Active {
             return Ok(collected);
         }
-        let runs = match owned.record.mode {
+        let left = match owned.record.mode {
             Mode::Bind => self.tidy_up(owned)?,
             Mode::Copy => Vec::new(),
         };
@@ -206,7 +211,11 @@ impl Collector<'_> {
         let tips = self.tips(owned, source).await?;
         self.take_home(owned, source, &tips, home, &mut collected)
             .await?;
-        shared::tell_uncommitted(&runs, &collected.executes, self.events);
+        shared::tell_executable(&left, &collected.executes, self.events);
+        if owned.record.strategy == Strategy::Head && owned.record.mode == Mode::Bind {
+            let committed = &collected.changed;
+            shared::tell_uncommitted(&left, committed, self.repo, self.cancel, self.events).await;
+        }
         if owned.record.mode == Mode::Copy && matches!(source, Source::State) {
             // What cannot be read cannot be asked either.
             collected.copy_is_dirty = !tips.odd.is_empty() || self.copy_is_dirty(owned).await;
@@ -228,7 +237,7 @@ impl Collector<'_> {
 
     /// Rights of other users are taken back, and git directories that the agent left in the workspace are
     /// moved to the state directory: a plain `git status` of the user in one of them would run what they
-    /// say. Returns changed files that run by themselves.
+    /// say. Returns what changed.
     fn tidy_up(&self, owned: &Owned) -> Result<Vec<PathBuf>, CollectError> {
         let workspace = owned.record.workspace(self.home);
         if !workspace.is_dir() {
@@ -264,7 +273,7 @@ impl Collector<'_> {
             });
         }
         if done.moved.is_empty() {
-            return Ok(left.runs);
+            return Ok(left.changed);
         }
         let paths: Vec<String> = done
             .moved
@@ -272,7 +281,7 @@ impl Collector<'_> {
             .map(|(path, _)| crate::text::printable_bytes_line(path.as_os_str().as_bytes()))
             .collect();
         self.events.notice(Notice::NestedGitMoved { paths, to });
-        Ok(left.runs)
+        Ok(left.changed)
     }
 }
 
