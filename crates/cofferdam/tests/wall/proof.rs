@@ -3,6 +3,7 @@
 //! Between a real sandbox and a real gateway stands a relay of the test's own, which passes everything on, the
 //! descriptors too, and changes one answer: what arrived while the sandbox was proving.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -62,7 +63,7 @@ fn start(house: &House) -> Result<(), SandboxError> {
         hostname: "cofferdam-test".into(),
         workdir: "/".into(),
         mounts: Vec::new(),
-        environment: Default::default(),
+        environment: BTreeMap::new(),
         search_path: None,
         caller_home: None,
         programs: Vec::new(),
@@ -111,14 +112,13 @@ fn pass_on(client: UnixStream, real: PathBuf, change: Change) -> io::Result<()> 
 }
 
 /// Bytes as they come, each with the descriptors that came with it.
-fn questions(mut from: &UnixStream, to: &UnixStream) -> io::Result<()> {
+fn questions(from: &UnixStream, to: &UnixStream) -> io::Result<()> {
     let mut bytes = [0u8; 4096];
     loop {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let parts = &mut [IoSliceMut::new(&mut bytes)];
-        let got =
-            rustix::net::recvmsg(&mut from, parts, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        let got = rustix::net::recvmsg(from, parts, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
         if got == 0 {
             return Ok(());
         }
