@@ -125,7 +125,8 @@ run_job() {
         as=(env -i HOME="$work/home" LANG=C.UTF-8 COFFERDAM_TEST_GIT="$other_git"
             PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin INSTA_UPDATE=no
             INSTA_WORKSPACE_ROOT="$INSTA_WORKSPACE_ROOT" COFFERDAM_TEST_SEED="$seed"
-            ${COFFERDAM_TEST_ALL:+COFFERDAM_TEST_ALL=1})
+            ${COFFERDAM_TEST_ALL:+COFFERDAM_TEST_ALL=1}
+            ${COFFERDAM_TEST_NO_SKIP:+COFFERDAM_TEST_NO_SKIP=1})
     else
         # Open to others, as /tmp is: some tests become the ordinary user by themselves.
         mkdir -m 1777 "$place"

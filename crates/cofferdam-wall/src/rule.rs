@@ -220,7 +220,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The ports of a name whose rule lists none (seeds/1).
+    /// The ports of a name whose rule lists none, as the requirements have them.
     const WEB: [u16; 2] = [80, 443];
 
     /// Checks that the parts make sense together. Without `ports` a name gets 80 and 443, a range all.

@@ -13,7 +13,7 @@ pub enum NameError {
     /// Nothing usable is left of the text.
     #[error("`{0}` has no letter or digit to make a name of")]
     EmptySlug(String),
-    /// Not a name for a sandbox: word for word as `seeds/4` has it (S4-E2).
+    /// Not a name for a sandbox: word for word as the requirements have it (S4-E2).
     #[error(
         "Invalid sandbox name. Slugified names must be 1-63 characters and contain only [a-z0-9-]."
     )]

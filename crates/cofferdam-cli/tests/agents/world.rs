@@ -89,7 +89,7 @@ impl World {
     }
 
     /// The user has the programs as symlinks in this directory of another home, and their packages in neither a
-    /// tool directory nor an entry of his `PATH`.
+    /// tool directory nor an entry of their `PATH`.
     pub(crate) fn link_programs_in(&mut self, directory: &str) {
         self.home = self.place.path().join("home");
         let entry = self.home.join(directory);

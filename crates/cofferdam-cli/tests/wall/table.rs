@@ -14,7 +14,7 @@ use crate::{
 
 type Attack = (u8, &'static str, fn(&mut Trial<'_>));
 
-/// Numbers and order of the study of threats; 0 are the agents as they are. Those that end the gateway or change the config come last.
+/// By number; 0 are the agents as they are. Those that end the gateway or change the config come last.
 const ATTACKS: [Attack; 34] = [
     (1, "address_that_no_rule_names", addresses::denied_address),
     (2, "name_that_no_rule_names", lookups::denied_name),

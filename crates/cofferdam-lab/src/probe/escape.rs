@@ -49,25 +49,35 @@ const FILES: [(&str, &str); 4] = [
 /// Those that went, by name.
 pub(super) fn attempt_all() -> Vec<String> {
     let mut went = Vec::new();
-    let mut note = |what: String, result: io::Result<()>| {
-        if result.is_ok() {
-            went.push(what);
+    each(|name, attempt| {
+        if attempt().is_ok() {
+            went.push(name);
         }
-    };
+    });
+    went
+}
+
+/// The names of all.
+pub fn ways() -> Vec<String> {
+    let mut names = Vec::new();
+    each(|name, _| names.push(name));
+    names
+}
+
+fn each(mut visit: impl FnMut(String, &dyn Fn() -> io::Result<()>)) {
     for words in PROGRAMS {
-        note(words.join(" "), run(words));
+        visit(words.join(" "), &|| run(words));
     }
     for (path, text) in FILES {
-        note(format!("write {path}"), overwrite(path, text));
+        visit(format!("write {path}"), &|| overwrite(path, text));
     }
-    note("netlink: add a route".into(), netlink::add_route());
-    note("netlink: set a link".into(), netlink::set_link());
-    note("netlink: flush the rules".into(), netlink::flush_rules());
-    note("setns to the network of 1".into(), enter_network_of_first());
-    note("descriptors of 1".into(), steal_descriptor());
-    note("list the descriptors of 1".into(), list("/proc/1/fd"));
-    note("memory of 1".into(), open_memory());
-    went
+    visit("netlink: add a route".into(), &netlink::add_route);
+    visit("netlink: set a link".into(), &netlink::set_link);
+    visit("netlink: flush the rules".into(), &netlink::flush_rules);
+    visit("setns to the network of 1".into(), &enter_network_of_first);
+    visit("descriptors of 1".into(), &steal_descriptor);
+    visit("list the descriptors of 1".into(), &|| list("/proc/1/fd"));
+    visit("memory of 1".into(), &open_memory);
 }
 
 fn run(words: &[&str]) -> io::Result<()> {

@@ -15,6 +15,7 @@ mod stream;
 
 use serde::{Deserialize, Serialize};
 
+pub use escape::ways;
 pub use race::Race;
 pub use serve::{Probe, role};
 

@@ -13,8 +13,8 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 
 use super::Step;
 
-const CONNECT: Duration = Duration::from_secs(3);
-const HEAR: Duration = Duration::from_secs(3);
+const CONNECT: Duration = Duration::from_secs(6);
+const HEAR: Duration = Duration::from_secs(6);
 /// Silence after something was heard ends [`Step::HearAll`].
 const PAUSE: Duration = Duration::from_millis(150);
 const MOST: usize = 1 << 16;

@@ -238,10 +238,12 @@ fn refusals_are_counted_by_destination() {
     let sockets = Sockets::new([0; 3]);
     let mut client = gateway.connect();
     client.ask_with(&registration("one", &[], false), &sockets.descriptors());
-    // What a resolver repeats at once is one lookup.
+    // What a resolver repeats within 2 s is one lookup.
+    let began = Instant::now();
     for _ in 0..3 {
         lookup(&sockets.lookups, "c.test");
     }
+    let most = 1 + began.elapsed().as_secs() / 2;
     lookup(&sockets.lookups, "d.test");
     let sandbox = "one".to_owned();
     let Answer::Refused(refused) = client.ask(&Ask::Refused { sandbox }) else {
@@ -249,15 +251,17 @@ fn refusals_are_counted_by_destination() {
     };
     let told: Vec<_> = refused
         .iter()
-        .map(|one| (one.what.as_str(), one.count, one.reason.as_str()))
+        .map(|one| (one.what.as_str(), one.reason.as_str()))
         .collect();
     assert_eq!(
         told,
         [
-            ("c.test", 1, "no rule names c.test"),
-            ("d.test", 1, "no rule names d.test"),
+            ("c.test", "no rule names c.test"),
+            ("d.test", "no rule names d.test"),
         ]
     );
+    assert!((1..=most).contains(&refused[0].count), "{refused:?}");
+    assert_eq!(refused[1].count, 1);
 }
 
 #[test]

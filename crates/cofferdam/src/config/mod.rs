@@ -1,6 +1,6 @@
 //! The user's own configuration, `config.yaml` in Cofferdam's home: read strictly, whole or not at all.
 //!
-//! This version reads `firewall.allow` (seeds/1). Everything else in the file is an error, so that no
+//! This version reads `firewall.allow`. Everything else in the file is an error, so that no
 //! setting is believed to be in force that is not.
 
 mod firewall;

@@ -43,10 +43,10 @@ pub enum RegistryError {
     InUse(Slug),
     #[error("sandbox `{0}` was cleaned up by another cofferdam process")]
     Gone(Slug),
-    /// Word for word as `seeds/4` has it (S4-E1).
+    /// Word for word as the requirements have it (S4-E1).
     #[error("Sandbox '{0}' already exists. Please choose a different name.")]
     NameTaken(Slug),
-    /// Word for word as `seeds/4` has it (S4-E13).
+    /// Word for word as the requirements have it (S4-E13).
     #[error("Sandbox '{name}' not found.")]
     Unknown {
         name: String,

@@ -48,7 +48,7 @@ impl Emitter {
             None => None,
             Some(path) => {
                 if matches!(log, RunLog::Default) {
-                    set_old_aside(path)?;
+                    set_old_aside(path, limits.file)?;
                 }
                 Some(LogFile::open(path, limits)?)
             }
@@ -124,12 +124,9 @@ impl Emitter {
     }
 }
 
-/// Many runs write to one log: what is larger than this makes room for a new one.
-const OLD: u64 = 64 << 20;
-
-fn set_old_aside(path: &Path) -> Result<(), FileError> {
+fn set_old_aside(path: &Path, largest: u64) -> Result<(), FileError> {
     match std::fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() && found.len() > OLD => {
+        Ok(found) if found.is_file() && found.len() > largest => {
             std::fs::rename(path, path.with_extension("log.old")).context("rename", path)
         }
         _ => Ok(()),

@@ -103,7 +103,7 @@ pub enum RunLog {
     None,
 }
 
-/// How much of one run its log keeps, in bytes. Beyond twice the tail after the head the middle is left
+/// How much a run log keeps, in bytes; of one run head and tail. Beyond twice the tail after the head the middle is left
 /// out, and a line says how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLimits {
@@ -111,6 +111,9 @@ pub struct LogLimits {
     pub head: u64,
     /// Default 8 MiB.
     pub tail: u64,
+    /// Many runs write to one log of [`RunLog::Default`]: one that is larger when a run starts is set aside, in the
+    /// place of the one before. Default 64 MiB.
+    pub file: u64,
 }
 
 impl Default for LogLimits {
@@ -118,6 +121,7 @@ impl Default for LogLimits {
         Self {
             head: 8 << 20,
             tail: 8 << 20,
+            file: 64 << 20,
         }
     }
 }

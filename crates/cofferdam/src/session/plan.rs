@@ -42,7 +42,7 @@ pub enum PlanError {
     CheckedOut { branch: BranchName, at: PathBuf },
     #[error("`{0}` does not name a commit")]
     UnknownBase(String),
-    /// Word for word as `seeds/4` has it (S4-E1).
+    /// Word for word as the requirements have it (S4-E1).
     #[error("Sandbox '{0}' already exists. Please choose a different name.")]
     NameTaken(Slug),
     /// Another sandbox works on that branch, or left work there that is in no commit.

@@ -122,6 +122,7 @@ mod tests {
     const LIMITS: LogLimits = LogLimits {
         head: 1000,
         tail: 1000,
+        file: u64::MAX,
     };
 
     fn write(lines: impl Iterator<Item = String>, before: &str) -> String {

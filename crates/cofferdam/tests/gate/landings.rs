@@ -445,13 +445,17 @@ async fn a_landing_that_waits_can_be_cancelled() {
         let landing = land::merge_to_head(&w.repo, &target, &incoming, &state, &|_| None, &cancel);
         tokio::pin!(landing);
         let lock = w.host().join(".git/index.lock");
-        let soon = std::time::Duration::from_secs(1);
+        let limit = std::time::Duration::from_secs(20);
+        let locked = tokio::time::timeout(limit, async {
+            while !lock.exists() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        });
         tokio::select! {
             done = &mut landing => panic!("it did not wait: {done:?}"),
-            () = tokio::time::sleep(soon) => assert!(lock.exists()),
+            locked = locked => locked.unwrap(),
         }
         cancel.cancel();
-        let limit = std::time::Duration::from_secs(20);
         let landed = tokio::time::timeout(limit, landing).await.unwrap();
         assert!(landed.is_err(), "{landed:?}");
         assert!(!lock.exists());

@@ -58,6 +58,32 @@ proptest! {
     }
 }
 
+/// The agent's failure is the error, and nobody takes the commits for home.
+#[test]
+fn when_the_agent_fails_and_collecting_too_both_are_said() {
+    let env = env();
+    let hostile = Hostile::new(|request| {
+        let line = request.arguments.last().unwrap().to_string_lossy();
+        let end = if line == "/bin/true" {
+            End::Exit(Exit::Code(3))
+        } else if line.contains("rev-parse") || line.contains("pack-objects") {
+            End::Gone
+        } else {
+            End::Exit(Exit::Code(0))
+        };
+        Pretence {
+            end,
+            ..Pretence::says("")
+        }
+    });
+    let sandbox = Isolated::new(hostile, CopyStrategy::MergeToHead);
+    let error = survives(&env, sandbox, "both fail").unwrap_err();
+    assert!(error.to_string().contains("exit code 3"), "{error}");
+    let said = env.said();
+    assert!(said.contains("its commits are not home yet: "), "{said}");
+    is_cleaned_up(&env, "both fail");
+}
+
 /// Silence: an agent that never ends and cannot be killed, in a sandbox that does not close.
 #[test]
 fn silence_is_bounded() {

@@ -7,7 +7,7 @@ use cofferdam::sandbox::native::{Native, Status, probe};
 use cofferdam::sandbox::{BindMountProvider, Limits, SandboxError, SandboxSpec};
 use cofferdam_lab::skip;
 
-use crate::world::{both, call, control_groups, create, eventually, is_root, ok, sh, spec};
+use crate::world::{alone, both, call, control_groups, create, eventually, is_root, ok, sh, spec};
 
 both! {
     /// What the kernel counts for the whole machine or for the caller. Each thing is tried outside too, by the same
@@ -29,7 +29,8 @@ both! {
                         $l = pack(\"ssx4qqix4\", 0, 0, 0, 0, 0); open F, \"+>\", \"/tmp/locked\" or die; fcntl(F, 6, $l) or print 6; \
                         fcntl(F, 37, $l) or print 37; print \"all\"";
         assert_eq!(ok(&*sandbox, &format!("perl -e '{commands}'")).await, "all");
-        // Watches on files: half of what the caller may have.
+        // Watches on files: half of what the caller may have, so two tests of one caller would take all.
+        let _alone = alone();
         let most = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).unwrap();
             text.trim().parse::<u64>().unwrap()

@@ -1,5 +1,5 @@
 //! The native sandbox, for real. Every test runs as the caller, and where that is root once more as
-//! the ordinary user 1234, in a copy of this program that setpriv(1) starts.
+//! an ordinary user, in a copy of this program that setpriv(1) starts.
 
 #![expect(
     clippy::disallowed_methods,

@@ -18,7 +18,17 @@ use cofferdam::sandbox::{
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) const ORDINARY: u32 = 1234;
+/// An ordinary user of this test's own: what the kernel counts for a user, no other test takes.
+fn own_id() -> u32 {
+    10_000 + std::process::id() % 50_000
+}
+
+/// Waits until no other process of this program counts what the caller has, and keeps them waiting.
+pub(crate) fn alone() -> fs::File {
+    let program = fs::File::open(env::current_exe().unwrap()).unwrap();
+    rustix::fs::flock(&program, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    program
+}
 
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -48,8 +58,8 @@ fn public_copy() -> tempfile::TempDir {
     dir
 }
 
-fn as_ordinary_user(program: &Path) -> Command {
-    let id = ORDINARY.to_string();
+fn as_ordinary_user(id: u32, program: &Path) -> Command {
+    let id = id.to_string();
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
@@ -63,7 +73,7 @@ pub(crate) fn repeat_as_ordinary_user(test: &str) {
     let (_, test) = test.split_once("::").unwrap();
     if is_root() {
         let copy = public_copy();
-        let mut command = as_ordinary_user(&copy.path().join("native"));
+        let mut command = as_ordinary_user(own_id(), &copy.path().join("native"));
         let done = command
             .args(["--exact", test, "--nocapture"])
             .output()
@@ -71,7 +81,7 @@ pub(crate) fn repeat_as_ordinary_user(test: &str) {
         let text = String::from_utf8_lossy(&done.stdout);
         assert!(
             done.status.success() && text.contains("1 passed"),
-            "as uid {ORDINARY}: {text}{}",
+            "as an ordinary user: {text}{}",
             String::from_utf8_lossy(&done.stderr)
         );
     }

@@ -1,5 +1,7 @@
 //! Two agents at work at once, and the host beside them: none sees or disturbs another.
 
+use std::os::unix::fs::MetadataExt;
+
 use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::Landing;
 
@@ -13,7 +15,8 @@ const LOOK: &str = r#"
     sh -c 'sleep 600; :' "MAR""K-own" & while test -z "$(found 'MAR[K]-own')"; do :; done
     try own-process test -n "$(found 'MAR[K]-own')"
     try host-process test -n "$(found 'MAR[K]-host')"; try other-process test -n "$(found 'MAR[K]-other')"
-    try own-list ls .; try root-list ls /root; try host-list ls DIR; try other-file cat /tmp/other /dev/shm/other
+    try own-list ls .; try system-seen test "$(stat -c %i /usr)" = USR
+    try root-seen test "$(stat -c %i /root)" = ROOT; try host-list ls DIR; try other-file cat /tmp/other /dev/shm/other
     try own-write touch new; try passwd-write sh -c 'echo x >> /etc/passwd'; try host-write touch DIR/new
     kill -9 -1; echo "still here"; git commit -qm second --allow-empty"#;
 
@@ -42,7 +45,11 @@ fn agents_are_apart_from_each_other_and_from_the_host() {
         while !started.exists() && !first.is_finished() {
             std::thread::yield_now();
         }
-        let look = LOOK.replace("DIR", host.path().to_str().unwrap());
+        let inode = |path: &str| std::fs::metadata(path).unwrap().ino().to_string();
+        let look = LOOK
+            .replace("DIR", host.path().to_str().unwrap())
+            .replace("USR", &inode("/usr"))
+            .replace("ROOT", &inode("/root"));
         run_ok(two.script(BranchStrategy::Head, &look));
         std::fs::write(one.repo.join("go"), "").unwrap();
         first.join().unwrap()
@@ -53,7 +60,8 @@ fn agents_are_apart_from_each_other_and_from_the_host() {
         ("host-process", "no"),
         ("other-process", "no"),
         ("own-list", "yes"),
-        ("root-list", "no"),
+        ("system-seen", "yes"),
+        ("root-seen", "no"),
         ("host-list", "no"),
         ("other-file", "no"),
         ("own-write", "yes"),

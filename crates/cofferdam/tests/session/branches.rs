@@ -404,12 +404,14 @@ fn the_hosts_git_directory_is_out_of_reach() {
     for strategy in [BranchStrategy::Head, branch("work")] {
         let env = Env::new();
         let dot_git = env.repo.join(".git");
+        env.git(&["config", "core.hooksPath", "dev/hooks"]);
         let config = std::fs::read(dot_git.join("config")).unwrap();
         let report = run_ok(env.script(
             strategy.clone(),
             "git config alias.x '!id' && touch \"$(git rev-parse --git-dir)/planted\" || exit 1
              touch \"$(git rev-parse --git-dir)/hooks/planted\" 2>/dev/null && exit 2
-             touch .husky/planted 2>/dev/null && exit 3
+             test -d dev/hooks || exit 8
+             touch dev/hooks/planted 2>/dev/null && exit 3
              if test -f .git; then
                  test \"$(cat .git)\" = 'gitdir: /.cofferdam/git' || exit 4
                  (echo 'gitdir: /tmp' > .git) 2>/dev/null && exit 5

@@ -91,7 +91,7 @@ fn a_file_of_the_repository_sets_only_what_is_known_to_be_harmless() {
     names.sort_unstable();
     let notice = format!("SteeringWithheld {{ names: {names:?} }}");
     assert!(said.contains(&notice), "{notice}: {said}");
-    // What the user gives by name is his.
+    // What the user gives by name is theirs.
     let (_, said) = outcome(true, true);
     assert!(
         said.contains("\"HTTPS_PROXY=http://mine.example\""),
@@ -155,7 +155,7 @@ fn an_agent_makes_no_env_file_of_the_users() {
         // Nor does it make a tracked one an untracked one.
         let untrack = "git rm -q --cached --sparse .cofferdam/.env; git update-index --force-remove .cofferdam/.env; \
                        git commit -qm untracked || exit 0; git ls-files";
-        let _ = run(env.script(HEAD, untrack));
+        run_ok(env.script(HEAD, untrack));
         assert_eq!(
             env.git(&["ls-tree", "--name-only", "HEAD", ".cofferdam/.env"])
                 .is_empty(),

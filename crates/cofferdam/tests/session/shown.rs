@@ -76,6 +76,7 @@ fn a_run_log_is_bounded_and_says_so() {
     options.log_limits = LogLimits {
         head: 100_000,
         tail: 100_000,
+        ..LogLimits::default()
     };
     let path = run_ok(options).log.unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
@@ -98,6 +99,36 @@ fn a_run_log_is_bounded_and_says_so() {
     options.log = RunLog::File(env.dir.path().join("whole.log"));
     let text = std::fs::read_to_string(run_ok(options).log.unwrap()).unwrap();
     assert!(text.len() > 3_000_000 && !text.contains("left out"));
+}
+
+#[test]
+fn a_large_log_is_set_aside_and_one_of_the_users_own_is_not() {
+    let env = Env::new();
+    let run = |said: &str, log: RunLog, file| {
+        let mut options = env.script(BranchStrategy::Head, &format!("echo {said}"));
+        options.log = log;
+        options.log_limits.file = file;
+        run_ok(options).log.unwrap()
+    };
+    let path = run("first", RunLog::Default, 1);
+    let has = |path: &std::path::Path, said: &[&str]| {
+        let text = std::fs::read_to_string(path).unwrap();
+        for word in ["first", "second", "third"] {
+            assert_eq!(text.contains(word), said.contains(&word), "{word}: {text}");
+        }
+    };
+    let old = path.with_extension("log.old");
+    assert!(!old.exists());
+    // The control: what is not too large goes on.
+    let size = path.metadata().unwrap().len();
+    assert_eq!(run("second", RunLog::Default, size), path);
+    has(&path, &["first", "second"]);
+    assert!(!old.exists());
+    run("third", RunLog::Default, size);
+    has(&path, &["third"]);
+    has(&old, &["first", "second"]);
+    run("first", RunLog::File(path.clone()), 1);
+    has(&path, &["first", "third"]);
 }
 
 #[test]

@@ -10,5 +10,6 @@
 mod change;
 mod life;
 mod place;
+mod proof;
 mod registration;
 mod support;
