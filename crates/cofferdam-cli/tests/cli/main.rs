@@ -15,6 +15,7 @@ mod doctor;
 mod environment;
 mod gc;
 mod interrupt;
+mod kept;
 mod list;
 mod look;
 mod man;
