@@ -271,3 +271,29 @@ fn commits_come_before_what_is_uncommitted() {
     assert_eq!(environment.git(&["branch", "--list", "feature"]), "");
     environment.expect_clean();
 }
+
+#[test]
+fn what_neither_side_has_is_uncommitted_work() {
+    // Untracked directories are told as a whole, and each side knows another part of this one.
+    for (script, draft) in [
+        ("echo draft > draft.txt", "draft.txt"),
+        ("mkdir d; echo draft > d/draft.txt", "d/draft.txt"),
+        ("echo draft >> a.txt", "a.txt"),
+    ] {
+        let environment = TestEnvironment::with_repository();
+        let script = commit_script(&["a"]) + script;
+        let run = moved(&environment, &["--branch", "feature"], "mine.txt", &script);
+        let all = environment.repository().join(".cofferdam/worktrees");
+        let place = all.read_dir().unwrap().next().unwrap().unwrap().path();
+        let text = std::fs::read_to_string(place.join(draft)).unwrap();
+        assert!(text.ends_with("draft\n"), "{text}");
+        assert_eq!(listed(&environment)["changes"], true);
+        let done = environment.cofferdam(&["delete", "one"]).expect_code(1);
+        assert!(done.stderr.contains("uncommitted changes"), "{done}");
+        // The commits come first.
+        follow(&environment, &run.stdout, "next: ").expect_code(0);
+        assert!(environment.read("a.txt").starts_with("a\n"));
+        let gc = environment.cofferdam(&["gc"]).expect_code(0);
+        assert_eq!(gc.stdout, "nothing to clean up\n");
+    }
+}
