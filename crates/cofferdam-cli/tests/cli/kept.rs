@@ -22,13 +22,19 @@ fn waiting(environment: &TestEnvironment, options: &[&str], script: &str) -> (Ch
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    (child, ready(environment))
+}
+
+/// The worktree whose agent waits.
+#[track_caller]
+fn ready(environment: &TestEnvironment) -> PathBuf {
     let all = environment.repository().join(".cofferdam/worktrees");
     let began = Instant::now();
     loop {
         let found = std::fs::read_dir(&all).into_iter().flatten().flatten();
         let ready = found.map(|one| one.path());
         if let Some(place) = ready.into_iter().find(|path| path.join("ready").exists()) {
-            return (child, place);
+            return place;
         }
         assert!(began.elapsed() < Duration::from_mins(1), "it never started");
         std::thread::sleep(Duration::from_millis(10));
@@ -38,7 +44,7 @@ fn waiting(environment: &TestEnvironment, options: &[&str], script: &str) -> (Ch
 /// The user commits in that worktree: the branch moves.
 fn commit_there(environment: &TestEnvironment, worktree: &Path, file: &str) {
     let place = worktree.to_str().unwrap();
-    std::fs::write(worktree.join(file), "mine\n").unwrap();
+    environment.write(worktree.join(file).to_str().unwrap(), "mine\n");
     environment.git(&["-C", place, "add", file]);
     environment.git(&["-C", place, "commit", "--quiet", "--message=mine"]);
 }
@@ -48,7 +54,7 @@ fn commit_there(environment: &TestEnvironment, worktree: &Path, file: &str) {
 fn moved(environment: &TestEnvironment, options: &[&str], file: &str, script: &str) -> Done {
     let (child, worktree) = waiting(environment, options, script);
     commit_there(environment, &worktree, file);
-    std::fs::write(worktree.join("go"), "").unwrap();
+    environment.write(worktree.join("go").to_str().unwrap(), "");
     finish(child).expect_code(1)
 }
 
@@ -284,7 +290,8 @@ fn what_neither_side_has_is_uncommitted_work() {
         let script = commit_script(&["a"]) + script;
         let run = moved(&environment, &["--branch", "feature"], "mine.txt", &script);
         let all = environment.repository().join(".cofferdam/worktrees");
-        let place = all.read_dir().unwrap().next().unwrap().unwrap().path();
+        let place = all.read_dir().unwrap().flatten().next();
+        let place = place.expect("the worktree stays").path();
         let text = std::fs::read_to_string(place.join(draft)).unwrap();
         assert!(text.ends_with("draft\n"), "{text}");
         assert_eq!(listed(&environment)["changes"], true);
@@ -296,4 +303,18 @@ fn what_neither_side_has_is_uncommitted_work() {
         let gc = environment.cofferdam(&["gc"]).expect_code(0);
         assert_eq!(gc.stdout, "nothing to clean up\n");
     }
+}
+
+/// `merge` does not take what is beside the branch, so a merged branch says nothing of that.
+#[test]
+fn what_no_merge_takes_is_listed_on() {
+    let environment = TestEnvironment::with_repository();
+    let script = "git checkout -qb other; git commit -q --allow-empty -m b; git checkout -q -";
+    let script = commit_script(&["a"]) + script;
+    let options = ["--branch", "feature", "--name", "one"];
+    environment.run(&options, &script).expect_code(0);
+    environment.cofferdam(&["merge", "one"]).expect_code(0);
+    let one = listed(&environment);
+    assert_eq!(one["ahead"], 0, "{one}");
+    assert!(one["kept"].as_str().unwrap().contains("/extra-"), "{one}");
 }

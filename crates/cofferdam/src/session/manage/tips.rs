@@ -28,12 +28,11 @@ pub(super) async fn tips(
         Some(branch) => repo.resolve(&branch.full(), cancel).await?,
         None => None,
     };
-    let kept = match keeps_commits(record) {
-        true => {
-            repo.resolve(&refs::own(record.id, Own::Tip), cancel)
-                .await?
-        }
-        false => None,
+    let kept = if keeps_commits(record) {
+        repo.resolve(&refs::own(record.id, Own::Tip), cancel)
+            .await?
+    } else {
+        None
     };
     let on = |on_branch| move |id| Tip { id, on_branch };
     if let (Some(branch), Some(kept)) = (&branch, &kept) {
