@@ -10,8 +10,8 @@ use super::target;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::output;
 use crate::ui::steps::shell_word;
+use crate::ui::{output, recovered};
 
 /// Delete sandboxes; what they committed can be brought back for 30 days
 #[derive(Debug, Args)]
@@ -48,6 +48,13 @@ pub(crate) async fn run(
             force: arguments.force,
             purge: arguments.purge,
         };
+        if let Some(one) = manage::bring_home(&target, options).await? {
+            output::note(&format!("{}\n", recovered::line(&one)));
+            if one.ended {
+                output::note(&format!("deleted {}\n", printable_line(&one.name)));
+                continue;
+            }
+        }
         let deleted = manage::delete(&target, options).await?;
         output::note(&format!("deleted {}\n", deleted.name));
         if let Some(kept) = &deleted.kept_branch {
@@ -57,7 +64,7 @@ pub(crate) async fn run(
                 kept.of
             ));
         }
-        if let Some(reference) = &deleted.trash {
+        for reference in &deleted.trash {
             let word = shell_word(reference);
             output::note(&format!(
                 "its commits stay at {} for 30 days: bring them back with `git branch NAME {word}`\n",

@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::steps::shell_word;
-use crate::ui::{human, json, output};
+use crate::ui::{json, output, recovered};
 
 /// Bring home the work of interrupted runs, and remove what they left and sandboxes that are merged
 ///
@@ -62,27 +62,18 @@ fn render(report: &GcReport, dry_run: bool, directory: &Path) -> String {
     let mut out = String::new();
     let would = if dry_run { "would be " } else { "" };
     for one in &report.recovered {
+        if !dry_run {
+            out.push_str(&recovered::render(one, directory));
+            continue;
+        }
         let name = printable_line(&one.name);
         let branch = printable_line(&one.branch);
-        if dry_run {
-            // How many commits there are is known only when they have come through the gate.
-            let _ = write!(out, "would be recovered: {name}, on {branch}");
-        } else {
-            let count = human::plural(one.commits, "commit");
-            let landing = printable_line(&one.landing.to_string());
-            let _ = write!(out, "recovered: {name}, {count} on {branch} ({landing})");
-        }
+        // How many commits there are is known only when they have come through the gate.
+        let _ = write!(out, "would be recovered: {name}, on {branch}");
         if !directory.starts_with(&one.repository) {
             let _ = write!(out, " in {}", shell_word(&one.repository));
         }
         out.push('\n');
-        for beside in &one.beside {
-            let _ = writeln!(out, "  {beside}");
-        }
-        if let Some(path) = &one.preserved {
-            let path = shell_word(path);
-            let _ = writeln!(out, "  its uncommitted work is kept in {path}");
-        }
     }
     for one in &report.removed {
         let _ = writeln!(out, "{would}removed: {}", printable_line(one));

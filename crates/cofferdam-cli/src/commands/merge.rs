@@ -12,9 +12,10 @@ use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::{output, summary};
 
-/// Merge a sandbox's branch into the branch that is checked out
+/// Merge what a sandbox committed into the branch that is checked out
 ///
-/// Nothing moves where the merge conflicts, or where it would touch a file that you changed.
+/// That is its branch, and then what is kept beside it because the branch had moved. Nothing moves where such a merge
+/// conflicts, or where it would touch a file that you changed.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The sandbox, as `cofferdam list` names it
@@ -28,29 +29,35 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let target = target(arguments.name, environment, interrupt);
-    let Merge { landing, commits } = manage::merge(&target, None).await?;
+    let merges = manage::merge(&target, None).await?;
     let name = &target.name;
     let colour = environment.colour.on_stdout();
-    output::data(&match (&landing, commits.len()) {
-        (Landing::Nothing, 1..) => summary::merged_already(name, commits.len(), colour),
-        _ => summary::merged(&landing, &commits, colour),
-    })?;
-    match &landing {
-        Landing::Nothing if commits.is_empty() => {}
-        Landing::Nothing | Landing::Landed { .. } => {
-            // The merge is done, and this is advice: a worktree that cannot be read takes nothing of that back.
-            if let Ok(stays) = manage::stays(&target).await {
-                output::data(&summary::after_landing(stays.as_ref(), name, colour))?;
-            }
+    let mut stands = false;
+    for Merge {
+        landing,
+        commits,
+        lies_there,
+    } in &merges
+    {
+        output::data(&match (landing, commits.len()) {
+            (Landing::Nothing, 1..) => summary::merged_already(name, commits.len(), colour),
+            _ => summary::merged(landing, commits, colour),
+        })?;
+        if let Some(next) = summary::after_merge(landing, name, *lies_there) {
+            output::data(&format!("next: {next}\n"))?;
         }
-        Landing::Kept { .. } | Landing::Refused { .. } => {
-            if let Some(next) = summary::after_merge(&landing, name) {
-                output::data(&format!("next: {next}\n"))?;
-            }
-        }
+        stands |= matches!(landing, Landing::Kept { .. } | Landing::Refused { .. });
     }
-    Ok(match landing {
-        Landing::Nothing | Landing::Landed { .. } => ExitCode::SUCCESS,
-        Landing::Kept { .. } | Landing::Refused { .. } => ExitCode::FAILURE,
-    })
+    if stands {
+        return Ok(ExitCode::FAILURE);
+    }
+    let nothing =
+        |merge: &Merge| matches!(merge.landing, Landing::Nothing) && merge.commits.is_empty();
+    // The merge is done, and this is advice: a worktree that cannot be read takes nothing of that back.
+    if !merges.iter().all(nothing)
+        && let Ok(stays) = manage::stays(&target).await
+    {
+        output::data(&summary::after_landing(stays.as_ref(), name, colour))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ pub(crate) mod live;
 pub(crate) mod opening;
 pub(crate) mod output;
 pub(crate) mod patch;
+pub(crate) mod recovered;
 pub(crate) mod steps;
 pub(crate) mod style;
 pub(crate) mod summary;

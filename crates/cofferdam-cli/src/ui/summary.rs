@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam::git::Oid;
 use cofferdam::names::Slug;
-use cofferdam::session::manage::Stays;
+use cofferdam::session::manage::{Recovered, Stays};
 use cofferdam::session::{CommitLine, Kept, Landing, RunReport};
 use cofferdam::text::printable_line;
 
@@ -26,20 +26,21 @@ const REVIEW: &str = "git log -p -a --diff-merges=first-parent --no-ext-diff --n
 /// The summary of a run that succeeded.
 pub(crate) fn render(report: &RunReport, colour: bool) -> String {
     let mut out = work(report, colour);
+    let end = End::of(report);
     if let Some(path) = &report.preserved_worktree {
-        let path = shell_word(path);
-        let _ = writeln!(out, "uncommitted work of the agent is kept in {path}");
+        let (path, look) = (shell_word(path), look(&end));
+        let _ = writeln!(out, "uncommitted work of the agent is kept in {path}{look}");
     }
     let label = paint("refused:", style::WARNING, colour);
     out.push_str(&opening::text(&report.refused, Some(&report.name), &label));
-    if let Some(next) = next(&End::of(report)) {
+    if let Some(next) = next(&end) {
         let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
     }
     if report.preserved_worktree.is_some() {
-        let name = &report.name;
+        let (name, goes) = (&report.name, what_goes(&end));
         let _ = writeln!(
             out,
-            "when nothing of it is needed: cofferdam delete --force {name}"
+            "when nothing of it is needed: cofferdam delete --force {name}{goes}"
         );
     }
     out
@@ -96,26 +97,29 @@ pub(crate) fn merged(landed: &Landing, commits: &[CommitLine], colour: bool) -> 
 pub(crate) fn unfinished(kept: &Kept, stopped: bool, colour: bool) -> String {
     let mut out = match &kept.landing {
         Some(Landing::Nothing) if !stopped => String::new(),
-        Some(found) => landing(found, &kept.commits, colour),
+        Some(found) => merged(found, &kept.commits, colour),
         None => String::new(),
     };
     if let Some(line) = taken(&kept.taken) {
         let _ = writeln!(out, "{} {line}", paint("yours:", style::WARNING, colour));
     }
     let label = paint("kept:", style::STRONG, colour);
+    let end = match (&kept.landing, &kept.name) {
+        (Some(landing), Some(name)) => End::of_kept(kept, landing, name),
+        _ => None,
+    };
     if let Some(path) = &kept.preserved_worktree {
-        let _ = writeln!(out, "{label} uncommitted work in {}", shell_word(path));
+        let look = end.as_ref().map(look).unwrap_or_default();
+        let path = shell_word(path);
+        let _ = writeln!(out, "{label} uncommitted work in {path}{look}");
     }
     if let Some(path) = &kept.log {
         let _ = writeln!(out, "{label} the run log {}", shell_word(path));
     }
     let refused = paint("refused:", style::WARNING, colour);
     out.push_str(&opening::text(&kept.refused, kept.name.as_ref(), &refused));
-    let end = match (&kept.landing, &kept.name) {
-        (Some(Landing::Nothing), _) if kept.preserved_worktree.is_none() => None,
-        (Some(landing), Some(name)) => End::of_kept(kept, landing, name),
-        _ => None,
-    };
+    let end = end
+        .filter(|end| !matches!(end.landing, Landing::Nothing) || end.preserved_worktree.is_some());
     let next = match (&kept.landing, &kept.id) {
         (None, Some(_)) => Some("cofferdam gc   # brings home what the agent committed".to_owned()),
         _ => end.as_ref().and_then(next),
@@ -219,14 +223,14 @@ pub(crate) fn taken(paths: &[PathBuf]) -> Option<String> {
         .then(|| format!("the agent committed uncommitted work of yours: {named}{more}"))
 }
 
-/// A reference of Cofferdam's: its commits were made in the checkout itself, so that their files lie in
-/// the way of git's own merge.
+/// A reference of Cofferdam's, which only its own commands know the sandbox of.
 fn is_own(reference: &str) -> bool {
     reference.starts_with("refs/cofferdam/")
 }
 
 /// What to do with commits that `cofferdam merge` left where they were.
-pub(crate) fn after_merge(landing: &Landing, name: &str) -> Option<String> {
+/// `lies_there`: their files lie in the checkout, in the way of git's own merge.
+pub(crate) fn after_merge(landing: &Landing, name: &str, lies_there: bool) -> Option<String> {
     let Landing::Kept { reference, .. } = landing else {
         return None;
     };
@@ -234,11 +238,30 @@ pub(crate) fn after_merge(landing: &Landing, name: &str) -> Option<String> {
         return Some(after_the_users(&format!("cofferdam merge {name}")));
     }
     let merge = format!("git merge {}", shell_word(reference));
-    Some(if is_own(reference) {
+    Some(if lies_there {
         format!("git stash --include-untracked && {merge}")
     } else {
         format!("{merge}   # commit or stash changes of your own first")
     })
+}
+
+/// The next step after a dead run has come home.
+pub(crate) fn after_recovery(one: &Recovered) -> Option<String> {
+    let end = End {
+        name: &one.name,
+        base: &one.base,
+        target_branch: &one.target_branch,
+        made_branch: one.made_branch.as_deref(),
+        lies_there: one.branch == one.target_branch,
+        landing: &one.landing,
+        preserved_worktree: one.preserved.as_deref(),
+        log: None,
+    };
+    // It is gone, so its commits are on the branch that they were meant for.
+    if one.ended && end.waits() {
+        return None;
+    }
+    next(&end)
 }
 
 /// The user ends what they have begun, and does `then`. What is printed can be run as it stands.
@@ -248,9 +271,11 @@ fn after_the_users(then: &str) -> String {
 
 /// How a run ended, as far as the next step depends on it.
 struct End<'a> {
-    name: &'a Slug,
+    name: &'a str,
     base: &'a Oid,
     target_branch: &'a str,
+    made_branch: Option<&'a str>,
+    lies_there: bool,
     landing: &'a Landing,
     preserved_worktree: Option<&'a Path>,
     log: Option<&'a Path>,
@@ -259,9 +284,11 @@ struct End<'a> {
 impl<'a> End<'a> {
     fn of(report: &'a RunReport) -> Self {
         Self {
-            name: &report.name,
+            name: report.name.as_str(),
             base: &report.base,
             target_branch: &report.target_branch,
+            made_branch: report.made_branch.as_deref(),
+            lies_there: report.source_branch == report.target_branch,
             landing: &report.landing,
             preserved_worktree: report.preserved_worktree.as_deref(),
             log: report.log.as_deref(),
@@ -270,26 +297,61 @@ impl<'a> End<'a> {
 
     fn of_kept(kept: &'a Kept, landing: &'a Landing, name: &'a Slug) -> Option<Self> {
         Some(Self {
-            name,
+            name: name.as_str(),
             base: kept.base.as_ref()?,
             target_branch: kept.target_branch.as_deref()?,
+            made_branch: kept.made_branch.as_deref(),
+            lies_there: kept.branch == kept.target_branch,
             landing,
             preserved_worktree: kept.preserved_worktree.as_deref(),
             log: kept.log.as_deref(),
         })
     }
+
+    /// Whether there are commits that what is checked out has not got.
+    fn waits(&self) -> bool {
+        match self.landing {
+            Landing::Landed { branch, .. } => branch != self.target_branch,
+            Landing::Kept { .. } => true,
+            Landing::Nothing | Landing::Refused { .. } => false,
+        }
+    }
+}
+
+/// How uncommitted work is looked at.
+fn status(path: &Path) -> String {
+    // A private copy's git directory is not beside its files.
+    if path.join(".git").is_file() {
+        format!("git -C {} status", shell_word(path))
+    } else {
+        format!("ls -A {}", shell_word(path))
+    }
+}
+
+/// The same after the name of the place, where the next step is another.
+fn look(end: &End<'_>) -> String {
+    match end.preserved_worktree {
+        Some(path) if end.waits() => format!("; look at it with: {}", status(path)),
+        _ => String::new(),
+    }
+}
+
+/// What `delete --force` removes beside uncommitted work, as a comment.
+fn what_goes(end: &End<'_>) -> String {
+    if !end.waits() {
+        return String::new();
+    }
+    let also = end.made_branch.map_or_else(String::new, |branch| {
+        format!(", and branch {}", printable_line(branch))
+    });
+    format!("   # removes that work{also}; unmerged commits can be brought back for 30 days")
 }
 
 fn next(end: &End<'_>) -> Option<String> {
     let base = end.base.short();
-    if let Some(path) = end.preserved_worktree {
-        // A private copy's git directory is not beside its files.
-        let is_worktree = path.join(".git").is_file();
-        return Some(if is_worktree {
-            format!("git -C {} status", shell_word(path))
-        } else {
-            format!("ls -A {}", shell_word(path))
-        });
+    // Commits first: the uncommitted work stays where it is.
+    if let Some(path) = end.preserved_worktree.filter(|_| !end.waits()) {
+        return Some(status(path));
     }
     match end.landing {
         Landing::Nothing => {
@@ -305,13 +367,13 @@ fn next(end: &End<'_>) -> Option<String> {
         }
         Landing::Landed { branch, .. } => Some(format!("git merge {}", shell_word(branch))),
         kept @ Landing::Kept { .. } if kept.waits_for_the_user() => {
-            after_merge(kept, end.name.as_str())
+            after_merge(kept, end.name, end.lies_there)
         }
         // Only a branch can be merged into by name.
         Landing::Kept { reference, .. } if is_own(reference) && end.target_branch != "HEAD" => {
             Some(format!("cofferdam merge {}", end.name))
         }
-        kept @ Landing::Kept { .. } => after_merge(kept, end.name.as_str()),
+        kept @ Landing::Kept { .. } => after_merge(kept, end.name, end.lies_there),
         Landing::Refused { .. } => None,
     }
 }

@@ -167,6 +167,14 @@ fn the_summary_is_true_for_each_strategy_and_has_the_next_step() {
             format!("stopped: the run was stopped\nlanded: 1 commit on {branch}, which is now at ");
         assert!(said.contains(&words), "{options:?}: {said}");
         assert!(!said.contains("kept: 1 commit"), "{said}");
+        // As at any other end, they are listed.
+        let id = environment.git(&["rev-parse", "--short=10", branch]);
+        let listed = said.lines().filter(|line| line.starts_with("  "));
+        let mut commits = listed.filter_map(|line| line.trim().split_once(' '));
+        assert!(
+            commits.any(|(short, subject)| subject == "a" && id.starts_with(short)),
+            "{said}"
+        );
         follow(&environment, &said);
         let landed = environment.git(&["log", "-1", "--format=%s", branch]);
         assert_eq!(landed, "a", "{options:?}");

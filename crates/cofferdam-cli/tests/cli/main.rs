@@ -16,6 +16,7 @@ mod environment;
 mod gc;
 mod hooks;
 mod interrupt;
+mod kept;
 mod list;
 mod look;
 mod man;

@@ -33,6 +33,12 @@ impl Head {
             Self::Detached { .. } => None,
         }
     }
+
+    /// The branch's name, or `HEAD`.
+    pub fn branch_text(&self) -> String {
+        self.branch()
+            .map_or_else(|| "HEAD".to_owned(), ToString::to_string)
+    }
 }
 
 /// The author of commits, as the user configured it.

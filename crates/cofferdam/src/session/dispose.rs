@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::report::Landing;
+use super::uncommitted::uncommitted;
 use crate::fsx;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::status::ChangeKind;
@@ -143,18 +144,18 @@ async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: 
         }
         let worktree = Worktree::find(repo, &path, branch.clone(), owned.record.base.clone())?;
         if !untouched {
-            let tip = match &disposal.outcome.checkout {
-                Some(tip) => Some(tip.clone()),
-                None => repo.resolve(&branch.full(), disposal.cancel).await?,
-            };
-            let tip = tip.as_ref().unwrap_or(&owned.record.base);
-            let scratch = owned.directory().join("scratch");
-            let changes = worktree::dirty(
+            // Somebody may have moved the branch meanwhile, in this worktree itself.
+            let on_branch = repo.resolve(&branch.full(), disposal.cancel).await?;
+            let on_branch = on_branch.as_slice();
+            let tip = (disposal.outcome.checkout.as_ref())
+                .or(on_branch.first())
+                .unwrap_or(&owned.record.base);
+            let changes = uncommitted(
                 repo,
                 &worktree,
-                tip,
+                (tip, on_branch),
                 disposal.rules,
-                scratch,
+                &owned.directory().join("scratch"),
                 disposal.cancel,
             )
             .await?;

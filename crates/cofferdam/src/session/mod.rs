@@ -41,6 +41,7 @@ mod shared;
 mod stream;
 mod submodules;
 mod transfer;
+mod uncommitted;
 mod variables;
 
 pub use collect::CollectError;

@@ -234,10 +234,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         &branches.strategy,
         branches.branch.as_ref(),
     )?;
-    let target_branch = repository
-        .head
-        .branch()
-        .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
+    let target_branch = repository.head.branch_text();
     let source_branch = branches
         .branch
         .as_ref()

@@ -106,6 +106,8 @@ pub struct RunReport {
     pub name: Slug,
     pub source_branch: String,
     pub target_branch: String,
+    /// The source branch where it was made for the sandbox: `delete` removes it.
+    pub made_branch: Option<String>,
     pub base: Oid,
     pub iterations: Vec<Iteration>,
     /// The completion signal that ended the run.
@@ -138,6 +140,8 @@ pub struct Kept {
     pub branch: Option<String>,
     /// What was checked out at the start.
     pub target_branch: Option<String>,
+    /// As in [`RunReport::made_branch`].
+    pub made_branch: Option<String>,
     pub base: Option<Oid>,
     /// `None` with an id: they are still in the sandbox, and `gc` brings them home.
     pub landing: Option<Landing>,

@@ -9,7 +9,7 @@ use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use super::iterate::{self, Work};
-use super::manage::{DiffStyle, diff_between, recover_in};
+use super::manage::{DiffStyle, diff_between, made_branch, recover_in};
 use super::network;
 use super::options::RunOptions;
 use super::place;
@@ -249,6 +249,7 @@ async fn finish(
     kept.commits.clone_from(&collected.commits);
     kept.beside.clone_from(&collected.beside);
     kept.taken.clone_from(&collected.taken);
+    kept.made_branch = made_branch(&owned.record);
     events.emit(&Event::Step { step: "dispose" });
     let disposal = Disposal {
         home: &options.home,
@@ -313,6 +314,7 @@ async fn finish(
         name: plan.record.name.clone(),
         source_branch: plan.source_branch.clone(),
         target_branch: plan.target_branch.clone(),
+        made_branch: kept.made_branch,
         base,
         iterations: kept.iterations,
         completion: work.completion,

@@ -475,7 +475,7 @@ fn what_is_deleted_comes_home_first_and_stays_in_the_trash() {
     dead_run(&env);
     let options = manage::DeleteOptions::default();
     let deleted = block_on(manage::delete(&target(&env), options)).unwrap();
-    assert_eq!(deleted.trash.as_deref(), Some("refs/cofferdam/trash/one"));
+    assert_eq!(deleted.trash, ["refs/cofferdam/trash/one"]);
     assert_eq!(env.subjects("refs/cofferdam/trash/one"), ["first", "work"]);
     assert_eq!(env.git(&["branch", "--list", "feature"]), "");
     env.assert_no_state();

@@ -267,7 +267,10 @@ fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
         .unwrap();
     let merged = runtime.block_on(manage::merge(&target, None)).unwrap();
     assert!(
-        matches!(merged.landing, cofferdam::session::Landing::Landed { .. }),
+        matches!(
+            merged[0].landing,
+            cofferdam::session::Landing::Landed { .. }
+        ),
         "{merged:?}"
     );
     assert!(!env.repo.join("sm/.git").exists());

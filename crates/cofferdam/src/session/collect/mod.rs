@@ -297,6 +297,16 @@ pub(super) async fn commits_between(
     tip: &Oid,
     cancel: &CancellationToken,
 ) -> Result<Vec<CommitLine>, GitError> {
+    commits_since(repo, base, std::slice::from_ref(tip), cancel).await
+}
+
+/// The commits that `tips` have and `base` does not, newest last.
+pub(super) async fn commits_since(
+    repo: &Repository,
+    base: &Oid,
+    tips: &[Oid],
+    cancel: &CancellationToken,
+) -> Result<Vec<CommitLine>, GitError> {
     let done = repo
         .command()
         .args([
@@ -307,7 +317,8 @@ pub(super) async fn commits_between(
             "--format=%H %s",
             "--end-of-options",
         ])
-        .arg(format!("{base}..{tip}"))
+        .args(tips.iter().map(Oid::as_str))
+        .arg(format!("^{base}"))
         .run(cancel)
         .await?;
     let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {

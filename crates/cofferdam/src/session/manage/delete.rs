@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{ManageError, Target, gc, half_merged, orphan};
+use super::gc::{self, Recovered};
+use super::tips::tips;
+use super::{ManageError, Target, half_merged, orphan};
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
@@ -14,6 +16,7 @@ use crate::home::Home;
 use crate::names::{BranchName, Slug};
 use crate::sandbox::registry::{self, Owned, Record, RegistryError, Strategy};
 use crate::session::collect;
+use crate::session::uncommitted::uncommitted;
 use tokio_util::sync::CancellationToken;
 
 /// How long a run may take to stop, collect and dispose.
@@ -32,8 +35,8 @@ pub struct DeleteOptions {
 #[derive(Debug, Clone, Serialize)]
 pub struct Deleted {
     pub name: Slug,
-    /// Where the branch's tip stays for 30 days.
-    pub trash: Option<String>,
+    /// Where commits that are nowhere else stay for 30 days: the branch's, and those kept beside it.
+    pub trash: Vec<String>,
     /// The sandbox's branch, which was left because another sandbox is on it too.
     pub kept_branch: Option<KeptBranch>,
     /// Files that were left because they are not the sandbox's alone.
@@ -47,6 +50,43 @@ pub struct KeptBranch {
     pub branch: BranchName,
     /// The newest of the others.
     pub of: Slug,
+}
+
+/// Brings the commits of a sandbox home whose command died, as [`delete()`] does first. `None`: there is
+/// nothing to bring.
+pub async fn bring_home(
+    target: &Target,
+    options: DeleteOptions,
+) -> Result<Option<Recovered>, ManageError> {
+    match target.find().await {
+        Ok((repo, entry)) if !entry.in_use && entry.record.phase.is_unfinished() => {
+            come_home(target, &repo, &entry.record, options).await
+        }
+        // What is wrong is said by who deletes.
+        _ => Ok(None),
+    }
+}
+
+async fn come_home(
+    target: &Target,
+    repo: &Repository,
+    record: &Record,
+    options: DeleteOptions,
+) -> Result<Option<Recovered>, ManageError> {
+    let home = target.caller_home.as_deref();
+    match gc::recover_one(&target.home, repo, record.clone(), home, &target.cancel).await {
+        Ok(recovered) => Ok(Some(recovered)),
+        // Another command may have been faster: what is true now is read by who asks.
+        Err(ManageError::Registry(RegistryError::Gone(_) | RegistryError::InUse(_))) => Ok(None),
+        // An agent may have left a repository that nobody can read: somebody must be able to
+        // let go of it.
+        Err(ManageError::Collect(_)) if options.purge => Ok(None),
+        Err(ManageError::Collect(source)) => {
+            let name = record.name.to_string();
+            Err(ManageError::Uncollectable { name, source })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Deletes a sandbox that nobody uses.
@@ -72,21 +112,8 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         }
     }
     if record.phase.is_unfinished() {
-        // Its commits come home first; then it is a stopped one, or gone.
-        let home = target.caller_home.as_deref();
-        match gc::recover_one(&target.home, &repo, record.clone(), home, cancel).await {
-            // Another command may have been faster: what is true now is read below.
-            Ok(_)
-            | Err(ManageError::Registry(RegistryError::Gone(_) | RegistryError::InUse(_))) => {}
-            // An agent may have left a repository that nobody can read: somebody must be able to
-            // let go of it.
-            Err(ManageError::Collect(_)) if options.purge => {}
-            Err(ManageError::Collect(source)) => {
-                let name = record.name.to_string();
-                return Err(ManageError::Uncollectable { name, source });
-            }
-            Err(error) => return Err(error),
-        }
+        // Then it is a stopped one, or gone.
+        come_home(target, &repo, &record, options).await?;
         match target.find().await {
             Ok((_, entry)) => record = entry.record,
             Err(_) => return Ok(gone(record.name)),
@@ -109,16 +136,15 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         own_branch,
     ) {
         let worktree = Worktree::find(&repo, path, branch.clone(), record.base.clone())?;
-        let tip = repo
-            .resolve(&branch.full(), cancel)
-            .await?
-            .unwrap_or(record.base.clone());
+        let ends = tips(&repo, record, cancel).await?;
+        let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
         let rules = UserRules {
             config: Some(&config),
             caller_home: target.caller_home.as_deref(),
         };
         let scratch = owned.directory().join("scratch");
-        let changes = worktree::dirty(&repo, &worktree, &tip, rules, scratch, cancel).await?;
+        let ends = (ends.first().unwrap_or(&record.base), &ends[..]);
+        let changes = uncommitted(&repo, &worktree, ends, rules, &scratch, cancel).await?;
         if !changes.is_empty() && !options.force {
             return Err(ManageError::UncommittedWork {
                 name: owned.record.name.to_string(),
@@ -140,7 +166,7 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
             path: owned.directory().to_owned(),
         });
     }
-    let (mut trash, mut kept_branch) = (None, None);
+    let (mut trash, mut kept_branch) = (Vec::new(), None);
     // A branch that was there before the sandbox is the user's.
     if let Some(branch) = own_branch.filter(|_| record.branch_is_ours)
         && let Some(tip) = repo.resolve(&branch.full(), cancel).await?
@@ -156,11 +182,10 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         } else {
             let kept =
                 refs::delete_branch_to_trash(&repo, branch, &tip, &record.name, cancel).await?;
-            trash = Some(kept);
+            trash.push(kept);
         }
     }
-    let kept = refs::delete_own(&repo, record.id, &record.name, cancel).await?;
-    trash = trash.or_else(|| kept.into_iter().next());
+    trash.extend(refs::delete_own(&repo, record.id, &record.name, cancel).await?);
     let name = record.name.clone();
     owned.forget()?;
     Ok(Deleted {
@@ -202,7 +227,7 @@ fn hand_over(home: &Home, heir: Record) -> Result<(), RegistryError> {
 pub(super) fn gone(name: Slug) -> Deleted {
     Deleted {
         name,
-        trash: None,
+        trash: Vec::new(),
         kept_branch: None,
         kept_work: None,
     }

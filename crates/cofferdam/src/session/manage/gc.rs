@@ -10,10 +10,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::tips::{made_branch, tips};
 use super::{ManageError, half_merged, merged, orphan};
 use crate::git::discovery::Start;
 use crate::git::lock::{Lock, LockError, lock};
-use crate::git::{Git, Identity, Repository, UserRules, gate, identity, land, refs};
+use crate::git::{Git, Identity, Oid, Repository, UserRules, gate, identity, land, refs};
 use crate::home::Home;
 use crate::names::SandboxId;
 use crate::sandbox::native;
@@ -38,7 +39,15 @@ pub struct Recovered {
     pub branch: String,
     pub commits: usize,
     pub landing: Landing,
+    /// Where the agent started.
+    pub base: Oid,
+    /// What is checked out now.
+    pub target_branch: String,
+    /// The sandbox's branch, where it goes with the sandbox.
+    pub made_branch: Option<String>,
     pub beside: Vec<Beside>,
+    /// The sandbox had nothing more to keep, and is gone.
+    pub ended: bool,
     /// Uncommitted work that was left where it is.
     #[serde(serialize_with = "crate::session::path_json::optional")]
     pub preserved: Option<PathBuf>,
@@ -289,7 +298,11 @@ fn without_commits(repo: &Repository, record: &Record, landing: Landing) -> Reco
         branch: record.branch_text(),
         commits: 0,
         landing,
+        base: record.base.clone(),
+        target_branch: repo.head.branch_text(),
+        made_branch: made_branch(record),
         beside: Vec::new(),
+        ended: false,
         preserved: None,
     }
 }
@@ -363,6 +376,8 @@ pub(super) async fn recover_one(
     };
     let (name, branch) = (owned.record.name.to_string(), owned.record.branch_text());
     let landing = outcome.landing.clone();
+    let (id, base) = (owned.record.id, owned.record.base.clone());
+    let made_branch = made_branch(&owned.record);
     let disposal = Disposal {
         home,
         repo,
@@ -380,7 +395,11 @@ pub(super) async fn recover_one(
         branch,
         commits,
         landing,
+        base,
+        target_branch: repo.head.branch_text(),
+        made_branch,
         beside,
+        ended: !home.sandbox(id).exists(),
         preserved: disposed.preserved,
     })
 }
@@ -398,12 +417,7 @@ async fn forget_if_empty(
     let has_files = collect::keeps_work(&directory)
         || land::is_half_done(&directory)
         || record.worktree.as_ref().is_some_and(|path| path.exists());
-    let own = refs::own(record.id, refs::Own::Tip);
-    let reference = match (&record.branch, record.strategy.as_str()) {
-        (Some(branch), "branch" | "merge-to-head") => branch.full(),
-        _ => own,
-    };
-    if has_files || repo.resolve(&reference, cancel).await?.is_some() {
+    if has_files || !tips(repo, &record, cancel).await?.is_empty() {
         return Ok(());
     }
     let all = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await?;

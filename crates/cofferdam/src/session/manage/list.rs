@@ -6,14 +6,17 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::tips::tips;
 use super::{ManageError, orphan};
 use crate::git::discovery::Start;
-use crate::git::refs::{self, Own};
-use crate::git::worktree::{self, Worktree};
-use crate::git::{Git, Repository, UserRules};
+use crate::git::worktree::Worktree;
+use crate::git::{Git, Oid, Repository, UserRules, land, refs};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
 use crate::sandbox::registry::{self, Entry, Mode, Phase, Record, Strategy};
+use crate::session::collect;
+use crate::session::report::Landing;
+use crate::session::uncommitted::uncommitted;
 
 /// The states of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -57,7 +60,7 @@ pub struct Summary {
     /// Its repository is gone from its place: nothing of it can come home.
     pub orphaned: bool,
     pub branch: String,
-    /// Its commits since the base that what is checked out does not have: on its branch, or kept on a reference
+    /// Its commits since the base that what is checked out does not have: on its branch, and kept on a reference
     /// of ours. `None` where it has neither.
     pub ahead: Option<u64>,
     /// What it keeps for its user that did not land, and where, in words.
@@ -111,26 +114,28 @@ async fn summary(
     let Entry { record, in_use } = entry;
     let orphaned = repo.is_none() && !in_use && orphan::is_gone(&record.repository);
     let interrupted = !in_use && !orphaned && record.phase.is_unfinished();
-    // What the agent committed in the checkout itself is on a branch of its user's, or kept beside it.
-    let holds = match (&record.strategy, &record.branch) {
-        (Strategy::Head, _) if record.phase == Phase::Stopped => {
-            Some(refs::own(record.id, Own::Tip))
-        }
-        (Strategy::Head, _) | (_, None) => None,
-        (_, Some(branch)) => Some(branch.full()),
+    let ends = match repo {
+        Some(repo) => tips(repo, &record, cancel).await?,
+        None => Vec::new(),
     };
-    let ahead = match (repo, holds) {
-        (Some(repo), Some(reference)) => {
-            let range = format!("{}..{reference}", record.base);
+    let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
+    let ahead = match repo {
+        Some(repo) if !ends.is_empty() => {
             let done = repo
                 .command()
-                .args(["rev-list", "--count", "--end-of-options", &range, "^HEAD"])
+                .args(["rev-list", "--count", "--end-of-options"])
+                .args(ends.iter().map(Oid::as_str))
+                .args([&format!("^{}", record.base), "^HEAD"])
                 .answers(&[128])
                 .run(cancel)
                 .await?;
             String::from_utf8_lossy(&done.stdout).trim().parse().ok()
         }
         _ => None,
+    };
+    let kept = match repo {
+        Some(repo) if record.kept.is_some() => still_kept(home, repo, &record, cancel).await?,
+        _ => record.kept.clone(),
     };
     let has_branch = record.strategy == Strategy::Head || ahead.is_some();
     let state = match record.phase {
@@ -143,7 +148,8 @@ async fn summary(
     };
     let changes = match (repo, &record.worktree, &record.branch) {
         (Some(repo), Some(path), Some(branch)) if !in_use && path.is_dir() => {
-            changes(home, repo, &record, path, branch, caller_home, cancel)
+            let branch = (path.as_path(), branch);
+            changes(home, repo, &record, branch, &ends, caller_home, cancel)
                 .await
                 .ok()
         }
@@ -158,8 +164,7 @@ async fn summary(
         orphaned,
         branch: record.branch_text(),
         ahead,
-        // Merged meanwhile, it is kept no longer.
-        kept: record.kept.clone().filter(|_| ahead != Some(0)),
+        kept,
         changes,
         workdir: workdir(&record, home),
         created: record.created,
@@ -177,21 +182,61 @@ fn workdir(record: &Record, home: &Home) -> Option<PathBuf> {
         .filter(|path| path.is_dir())
 }
 
+/// What the sandbox's record says is kept, as far as what is checked out has not got it meanwhile.
+async fn still_kept(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    cancel: &CancellationToken,
+) -> Result<Option<String>, ManageError> {
+    let Some(outcome) = &record.outcome else {
+        return Ok(record.kept.clone());
+    };
+    let has_files = collect::keeps_work(&home.sandbox(record.id));
+    let waits = match &outcome.landing {
+        Landing::Kept { reference, .. } => match repo.resolve(&full(reference), cancel).await? {
+            Some(tip) => !land::is_ancestor(repo, &tip, repo.head.commit(), cancel).await?,
+            None => true,
+        },
+        Landing::Refused { .. } => has_files,
+        Landing::Nothing | Landing::Landed { .. } => false,
+    };
+    if waits {
+        return Ok(record.kept.clone());
+    }
+    let Some(beside) = &outcome.beside else {
+        return Ok(None);
+    };
+    let own = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await?;
+    for extra in own.iter().filter(|one| one.reference.contains("/extra-")) {
+        if !land::is_ancestor(repo, &extra.id, repo.head.commit(), cancel).await? {
+            return Ok(Some(beside.clone()));
+        }
+    }
+    Ok(has_files.then(|| beside.clone()))
+}
+
+/// A landing names a branch as people do.
+fn full(reference: &str) -> String {
+    if reference.starts_with("refs/") {
+        reference.to_owned()
+    } else {
+        format!("refs/heads/{reference}")
+    }
+}
+
 /// Whether a stopped sandbox's worktree has uncommitted changes.
 async fn changes(
     home: &Home,
     repo: &Repository,
     record: &Record,
-    path: &Path,
-    branch: &BranchName,
+    (path, branch): (&Path, &BranchName),
+    ends: &[Oid],
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<bool, ManageError> {
     let worktree = Worktree::find(repo, path, branch.clone(), record.base.clone())?;
-    let tip = repo
-        .resolve(&branch.full(), cancel)
-        .await?
-        .unwrap_or_else(|| record.base.clone());
+    let tips = (ends.first().unwrap_or(&record.base), ends);
     let rules = UserRules {
         config: None,
         caller_home,
@@ -199,9 +244,6 @@ async fn changes(
     let scratch = home
         .sandbox(record.id)
         .join(format!("scratch-{}", std::process::id()));
-    Ok(
-        !worktree::dirty(repo, &worktree, &tip, rules, scratch, cancel)
-            .await?
-            .is_empty(),
-    )
+    let changes = uncommitted(repo, &worktree, tips, rules, &scratch, cancel).await?;
+    Ok(!changes.is_empty())
 }

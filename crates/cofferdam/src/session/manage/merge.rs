@@ -1,12 +1,12 @@
-//! Merge a sandbox's branch into the branch that is checked out.
+//! Merge what a sandbox committed into the branch that is checked out.
 
 use std::path::Path;
 
-use super::{ManageError, Target, gc, half_merged};
+use super::{ManageError, Target, gc, half_merged, tips};
 use crate::git::land::{self, Incoming};
-use crate::git::{Head, Identity, identity};
+use crate::git::{Head, Identity, Oid, identity};
 use crate::sandbox::registry::{self, Owned, Strategy};
-use crate::session::collect::{CollectError, commits_between, merge_message};
+use crate::session::collect::{CollectError, commits_between, commits_since, merge_message};
 use crate::session::report::{CommitLine, Landing};
 
 /// What a merge came to.
@@ -16,11 +16,14 @@ pub struct Merge {
     pub landing: Landing,
     /// What the checked-out branch did not have, newest last; with [`Landing::Nothing`] what it has of the sandbox.
     pub commits: Vec<CommitLine>,
+    /// The agent worked in the checkout, so that the files of the commits lie there.
+    pub lies_there: bool,
 }
 
-/// Merges what the sandbox's branch holds. Nothing moves on a conflict or where local changes
+/// Merges what the sandbox's branch holds, and then the commits that are kept beside it because it had
+/// moved: one answer for each, in this order. Nothing moves where one conflicts or where local changes
 /// overlap. The branch stays; `delete` removes it.
-pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Merge, ManageError> {
+pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Vec<Merge>, ManageError> {
     let (repo, entry) = target.find().await?;
     let cancel = &target.cancel;
     let name = entry.record.name.to_string();
@@ -45,45 +48,61 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Merge, M
     let Head::Branch { name: into, .. } = &repo.head else {
         return Err(ManageError::DetachedTarget);
     };
-    let tip = target.tip(&repo, record, false).await?;
-    if land::is_ancestor(&repo, &tip, repo.head.commit(), cancel).await? {
-        return Ok(Merge {
-            landing: finished.unwrap_or(Landing::Nothing),
-            commits: commits_between(&repo, &record.base, &tip, cancel).await?,
-        });
+    let lies_there = record.strategy == Strategy::Head;
+    let mut current = repo.head.commit().clone();
+    let (mut there, mut missing) = (Vec::<Oid>::new(), Vec::new());
+    for tip in target.tips(&repo, record, false).await? {
+        if land::is_ancestor(&repo, &tip.id, &current, cancel).await? {
+            there.push(tip.id);
+        } else {
+            missing.push(tip);
+        }
     }
-    let commits = commits_between(&repo, repo.head.commit(), &tip, cancel).await?;
+    if missing.is_empty() {
+        return Ok(vec![Merge {
+            landing: finished.unwrap_or(Landing::Nothing),
+            commits: commits_since(&repo, &record.base, &there, cancel).await?,
+            lies_there,
+        }]);
+    }
     let author = match author {
         Some(author) => author,
         None => identity::identity(&repo, target.caller_home.as_deref(), cancel)
             .await?
             .ok_or(ManageError::NoIdentity)?,
     };
-    let source = record
-        .branch
-        .as_ref()
-        .filter(|_| record.strategy != Strategy::Head);
-    let message = match source {
-        Some(branch) => merge_message(branch, into),
-        None => format!("Merge the work of sandbox '{name}' into {into}"),
-    };
-    let merge = land::Target {
-        start: &repo.head,
-        source,
-        identity: &author,
-        message: &message,
-    };
-    let incoming = if record.strategy == Strategy::Head {
-        Incoming::from_head(record.id, record.base.clone(), tip)
-    } else {
-        Incoming::from_branch(record.id, record.base.clone(), tip)
-    };
     let repo = repo.without_drivers(cancel).await?;
     let barred = |top: &Path| registry::barred(home, top);
     let state = owned.directory();
-    let landed = land::merge_to_head(&repo, &merge, &incoming, state, &barred, cancel).await;
-    Ok(Merge {
-        landing: landed.map_err(CollectError::from)?.landing,
-        commits,
-    })
+    let mut done = Vec::new();
+    for tip in missing {
+        let commits = commits_between(&repo, &current, &tip.id, cancel).await?;
+        let source = tips::branch(record).filter(|_| tip.on_branch);
+        let message = match source {
+            Some(branch) => merge_message(branch, into),
+            None => format!("Merge the work of sandbox '{name}' into {into}"),
+        };
+        let merge = land::Target {
+            start: &repo.head,
+            source,
+            identity: &author,
+            message: &message,
+        };
+        let incoming = if lies_there {
+            Incoming::from_head(record.id, record.base.clone(), tip.id)
+        } else {
+            Incoming::from_branch(record.id, record.base.clone(), tip.id)
+        };
+        let landed = land::merge_to_head(&repo, &merge, &incoming, state, &barred, cancel).await;
+        let landing = landed.map_err(CollectError::from)?.landing;
+        if let Landing::Landed { tip, .. } = &landing {
+            current = tip.clone();
+        }
+        done.push(Merge {
+            landing,
+            commits,
+            lies_there,
+        });
+    }
+    Ok(done)
 }

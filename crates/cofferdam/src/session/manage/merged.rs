@@ -15,6 +15,7 @@ use crate::names::BranchName;
 use crate::sandbox::registry::{Owned, Phase, Record, RegistryError, Strategy};
 use crate::session::collect;
 use crate::session::report::Landing;
+use crate::session::uncommitted::uncommitted;
 
 /// Why [`super::gc`] leaves a sandbox whose branch is merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +150,9 @@ async fn look(
     }
     if let (Some(worktree), Some(tip)) = (worktree_of(repo, record)?, &tip) {
         let scratch = directory.join(format!("scratch-{}", std::process::id()));
-        let changes = worktree::dirty(repo, &worktree, tip, rules, scratch, cancel).await?;
+        let kept: Vec<Oid> = own.iter().map(|one| one.id.clone()).collect();
+        let tips = (tip, &kept[..]);
+        let changes = uncommitted(repo, &worktree, tips, rules, &scratch, cancel).await?;
         if !changes.is_empty() {
             return Ok(Err(Stays::Uncommitted(worktree.path.clone())));
         }

@@ -8,12 +8,13 @@ mod merge;
 mod merged;
 mod orphan;
 mod show;
+mod tips;
 
 use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
-pub use delete::{DeleteOptions, Deleted, KeptBranch, delete};
+pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete};
 pub(super) use gc::recover_in;
 pub use gc::{GcReport, Recovered, gc};
 pub use list::{State, Summary, list};
@@ -21,7 +22,9 @@ pub use merge::{Merge, merge};
 pub use merged::{Stays, stays};
 pub(super) use show::diff_between;
 pub use show::{DiffStyle, diff, log};
+pub(super) use tips::made_branch;
 
+use self::tips::Tip;
 use super::collect::CollectError;
 use crate::fsx::FileError;
 use crate::git::discovery::Start;
@@ -31,7 +34,7 @@ use crate::git::worktree::WorktreeError;
 use crate::git::{Git, GitError, Oid, Repository, RepositoryError};
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
-use crate::sandbox::registry::{self, Entry, Record, RegistryError, Strategy};
+use crate::sandbox::registry::{self, Entry, Record, RegistryError};
 use crate::session::report::Landing;
 
 /// One sandbox of one repository, as a command names it.
@@ -133,21 +136,18 @@ impl Target {
         Ok((repository, entry))
     }
 
-    /// The commit that the sandbox's work ended at: its branch, or what `head` kept.
-    async fn tip(
+    /// Where the sandbox's work ended: [`tips::tips`], one at least.
+    async fn tips(
         &self,
         repo: &Repository,
         record: &Record,
         running: bool,
-    ) -> Result<Oid, ManageError> {
-        let own = (record.branch.as_ref()).filter(|_| record.strategy != Strategy::Head);
-        let reference = own.map_or_else(
-            || refs::own(record.id, refs::Own::Tip),
-            crate::names::BranchName::full,
-        );
-        if let Some(tip) = repo.resolve(&reference, &self.cancel).await? {
-            return Ok(tip);
+    ) -> Result<Vec<Tip>, ManageError> {
+        let found = tips::tips(repo, record, &self.cancel).await?;
+        if !found.is_empty() {
+            return Ok(found);
         }
+        let own = tips::branch(record);
         let landed = record.outcome.as_ref().map(|outcome| &outcome.landing);
         let tip = match (own, landed) {
             (Some(own), Some(Landing::Landed { branch, tip })) if own.as_str() == branch => {
@@ -158,7 +158,7 @@ impl Target {
         };
         Err(ManageError::NoBranch {
             name: record.name.to_string(),
-            branch: own.map_or(reference, ToString::to_string),
+            branch: own.map_or_else(|| refs::own(record.id, refs::Own::Tip), ToString::to_string),
             running,
             tip,
         })

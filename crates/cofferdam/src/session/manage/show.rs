@@ -1,9 +1,9 @@
-//! A sandbox's branch as people look at it. Only host-owned objects that passed the gate are read.
+//! A sandbox's work as people look at it. Only host-owned objects that passed the gate are read.
 
-use super::{ManageError, Target};
+use super::{ManageError, Target, Tip};
 use crate::git::{Oid, Repository};
 use crate::sandbox::registry::Entry;
-use crate::session::collect::commits_between;
+use crate::session::collect::commits_since;
 use crate::session::report::CommitLine;
 use crate::text::printable;
 
@@ -15,20 +15,38 @@ pub enum DiffStyle {
     NameStatus,
 }
 
-/// The difference between the sandbox's base and its branch, control bytes escaped.
+/// The difference between the sandbox's base and its branch, control bytes escaped. Commits that are kept
+/// beside a branch that moved follow as a difference of their own.
 pub async fn diff(target: &Target, style: DiffStyle) -> Result<String, ManageError> {
     let (repo, entry) = target.find().await?;
-    let Entry { record, in_use } = &entry;
-    let tip = target.tip(&repo, record, *in_use).await?;
-    diff_between(&repo, &record.base, &tip, style, &target.cancel).await
+    let mut text = String::new();
+    for tip in at_home(target, &repo, &entry).await? {
+        let base = &entry.record.base;
+        text += &diff_between(&repo, base, &tip.id, style, &target.cancel).await?;
+    }
+    Ok(text)
 }
 
-/// The commits on the sandbox's branch since its base, newest last.
+/// The commits of the sandbox's branch since its base, and those kept beside it, newest last.
 pub async fn log(target: &Target) -> Result<Vec<CommitLine>, ManageError> {
     let (repo, entry) = target.find().await?;
-    let Entry { record, in_use } = &entry;
-    let tip = target.tip(&repo, record, *in_use).await?;
-    Ok(commits_between(&repo, &record.base, &tip, &target.cancel).await?)
+    let tips = at_home(target, &repo, &entry).await?;
+    let tips: Vec<Oid> = tips.into_iter().map(|tip| tip.id).collect();
+    Ok(commits_since(&repo, &entry.record.base, &tips, &target.cancel).await?)
+}
+
+/// What can be shown. The commits of a dead run are in its own repository, and nobody reads that but the gate.
+async fn at_home(
+    target: &Target,
+    repo: &Repository,
+    entry: &Entry,
+) -> Result<Vec<Tip>, ManageError> {
+    let Entry { record, in_use } = entry;
+    if !in_use && record.phase.is_unfinished() {
+        let name = record.name.to_string();
+        return Err(ManageError::Interrupted { name });
+    }
+    target.tips(repo, record, *in_use).await
 }
 
 pub(in crate::session) async fn diff_between(

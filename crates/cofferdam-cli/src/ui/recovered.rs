@@ -1,0 +1,54 @@
+//! What came home of a run whose command had died.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use cofferdam::session::Landing;
+use cofferdam::session::manage::Recovered;
+use cofferdam::text::printable_line;
+
+use super::steps::shell_word;
+use super::{human, summary};
+
+/// Which sandbox it was, and where its commits are now; the line is not ended.
+pub(crate) fn line(one: &Recovered) -> String {
+    let name = printable_line(&one.name);
+    let count = human::plural(one.commits, "commit");
+    let text = match &one.landing {
+        Landing::Kept { reference, why } => {
+            format!("recovered: {name}, {count} kept on {reference}: {why}")
+        }
+        landing => format!(
+            "recovered: {name}, {count} on {} ({landing})",
+            printable_line(&one.branch)
+        ),
+    };
+    printable_line(&text)
+}
+
+/// The same with what else there is and the next step, seen from `directory`.
+pub(crate) fn render(one: &Recovered, directory: &Path) -> String {
+    let mut out = line(one);
+    let elsewhere = !directory.starts_with(&one.repository);
+    let there = shell_word(&one.repository);
+    if elsewhere {
+        let _ = write!(out, " in {there}");
+    }
+    out.push('\n');
+    for beside in &one.beside {
+        let _ = writeln!(out, "  {beside}");
+    }
+    if let Some(path) = &one.preserved {
+        let path = shell_word(path);
+        let _ = writeln!(out, "  its uncommitted work is kept in {path}");
+    }
+    if let Some(next) = summary::after_recovery(one) {
+        let go = if elsewhere {
+            format!("cd {there} && ")
+        } else {
+            String::new()
+        };
+        let _ = writeln!(out, "  next: {go}{next}");
+    }
+    out
+}
