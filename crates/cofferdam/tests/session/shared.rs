@@ -233,9 +233,9 @@ fn nothing_lands_around_a_checkout_in_which_an_agent_works() {
     inner.repository = env.repo.join("pkg");
     let target = one(&env);
     while_it_works(inner, &env.repo.join("pkg/ready"), async || {
-        let merged = manage::merge(&target, None).await.unwrap().landing;
-        let cofferdam::session::Landing::Kept { why, .. } = merged else {
-            panic!("{merged}");
+        let merged = manage::merge(&target, None).await.unwrap();
+        let cofferdam::session::Landing::Kept { why, .. } = &merged[0].landing else {
+            panic!("{merged:?}");
         };
         assert!(why.ends_with("/repo/pkg"), "{why}");
         assert!(!env.repo.join("new").exists());
