@@ -79,6 +79,10 @@ fn render(report: &GcReport, dry_run: bool, directory: &Path) -> String {
         for beside in &one.beside {
             let _ = writeln!(out, "  {beside}");
         }
+        if !one.changed_outside.is_empty() {
+            let files = printable_line(&manage::lacking(&one.changed_outside));
+            let _ = writeln!(out, "  {files}");
+        }
         if let Some(path) = &one.preserved {
             let path = shell_word(path);
             let _ = writeln!(out, "  its uncommitted work is kept in {path}");

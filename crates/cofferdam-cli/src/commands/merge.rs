@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::Landing;
 use cofferdam::session::manage::{self, Merge};
+use cofferdam::text::printable_line;
 
 use super::target;
 use crate::environment::Environment;
@@ -28,13 +29,21 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let target = target(arguments.name, environment, interrupt);
-    let Merge { landing, commits } = manage::merge(&target, None).await?;
+    let Merge {
+        landing,
+        commits,
+        changed_outside,
+    } = manage::merge(&target, None).await?;
     let name = &target.name;
     let colour = environment.colour.on_stdout();
     output::data(&match (&landing, commits.len()) {
         (Landing::Nothing, 1..) => summary::merged_already(name, commits.len(), colour),
         _ => summary::merged(&landing, &commits, colour),
     })?;
+    if !changed_outside.is_empty() {
+        let files = printable_line(&manage::lacking(&changed_outside));
+        output::note(&format!("note: {files}\n"));
+    }
     match &landing {
         Landing::Nothing if commits.is_empty() => {}
         Landing::Nothing | Landing::Landed { .. } => {

@@ -5,7 +5,7 @@ use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::{Landing, manage};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Env, gc, run_ok};
+use crate::support::{Env, gc, run, run_ok};
 
 fn target(env: &Env) -> manage::Target {
     manage::Target {
@@ -126,4 +126,106 @@ fn merge_and_delete_finish_a_merge_that_was_killed() {
     .unwrap();
     assert_whole(&env, &tip);
     env.assert_no_state();
+}
+
+/// As it is when the user took away the lock of the dead command, as git advises.
+fn half_merged_without_lock(env: &Env) -> Oid {
+    let tip = half_merged(env);
+    std::fs::remove_file(env.repo.join(".git/index.lock")).unwrap();
+    tip
+}
+
+#[test]
+fn what_was_committed_over_a_half_merge_is_told_with_the_branch_that_has_it() {
+    let env = Env::new();
+    half_merged_without_lock(&env);
+    env.git(&["commit", "-qam", "the user's"]);
+    let report = gc(&env);
+    let landing = &report.recovered[0].landing;
+    assert!(
+        matches!(landing, Landing::Kept { reference, why } if reference == "main" && why.contains("may undo it")),
+        "{landing}"
+    );
+    env.assert_sound();
+}
+
+#[test]
+fn gc_and_merge_tell_which_files_lack_what_landed() {
+    for with_gc in [true, false] {
+        let env = Env::new();
+        let tip = half_merged_without_lock(&env);
+        env.write("new", "the user's\n");
+        env.write("old", "changed\n");
+        let told = if with_gc {
+            gc(&env).recovered.remove(0).changed_outside
+        } else {
+            let merged = block_on(manage::merge(&target(&env), None)).unwrap();
+            merged.changed_outside
+        };
+        assert_eq!(told, ["new", "old"]);
+        assert_eq!(env.read("new"), "the user's\n");
+        assert_eq!(env.read("old"), "changed\n");
+        assert_eq!(env.git(&["rev-parse", "main"]), tip.as_str());
+    }
+}
+
+#[test]
+fn a_run_in_the_checkout_finishes_a_half_merge_first() {
+    for strategy in [BranchStrategy::Head, BranchStrategy::MergeToHead] {
+        let env = Env::new();
+        let tip = half_merged_without_lock(&env);
+        run_ok(env.script(strategy, "echo x > x; git add -A; git commit -qm x"));
+        let changed = env.git(&["diff", "--name-status", tip.as_str(), "main"]);
+        assert_eq!(changed, "A\tx");
+        assert_eq!(env.git(&["status", "--porcelain"]), "");
+        assert_eq!(env.read("new"), "new\n");
+        assert!(!env.repo.join("old").exists());
+    }
+}
+
+#[test]
+fn nothing_begins_where_a_half_merge_cannot_be_finished() {
+    let env = Env::new();
+    let tip = half_merged(&env);
+    let other = BranchStrategy::Branch {
+        branch: "other".parse().unwrap(),
+        base: None,
+    };
+    let mut options = env.script(other, "echo y > y; git add -A; git commit -qm y");
+    options.name = Some("two".into());
+    run_ok(options);
+    let lock = env.repo.join(".git/index.lock");
+    std::fs::write(&lock, "the user's git").unwrap();
+    for strategy in [BranchStrategy::Head, BranchStrategy::MergeToHead] {
+        let error = run(env.script(strategy, "echo x > x; git add -A; git commit -qm x"));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("sandbox `one` was cut short"), "{error}");
+    }
+    let mut two = target(&env);
+    two.name = "two".into();
+    let error = block_on(manage::merge(&two, None)).unwrap_err();
+    assert!(
+        matches!(&error, manage::ManageError::HalfMerged { name, .. } if name == "one"),
+        "{error}"
+    );
+    assert_eq!(env.git(&["rev-parse", "main"]), tip.as_str());
+    let git = Git::new("git");
+    let listing = manage::list(&env.home, &git, Some(&env.repo), None, &two.cancel);
+    let listed = block_on(listing).unwrap();
+    let one = listed
+        .iter()
+        .find(|one| one.name.as_str() == "one")
+        .unwrap();
+    assert!(one.kept.as_ref().unwrap().contains("cut short"), "{one:?}");
+    // Without the obstacle both arrive.
+    std::fs::remove_file(&lock).unwrap();
+    let merged = block_on(manage::merge(&two, None)).unwrap();
+    assert!(
+        matches!(merged.landing, Landing::Landed { .. }),
+        "{merged:?}"
+    );
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+    assert_eq!(env.read("new"), "new\n");
+    assert_eq!(env.read("y"), "y\n");
+    env.assert_sound();
 }

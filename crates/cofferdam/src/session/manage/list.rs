@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ManageError, orphan};
 use crate::git::discovery::Start;
+use crate::git::land;
 use crate::git::refs::{self, Own};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Git, Repository, UserRules};
@@ -159,7 +160,11 @@ async fn summary(
         branch: record.branch_text(),
         ahead,
         // Merged meanwhile, it is kept no longer.
-        kept: record.kept.clone().filter(|_| ahead != Some(0)),
+        kept: if !in_use && land::is_half_done(&home.sandbox(record.id)) {
+            Some("its merge was cut short: `cofferdam gc` finishes it".to_owned())
+        } else {
+            record.kept.clone().filter(|_| ahead != Some(0))
+        },
         changes,
         workdir: workdir(&record, home),
         created: record.created,

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{ManageError, Target, gc, half_merged};
 use crate::git::land::{self, Incoming};
 use crate::git::{Head, Identity, identity};
-use crate::sandbox::registry::{self, Owned, Strategy};
+use crate::sandbox::registry::{Owned, Strategy};
 use crate::session::collect::{CollectError, commits_between, merge_message};
 use crate::session::report::{CommitLine, Landing};
 
@@ -16,6 +16,8 @@ pub struct Merge {
     pub landing: Landing,
     /// What the checked-out branch did not have, newest last; with [`Landing::Nothing`] what it has of the sandbox.
     pub commits: Vec<CommitLine>,
+    /// Files of the landing that someone had changed meanwhile: left as they are. Printable.
+    pub changed_outside: Vec<String>,
 }
 
 /// Merges what the sandbox's branch holds. Nothing moves on a conflict or where local changes
@@ -32,7 +34,8 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Merge, M
     }
     let owned = Owned::adopt(&target.home, entry.record)?;
     let (home, user) = (&target.home, target.caller_home.as_deref());
-    // What an agent left in the checkout is moved out of it before git looks there.
+    // What an agent left in the checkout is moved out of it before git looks there, and a merge that another
+    // command left half done is finished before this one's own.
     let recovered = gc::recover_in(home, &repo, repo.top.as_path(), user, cancel).await?;
     let finished = half_merged::finish(home, &repo, &owned, cancel).await?;
     let repo = if finished.is_some() || !recovered.is_empty() {
@@ -47,9 +50,11 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Merge, M
     };
     let tip = target.tip(&repo, record, false).await?;
     if land::is_ancestor(&repo, &tip, repo.head.commit(), cancel).await? {
+        let done = finished.unwrap_or_else(|| Landing::Nothing.into());
         return Ok(Merge {
-            landing: finished.unwrap_or(Landing::Nothing),
+            landing: done.landing,
             commits: commits_between(&repo, &record.base, &tip, cancel).await?,
+            changed_outside: done.changed_outside,
         });
     }
     let commits = commits_between(&repo, repo.head.commit(), &tip, cancel).await?;
@@ -79,11 +84,15 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Merge, M
         Incoming::from_branch(record.id, record.base.clone(), tip)
     };
     let repo = repo.without_drivers(cancel).await?;
-    let barred = |top: &Path| registry::barred(home, top);
+    let barred = |top: &Path| half_merged::barred(home, record.id, top);
     let state = owned.directory();
     let landed = land::merge_to_head(&repo, &merge, &incoming, state, &barred, cancel).await;
+    let landed = landed.map_err(CollectError::from)?;
+    let mut changed_outside = finished.map_or_else(Vec::new, |done| done.changed_outside);
+    changed_outside.extend(landed.changed_outside);
     Ok(Merge {
-        landing: landed.map_err(CollectError::from)?.landing,
+        landing: landed.landing,
         commits,
+        changed_outside,
     })
 }

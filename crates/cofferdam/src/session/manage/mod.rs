@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 pub use delete::{DeleteOptions, Deleted, KeptBranch, delete};
 pub(super) use gc::recover_in;
 pub use gc::{GcReport, Recovered, gc};
+pub(super) use half_merged::barred;
+pub use half_merged::lacking;
 pub use list::{State, Summary, list};
 pub use merge::{Merge, merge};
 pub use merged::{Stays, stays};
