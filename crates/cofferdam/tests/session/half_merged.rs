@@ -1,8 +1,10 @@
 //! What `kill -9` of `cofferdam merge` leaves in the user's checkout is finished by whatever comes next.
 
+use std::path::{Path, PathBuf};
+
 use cofferdam::git::{Git, Oid};
 use cofferdam::sandbox::BranchStrategy;
-use cofferdam::session::{Landing, manage};
+use cofferdam::session::{Event, EventSink, Landing, manage};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Env, gc, run, run_ok};
@@ -23,37 +25,62 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     { runtime }.enable_all().build().unwrap().block_on(future)
 }
 
-/// As `kill -9` leaves a merge of sandbox `one` after the branch has moved: index and files are still the
-/// old commit's.
+/// A merge of sandbox `one` that is to be killed after the branch has moved.
+struct Killed {
+    id: String,
+    state: PathBuf,
+    git_dir: PathBuf,
+    journal: String,
+    new: String,
+}
+
+impl Killed {
+    fn prepared(env: &Env) -> Self {
+        let work = "echo new > new; rm old; git add -A; git commit -qm work";
+        env.write("old", "old\n");
+        env.commit_all("second");
+        let strategy = BranchStrategy::Branch {
+            branch: "feature".parse().unwrap(),
+            base: None,
+        };
+        let mut options = env.script(strategy, work);
+        options.name = Some("one".into());
+        let id = run_ok(options).id.to_string();
+        let (old, new) = (
+            env.git(&["rev-parse", "main"]),
+            env.git(&["rev-parse", "feature"]),
+        );
+        let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
+        let git_dir = env.repo.join(".git");
+        let journal = serde_json::json!({
+            "version": 1, "id": id, "files": "update", "reference": "refs/heads/main",
+            "old": old, "new": new, "git_dir": bytes(&git_dir), "top": bytes(&env.repo),
+        });
+        Self {
+            state: env.home.state().join(&id),
+            journal: journal.to_string(),
+            id,
+            git_dir,
+            new,
+        }
+    }
+
+    /// As `kill -9` leaves it: index and files are still the old commit's.
+    fn leave(&self) {
+        std::fs::write(self.state.join("landing.json"), &self.journal).unwrap();
+        // A process that is dead: ours with another start time.
+        let (id, git_dir) = (&self.id, &self.git_dir);
+        let dead = format!("cofferdam {id} {} 1\n", std::process::id());
+        std::fs::write(git_dir.join("index.lock"), dead).unwrap();
+        std::fs::write(git_dir.join(format!("cofferdam-{id}.index")), "torn").unwrap();
+        std::fs::write(git_dir.join("refs/heads/main"), format!("{}\n", self.new)).unwrap();
+    }
+}
+
 fn half_merged(env: &Env) -> Oid {
-    let work = "echo new > new; rm old; git add -A; git commit -qm work";
-    env.write("old", "old\n");
-    env.commit_all("second");
-    let strategy = BranchStrategy::Branch {
-        branch: "feature".parse().unwrap(),
-        base: None,
-    };
-    let mut options = env.script(strategy, work);
-    options.name = Some("one".into());
-    let id = run_ok(options).id;
-    let (old, new) = (
-        env.git(&["rev-parse", "main"]),
-        env.git(&["rev-parse", "feature"]),
-    );
-    let bytes = |path: &std::path::Path| path.as_os_str().as_encoded_bytes().to_vec();
-    let git_dir = env.repo.join(".git");
-    let journal = serde_json::json!({
-        "version": 1, "id": id, "files": "update", "reference": "refs/heads/main",
-        "old": old, "new": new, "git_dir": bytes(&git_dir), "top": bytes(&env.repo),
-    });
-    let state = env.home.state().join(id.to_string());
-    std::fs::write(state.join("landing.json"), journal.to_string()).unwrap();
-    // A process that is dead: ours with another start time.
-    let dead = format!("cofferdam {id} {} 1\n", std::process::id());
-    std::fs::write(git_dir.join("index.lock"), dead).unwrap();
-    std::fs::write(git_dir.join(format!("cofferdam-{id}.index")), "torn").unwrap();
-    env.git(&["update-ref", "refs/heads/main", &new]);
-    new.parse().unwrap()
+    let killed = Killed::prepared(env);
+    killed.leave();
+    killed.new.parse().unwrap()
 }
 
 fn assert_whole(env: &Env, tip: &Oid) {
@@ -228,4 +255,31 @@ fn nothing_begins_where_a_half_merge_cannot_be_finished() {
     assert_eq!(env.read("new"), "new\n");
     assert_eq!(env.read("y"), "y\n");
     env.assert_sound();
+}
+
+#[test]
+fn a_run_lands_nothing_where_a_merge_was_killed_meanwhile() {
+    for with_lock in [true, false] {
+        let env = Env::new();
+        let killed = Killed::prepared(&env);
+        let new = killed.new.clone();
+        let script = "echo x > x; git add -A; git commit -qm x";
+        let mut options = env.script(BranchStrategy::MergeToHead, script);
+        options.events = EventSink::new(move |event| {
+            if matches!(event, Event::Step { step: "collect" }) {
+                killed.leave();
+                if !with_lock {
+                    std::fs::remove_file(killed.git_dir.join("index.lock")).unwrap();
+                }
+            }
+        });
+        let landing = run_ok(options).landing;
+        assert!(
+            matches!(&landing, Landing::Kept { why, .. } if why.contains("merge of sandbox `one` was cut short")),
+            "{landing}"
+        );
+        assert_eq!(env.git(&["rev-parse", "main"]), new);
+        assert!(gc(&env).problems.is_empty());
+        assert_whole(&env, &new.parse().unwrap());
+    }
 }
