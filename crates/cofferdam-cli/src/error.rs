@@ -212,6 +212,7 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             RunErrorKind::Sandbox(error) => Some(error),
             RunErrorKind::Agent { failure, .. } => Some(failure),
             RunErrorKind::Collect(error) => Some(error),
+            RunErrorKind::Left(error) => Some(error.as_ref()),
             _ => None,
         };
     }

@@ -74,6 +74,10 @@ fn render(report: &GcReport, dry_run: bool, directory: &Path) -> String {
             let _ = write!(out, " in {}", shell_word(&one.repository));
         }
         out.push('\n');
+        if !one.changed_outside.is_empty() {
+            let files = printable_line(&manage::lacking(&one.changed_outside));
+            let _ = writeln!(out, "  {files}");
+        }
     }
     for one in &report.removed {
         let _ = writeln!(out, "{would}removed: {}", printable_line(one));

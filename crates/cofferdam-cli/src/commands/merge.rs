@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::Landing;
 use cofferdam::session::manage::{self, Merge};
+use cofferdam::text::printable_line;
 
 use super::target;
 use crate::environment::Environment;
@@ -36,6 +37,7 @@ pub(crate) async fn run(
     for Merge {
         landing,
         commits,
+        changed_outside,
         lies_there,
     } in &merges
     {
@@ -43,6 +45,10 @@ pub(crate) async fn run(
             (Landing::Nothing, 1..) => summary::merged_already(name, commits.len(), colour),
             _ => summary::merged(landing, commits, colour),
         })?;
+        if !changed_outside.is_empty() {
+            let files = printable_line(&manage::lacking(changed_outside));
+            output::note(&format!("note: {files}\n"));
+        }
         if let Some(next) = summary::after_merge(landing, name, *lies_there) {
             output::data(&format!("next: {next}\n"))?;
         }

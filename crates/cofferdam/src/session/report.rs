@@ -10,6 +10,7 @@ use super::envfile::EnvFileError;
 use super::hooks::HookError;
 use super::iterate::ExpressionError;
 use super::login::LoginError;
+use super::manage::ManageError;
 use super::plan::PlanError;
 use super::stream::AgentFailure;
 use crate::agent::Usage;
@@ -218,6 +219,9 @@ pub enum RunErrorKind {
     Login(#[from] LoginError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// What a dead command left where this one would work or land could not be finished.
+    #[error(transparent)]
+    Left(Box<ManageError>),
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]

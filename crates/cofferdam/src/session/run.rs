@@ -82,7 +82,8 @@ async fn plan_alone(options: &RunOptions) -> Result<(Plan, Vec<String>), RunErro
     let (home, user) = (&options.home, options.caller_home.as_deref());
     let mut finished = Vec::new();
     for place in &places {
-        finished.extend(recover_in(home, repository, place, user, &options.cancel).await?);
+        let done = recover_in(home, repository, place, user, &options.cancel).await;
+        finished.extend(done.map_err(|error| RunErrorKind::Left(Box::new(error)))?);
     }
     if finished.is_empty() {
         return Ok((plan, finished));

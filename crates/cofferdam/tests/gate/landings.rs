@@ -465,7 +465,7 @@ async fn a_landing_that_waits_can_be_cancelled() {
 }
 
 /// As a landing leaves it that is killed.
-fn journal(w: &World, files: &str, new: &Oid) {
+pub(crate) fn journal(w: &World, files: &str, new: &Oid) {
     let bytes = |path: &Path| format!("{:?}", path.to_string_lossy().as_bytes());
     let journal = format!(
         r#"{{"version":1,"id":"{}","files":"{files}","reference":"refs/heads/main","old":"{}","new":"{}","git_dir":{},"top":{}}}"#,
@@ -514,6 +514,10 @@ async fn what_the_user_committed_after_a_crash_is_told() {
             .unwrap();
         let short = accepted.tip().short();
         assert_kept(&landed, &format!("see `git diff {short} main`"));
+        assert!(
+            matches!(&landed.landing, Landing::Kept { reference, .. } if reference == "main"),
+            "{landed:?}"
+        );
         w.sound();
     }
 }

@@ -6,6 +6,7 @@
 mod beside_the_user;
 mod in_the_middle;
 mod landings;
+mod landings_cut_short;
 mod leftovers;
 mod names;
 mod packs;

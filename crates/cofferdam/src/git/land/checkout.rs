@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::index::{Changes, State, copy_index, remove_temporary};
+use super::index::{Changes, copy_index, remove_temporary};
 use super::lock::IndexLock;
 use super::settle::{index_state, running_in, wait_for};
 use super::under_way::under_way;
-use super::{Barred, LandError, is_ancestor};
+use super::{Barred, LandError};
 use crate::fsx::{self, Context, FileError};
 use crate::git::command::GitCommand;
 use crate::git::lock::vacant;
@@ -82,6 +82,8 @@ pub(super) enum Moved {
     },
     /// Nothing of the user's was changed.
     InTheWay(String),
+    /// It landed, and what the user committed on top may have undone it.
+    GrownOver(String),
 }
 
 impl Move {
@@ -148,20 +150,19 @@ impl Move {
     ) -> Result<Moved, LandError> {
         let git_dir = self.git_dir();
         let Some(lock) = IndexLock::take(&git_dir, self.id, cancel).await? else {
-            // The journal stays only where the branch has moved already.
-            if !self.has_swapped(repo).await? {
-                fsx::remove_file_if_exists(journal)?;
-            }
-            let at = printable(&git_dir.join("index.lock").to_string_lossy());
-            return Ok(Moved::InTheWay(format!("another git program holds {at}")));
+            self.forget_unless_landed(repo, journal).await?;
+            // The lock may be what another landing left here when it died.
+            let why = (self.files == Files::Update).then(|| barred(&self.top()));
+            return Ok(Moved::InTheWay(why.flatten().unwrap_or_else(|| {
+                let at = printable(&git_dir.join("index.lock").to_string_lossy());
+                format!("another git program holds {at}")
+            })));
         };
         let vacant = match self.files {
             Files::AreThere => None,
             Files::Update => match vacant(&git_dir)? {
                 None => {
-                    if !self.has_swapped(repo).await? {
-                        fsx::remove_file_if_exists(journal)?;
-                    }
+                    self.forget_unless_landed(repo, journal).await?;
                     let at = printable(&self.top().to_string_lossy());
                     let why = format!("another sandbox is at work in {at}");
                     return Ok(Moved::InTheWay(why));
@@ -173,9 +174,7 @@ impl Move {
         if self.files == Files::Update
             && let Some(why) = barred(&self.top())
         {
-            if !self.has_swapped(repo).await? {
-                fsx::remove_file_if_exists(journal)?;
-            }
+            self.forget_unless_landed(repo, journal).await?;
             return Ok(Moved::InTheWay(why));
         }
         let index = git_dir.join(format!("cofferdam-{}.index", self.id));
@@ -193,8 +192,10 @@ impl Move {
                 self.bring_up_again(repo, &index).await?;
             }
         }
-        if result.is_ok() || !self.has_swapped(repo).await? {
+        if result.is_ok() {
             fsx::remove_file_if_exists(journal)?;
+        } else {
+            self.forget_unless_landed(repo, journal).await?;
         }
         let moved = result?;
         match moved {
@@ -206,8 +207,20 @@ impl Move {
                 };
                 Ok(Moved::Done { changed_outside })
             }
-            in_the_way @ Moved::InTheWay(_) => Ok(in_the_way),
+            other => Ok(other),
         }
+    }
+
+    /// The journal stays where the branch has the commits already: index and files may not.
+    async fn forget_unless_landed(
+        &self,
+        repo: &Repository,
+        journal: &Path,
+    ) -> Result<(), LandError> {
+        if !self.has_landed(repo).await? {
+            fsx::remove_file_if_exists(journal)?;
+        }
+        Ok(())
     }
 
     /// Undoes that a `git commit` which had read the old index wrote it back (see `settle`). Where
@@ -218,7 +231,8 @@ impl Move {
             return Ok(());
         };
         // Whoever committed on top of the new commit did so with an index that had it.
-        if !self.has_swapped(repo).await? {
+        let (name, commit) = self.head(repo).await?;
+        if name != self.reference || commit.as_ref() != Some(&self.new) {
             return Ok(());
         }
         let to = self.git_dir().join("index");
@@ -229,13 +243,8 @@ impl Move {
         Ok(remove_temporary(index)?)
     }
 
-    async fn has_swapped(&self, repo: &Repository) -> Result<bool, GitError> {
-        let (name, commit) = self.head(repo).await?;
-        Ok(name == self.reference && commit.as_ref() == Some(&self.new))
-    }
-
     /// What HEAD of the working tree names, and its commit.
-    async fn head(&self, repo: &Repository) -> Result<(String, Option<Oid>), GitError> {
+    pub(super) async fn head(&self, repo: &Repository) -> Result<(String, Option<Oid>), GitError> {
         let done = self
             .command(repo)
             .args(["rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD"])
@@ -254,9 +263,11 @@ impl Move {
         index: &Path,
         cancel: &CancellationToken,
     ) -> Result<Moved, LandError> {
+        if self.has_landed(repo).await? {
+            return self.catch_up(repo, index, cancel).await;
+        }
         let (name, commit) = self.head(repo).await?;
-        let swapped = name == self.reference && commit.as_ref() == Some(&self.new);
-        if !swapped && let Some(what) = under_way(&self.git_dir(), name == "HEAD") {
+        if let Some(what) = under_way(&self.git_dir(), name == "HEAD") {
             let at = printable(&self.top().to_string_lossy());
             return Ok(Moved::InTheWay(format!(
                 "{what} is under way in {at}: {FINISH_FIRST}"
@@ -267,8 +278,10 @@ impl Move {
                 "another branch was checked out meanwhile".into(),
             ));
         }
-        if !swapped && commit.as_ref() != Some(&self.old) {
-            return Ok(Moved::InTheWay(self.grown(repo, commit, cancel).await?));
+        if commit.as_ref() != Some(&self.old) {
+            return Ok(Moved::InTheWay(
+                "the branch has new commits of its own".into(),
+            ));
         }
         copy_index(&self.git_dir().join("index"), index)?;
         let changes = self.changes(repo, cancel).await?;
@@ -277,43 +290,43 @@ impl Move {
             Files::AreThere => self.bring_up_index(repo, index, &changes, cancel).await?,
             Files::Update => {
                 rest = self.take_leftovers(repo, index, &changes, cancel).await?;
-                if swapped {
-                    self.skip_done_files(repo, index, &changes, cancel).await?;
-                } else if let Some(why) = self.try_out(repo, index, &changes, cancel).await? {
+                if let Some(why) = self.try_out(repo, index, &changes, cancel).await? {
                     return Ok(Moved::InTheWay(why));
                 }
             }
         }
-        if !swapped {
-            if cancel.is_cancelled() {
-                return Ok(Moved::InTheWay("cancelled".into()));
+        if cancel.is_cancelled() {
+            return Ok(Moved::InTheWay("cancelled".into()));
+        }
+        let swap = Transaction::new(format!("cofferdam {}", self.id));
+        let swap = swap.update(&self.reference, &self.new, Some(&self.old));
+        match swap
+            .commit(&self.in_worktree(repo), &CancellationToken::new())
+            .await
+        {
+            Ok(()) => {}
+            Err(RefError::Moved { detail }) => {
+                return Ok(Moved::InTheWay(format!(
+                    "the branch was changed meanwhile: {detail}"
+                )));
             }
-            let swap = Transaction::new(format!("cofferdam {}", self.id));
-            let swap = swap.update(&self.reference, &self.new, Some(&self.old));
-            match swap
-                .commit(&self.in_worktree(repo), &CancellationToken::new())
-                .await
-            {
-                Ok(()) => {}
-                Err(RefError::Moved { detail }) => {
-                    return Ok(Moved::InTheWay(format!(
-                        "the branch was changed meanwhile: {detail}"
-                    )));
-                }
-                Err(error) => return Err(error.into()),
-            }
+            Err(error) => return Err(error.into()),
         }
         // From here on a cancel is too late: half a landing is worse than a whole one.
         if self.files == Files::Update
-            && let Err(error) = self
-                .update_files(repo, index, false, &CancellationToken::new())
-                .await
+            && let Err(why) = self.update_files(repo, index).await
         {
+            let left = self.restore(repo, index, &changes).await;
+            let left = left.unwrap_or_else(|error| vec![error.to_string()]);
+            if !left.is_empty() {
+                let why = format!("{why}; not as before: {}", some(&left));
+                return Err(LandError::HalfDone { why });
+            }
             let back = Transaction::new(format!("cofferdam {}: taken back", self.id));
             let back = back.update(&self.reference, &self.old, Some(&self.new));
             back.commit(&self.in_worktree(repo), &CancellationToken::new())
                 .await?;
-            return Ok(Moved::InTheWay(error));
+            return Ok(Moved::InTheWay(why));
         }
         self.write_files(repo, index, &rest).await?;
         let to = self.git_dir().join("index");
@@ -323,31 +336,8 @@ impl Move {
         })
     }
 
-    /// What is to be said of a branch that is neither where the move began nor where it was to end.
-    async fn grown(
-        &self,
-        repo: &Repository,
-        commit: Option<Oid>,
-        cancel: &CancellationToken,
-    ) -> Result<String, GitError> {
-        if let Some(commit) = commit
-            && is_ancestor(repo, &self.new, &commit, cancel).await?
-        {
-            // Git commits the index as it is, and after a death that may still be the old one.
-            let (new, branch) = (
-                self.new.short(),
-                self.reference.trim_start_matches("refs/heads/"),
-            );
-            return Ok(format!(
-                "it landed as {new}, and what was committed on top before its files were there may undo it: see \
-                 `git diff {new} {branch}`"
-            ));
-        }
-        Ok("the branch has new commits of its own".to_owned())
-    }
-
     /// HEAD belongs to the working tree, so its ref calls open that tree's git directory.
-    fn in_worktree(&self, repo: &Repository) -> Repository {
+    pub(super) fn in_worktree(&self, repo: &Repository) -> Repository {
         Repository {
             git_dir: self.git_dir(),
             ..repo.clone()
@@ -363,8 +353,17 @@ impl Move {
         cancel: &CancellationToken,
     ) -> Result<Option<String>, LandError> {
         self.refresh(repo, index, cancel).await?;
-        if let Err(why) = self.update_files(repo, index, true, cancel).await {
-            return Ok(Some(why));
+        if let Err(why) = self
+            .two_way(
+                repo,
+                index,
+                (self.old.as_str(), self.new.as_str()),
+                true,
+                cancel,
+            )
+            .await
+        {
+            return Ok(Some(format!("local changes are in the way: {why}")));
         }
         // Git itself gives way to ignored files only; those are somebody's bytes as well.
         let tracked = self.tracked(repo, index, cancel).await?;
@@ -393,11 +392,20 @@ impl Move {
         )))
     }
 
-    /// `read-tree -m -u`, which refuses before it writes anything. The error names the files.
-    async fn update_files(
+    /// What it cannot write now was tried out, so it is not the user's change that is in the way.
+    async fn update_files(&self, repo: &Repository, index: &Path) -> Result<(), String> {
+        let trees = (self.old.as_str(), self.new.as_str());
+        self.two_way(repo, index, trees, false, &CancellationToken::new())
+            .await
+            .map_err(|said| format!("the files could not be written: {said}"))
+    }
+
+    /// `read-tree -m -u`, which refuses local changes before it writes anything. The error names the files.
+    pub(super) async fn two_way(
         &self,
         repo: &Repository,
         index: &Path,
+        (from, to): (&str, &str),
         dry: bool,
         cancel: &CancellationToken,
     ) -> Result<(), String> {
@@ -407,7 +415,7 @@ impl Move {
             call = call.arg("-n");
         }
         let done = call
-            .args([self.old.as_str(), self.new.as_str()])
+            .args([from, to])
             .answers(&[128])
             .run(cancel)
             .await
@@ -425,35 +433,7 @@ impl Move {
                 )
             })
             .collect();
-        Err(format!("local changes are in the way: {}", some(&said)))
-    }
-
-    /// After a death in the middle of [`Self::update_files`]: files that are no longer the old
-    /// commit's are taken as done. What is in them stays, whoever wrote it.
-    async fn skip_done_files(
-        &self,
-        repo: &Repository,
-        index: &Path,
-        changes: &Changes,
-        cancel: &CancellationToken,
-    ) -> Result<(), LandError> {
-        self.refresh(repo, index, cancel).await?;
-        let modified = self.modified(repo, Some(index), &[], cancel).await?;
-        let tracked = self.tracked(repo, index, cancel).await?;
-        let staged = self.staged(repo, index, cancel).await?;
-        let top = self.top();
-        let done: Vec<(&Vec<u8>, &State)> = changes
-            .iter()
-            .filter(|(path, _)| {
-                let there = std::fs::symlink_metadata(top.join(OsStr::from_bytes(path)))
-                    .is_ok_and(|found| !found.is_dir());
-                let is_new = !tracked.contains(*path);
-                !staged.contains_key(*path) && there && (is_new || modified.contains(*path))
-            })
-            .collect();
-        self.set_entries(repo, index, &done, cancel).await?;
-        self.refresh(repo, index, cancel).await?;
-        Ok(())
+        Err(some(&said))
     }
 
     async fn changed_outside(
@@ -468,6 +448,17 @@ impl Move {
             for path in self.modified(repo, None, some, cancel).await? {
                 found.push(printable(&String::from_utf8_lossy(&path)));
             }
+        }
+        if self.files == Files::Update {
+            // Of a file that the commits removed git says nothing.
+            let top = self.top();
+            let stays = |path: &&Vec<u8>| {
+                std::fs::symlink_metadata(top.join(OsStr::from_bytes(path)))
+                    .is_ok_and(|found| !found.is_dir())
+            };
+            let removed = changes.iter().filter(|(_, entry)| entry.is_none());
+            let stay = removed.map(|(path, _)| path).filter(stays);
+            found.extend(stay.map(|path| printable(&String::from_utf8_lossy(path))));
         }
         Ok(found)
     }
@@ -487,6 +478,25 @@ pub async fn finish(
     barred: Barred<'_>,
     cancel: &CancellationToken,
 ) -> Result<Option<Landed>, LandError> {
+    let Some((journal, step)) = read(state)? else {
+        return Ok(None);
+    };
+    match step.resume(repo, &journal, barred, cancel).await? {
+        Moved::InTheWay(why) if is_half_done(state) => Err(LandError::HalfDone { why }),
+        Moved::InTheWay(why) => {
+            let reference = step.holder(repo, cancel).await?;
+            Ok(Some(Landing::Kept { reference, why }.into()))
+        }
+        moved => Ok(Some(step.landed(moved))),
+    }
+}
+
+/// The checkout that a landing was cut short in, if one was.
+pub fn half_done_in(state: &Path) -> Result<Option<PathBuf>, LandError> {
+    Ok(read(state)?.map(|(_, step)| step.top()))
+}
+
+fn read(state: &Path) -> Result<Option<(PathBuf, Move)>, LandError> {
     let journal = state.join(JOURNAL);
     let text = match fsx::read_bounded(&journal, 64 << 10) {
         Ok(text) => text,
@@ -501,20 +511,20 @@ pub async fn finish(
         let why = format!("version {} is newer than this program", step.version);
         return Err(LandError::Journal { path: journal, why });
     }
-    match step.resume(repo, &journal, barred, cancel).await? {
-        Moved::InTheWay(why) if is_half_done(state) => Err(LandError::HalfDone { why }),
-        moved => Ok(Some(step.landed(moved))),
-    }
+    Ok(Some((journal, step)))
 }
 
 impl Move {
+    /// The branch, as a person calls it.
+    pub(super) fn branch(&self) -> &str {
+        let name = self.reference.strip_prefix("refs/heads/");
+        name.unwrap_or(&self.reference)
+    }
+
     pub(super) fn landed(&self, moved: Moved) -> Landed {
+        let branch = self.branch();
         match moved {
             Moved::Done { changed_outside } => {
-                let branch = self
-                    .reference
-                    .strip_prefix("refs/heads/")
-                    .unwrap_or(&self.reference);
                 let landing = Landing::Landed {
                     branch: branch.to_owned(),
                     tip: self.new.clone(),
@@ -523,6 +533,10 @@ impl Move {
                     landing,
                     changed_outside,
                 }
+            }
+            Moved::GrownOver(why) => {
+                let reference = branch.to_owned();
+                Landing::Kept { reference, why }.into()
             }
             Moved::InTheWay(why) => {
                 let reference = refs::own(self.id, Own::Tip);

@@ -124,7 +124,7 @@ pub async fn merge_to_head(
         step.lying = incoming.lies_there.then(commits);
         let moved = step.run(repo, state, barred, cancel).await?;
         match moved {
-            Moved::Done { .. } => return Ok(step.landed(moved)),
+            Moved::Done { .. } | Moved::GrownOver(_) => return Ok(step.landed(moved)),
             // Only if the branch itself moved meanwhile is there a reason to merge again.
             Moved::InTheWay(why) => {
                 if refs::read(repo, &reference, cancel).await?.as_ref() == Some(&current)

@@ -6,6 +6,7 @@
 //! What changes a checkout is journalled before it begins; [`finish`] completes it after a crash.
 
 mod branch;
+mod catch_up;
 mod checkout;
 mod head;
 mod index;
@@ -13,12 +14,13 @@ mod leftovers;
 mod lock;
 mod merge;
 mod nested;
+mod restore;
 mod settle;
 mod under_way;
 mod worktrees;
 
 pub use branch::branch;
-pub use checkout::{Landed, finish, is_half_done};
+pub use checkout::{Landed, finish, half_done_in, is_half_done};
 pub use head::head;
 pub use merge::{Target, merge_to_head};
 pub use nested::{MovedOut, move_out};

@@ -8,8 +8,9 @@ use crate::git::gate::Accepted;
 use crate::git::land::{self, Incoming, Landed};
 use crate::git::worktree::{self, Worktree};
 use crate::names::BranchName;
-use crate::sandbox::registry::{self, Owned, Strategy};
+use crate::sandbox::registry::{Owned, Strategy};
 use crate::session::event::Notice;
+use crate::session::manage::barred;
 use crate::session::report::Landing;
 
 impl Collector<'_> {
@@ -51,7 +52,7 @@ impl Collector<'_> {
                     message: &merge_message(branch, target),
                 };
                 let incoming = Incoming::from(accepted);
-                let barred = |top: &Path| registry::barred(self.home, top);
+                let barred = |top: &Path| barred(self.home, record.id, top);
                 let landed = land::merge_to_head(
                     self.repo,
                     &target,

@@ -103,6 +103,8 @@ pub(super) struct Collected {
     /// A private copy has uncommitted work.
     pub copy_is_dirty: bool,
     pub beside: Vec<Beside>,
+    /// Of a landing that a death had cut short: see [`land::Landed`].
+    pub changed_outside: Vec<String>,
     /// See [`Outcome::keeps_repository`].
     pub keeps_repository: bool,
     /// What the gate said runs by itself.
@@ -157,6 +159,7 @@ impl Collector<'_> {
             checkout: None,
             copy_is_dirty: false,
             beside: Vec::new(),
+            changed_outside: Vec::new(),
             keeps_repository: false,
             executes: BTreeSet::new(),
             changed: BTreeSet::new(),
@@ -192,6 +195,9 @@ impl Collector<'_> {
                 commits_between(self.repo, &owned.record.base, tip, self.cancel).await?;
             home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
             collected.tip = Some(tip.clone());
+            collected
+                .changed_outside
+                .clone_from(&landed.changed_outside);
             collected.landing = self.told(landed);
         }
         if owned.record.phase != Phase::Active {

@@ -48,6 +48,8 @@ pub struct Recovered {
     pub beside: Vec<Beside>,
     /// The sandbox had nothing more to keep, and is gone.
     pub ended: bool,
+    /// Files of the landing that someone had changed meanwhile: left as they are. Printable.
+    pub changed_outside: Vec<String>,
     /// Uncommitted work that was left where it is.
     #[serde(serialize_with = "crate::session::path_json::optional")]
     pub preserved: Option<PathBuf>,
@@ -273,15 +275,16 @@ async fn finish_merge(
     }
     let finished = async {
         if dry_run {
-            return Ok(Some(Landing::Nothing));
+            return Ok(Some(Landing::Nothing.into()));
         }
         let owned = Owned::adopt(home, record.clone())?;
         half_merged::finish(home, repo, &owned, cancel).await
     };
     match finished.await {
-        Ok(Some(landing)) => report
-            .recovered
-            .push(without_commits(repo, record, landing)),
+        Ok(Some(landed)) => report.recovered.push(Recovered {
+            changed_outside: landed.changed_outside,
+            ..without_commits(repo, record, landed.landing)
+        }),
         // Another command is at it, or was.
         Ok(None) | Err(ManageError::Registry(RegistryError::InUse(_) | RegistryError::Gone(_))) => {
         }
@@ -303,19 +306,21 @@ fn without_commits(repo: &Repository, record: &Record, landing: Landing) -> Reco
         made_branch: made_branch(record),
         beside: Vec::new(),
         ended: false,
+        changed_outside: Vec::new(),
         preserved: None,
     }
 }
 
 /// Finishes what dead commands left in the directory `workspace`, before another agent works there: what
-/// theirs made must not count as the user's. Says what it did, or could not do.
+/// theirs made must not count as the user's. Says what it did, or could not do; a merge that stays half done
+/// there is an error, for its old files would count as the user's.
 pub(in crate::session) async fn recover_in(
     home: &Home,
     repo: &Repository,
     workspace: &Path,
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
-) -> Result<Vec<String>, RegistryError> {
+) -> Result<Vec<String>, ManageError> {
     let entries = registry::list(home, Some(&repo.top))?.entries.into_iter();
     let dead = entries.filter(|Entry { record, in_use }| {
         !in_use
@@ -337,6 +342,7 @@ pub(in crate::session) async fn recover_in(
             )),
         }
     }
+    said.extend(half_merged::finish_in(home, repo, workspace, cancel).await?);
     Ok(said)
 }
 
@@ -365,13 +371,16 @@ pub(super) async fn recover_one(
         limit: COLLECT_LIMIT,
         cancel,
     };
-    let (outcome, commits, beside) = match owned.record.outcome.clone() {
+    let (outcome, commits, beside, changed_outside) = match owned.record.outcome.clone() {
         // Its command died while it cleaned up: what collecting needs may be gone already.
-        Some(outcome) if owned.record.phase == Phase::Collected => (outcome, 0, Vec::new()),
+        Some(outcome) if owned.record.phase == Phase::Collected => {
+            (outcome, 0, Vec::new(), Vec::new())
+        }
         _ => {
             let collected = Box::pin(collector.collect(&mut owned, Source::State)).await?;
             let (commits, beside) = (collected.commits.len(), collected.beside.clone());
-            (collected.into_outcome(), commits, beside)
+            let changed_outside = collected.changed_outside.clone();
+            (collected.into_outcome(), commits, beside, changed_outside)
         }
     };
     let (name, branch) = (owned.record.name.to_string(), owned.record.branch_text());
@@ -400,6 +409,7 @@ pub(super) async fn recover_one(
         made_branch,
         beside,
         ended: !home.sandbox(id).exists(),
+        changed_outside,
         preserved: disposed.preserved,
     })
 }

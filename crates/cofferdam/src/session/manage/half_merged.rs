@@ -1,14 +1,17 @@
 //! A merge whose command was killed in the middle. A stopped sandbox is collected no more, so nobody else
-//! comes to its journal: every command that would change or remove such a sandbox finishes it first.
+//! comes to its journal: every command that would change or remove such a sandbox finishes it first, and so does
+//! every command that would work or land in the checkout, where its old files would pass for the user's changes.
+
+use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
 use crate::git::Repository;
-use crate::git::land;
+use crate::git::land::{self, Landed};
 use crate::home::Home;
-use crate::sandbox::registry::{self, Owned};
-use crate::session::report::Landing;
+use crate::names::SandboxId;
+use crate::sandbox::registry::{self, Entry, Owned, RegistryError};
 
 /// Brings index and files of the checkout to the branch that has moved. `None`: nothing was begun. An error
 /// leaves the journal where it is.
@@ -17,7 +20,7 @@ pub(super) async fn finish(
     repo: &Repository,
     owned: &Owned,
     cancel: &CancellationToken,
-) -> Result<Option<Landing>, ManageError> {
+) -> Result<Option<Landed>, ManageError> {
     if !land::is_half_done(owned.directory()) {
         return Ok(None);
     }
@@ -30,10 +33,77 @@ pub(super) async fn finish(
     )
     .await
     {
-        Ok(landed) => Ok(landed.map(|landed| landed.landing)),
+        Ok(landed) => Ok(landed),
         Err(source) => {
             let name = owned.record.name.to_string();
             Err(ManageError::HalfMerged { name, source })
         }
+    }
+}
+
+/// Finishes every merge that was cut short in the checkout `top`. Says what it did; an error names the sandbox
+/// whose merge still is, and nothing else may begin there.
+pub(super) async fn finish_in(
+    home: &Home,
+    repo: &Repository,
+    top: &Path,
+    cancel: &CancellationToken,
+) -> Result<Vec<String>, ManageError> {
+    let mut said = Vec::new();
+    for Entry { record, in_use } in registry::list(home, None)?.entries {
+        if in_use || !was_in(&home.sandbox(record.id), top) {
+            continue;
+        }
+        let name = record.name.clone();
+        let owned = match Owned::adopt(home, record) {
+            Ok(owned) => owned,
+            // Another command is at it.
+            Err(RegistryError::InUse(_) | RegistryError::Gone(_)) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(done) = finish(home, repo, &owned, cancel).await? {
+            let mut text = format!(
+                "the merge of sandbox `{name}`, which was cut short here, was finished first: {}",
+                done.landing
+            );
+            if !done.changed_outside.is_empty() {
+                text.push_str("; ");
+                text.push_str(&lacking(&done.changed_outside));
+            }
+            said.push(text);
+        }
+    }
+    Ok(said)
+}
+
+/// What is to be said of files that someone changed before the landed commits came to them.
+pub fn lacking(files: &[String]) -> String {
+    format!(
+        "changed meanwhile and left as they are, so they may lack what landed: {} (see `git diff`)",
+        files.join(", ")
+    )
+}
+
+/// As [`registry::barred`], for a landing that begins: nor may one where that of another sandbox is half done.
+pub(in crate::session) fn barred(home: &Home, id: SandboxId, top: &Path) -> Option<String> {
+    registry::barred(home, top).or_else(|| {
+        let entries = registry::list(home, None).ok()?.entries.into_iter();
+        let other = entries
+            .filter(|entry| !entry.in_use && entry.record.id != id)
+            .find(|entry| was_in(&home.sandbox(entry.record.id), top))?;
+        Some(format!(
+            "the merge of sandbox `{}` was cut short here: `cofferdam gc` finishes it",
+            other.record.name
+        ))
+    })
+}
+
+/// A journal that cannot be read may be of any checkout.
+fn was_in(state: &Path, top: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    match land::half_done_in(state) {
+        Ok(Some(at)) => real(&at) == real(top),
+        Ok(None) => false,
+        Err(_) => true,
     }
 }

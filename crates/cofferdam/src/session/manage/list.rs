@@ -164,7 +164,11 @@ async fn summary(
         orphaned,
         branch: record.branch_text(),
         ahead,
-        kept,
+        kept: if !in_use && land::is_half_done(&home.sandbox(record.id)) {
+            Some("its merge was cut short: `cofferdam gc` finishes it".to_owned())
+        } else {
+            kept
+        },
         changes,
         workdir: workdir(&record, home),
         created: record.created,

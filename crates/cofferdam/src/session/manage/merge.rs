@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{ManageError, Target, gc, half_merged, tips};
 use crate::git::land::{self, Incoming};
 use crate::git::{Head, Identity, Oid, identity};
-use crate::sandbox::registry::{self, Owned, Strategy};
+use crate::sandbox::registry::{Owned, Strategy};
 use crate::session::collect::{CollectError, commits_between, commits_since, merge_message};
 use crate::session::report::{CommitLine, Landing};
 
@@ -18,6 +18,8 @@ pub struct Merge {
     pub commits: Vec<CommitLine>,
     /// The agent worked in the checkout, so that the files of the commits lie there.
     pub lies_there: bool,
+    /// Files of the landing that someone had changed meanwhile: left as they are. Printable.
+    pub changed_outside: Vec<String>,
 }
 
 /// Merges what the sandbox's branch holds, and then the commits that are kept beside it because it had
@@ -35,7 +37,8 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Vec<Merg
     }
     let owned = Owned::adopt(&target.home, entry.record)?;
     let (home, user) = (&target.home, target.caller_home.as_deref());
-    // What an agent left in the checkout is moved out of it before git looks there.
+    // What an agent left in the checkout is moved out of it before git looks there, and a merge that another
+    // command left half done is finished before this one's own.
     let recovered = gc::recover_in(home, &repo, repo.top.as_path(), user, cancel).await?;
     let finished = half_merged::finish(home, &repo, &owned, cancel).await?;
     let repo = if finished.is_some() || !recovered.is_empty() {
@@ -59,8 +62,10 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Vec<Merg
         }
     }
     if missing.is_empty() {
+        let done = finished.unwrap_or_else(|| Landing::Nothing.into());
         return Ok(vec![Merge {
-            landing: finished.unwrap_or(Landing::Nothing),
+            landing: done.landing,
+            changed_outside: done.changed_outside,
             commits: commits_since(&repo, &record.base, &there, cancel).await?,
             lies_there,
         }]);
@@ -72,8 +77,9 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Vec<Merg
             .ok_or(ManageError::NoIdentity)?,
     };
     let repo = repo.without_drivers(cancel).await?;
-    let barred = |top: &Path| registry::barred(home, top);
+    let barred = |top: &Path| half_merged::barred(home, record.id, top);
     let state = owned.directory();
+    let mut changed_outside = finished.map_or_else(Vec::new, |done| done.changed_outside);
     let mut done = Vec::new();
     for tip in missing {
         let commits = commits_between(&repo, &current, &tip.id, cancel).await?;
@@ -94,13 +100,16 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Vec<Merg
             Incoming::from_branch(record.id, record.base.clone(), tip.id)
         };
         let landed = land::merge_to_head(&repo, &merge, &incoming, state, &barred, cancel).await;
-        let landing = landed.map_err(CollectError::from)?.landing;
+        let landed = landed.map_err(CollectError::from)?;
+        let landing = landed.landing;
+        changed_outside.extend(landed.changed_outside);
         if let Landing::Landed { tip, .. } = &landing {
             current = tip.clone();
         }
         done.push(Merge {
             landing,
             commits,
+            changed_outside: std::mem::take(&mut changed_outside),
             lies_there,
         });
     }

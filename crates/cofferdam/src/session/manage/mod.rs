@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete};
 pub(super) use gc::recover_in;
 pub use gc::{GcReport, Recovered, gc};
+pub(super) use half_merged::barred;
+pub use half_merged::lacking;
 pub use list::{State, Summary, list};
 pub use merge::{Merge, merge};
 pub use merged::{Stays, stays};

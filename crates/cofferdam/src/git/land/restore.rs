@@ -1,0 +1,145 @@
+//! A checkout whose files git could not bring to the new commit, for want of space or of a right: what it
+//! had written is taken back, and only that.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use tokio_util::sync::CancellationToken;
+
+use super::LandError;
+use super::checkout::Move;
+use super::index::{Changes, State};
+use crate::fsx::Context;
+use crate::git::{GitError, Repository};
+use crate::process::Sink;
+use crate::text::printable;
+
+/// Larger files are compared by git alone.
+const MOST: usize = 1 << 30;
+
+/// What lies at a path that was to become a commit's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Missing,
+    /// The commit's content.
+    Whole,
+    /// The beginning of it: who wrote it did not come to the end.
+    CutOff,
+    Other,
+}
+
+impl Move {
+    /// Compares what is on disk with what git would write there.
+    pub(super) async fn found(
+        &self,
+        repo: &Repository,
+        path: &[u8],
+        state: &State,
+        cancel: &CancellationToken,
+    ) -> Result<Found, GitError> {
+        let file = self.top().join(OsStr::from_bytes(path));
+        let Ok(on_disk) = std::fs::symlink_metadata(&file) else {
+            return Ok(Found::Missing);
+        };
+        let Some((mode, id)) = state else {
+            return Ok(Found::Other);
+        };
+        if mode == "120000" && on_disk.is_symlink() {
+            let content = self.blob(repo, path, id, cancel).await?;
+            let same = std::fs::read_link(&file)
+                .is_ok_and(|leads| leads.as_os_str().as_bytes() == content);
+            return Ok(if same { Found::Whole } else { Found::Other });
+        }
+        if !mode.starts_with("100") || !on_disk.is_file() || on_disk.len() > MOST as u64 {
+            return Ok(Found::Other);
+        }
+        let content = self.blob(repo, path, id, cancel).await?;
+        let Ok(there) = std::fs::read(&file) else {
+            return Ok(Found::Other);
+        };
+        Ok(match content.strip_prefix(there.as_slice()) {
+            Some([]) => Found::Whole,
+            Some(_) => Found::CutOff,
+            None => Found::Other,
+        })
+    }
+
+    /// As git would write it here, with the line ends of this checkout.
+    async fn blob(
+        &self,
+        repo: &Repository,
+        path: &[u8],
+        id: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<u8>, GitError> {
+        let mut option = OsStr::new("--path=").to_owned();
+        option.push(OsStr::from_bytes(path));
+        let call = self.command(repo).args(["cat-file", "--filters"]);
+        let call = call.arg(option).arg(id).output(Sink::Capture(MOST));
+        Ok(call.run(cancel).await?.stdout)
+    }
+
+    /// Brings the changed paths back to what `index` has, in which they are still the old commit's. Only
+    /// what is missing or is the new commit's, whole or cut off, is ours to touch. Returns, printable,
+    /// what is not as before.
+    pub(super) async fn restore(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        changes: &Changes,
+    ) -> Result<Vec<String>, LandError> {
+        let cancel = CancellationToken::new();
+        self.refresh(repo, index, &cancel).await?;
+        let tracked = self.tracked(repo, index, &cancel).await?;
+        let top = self.top();
+        let mut back = Vec::new();
+        for path in self.differing(repo, index, changes, &cancel).await? {
+            let Some(state) = changes.get(&path) else {
+                continue;
+            };
+            let found = self.found(repo, &path, state, &cancel).await?;
+            if tracked.contains(&path) {
+                if found != Found::Other {
+                    back.push(path);
+                }
+            } else if matches!(found, Found::Whole | Found::CutOff) {
+                let file = top.join(OsStr::from_bytes(&path));
+                std::fs::remove_file(&file).context("remove", &file)?;
+                for above in file.ancestors().skip(1).take_while(|above| **above != top) {
+                    // What holds something else stays.
+                    if std::fs::remove_dir(above).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        // Whatever it cannot write is found below.
+        let _ = self.write_files(repo, index, &back).await;
+        self.refresh(repo, index, &cancel).await?;
+        let left = self.differing(repo, index, changes, &cancel).await?;
+        let left = left.iter().map(|path| String::from_utf8_lossy(path));
+        Ok(left.map(|path| printable(&path)).collect())
+    }
+
+    /// Of the changed paths: those that are not on disk as `index` has them.
+    async fn differing(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        changes: &Changes,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Vec<u8>>, LandError> {
+        let tracked = self.tracked(repo, index, cancel).await?;
+        let top = self.top();
+        let is_file = |path: &[u8]| {
+            std::fs::symlink_metadata(top.join(OsStr::from_bytes(path)))
+                .is_ok_and(|found| !found.is_dir())
+        };
+        let mut found = self.modified(repo, Some(index), &[], cancel).await?;
+        found.retain(|path| changes.contains_key(path));
+        let added = changes.keys().filter(|path| !tracked.contains(*path));
+        found.extend(added.filter(|path| is_file(path)).cloned());
+        Ok(found.into_iter().collect())
+    }
+}
