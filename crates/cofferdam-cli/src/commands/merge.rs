@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::Landing;
 use cofferdam::session::manage::{self, Merge};
+use cofferdam::text::printable_line;
 
 use super::target;
 use crate::environment::Environment;
@@ -28,7 +29,8 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let target = target(arguments.name, environment, interrupt);
-    let Merge { landing, commits } = manage::merge(&target, None).await?;
+    let said = |line: &str| output::note(&format!("{}\n", printable_line(line)));
+    let Merge { landing, commits } = manage::merge(&target, None, &said).await?;
     let name = &target.name;
     let colour = environment.colour.on_stdout();
     output::data(&match (&landing, commits.len()) {

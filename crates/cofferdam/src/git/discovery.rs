@@ -227,6 +227,23 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_is_itself_by_another_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("a/deep")).unwrap();
+        fs::create_dir_all(top.join("b/deep")).unwrap();
+        let other = |name: &str| {
+            Path::new("/proc/self/root").join(top.join(name).strip_prefix("/").unwrap())
+        };
+        assert!(is_one(&other("a"), &top.join("a")));
+        assert!(!is_one(&other("b"), &top.join("a")));
+        assert!(is_in(&other("a/deep"), &top.join("a")));
+        assert!(!is_in(&other("b/deep"), &top.join("a")));
+        assert!(!is_in(&top.join("a"), &top.join("a/deep")));
+        assert!(!is_one(&top.join("gone"), &top.join("also-gone")));
+    }
+
+    #[test]
     fn a_pointer_leads_where_git_goes() {
         let leads = |text: &[u8]| {
             target(text, b"gitdir: ").map(|path| path.as_os_str().as_bytes().to_vec())

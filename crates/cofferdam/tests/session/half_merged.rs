@@ -106,7 +106,7 @@ fn a_merge_that_cannot_be_finished_is_not_forgotten() {
 fn merge_and_delete_finish_a_merge_that_was_killed() {
     let env = Env::new();
     let tip = half_merged(&env);
-    let landing = block_on(manage::merge(&target(&env), None))
+    let landing = block_on(manage::merge(&target(&env), None, &|_| ()))
         .unwrap()
         .landing;
     assert!(
@@ -114,7 +114,7 @@ fn merge_and_delete_finish_a_merge_that_was_killed() {
         "{landing}"
     );
     assert_whole(&env, &tip);
-    let again = block_on(manage::merge(&target(&env), None)).unwrap();
+    let again = block_on(manage::merge(&target(&env), None, &|_| ())).unwrap();
     assert_eq!(again.landing, Landing::Nothing);
 
     let env = Env::new();

@@ -231,7 +231,9 @@ fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
         .enable_all()
         .build()
         .unwrap();
-    let merged = runtime.block_on(manage::merge(&target, None)).unwrap();
+    let merged = runtime
+        .block_on(manage::merge(&target, None, &|_| ()))
+        .unwrap();
     assert!(
         matches!(merged.landing, cofferdam::session::Landing::Landed { .. }),
         "{merged:?}"

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{ManageError, Target, gc, half_merged, orphan};
+use super::{Lost, ManageError, Target, gc, half_merged, orphan};
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
@@ -55,10 +55,13 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         Ok(found) => found,
         Err(why) => {
             let orphan = orphan::find(target, &why)?.ok_or(why)?;
-            return orphan::delete(target, orphan, options).await;
+            return orphan::delete(target, orphan, Lost::Gone, options).await;
         }
     };
     let cancel = &target.cancel;
+    if let Some(lost) = orphan::lost(&repo, &entry.record, cancel).await? {
+        return orphan::delete(target, entry, lost, options).await;
+    }
     let mut record = entry.record;
     if entry.in_use {
         if !options.force {
