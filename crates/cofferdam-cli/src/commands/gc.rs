@@ -40,6 +40,7 @@ pub(crate) async fn run(
         Some(&environment.directory),
         user_home,
         arguments.dry_run,
+        &|| output::note("another `cofferdam gc` is at work: waiting for its end\n"),
         &interrupt.cancel,
     )
     .await?;

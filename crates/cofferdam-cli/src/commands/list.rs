@@ -69,6 +69,9 @@ pub(crate) async fn run(
             "the repository of {name} is gone: put it back, or end it with `cofferdam delete {id}`\n"
         ));
     }
+    for one in manage::unreadable(&environment.home)? {
+        output::note(&format!("warning: {}\n", printable_line(&one)));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -30,7 +30,8 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let target = target(arguments.name, environment, interrupt);
-    let merges = manage::merge(&target, None).await?;
+    let said = |line: &str| output::note(&format!("{}\n", printable_line(line)));
+    let merges = manage::merge(&target, None, &said).await?;
     let name = &target.name;
     let colour = environment.colour.on_stdout();
     let mut stands = false;

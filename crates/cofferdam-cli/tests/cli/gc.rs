@@ -139,6 +139,90 @@ fn a_temporary_branch_goes_once_it_is_merged() {
     environment.expect_clean();
 }
 
+/// A list that cannot be read is a problem beside what was done.
+#[test]
+fn a_broken_list_takes_nothing_from_the_report() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(&["--branch", "b", "--name", "one"], &commit_script(&["a"]))
+        .expect_code(0);
+    environment.cofferdam(&["merge", "one"]).expect_code(0);
+    let list = environment.home().join(".cofferdam/written.json");
+    assert!(list.exists());
+    cofferdam::fsx::write_private(&list, b"{").unwrap();
+    let done = environment.cofferdam(&["gc"]).expect_code(1);
+    assert_eq!(done.stdout, "removed: sandbox one, whose work is on main\n");
+    assert!(done.stderr.contains("written.json"), "{done}");
+}
+
+/// Who may be at work in a checkout is not known then, and whose references are old is not either.
+#[test]
+fn a_record_that_cannot_be_read_is_told_and_nobody_writes_beside_it() {
+    let environment = TestEnvironment::with_repository();
+    for name in ["one", "two"] {
+        let branch = format!("work/{name}");
+        environment
+            .run(
+                &["--branch", &branch, "--name", name],
+                &commit_script(&[name]),
+            )
+            .expect_code(0);
+    }
+    let done = environment.cofferdam(&["list", "--json"]).expect_code(0);
+    let found: Vec<serde_json::Value> = serde_json::from_str(&done.stdout).unwrap();
+    let two = found[1]["id"].as_str().unwrap();
+    let state = environment.home().join(".cofferdam/state");
+    let record = state.join(two).join("record.json");
+    let whole = std::fs::read(&record).unwrap();
+    cofferdam::fsx::write_private(&record, b"{").unwrap();
+    let reference = format!("refs/cofferdam/{two}/tip");
+    let long_ago = format!(
+        "GIT_COMMITTER_DATE='1000000000 +0000' git update-ref --create-reflog -m old {reference} work/two"
+    );
+    environment.shell(&long_ago).expect_code(0);
+
+    let done = environment.cofferdam(&["list"]).expect_code(0);
+    let warned = |line: &&str| line.starts_with("warning: ") && line.contains(two);
+    assert_eq!(done.stderr.lines().filter(warned).count(), 1, "{done}");
+    let done = environment.cofferdam(&["merge", "one"]).expect_code(1);
+    assert!(
+        done.stdout.contains("nobody can say who is at work"),
+        "{done}"
+    );
+    assert!(done.stdout.contains(state.to_str().unwrap()), "{done}");
+    environment.cofferdam(&["gc"]).expect_code(1);
+    assert!(environment.references().contains(&reference));
+    // The control.
+    cofferdam::fsx::write_private(&record, &whole).unwrap();
+    let done = environment.cofferdam(&["list"]).expect_code(0);
+    assert!(!done.stderr.contains("warning: "), "{done}");
+    environment.cofferdam(&["merge", "one"]).expect_code(0);
+}
+
+#[test]
+fn who_waits_for_another_is_told() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(&["--branch", "b", "--name", "one"], &commit_script(&["a"]))
+        .expect_code(0);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    let path = environment.home().join(".cofferdam/gc.lock");
+    let held = std::fs::File::open(path).unwrap();
+    held.lock().unwrap();
+    let mut child = environment
+        .command(&["gc"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for(
+        child.stderr.take().unwrap(),
+        "another `cofferdam gc` is at work",
+    );
+    held.unlock().unwrap();
+    finish(child).expect_code(0);
+}
+
 /// Reads lines until one contains `word`.
 #[track_caller]
 pub(crate) fn wait_for(stream: impl std::io::Read, word: &str) {

@@ -124,3 +124,13 @@ fn a_worktree_with_work_is_said_with_what_helps() {
         .expect_code(0);
     environment.expect_clean();
 }
+
+/// Its commits land in the checkout too, and nobody is left to wonder where they come from.
+#[test]
+fn what_a_dead_run_left_in_the_checkout_is_said() {
+    let environment = with_sandbox(&commit_script(&["b"]));
+    crate::orphans::killed_as(&environment, "dead");
+    let done = environment.cofferdam(&["merge", "one"]).expect_code(0);
+    let words = "sandbox `dead`, whose command had died here, was finished first: ";
+    assert!(done.stderr.starts_with(words), "{done}");
+}

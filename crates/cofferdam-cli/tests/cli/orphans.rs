@@ -19,9 +19,13 @@ fn stopped(environment: &TestEnvironment) {
 
 /// A sandbox whose command died before its commits came home.
 fn killed(environment: &TestEnvironment) {
+    killed_as(environment, "one");
+}
+
+pub(crate) fn killed_as(environment: &TestEnvironment, name: &str) {
     let script = "echo a > a.txt; git add a.txt; git commit -qm a; touch committed; sleep 600";
     let mut child = environment
-        .command(&["run", "--head", "--name", "one", "--", "sh", "-c", script])
+        .command(&["run", "--head", "--name", name, "--", "sh", "-c", script])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -189,4 +193,159 @@ fn a_name_that_two_have_is_not_guessed() {
             .expect_code(0);
     }
     assert!(listed(&environment).is_empty());
+}
+
+/// Moves the repository to `saved`, and another is at its place.
+fn replace(environment: &TestEnvironment) {
+    let saved = environment.home().join("saved");
+    std::fs::rename(environment.repository(), saved).unwrap();
+    std::fs::create_dir(environment.repository()).unwrap();
+    let line = "git init -q -b main && git config user.name U && git config user.email u@u && \
+                git commit -q --allow-empty -m other";
+    environment.shell(line).expect_code(0);
+}
+
+fn put_back(environment: &TestEnvironment) {
+    std::fs::remove_dir_all(environment.repository()).unwrap();
+    let saved = environment.home().join("saved");
+    std::fs::rename(saved, environment.repository()).unwrap();
+}
+
+/// A run in the checkout whose commits are kept on a reference of ours: the branch moved meanwhile.
+fn kept(environment: &TestEnvironment) {
+    let mine = "git commit -q --allow-empty -m mine";
+    let options = ["--head", "--name", "one", "--on-host-ready", mine];
+    environment
+        .run(&options, &commit_script(&["a"]))
+        .expect_code(1);
+}
+
+#[test]
+fn another_repository_at_its_place_gets_nothing_of_it() {
+    let environment = TestEnvironment::with_repository();
+    killed(&environment);
+    let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+    let work = environment
+        .home()
+        .join(".cofferdam/state")
+        .join(&id)
+        .join("git");
+    replace(&environment);
+    let before = environment.references();
+    for arguments in [&["gc"][..], &["gc", "--dry-run"]] {
+        let done = environment.cofferdam(arguments).expect_code(1);
+        assert!(done.stderr.contains("is another repository now"), "{done}");
+        let ends = format!("`cofferdam delete --force {id}`");
+        assert!(done.stderr.contains(&ends), "{done}");
+        assert!(!done.stdout.contains("recovered"), "{done}");
+    }
+    // Nor by a run that would finish what died in its place.
+    let done = environment.run(&["--head", "--name", "two"], "true");
+    assert!(done.stderr.contains("is another repository now"), "{done}");
+    assert_eq!(environment.references(), before);
+    environment.git(&["fsck", "--strict"]);
+    assert!(work.is_dir());
+    // The control: in its own the commits come home.
+    put_back(&environment);
+    let done = environment.cofferdam(&["gc"]).expect_code(0);
+    assert!(done.stdout.contains("recovered: one, 1 commit"), "{done}");
+}
+
+#[test]
+fn beside_another_repository_it_can_be_given_up() {
+    for option in ["--force", "--purge"] {
+        let environment = TestEnvironment::with_repository();
+        killed(&environment);
+        let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+        replace(&environment);
+        let before = environment.references();
+        let done = environment.cofferdam(&["delete", &id]).expect_code(1);
+        let hint = format!("`cofferdam delete --force {id}`");
+        assert!(done.stderr.contains(&hint), "{done}");
+        environment
+            .cofferdam(&["delete", option, &id])
+            .expect_code(0);
+        assert!(listed(&environment).is_empty());
+        assert_eq!(environment.references(), before);
+    }
+}
+
+#[test]
+fn commits_kept_in_a_repository_that_comes_back_are_not_forgotten() {
+    let away = |environment: &TestEnvironment| {
+        let saved = environment.home().join("saved");
+        std::fs::rename(environment.repository(), saved).unwrap();
+        std::fs::create_dir(environment.repository()).unwrap();
+    };
+    for leave in [away as fn(&TestEnvironment), replace] {
+        let environment = TestEnvironment::with_repository();
+        kept(&environment);
+        let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+        leave(&environment);
+        let done = environment.cofferdam(&["gc"]).expect_code(1);
+        let tip = format!("refs/cofferdam/{id}/tip");
+        assert!(done.stderr.contains(&tip), "{done}");
+        put_back(&environment);
+        environment.cofferdam(&["gc"]).expect_code(0);
+        environment.cofferdam(&["merge", "one"]).expect_code(0);
+        assert_eq!(environment.read("a.txt"), "a\n");
+    }
+}
+
+/// The checkout goes, the repository with the commits stays: only the record names them.
+#[test]
+fn commits_kept_beside_a_removed_worktree_are_not_forgotten() {
+    let environment = TestEnvironment::with_repository();
+    environment.git(&["worktree", "add", "-q", "../linked", "-b", "side"]);
+    let linked = environment.repository().parent().unwrap().join("linked");
+    let script = commit_script(&["a"]);
+    let mine = "git commit -q --allow-empty -m mine";
+    let place = linked.to_str().unwrap();
+    let run = [
+        "-C",
+        place,
+        "run",
+        "--head",
+        "--name",
+        "one",
+        "--on-host-ready",
+        mine,
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ];
+    environment.cofferdam(&run).expect_code(1);
+    environment.git(&["worktree", "remove", "--force", place]);
+    let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+    let done = environment.cofferdam(&["gc"]).expect_code(1);
+    assert!(
+        done.stderr.contains(&format!("refs/cofferdam/{id}/tip")),
+        "{done}"
+    );
+    assert_eq!(listed(&environment).len(), 1);
+}
+
+/// A bind mount gives the checkout a second name: what died in it is looked after before another agent works there.
+#[test]
+fn a_checkout_by_another_name_is_the_same() {
+    let environment = TestEnvironment::with_repository();
+    killed(&environment);
+    let other = environment.home().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let program = environment.command(&[]).get_program().to_owned();
+    // Sandboxes in a namespace with one id are root's own affair: that it is found is what counts.
+    let run = "run --head --name two -- true";
+    let line = format!(
+        "unshare --user --map-root-user --mount sh -c 'mount --bind . {0} && {1} -C {0} {run}'",
+        other.display(),
+        program.to_str().unwrap()
+    );
+    let done = environment.shell(&line);
+    let words = "sandbox `one`, whose command ";
+    assert!(done.stderr.contains(words), "{done}");
+    // The control: beside a checkout that is another, nothing died.
+    let unbound = line.replace("mount --bind . ", "git clone -q . ");
+    let done = environment.shell(&unbound);
+    assert!(!done.stderr.contains(words), "{done}");
 }

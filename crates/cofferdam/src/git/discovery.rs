@@ -49,14 +49,9 @@ impl Workspaces {
     }
 
     /// The workspace whose agent can have made what is at `path`, which is absolute and without symlinks.
-    /// A bind mount gives a directory a second path, so directories are compared by what they are.
     fn writer(&self, path: &Path) -> Option<&Workspace> {
         self.0.iter().find(|workspace| {
-            let itself = identity(&workspace.directory);
-            path.ancestors()
-                .find(|above| *above == workspace.directory || same(identity(above), itself))
-                .and_then(|above| path.strip_prefix(above).ok())
-                .is_some_and(|below| workspace.writes(below))
+            below(path, &workspace.directory).is_some_and(|below| workspace.writes(below))
         })
     }
 }
@@ -148,6 +143,26 @@ pub(super) fn target<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t Path> {
     Some(Path::new(std::ffi::OsStr::from_bytes(&path[..end])))
 }
 
+/// Where `path` is below `directory`, by whatever name: a bind mount gives a directory a second one. Both are absolute
+/// and without symlinks.
+fn below<'p>(path: &'p Path, directory: &Path) -> Option<&'p Path> {
+    let itself = identity(directory);
+    let found = path
+        .ancestors()
+        .find(|above| *above == directory || same(identity(above), itself));
+    found.and_then(|above| path.strip_prefix(above).ok())
+}
+
+/// Whether `path` is that directory or below it, as [`below`].
+pub fn is_in(path: &Path, directory: &Path) -> bool {
+    below(path, directory).is_some()
+}
+
+/// Whether both are one directory, by whatever names.
+pub fn is_one(one: &Path, other: &Path) -> bool {
+    one == other || same(identity(one), identity(other))
+}
+
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = path.symlink_metadata().ok()?;
     Some((found.dev(), found.ino()))
@@ -209,6 +224,23 @@ mod tests {
         // The control: where no agent works, git is asked right there.
         let found = Start::find(&top.join("w/made"), &Workspaces::default()).unwrap();
         assert_eq!(found.path(), top.join("w/made"));
+    }
+
+    #[test]
+    fn a_directory_is_itself_by_another_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("a/deep")).unwrap();
+        fs::create_dir_all(top.join("b/deep")).unwrap();
+        let other = |name: &str| {
+            Path::new("/proc/self/root").join(top.join(name).strip_prefix("/").unwrap())
+        };
+        assert!(is_one(&other("a"), &top.join("a")));
+        assert!(!is_one(&other("b"), &top.join("a")));
+        assert!(is_in(&other("a/deep"), &top.join("a")));
+        assert!(!is_in(&other("b/deep"), &top.join("a")));
+        assert!(!is_in(&top.join("a"), &top.join("a/deep")));
+        assert!(!is_one(&top.join("gone"), &top.join("also-gone")));
     }
 
     #[test]

@@ -288,27 +288,34 @@ async fn aged(
     Ok(found)
 }
 
+/// A ref that had its time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expired {
+    pub reference: String,
+    /// Where its commit is from now on, if it was nowhere else.
+    pub trash: Option<String>,
+}
+
 /// Deletes trash refs, and refs of sandboxes that are not among `alive`, which were made
-/// [`TRASH_DAYS`] or more days before `now`. Returns them.
+/// [`TRASH_DAYS`] or more days before `now`. Returns them. How long a sandbox has been no more nobody knows: what
+/// it alone had has [`TRASH_DAYS`] more in the trash.
 pub async fn expire(
     repo: &Repository,
     alive: &BTreeSet<SandboxId>,
     now: Timestamp,
     cancel: &CancellationToken,
-) -> Result<Vec<Trash>, RefError> {
+) -> Result<Vec<Expired>, RefError> {
     let keep = Duration::from_secs(u64::from(TRASH_DAYS) * 24 * 60 * 60);
     let keep = jiff::SignedDuration::try_from(keep).unwrap_or_default();
     let mut listed = list(repo, "refs/cofferdam/", cancel).await?;
     listed.retain(|one| {
-        let name = one.reference.trim_start_matches("refs/cofferdam/");
-        let owner = name
-            .split_once('/')
-            .and_then(|(id, _)| id.parse::<SandboxId>().ok());
-        owner.map_or_else(
+        owner(&one.reference).map_or_else(
             || one.reference.starts_with(TRASH),
             |id| !alive.contains(&id),
         )
     });
+    // What goes from the trash now keeps nothing else.
+    listed.sort_by_key(|one| owner(&one.reference).is_some());
     let mut gone = Vec::new();
     for item in aged(repo, listed, cancel).await? {
         if item
@@ -317,15 +324,28 @@ pub async fn expire(
         {
             continue;
         }
-        let delete = Transaction::new("cofferdam: expired").delete(&item.reference, &item.id);
-        match delete.commit(repo, cancel).await {
-            Ok(()) => gone.push(item),
+        let Trash { reference, id, .. } = item;
+        let slug = owner(&reference).and_then(|id| Slug::from_text(&id.to_string()).ok());
+        let done = if let Some(slug) = &slug {
+            let_go(repo, &reference, &id, slug, cancel).await
+        } else {
+            let delete = Transaction::new("cofferdam: expired").delete(&reference, &id);
+            delete.commit(repo, cancel).await.map(|()| None)
+        };
+        match done {
+            Ok(trash) => gone.push(Expired { reference, trash }),
             // Someone took it out or replaced it: then it is not ours to delete.
             Err(RefError::Moved { .. }) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(gone)
+}
+
+/// The sandbox that a ref below `refs/cofferdam/` belongs to.
+fn owner(reference: &str) -> Option<SandboxId> {
+    let name = reference.strip_prefix("refs/cofferdam/")?;
+    name.split_once('/')?.0.parse().ok()
 }
 
 /// Keeps `tip` as `refs/cofferdam/trash/<slug>` (`<slug>-2` … when taken), and deletes in the same
@@ -396,24 +416,37 @@ pub async fn delete_own(
     for Listed { reference, id: tip } in
         list(repo, &format!("refs/cofferdam/{id}/"), cancel).await?
     {
-        let holder = repo
-            .command()
-            .args([
-                "for-each-ref",
-                "--count=1",
-                "--format=%(refname)",
-                "--contains",
-                tip.as_str(),
-            ])
-            .args(["refs/heads/", "refs/tags/", "refs/remotes/", TRASH])
-            .line(cancel)
-            .await?;
-        if holder.is_empty() {
-            kept.push(to_trash(repo, slug, &tip, &[(reference, tip.clone())], cancel).await?);
-        } else {
-            let delete = Transaction::new("cofferdam: deleted").delete(&reference, &tip);
-            delete.commit(repo, cancel).await?;
-        }
+        kept.extend(let_go(repo, &reference, &tip, slug, cancel).await?);
     }
     Ok(kept)
+}
+
+/// Deletes `reference`, which must be at `tip`. What no branch, tag or remote branch contains goes to the trash;
+/// returns that trash ref.
+async fn let_go(
+    repo: &Repository,
+    reference: &str,
+    tip: &Oid,
+    slug: &Slug,
+    cancel: &CancellationToken,
+) -> Result<Option<String>, RefError> {
+    let holder = repo
+        .command()
+        .args([
+            "for-each-ref",
+            "--count=1",
+            "--format=%(refname)",
+            "--contains",
+            tip.as_str(),
+        ])
+        .args(["refs/heads/", "refs/tags/", "refs/remotes/", TRASH])
+        .line(cancel)
+        .await?;
+    if holder.is_empty() {
+        let deletes = [(reference.to_owned(), tip.clone())];
+        return to_trash(repo, slug, tip, &deletes, cancel).await.map(Some);
+    }
+    let delete = Transaction::new("cofferdam: deleted").delete(reference, tip);
+    delete.commit(repo, cancel).await?;
+    Ok(None)
 }

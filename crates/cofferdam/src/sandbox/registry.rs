@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fsx::{self, Context, FileError};
 use crate::git::Oid;
-use crate::git::discovery::{Workspace, Workspaces};
+use crate::git::discovery::{Workspace, Workspaces, is_in};
 use crate::git::own_files;
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, SandboxId, Slug};
@@ -356,6 +356,14 @@ pub struct Listing {
     pub unreadable: Vec<RegistryError>,
 }
 
+/// The ids of all state directories, also of those whose records cannot be read.
+pub fn ids(home: &Home) -> Result<BTreeSet<SandboxId>, RegistryError> {
+    match read_dir(&home.state()) {
+        Err(RegistryError::File(error)) if error.is_not_found() => Ok(BTreeSet::new()),
+        names => Ok(names?.iter().filter_map(|name| name.parse().ok()).collect()),
+    }
+}
+
 /// Reads all records, oldest first; only those of `repository` where it is given.
 pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, RegistryError> {
     let mut listing = Listing::default();
@@ -446,24 +454,29 @@ pub fn unseen(
 pub fn barred(home: &Home, top: &Path) -> Option<String> {
     let shown = |path: &Path| crate::text::printable(&path.to_string_lossy());
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let entries = match list(home, None) {
-        Ok(listing) => listing.entries,
-        Err(error) => {
-            let at = shown(top);
-            return Some(format!("nobody can say who is at work in {at}: {error}"));
-        }
+    let at = shown(top);
+    let unknown = |error: &RegistryError| format!("nobody can say who is at work in {at}: {error}");
+    let listing = match list(home, None) {
+        Ok(listing) => listing,
+        Err(error) => return Some(unknown(&error)),
     };
     let top = real(top);
     let own = top.join(own_files::DIRECTORY);
     let reaches = |workspace: &Path| {
-        top.starts_with(workspace) || (workspace.starts_with(&top) && !workspace.starts_with(&own))
+        is_in(&top, workspace) || (is_in(workspace, &top) && !workspace.starts_with(&own))
     };
-    let active = entries
+    let active = listing
+        .entries
         .into_iter()
         .filter(|Entry { record, .. }| record.phase == Phase::Active && record.mode == Mode::Bind);
-    let (at, there) = active
+    let found = active
         .map(|entry| (real(&entry.record.workspace(home)), entry))
-        .find(|(workspace, _)| reaches(workspace))?;
+        .find(|(workspace, _)| reaches(workspace));
+    let Some((at, there)) = found else {
+        let error = listing.unreadable.first()?;
+        let why = unknown(error);
+        return Some(format!("{why}; {}", unreadable_hint(home)));
+    };
     let at = shown(&at);
     Some(if there.in_use {
         format!("another sandbox is at work in {at}")
@@ -471,6 +484,14 @@ pub fn barred(home: &Home, top: &Path) -> Option<String> {
         let name = there.record.name;
         format!("what sandbox `{name}` left in {at} is not collected: `cofferdam gc` does it")
     })
+}
+
+/// What is to be done about a record that cannot be read.
+pub fn unreadable_hint(home: &Home) -> String {
+    format!(
+        "use the version of cofferdam that wrote it, or move its directory out of {}",
+        home.state().display()
+    )
 }
 
 /// The sandbox of `repository` that is called `name`: its name, its id, or what becomes its name (`--name feat/x`

@@ -87,6 +87,32 @@ async fn trash_keeps_and_expires() {
     }
 }
 
+/// When its sandbox went nobody knows: what a reference alone held is in the trash before it goes.
+#[tokio::test]
+async fn what_a_forgotten_sandbox_alone_had_goes_through_the_trash() {
+    for git in gits() {
+        let w = World::new(&git).await;
+        let accepted = w.work(&[("x", "x")], false).await;
+        let tip = refs::own(w.id, refs::Own::Tip);
+        assert_eq!(w.user(&["rev-parse", &tip]), accepted.tip().as_str());
+        let now = jiff::Timestamp::now();
+        let later = now + jiff::SignedDuration::from_hours(24 * 31);
+        // The control: as long as there is a state directory of that id, it stays.
+        let alive = BTreeSet::from([w.id]);
+        let expired = refs::expire(&w.repo, &alive, later, &w.cancel).await;
+        assert_eq!(expired.unwrap(), []);
+        let nobody = BTreeSet::new();
+        let expired = refs::expire(&w.repo, &nobody, later, &w.cancel).await;
+        let trash = format!("refs/cofferdam/trash/{}", w.id);
+        let expected = refs::Expired {
+            reference: tip,
+            trash: Some(trash.clone()),
+        };
+        assert_eq!(expired.unwrap(), [expected]);
+        assert_eq!(w.user(&["rev-parse", &trash]), accepted.tip().as_str());
+    }
+}
+
 #[tokio::test]
 async fn leftovers_of_the_dead_go_and_of_the_living_stay() {
     let git = gits().remove(0);

@@ -247,6 +247,7 @@ pub(crate) fn is_cleaned_up(env: &Env, what: &str) {
             Some(&env.repo),
             Some(&user),
             false,
+            &|| (),
             &cancel,
         )
         .await

@@ -133,7 +133,7 @@ fn a_merge_that_cannot_be_finished_is_not_forgotten() {
 fn merge_and_delete_finish_a_merge_that_was_killed() {
     let env = Env::new();
     let tip = half_merged(&env);
-    let landing = block_on(manage::merge(&target(&env), None))
+    let landing = block_on(manage::merge(&target(&env), None, &|_| ()))
         .unwrap()
         .remove(0)
         .landing;
@@ -142,7 +142,7 @@ fn merge_and_delete_finish_a_merge_that_was_killed() {
         "{landing}"
     );
     assert_whole(&env, &tip);
-    let again = block_on(manage::merge(&target(&env), None)).unwrap();
+    let again = block_on(manage::merge(&target(&env), None, &|_| ())).unwrap();
     assert_eq!(again[0].landing, Landing::Nothing);
 
     let env = Env::new();
@@ -187,8 +187,8 @@ fn gc_and_merge_tell_which_files_lack_what_landed() {
         let told = if with_gc {
             gc(&env).recovered.remove(0).changed_outside
         } else {
-            let merged = block_on(manage::merge(&target(&env), None)).unwrap();
-            merged[0].changed_outside
+            let merged = block_on(manage::merge(&target(&env), None, &|_| ())).unwrap();
+            merged[0].changed_outside.clone()
         };
         assert_eq!(told, ["new", "old"]);
         assert_eq!(env.read("new"), "the user's\n");
@@ -231,7 +231,7 @@ fn nothing_begins_where_a_half_merge_cannot_be_finished() {
     }
     let mut two = target(&env);
     two.name = "two".into();
-    let error = block_on(manage::merge(&two, None)).unwrap_err();
+    let error = block_on(manage::merge(&two, None, &|_| ())).unwrap_err();
     assert!(
         matches!(&error, manage::ManageError::HalfMerged { name, .. } if name == "one"),
         "{error}"
@@ -247,7 +247,7 @@ fn nothing_begins_where_a_half_merge_cannot_be_finished() {
     assert!(one.kept.as_ref().unwrap().contains("cut short"), "{one:?}");
     // Without the obstacle both arrive.
     std::fs::remove_file(&lock).unwrap();
-    let merged = block_on(manage::merge(&two, None)).unwrap();
+    let merged = block_on(manage::merge(&two, None, &|_| ())).unwrap();
     assert!(
         matches!(merged[0].landing, Landing::Landed { .. }),
         "{merged:?}"

@@ -459,6 +459,7 @@ fn gc_takes_the_same_way_home_as_a_run() {
         Some(&target.repository),
         None,
         false,
+        &|| (),
         &target.cancel,
     ))
     .unwrap();

@@ -233,7 +233,7 @@ fn nothing_lands_around_a_checkout_in_which_an_agent_works() {
     inner.repository = env.repo.join("pkg");
     let target = one(&env);
     while_it_works(inner, &env.repo.join("pkg/ready"), async || {
-        let merged = manage::merge(&target, None).await.unwrap();
+        let merged = manage::merge(&target, None, &|_| ()).await.unwrap();
         let cofferdam::session::Landing::Kept { why, .. } = &merged[0].landing else {
             panic!("{merged:?}");
         };
@@ -265,7 +265,9 @@ fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
         .enable_all()
         .build()
         .unwrap();
-    let merged = runtime.block_on(manage::merge(&target, None)).unwrap();
+    let merged = runtime
+        .block_on(manage::merge(&target, None, &|_| ()))
+        .unwrap();
     assert!(
         matches!(
             merged[0].landing,

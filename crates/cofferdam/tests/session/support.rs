@@ -243,6 +243,7 @@ pub(crate) fn gc(env: &Env) -> cofferdam::session::manage::GcReport {
         Some(&env.repo),
         Some(&home),
         false,
+        &|| (),
         &cancel,
     );
     let runtime = tokio::runtime::Builder::new_current_thread()

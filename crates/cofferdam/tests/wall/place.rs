@@ -128,7 +128,15 @@ fn gc_removes_what_is_dead_and_old_alone() {
     let gc = |dry_run| {
         let cancel = CancellationToken::new();
         let git = Git::new("git");
-        let done = block_on(manage::gc(&house.home, &git, None, None, dry_run, &cancel));
+        let done = block_on(manage::gc(
+            &house.home,
+            &git,
+            None,
+            None,
+            dry_run,
+            &|| (),
+            &cancel,
+        ));
         let mut removed = done.unwrap().removed;
         removed.sort();
         removed

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::gc::{self, Recovered};
 use super::tips::tips;
-use super::{ManageError, Target, half_merged, orphan};
+use super::{Lost, ManageError, Target, half_merged, orphan};
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
@@ -95,10 +95,13 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         Ok(found) => found,
         Err(why) => {
             let orphan = orphan::find(target, &why)?.ok_or(why)?;
-            return orphan::delete(target, orphan, options).await;
+            return orphan::delete(target, orphan, Lost::Gone, options).await;
         }
     };
     let cancel = &target.cancel;
+    if let Some(lost) = orphan::lost(&repo, &entry.record, cancel).await? {
+        return orphan::delete(target, entry, lost, options).await;
+    }
     let mut record = entry.record;
     if entry.in_use {
         if !options.force {

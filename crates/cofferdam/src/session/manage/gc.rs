@@ -1,22 +1,24 @@
 //! Clean up after commands that died: commits are collected first, then what is left goes. So do
 //! sandboxes whose work is merged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::tips::{made_branch, tips};
-use super::{ManageError, half_merged, merged, orphan};
-use crate::git::discovery::Start;
+use super::{Lost, ManageError, half_merged, merged, orphan};
+use crate::git::discovery::{Start, is_one};
 use crate::git::lock::{Lock, LockError, lock};
+use crate::git::refs::Expired;
 use crate::git::{Git, Identity, Oid, Repository, UserRules, gate, identity, land, refs};
 use crate::home::Home;
-use crate::names::SandboxId;
 use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy};
 use crate::sandbox::written;
@@ -28,6 +30,11 @@ use crate::wall::{self, WallError};
 
 /// How long one interrupted sandbox may take to be collected.
 const COLLECT_LIMIT: Duration = Duration::from_secs(600);
+
+/// After so long one is told that another `gc` is at work.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Longer than this nobody waits for it: it may be stopped.
+const WAIT_LIMIT: Duration = Duration::from_secs(600);
 
 /// One interrupted sandbox whose work was brought home.
 #[derive(Debug, Clone, Serialize)]
@@ -65,18 +72,19 @@ pub struct GcReport {
 }
 
 /// Finishes what dead commands left, in all repositories, and expires old references in them and in
-/// the repository around `repository`.
+/// the repository around `repository`. Calls `waiting` where another has been at it for a second.
 pub async fn gc(
     home: &Home,
     git: &Git,
     repository: Option<&Path>,
     caller_home: Option<&Path>,
     dry_run: bool,
+    waiting: &(dyn Fn() + Sync),
     cancel: &CancellationToken,
 ) -> Result<GcReport, ManageError> {
     // One at a time: a dead run that another has in hand would be in the way of what lands here.
     let _alone = if home.state().is_dir() && !dry_run {
-        Some(one_at_a_time(home, cancel).await?)
+        Some(one_at_a_time(home, waiting, cancel).await?)
     } else {
         None
     };
@@ -93,11 +101,8 @@ pub async fn gc(
     report
         .problems
         .extend(listing.unreadable.iter().map(ToString::to_string));
-    let alive: BTreeSet<SandboxId> = listing
-        .entries
-        .iter()
-        .map(|entry| entry.record.id)
-        .collect();
+    // Also of sandboxes whose records cannot be read.
+    let alive = registry::ids(home)?;
     let unfinished = if dry_run {
         listing.unfinished
     } else {
@@ -121,7 +126,7 @@ pub async fn gc(
         let top = record.repository.clone();
         if orphan::is_gone(&top) {
             if !in_use {
-                clear_orphan(home, &record, dry_run, &mut report).await;
+                clear_orphan(home, &record, Lost::Gone, dry_run, &mut report).await;
             }
             continue;
         }
@@ -145,6 +150,19 @@ pub async fn gc(
         };
         if in_use {
             continue;
+        }
+        match orphan::lost(repo, &record, cancel).await {
+            Ok(None) => {}
+            Ok(Some(lost)) => {
+                clear_orphan(home, &record, lost, dry_run, &mut report).await;
+                continue;
+            }
+            Err(error) => {
+                report
+                    .problems
+                    .push(format!("sandbox `{}`: {error}", record.name));
+                continue;
+            }
         }
         match record.phase {
             Phase::Creating | Phase::Active | Phase::Collected => {
@@ -181,25 +199,48 @@ pub async fn gc(
         if dry_run {
             continue;
         }
-        for path in gate::remove_stale(repo)? {
-            report.removed.push(path.display().to_string());
+        match gate::remove_stale(repo) {
+            Ok(stale) => report
+                .removed
+                .extend(stale.iter().map(|path| path.display().to_string())),
+            Err(error) => report.problems.push(error.to_string()),
         }
         match refs::expire(repo, &alive, Timestamp::now(), cancel).await {
-            Ok(expired) => report
-                .expired_refs
-                .extend(expired.into_iter().map(|one| one.reference)),
+            Ok(expired) => {
+                for Expired { reference, trash } in expired {
+                    match trash {
+                        Some(trash) => report
+                            .removed
+                            .push(format!("{reference}, which is {trash} from now on")),
+                        None => report.expired_refs.push(reference),
+                    }
+                }
+            }
             Err(error) => report.problems.push(error.to_string()),
         }
     }
-    if !dry_run {
-        written::forget_gone(home)?;
+    if !dry_run && let Err(error) = written::forget_gone(home) {
+        report.problems.push(error.to_string());
     }
     remove_old_of_the_network(home, dry_run, &mut report);
     Ok(report)
 }
 
-async fn one_at_a_time(home: &Home, cancel: &CancellationToken) -> Result<File, ManageError> {
-    match lock(&home.path().join("gc.lock"), Lock::Exclusive, cancel).await {
+async fn one_at_a_time(
+    home: &Home,
+    waiting: &(dyn Fn() + Sync),
+    cancel: &CancellationToken,
+) -> Result<File, ManageError> {
+    let path = home.path().join("gc.lock");
+    let mut taken = pin!(lock(&path, Lock::Exclusive, cancel));
+    let done = if let Ok(done) = timeout(PATIENCE, &mut taken).await {
+        done
+    } else {
+        waiting();
+        let done = timeout(WAIT_LIMIT, taken).await;
+        done.map_err(|_| ManageError::OtherCleansUp)?
+    };
+    match done {
         Ok(file) => Ok(file),
         Err(LockError::Cancelled) => Err(ManageError::OtherCleansUp),
         Err(LockError::File(error)) => Err(error.into()),
@@ -207,8 +248,14 @@ async fn one_at_a_time(home: &Home, cancel: &CancellationToken) -> Result<File, 
 }
 
 /// What is left of a sandbox whose repository is gone. One that keeps work is a problem that only its user can end.
-async fn clear_orphan(home: &Home, record: &Record, dry_run: bool, report: &mut GcReport) {
-    match orphan::clear(home, record, dry_run).await {
+async fn clear_orphan(
+    home: &Home,
+    record: &Record,
+    lost: Lost,
+    dry_run: bool,
+    report: &mut GcReport,
+) {
+    match orphan::clear(home, record, lost, dry_run).await {
         Ok(removed) => report.removed.extend(removed),
         Err(error) => {
             let ends = match &error {
@@ -321,12 +368,14 @@ pub(in crate::session) async fn recover_in(
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<Vec<String>, ManageError> {
-    let entries = registry::list(home, Some(&repo.top))?.entries.into_iter();
+    let entries = registry::list(home, None)?.entries.into_iter();
+    // The checkout may be known by another name since.
     let dead = entries.filter(|Entry { record, in_use }| {
         !in_use
             && record.phase.is_unfinished()
             && record.mode == Mode::Bind
-            && record.workspace(home) == workspace
+            && is_one(&record.repository, repo.top.as_path())
+            && is_one(&record.workspace(home), workspace)
     });
     let mut said = Vec::new();
     for Entry { record, .. } in dead {
@@ -358,6 +407,10 @@ pub(super) async fn recover_one(
     if !owned.record.phase.is_unfinished() {
         // Another command has done it since the record was read.
         return Err(RegistryError::InUse(owned.record.name.clone()).into());
+    }
+    // All collecting of what a dead command left passes here, and its repository may be another by now.
+    if let Some(lost) = orphan::lost(repo, &owned.record, cancel).await? {
+        return Err(orphan::orphaned(&owned.record, owned.directory(), lost));
     }
     native::remove_leftovers(owned.record.id).await;
     let events = Emitter::silent();

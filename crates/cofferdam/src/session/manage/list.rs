@@ -104,6 +104,13 @@ pub async fn list(
     Ok(summaries)
 }
 
+/// What `list` cannot tell: each record that cannot be read, with what to do about it.
+pub fn unreadable(home: &Home) -> Result<Vec<String>, ManageError> {
+    let errors = registry::list(home, None)?.unreadable.into_iter();
+    let hint = registry::unreadable_hint(home);
+    Ok(errors.map(|error| format!("{error}; {hint}")).collect())
+}
+
 async fn summary(
     home: &Home,
     repo: Option<&Repository>,

@@ -24,8 +24,13 @@ pub struct Merge {
 
 /// Merges what the sandbox's branch holds, and then the commits that are kept beside it because it had
 /// moved: one answer for each, in this order. Nothing moves where one conflicts or where local changes
-/// overlap. The branch stays; `delete` removes it.
-pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Vec<Merge>, ManageError> {
+/// overlap. The branch stays; `delete` removes it. Calls `said` with what was done before about a dead run in the
+/// checkout.
+pub async fn merge(
+    target: &Target,
+    author: Option<Identity>,
+    said: &(dyn Fn(&str) + Sync),
+) -> Result<Vec<Merge>, ManageError> {
     let (repo, entry) = target.find().await?;
     let cancel = &target.cancel;
     let name = entry.record.name.to_string();
@@ -40,6 +45,9 @@ pub async fn merge(target: &Target, author: Option<Identity>) -> Result<Vec<Merg
     // What an agent left in the checkout is moved out of it before git looks there, and a merge that another
     // command left half done is finished before this one's own.
     let recovered = gc::recover_in(home, &repo, repo.top.as_path(), user, cancel).await?;
+    for line in &recovered {
+        said(line);
+    }
     let finished = half_merged::finish(home, &repo, &owned, cancel).await?;
     let repo = if finished.is_some() || !recovered.is_empty() {
         // What was read before may have moved.

@@ -19,9 +19,10 @@ pub(super) use gc::recover_in;
 pub use gc::{GcReport, Recovered, gc};
 pub(super) use half_merged::barred;
 pub use half_merged::lacking;
-pub use list::{State, Summary, list};
+pub use list::{State, Summary, list, unreadable};
 pub use merge::{Merge, merge};
 pub use merged::{Stays, stays};
+pub use orphan::Lost;
 pub(super) use show::diff_between;
 pub use show::{DiffStyle, diff, log};
 pub(super) use tips::made_branch;
@@ -35,7 +36,7 @@ use crate::git::refs::{self, RefError};
 use crate::git::worktree::WorktreeError;
 use crate::git::{Git, GitError, Oid, Repository, RepositoryError};
 use crate::home::Home;
-use crate::names::{SandboxId, Slug};
+use crate::names::SandboxId;
 use crate::sandbox::registry::{self, Entry, Record, RegistryError};
 use crate::session::report::Landing;
 
@@ -88,18 +89,16 @@ pub enum ManageError {
     UncommittedWork { name: String, path: PathBuf },
     #[error("what did not come home of sandbox `{name}` is only in {}", path.display())]
     KeptWork { name: String, path: PathBuf },
-    /// Cancelled while waiting for it.
+    /// Cancelled while waiting for it, or it took too long.
     #[error("another `cofferdam gc` is at work, and has to end first")]
     OtherCleansUp,
-    #[error(
-        "{} is no repository any more, and what did not come home of sandbox `{name}` is only in {}",
-        repository.display(), path.display()
-    )]
+    #[error("{} {lost}, and {work}", repository.display())]
     Orphaned {
         id: SandboxId,
-        name: Slug,
         repository: PathBuf,
-        path: PathBuf,
+        lost: Lost,
+        /// What it keeps and where, in words.
+        work: String,
     },
     /// Of sandboxes whose repositories are gone.
     #[error("{} sandboxes are called `{name}`", ids.len())]

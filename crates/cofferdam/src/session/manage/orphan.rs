@@ -1,15 +1,67 @@
-//! Sandboxes whose repository is gone from its place: removed or moved. Nothing of them can come home, so what is
-//! left is their state directory; where that holds no work, it goes.
+//! Sandboxes whose repository is gone from its place: removed or moved, and another may be there now. Nothing of them
+//! can come home, so what is left is their state directory; where they keep no work, it goes.
 
 use std::path::Path;
 
 use super::delete::{self, DeleteOptions, Deleted};
 use super::{ManageError, Target};
-use crate::git::{RepositoryError, land};
+use crate::git::{GitError, Oid, Repository, RepositoryError, land};
 use crate::home::Home;
 use crate::sandbox::native;
 use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
 use crate::session::collect;
+use crate::session::report::Landing;
+use tokio_util::sync::CancellationToken;
+
+/// What is where a sandbox's repository was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lost {
+    Gone,
+    /// One without this commit, from which the agent started.
+    Other(Oid),
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gone => f.write_str("is no repository any more"),
+            Self::Other(base) => write!(
+                f,
+                "is another repository now (it has no commit {})",
+                base.short()
+            ),
+        }
+    }
+}
+
+/// What is lost if the repository at the sandbox's place is not its own. Commits of the sandbox would miss their parents
+/// in another, and its branches are not there.
+pub(super) async fn lost(
+    repo: &Repository,
+    record: &Record,
+    cancel: &CancellationToken,
+) -> Result<Option<Lost>, GitError> {
+    let found = repo.resolve(record.base.as_str(), cancel).await?;
+    Ok(match found {
+        Some(_) => None,
+        None => Some(Lost::Other(record.base.clone())),
+    })
+}
+
+/// Why a sandbox stays that has lost its repository.
+pub(super) fn orphaned(record: &Record, directory: &Path, lost: Lost) -> ManageError {
+    let (name, path) = (&record.name, directory.display());
+    let work = match kept(record) {
+        Some(kept) => format!("the one that was there keeps work of sandbox `{name}`: {kept}"),
+        None => format!("what did not come home of sandbox `{name}` is only in {path}"),
+    };
+    ManageError::Orphaned {
+        id: record.id,
+        repository: record.repository.clone(),
+        lost,
+        work,
+    }
+}
 
 /// Whether no repository is at the place that a record names. A disk that cannot be asked has not lost it.
 pub(super) fn is_gone(repository: &Path) -> bool {
@@ -56,6 +108,7 @@ pub(super) fn find(target: &Target, why: &ManageError) -> Result<Option<Entry>, 
 pub(super) async fn delete(
     target: &Target,
     entry: Entry,
+    lost: Lost,
     options: DeleteOptions,
 ) -> Result<Deleted, ManageError> {
     let record = entry.record;
@@ -70,13 +123,9 @@ pub(super) async fn delete(
         }
     }
     let owned = Owned::adopt(&target.home, record)?;
-    if keeps_work(&owned.record, owned.directory()) && !options.force {
-        return Err(ManageError::Orphaned {
-            id: owned.record.id,
-            name: owned.record.name.clone(),
-            repository: owned.record.repository.clone(),
-            path: owned.directory().to_owned(),
-        });
+    let given_up = options.force || options.purge;
+    if keeps_work(&owned.record, owned.directory()) && !given_up {
+        return Err(orphaned(&owned.record, owned.directory(), lost));
     }
     let mut deleted = delete::gone(owned.record.name.clone());
     // Where the checkout is still there without its `.git`, so may be the worktree in it.
@@ -89,17 +138,12 @@ pub(super) async fn delete(
 pub(super) async fn clear(
     home: &Home,
     record: &Record,
+    lost: Lost,
     dry_run: bool,
 ) -> Result<Option<String>, ManageError> {
     let directory = home.sandbox(record.id);
-    let orphaned = |record: &Record| ManageError::Orphaned {
-        id: record.id,
-        name: record.name.clone(),
-        repository: record.repository.clone(),
-        path: directory.clone(),
-    };
     if keeps_work(record, &directory) {
-        return Err(orphaned(record));
+        return Err(orphaned(record, &directory, lost));
     }
     if !dry_run {
         let owned = match Owned::adopt(home, record.clone()) {
@@ -109,7 +153,7 @@ pub(super) async fn clear(
             Err(error) => return Err(error.into()),
         };
         if keeps_work(&owned.record, &directory) {
-            return Err(orphaned(&owned.record));
+            return Err(orphaned(&owned.record, &directory, lost));
         }
         forget(owned).await?;
     }
@@ -126,10 +170,24 @@ async fn forget(owned: Owned) -> Result<(), RegistryError> {
     owned.forget()
 }
 
-/// Whether the state directory holds what is nowhere else: commits that nobody could collect, files, refused packs, and
-/// how a checkout that may come back is brought to its end.
+/// Whether there is work of the sandbox that only its record or its state directory leads to: commits on a reference of
+/// ours in a repository that may come back; commits that nobody could collect, files, refused packs, and how such a
+/// checkout is brought to its end.
 fn keeps_work(record: &Record, directory: &Path) -> bool {
     // Before that no agent has run.
     record.phase != Phase::Creating
-        && (collect::keeps_work(directory) || land::is_half_done(directory))
+        && (kept(record).is_some()
+            || collect::keeps_work(directory)
+            || land::is_half_done(directory))
+}
+
+/// What is kept in the repository that is lost, in words.
+fn kept(record: &Record) -> Option<String> {
+    // Its command may have died between the two.
+    let outcome = record.outcome.as_ref();
+    let landing = outcome.map(|outcome| &outcome.landing);
+    let landing = landing.filter(|landing| matches!(landing, Landing::Kept { .. }));
+    let beside = outcome.and_then(|outcome| outcome.beside.clone());
+    let kept = record.kept.clone();
+    kept.or_else(|| landing.map(ToString::to_string)).or(beside)
 }
