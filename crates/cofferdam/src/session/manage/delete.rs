@@ -60,7 +60,10 @@ pub async fn bring_home(
 ) -> Result<Option<Recovered>, ManageError> {
     match target.find().await {
         Ok((repo, entry)) if !entry.in_use && entry.record.phase.is_unfinished() => {
-            come_home(target, &repo, &entry.record, options).await
+            match come_home(target, &repo, &entry.record, options).await {
+                Err(ManageError::Orphaned { .. }) => Ok(None),
+                done => done,
+            }
         }
         // What is wrong is said by who deletes.
         _ => Ok(None),
