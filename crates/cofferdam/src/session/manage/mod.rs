@@ -152,8 +152,7 @@ impl Target {
         let landed = record.outcome.as_ref().map(|outcome| &outcome.landing);
         let tip = match (own, landed) {
             (Some(own), Some(Landing::Landed { branch, tip })) if own.as_str() == branch => {
-                let commit = format!("{tip}^{{commit}}");
-                repo.resolve(&commit, &self.cancel).await?
+                repo.resolve(tip.as_str(), &self.cancel).await?
             }
             _ => None,
         };

@@ -1,0 +1,270 @@
+//! What sandboxes there are, and whether somebody owns them now.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::error::RegistryError;
+use super::lock::{in_use, making};
+use super::record::{Mode, Phase, Record, VERSION};
+use crate::fsx::{self, Context};
+use crate::git::discovery::{Workspace, Workspaces, is_in};
+use crate::git::own_files;
+use crate::home::Home;
+use crate::names::{RepoPath, SandboxId, Slug};
+use crate::process;
+use crate::sandbox::written;
+
+pub(super) const RECORD: &str = "record.json";
+const RECORD_LIMIT: u64 = 1 << 20;
+
+/// One line of the registry: a record and whether somebody owns it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub record: Record,
+    pub in_use: bool,
+}
+
+/// What the state directory holds.
+#[derive(Debug, Default)]
+pub struct Listing {
+    pub entries: Vec<Entry>,
+    /// State directories without a record: their maker died before it could write one.
+    pub unfinished: Vec<PathBuf>,
+    /// Records that cannot be read, with the reason. Nothing of them is ever deleted by itself.
+    pub unreadable: Vec<RegistryError>,
+}
+
+/// The ids of all state directories, also of those whose records cannot be read.
+pub fn ids(home: &Home) -> Result<BTreeSet<SandboxId>, RegistryError> {
+    match read_dir(&home.state()) {
+        Err(RegistryError::File(error)) if error.is_not_found() => Ok(BTreeSet::new()),
+        names => Ok(names?.iter().filter_map(|name| name.parse().ok()).collect()),
+    }
+}
+
+/// Reads all records, oldest first; only those of `repository` where it is given.
+pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, RegistryError> {
+    let mut listing = Listing::default();
+    let state = home.state();
+    let names = match read_dir(&state) {
+        Err(RegistryError::File(error)) if error.is_not_found() => return Ok(listing),
+        names => names?,
+    };
+    for name in names {
+        let directory = state.join(&name);
+        if name.parse::<SandboxId>().is_err() {
+            continue;
+        }
+        match read(&directory) {
+            Ok(record) => {
+                if repository.is_none_or(|repo| repo.as_path() == record.repository) {
+                    let in_use = in_use(&directory);
+                    listing.entries.push(Entry { record, in_use });
+                }
+            }
+            Err(RegistryError::File(error)) if error.is_not_found() => {
+                if !in_use(&directory) && directory.is_dir() {
+                    listing.unfinished.push(directory);
+                }
+            }
+            Err(error) => listing.unreadable.push(error),
+        }
+    }
+    listing
+        .entries
+        .sort_by_key(|entry| (entry.record.created, entry.record.id));
+    Ok(listing)
+}
+
+/// The directories in which agents are at work, or were without having been collected since.
+pub fn workspaces(home: &Home) -> Result<Workspaces, RegistryError> {
+    let entries = list(home, None)?.entries.into_iter();
+    // Before that no agent has run, and after it what one left was moved out.
+    let active = entries.filter(|entry| entry.record.phase == Phase::Active);
+    Ok(Workspaces::new(
+        active
+            .map(|Entry { record, in_use }| Workspace {
+                directory: record.workspace(home),
+                sandbox: record.name,
+                nested_before: record
+                    .nested_before
+                    .into_iter()
+                    .map(|path| path.0)
+                    .collect(),
+                in_use,
+            })
+            .collect(),
+    ))
+}
+
+/// What no program of the host's may lie in or be linked through where a sandbox shows it, nor show: Cofferdam's
+/// own directory, the repository at `top`, those of all records, and those of sandboxes that are no more
+/// ([`written`]), because agents write there. A repository that holds the user's whole home (its agents work in
+/// private copies) would leave no programs at all.
+pub fn unseen(
+    home: &Home,
+    top: &Path,
+    user_home: Option<&Path>,
+) -> Result<Vec<PathBuf>, RegistryError> {
+    let user_home = user_home.and_then(|home| home.canonicalize().ok());
+    let own = home.path();
+    let mut unseen = BTreeSet::from([own.to_owned()]);
+    let earlier = written::read(home)?;
+    let records = list(home, None)?.entries.into_iter();
+    let theirs = records.flat_map(|Entry { record, .. }| {
+        let workspace = record.workspace(home);
+        [record.repository, workspace]
+    });
+    let now = std::iter::once(top.to_owned()).chain(theirs);
+    for directory in now.chain(earlier) {
+        let is_home = user_home
+            .as_ref()
+            .is_some_and(|home| home.starts_with(&directory));
+        if !is_home && !directory.starts_with(own) {
+            unseen.insert(directory);
+        }
+    }
+    Ok(unseen.into_iter().collect())
+}
+
+/// Why nobody else may touch the files in the directory `top`: an agent is at work there, above it or below it, or
+/// what one left is not collected. In our own directory in it are worktrees, where no commit has a file.
+pub fn barred(home: &Home, top: &Path) -> Option<String> {
+    let shown = |path: &Path| crate::text::printable(&path.to_string_lossy());
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let at = shown(top);
+    let unknown = |error: &RegistryError| format!("nobody can say who is at work in {at}: {error}");
+    let listing = match list(home, None) {
+        Ok(listing) => listing,
+        Err(error) => return Some(unknown(&error)),
+    };
+    let top = real(top);
+    let own = top.join(own_files::DIRECTORY);
+    let reaches = |workspace: &Path| {
+        is_in(&top, workspace) || (is_in(workspace, &top) && !workspace.starts_with(&own))
+    };
+    let active = listing
+        .entries
+        .into_iter()
+        .filter(|Entry { record, .. }| record.phase == Phase::Active && record.mode == Mode::Bind);
+    let found = active
+        .map(|entry| (real(&entry.record.workspace(home)), entry))
+        .find(|(workspace, _)| reaches(workspace));
+    let Some((at, there)) = found else {
+        let error = listing.unreadable.first()?;
+        let why = unknown(error);
+        return Some(format!("{why}; {}", unreadable_hint(home)));
+    };
+    let at = shown(&at);
+    Some(if there.in_use {
+        format!("another sandbox is at work in {at}")
+    } else {
+        let name = there.record.name;
+        format!("what sandbox `{name}` left in {at} is not collected: `cofferdam gc` does it")
+    })
+}
+
+/// What is to be done about a record that cannot be read.
+pub fn unreadable_hint(home: &Home) -> String {
+    format!(
+        "use the version of cofferdam that wrote it, or move its directory out of {}",
+        home.state().display()
+    )
+}
+
+/// The sandbox of `repository` that is called `name`: its name, its id, or what becomes its name (`--name feat/x`
+/// made `feat-x`). A look-alike in another repository is never found, nor one whose name only resembles the branch
+/// of another sandbox.
+pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, RegistryError> {
+    let mut entries = list(home, Some(repository))?.entries;
+    let called =
+        |entry: &Entry| entry.record.name.as_str() == name || entry.record.id.to_string() == name;
+    if let Some(at) = entries.iter().rposition(called) {
+        return Ok(entries.swap_remove(at));
+    }
+    let on_branch = entries
+        .iter()
+        .rfind(|entry| entry.record.branch_text() == name)
+        .map(|entry| entry.record.name.clone());
+    let slug = Slug::sandbox_name(name).ok();
+    let meant = |entry: &Entry| slug.as_ref() == Some(&entry.record.name);
+    if let Some(at) = entries.iter().rposition(meant)
+        && on_branch
+            .as_ref()
+            .is_none_or(|other| *other == entries[at].record.name)
+    {
+        return Ok(entries.swap_remove(at));
+    }
+    Err(RegistryError::Unknown {
+        name: name.escape_debug().to_string(),
+        repository: repository.as_path().to_owned(),
+        on_branch,
+    })
+}
+
+/// Removes state directories whose maker died before it could write a record. Returns them.
+pub fn remove_unfinished(home: &Home) -> Result<Vec<PathBuf>, RegistryError> {
+    if !home.state().is_dir() {
+        return Ok(Vec::new());
+    }
+    let making = making(home)?;
+    let unfinished = list(home, None)?.unfinished;
+    for directory in &unfinished {
+        fsx::remove_tree(directory)?;
+    }
+    drop(making);
+    Ok(unfinished)
+}
+
+/// The process that owns the sandbox now, where it still runs: never a stranger that got its number.
+pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
+    let directory = home.sandbox(id);
+    if !in_use(&directory) {
+        return None;
+    }
+    let text = fsx::read_bounded(&directory.join("lock"), 100).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let (pid, start) = text.trim_end().split_once(' ')?;
+    let (pid, start) = (pid.parse().ok()?, start.parse().ok()?);
+    process::is_alive(pid, start).then_some(pid)
+}
+
+/// Whether a process owns the sandbox now.
+pub fn is_in_use(home: &Home, id: SandboxId) -> bool {
+    in_use(&home.sandbox(id))
+}
+
+pub(super) fn read(directory: &Path) -> Result<Record, RegistryError> {
+    let path = directory.join(RECORD);
+    let bytes = fsx::read_bounded(&path, RECORD_LIMIT)?;
+    let refuse = |reason: String| RegistryError::Record {
+        path: path.clone(),
+        reason,
+    };
+    let record: Record = serde_json::from_slice(&bytes).map_err(|e| refuse(e.to_string()))?;
+    if record.version > VERSION {
+        return Err(refuse(format!(
+            "it was written by a newer version (format {})",
+            record.version
+        )));
+    }
+    if directory
+        .file_name()
+        .is_none_or(|name| name != record.id.to_string().as_str())
+    {
+        return Err(refuse("its id is not the directory's name".to_owned()));
+    }
+    Ok(record)
+}
+
+pub(super) fn read_dir(path: &Path) -> Result<Vec<String>, RegistryError> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path).context("read", path)? {
+        let entry = entry.context("read", path)?;
+        if let Ok(name) = entry.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,25 @@
+//! What sandboxes exist: one directory each in the host-owned state, with a record that is written
+//! whole before the thing it describes is made. `kill -9` at any point leaves a record (or an empty
+//! directory) that `list` shows and `gc` finishes.
+//!
+//! A sandbox's owner holds `flock` on `lock` in that directory. The kernel lets go of it when the
+//! owner dies, so a free lock is the only sign of death that is trusted; pids are not.
+
+mod error;
+mod listing;
+mod lock;
+mod owned;
+mod path_text;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use error::RegistryError;
+pub use listing::{
+    Entry, Listing, barred, find, ids, is_in_use, list, owner, remove_unfinished, unreadable_hint,
+    unseen, workspaces,
+};
+pub(super) use lock::making;
+pub use owned::Owned;
+pub use path_text::PathText;
+pub use record::{Mode, Outcome, Phase, Reach, Record, Strategy, VERSION};

@@ -1,0 +1,123 @@
+//! A state directory while its owner lives: the lock, and what only its holder may write.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::error::RegistryError;
+use super::listing::{RECORD, list, read, read_dir};
+use super::lock::{making, open_lock, take};
+use super::record::{Phase, Record};
+use crate::fsx::{self, Context};
+use crate::home::Home;
+use crate::process;
+
+/// One sandbox's state directory while this process owns it. Dropping it lets go of the lock.
+#[derive(Debug)]
+pub struct Owned {
+    pub record: Record,
+    directory: PathBuf,
+    lock: File,
+    /// Other locks that end with this.
+    pub held: Option<File>,
+}
+
+impl Owned {
+    /// Makes the state directory, takes its lock and writes the first record, in this order.
+    pub fn create(home: &Home, record: Record) -> Result<Self, RegistryError> {
+        fsx::private_dir(home.path())?;
+        fsx::private_dir(&home.state())?;
+        let directory = home.sandbox(record.id);
+        let making = making(home)?;
+        let taken = list(home, None)?.entries.into_iter().any(|entry| {
+            entry.record.repository == record.repository && entry.record.name == record.name
+        });
+        if taken {
+            return Err(RegistryError::NameTaken(record.name));
+        }
+        fsx::private_dir(&directory)?;
+        let lock = open_lock(&directory, true)?;
+        if !take(&lock, &directory)? {
+            return Err(RegistryError::InUse(record.name));
+        }
+        let owned = Self {
+            record,
+            directory,
+            lock,
+            held: None,
+        };
+        owned.sign()?;
+        owned.save()?;
+        drop(making);
+        Ok(owned)
+    }
+
+    /// Takes over a sandbox whose owner is dead or done.
+    pub fn adopt(home: &Home, record: Record) -> Result<Self, RegistryError> {
+        let directory = home.sandbox(record.id);
+        let gone = |error: RegistryError| match error {
+            RegistryError::File(error) if error.is_not_found() => {
+                RegistryError::Gone(record.name.clone())
+            }
+            error => error,
+        };
+        // Not made anew: who removes the directory now must find it empty.
+        let lock = open_lock(&directory, false).map_err(gone)?;
+        if !take(&lock, &directory)? {
+            return Err(RegistryError::InUse(record.name));
+        }
+        // What was read before the lock was ours may be old.
+        let record = read(&directory).map_err(gone)?;
+        let owned = Self {
+            record,
+            directory,
+            lock,
+            held: None,
+        };
+        owned.sign()?;
+        Ok(owned)
+    }
+
+    /// Writes into the lock who holds it, for [`owner`].
+    fn sign(&self) -> Result<(), RegistryError> {
+        use std::os::unix::fs::FileExt;
+        let pid = std::process::id();
+        let start = process::start_time_of(pid).unwrap_or_default();
+        let path = self.directory.join("lock");
+        let signed = self.lock.set_len(0).and_then(|()| {
+            self.lock
+                .write_all_at(format!("{pid} {start}\n").as_bytes(), 0)
+        });
+        Ok(signed.context("write", &path)?)
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Writes the record; readers see the old one or the new one.
+    pub fn save(&self) -> Result<(), RegistryError> {
+        let path = self.directory.join(RECORD);
+        let bytes = serde_json::to_vec_pretty(&self.record).map_err(|e| RegistryError::Record {
+            path: path.clone(),
+            reason: e.to_string(),
+        })?;
+        Ok(fsx::write_private(&path, &bytes)?)
+    }
+
+    pub fn set_phase(&mut self, phase: Phase) -> Result<(), RegistryError> {
+        self.record.phase = phase;
+        self.save()
+    }
+
+    /// Removes the state directory: the sandbox is no more. The record goes last but one, the lock
+    /// last, so that a death in between still shows it.
+    pub fn forget(self) -> Result<(), RegistryError> {
+        for entry in read_dir(&self.directory)? {
+            if entry != RECORD && entry != "lock" {
+                fsx::remove_tree_or_file(&self.directory.join(entry))?;
+            }
+        }
+        fsx::remove_file_if_exists(&self.directory.join(RECORD))?;
+        Ok(fsx::remove_tree(&self.directory)?)
+    }
+}

@@ -1,0 +1,188 @@
+//! What is kept of a sandbox on disk: everything that is needed to collect and dispose of it, by whoever comes next.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::path_text::{self, PathText};
+use crate::git::Oid;
+use crate::home::Home;
+use crate::names::{BranchName, SandboxId, Slug};
+use crate::session::Landing;
+use crate::wall::{Origin, Rule};
+
+/// The newest record format this version writes. Older ones stay readable.
+pub const VERSION: u32 = 1;
+
+/// How the work of a sandbox relates to branches, with everything needed to bring it home.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Strategy {
+    Head,
+    MergeToHead { target: BranchName },
+    Branch,
+}
+
+impl Strategy {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::MergeToHead { .. } => "merge-to-head",
+            Self::Branch => "branch",
+        }
+    }
+}
+
+/// Where the files are that the agent works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// A host directory is mounted.
+    Bind,
+    /// A private copy in the state directory, or in the provider's own file system.
+    Copy,
+}
+
+impl Mode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bind => "bind",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+/// How far a sandbox's life has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Being made. No agent has run.
+    Creating,
+    /// An agent may have run: there may be commits to collect.
+    Active,
+    /// Its commits are home ([`Record::outcome`] says how); what it needed to live is being removed.
+    Collected,
+    /// What is left is what the user should see.
+    Stopped,
+    /// A setup command failed; kept for a look.
+    FailedSetup,
+}
+
+impl Phase {
+    /// Without an owner such a sandbox is one whose command died: `gc` finishes it.
+    pub fn is_unfinished(self) -> bool {
+        matches!(self, Self::Creating | Self::Active | Self::Collected)
+    }
+}
+
+/// What collecting came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, as it stands in the record"
+)]
+pub struct Outcome {
+    pub landing: Landing,
+    /// The commit that the agent's checkout ended at, if it is in the host repository.
+    pub checkout: Option<Oid>,
+    /// A private copy has uncommitted work.
+    pub copy_is_dirty: bool,
+    /// What is kept beside the landing, for a person: the sandbox stays until its user deletes it.
+    #[serde(default)]
+    pub beside: Option<String>,
+    /// The sandbox's git directory stays as it is: commits in it could not be brought out.
+    #[serde(default)]
+    pub keeps_repository: bool,
+    /// The agent committed uncommitted work of the user's: what it was before stays.
+    #[serde(default)]
+    pub took_work: bool,
+    /// No agent was to start any more: what lies in the worktree is what hooks made, and nobody's work.
+    #[serde(default)]
+    pub no_agent: bool,
+}
+
+/// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub version: u32,
+    pub id: SandboxId,
+    pub name: Slug,
+    #[serde(with = "path_text::exact")]
+    pub repository: PathBuf,
+    pub provider: String,
+    pub mode: Mode,
+    pub strategy: Strategy,
+    /// The branch that the agent works on; `None` with `head` on a detached HEAD.
+    pub branch: Option<BranchName>,
+    /// The branch was made for this sandbox, so disposing may remove it.
+    pub branch_is_ours: bool,
+    /// The commit that the agent started from.
+    pub base: Oid,
+    pub created: Timestamp,
+    pub phase: Phase,
+    /// The linked worktree, where the strategy has one.
+    #[serde(with = "path_text::optional")]
+    pub worktree: Option<PathBuf>,
+    /// Directories made in the workspace for protection, relative to it; removed if still empty.
+    #[serde(default)]
+    pub made_directories: Vec<String>,
+    /// Nested `.git` entries that were there before the agent, relative to the workspace.
+    #[serde(default)]
+    pub nested_before: Vec<PathText>,
+    /// Paths that the sandbox does not see and may not change, relative to the top.
+    #[serde(default)]
+    pub hidden: Vec<PathText>,
+    /// A branch or file that was kept for the user, in words.
+    #[serde(default)]
+    pub kept: Option<String>,
+    /// Present from [`Phase::Collected`] on.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
+    /// What it may reach. Absent in records of versions without a network.
+    #[serde(default)]
+    pub network: Option<Reach>,
+}
+
+/// What a sandbox may reach, as its record keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Reach {
+    None,
+    /// What the rules of its sources name; here are those of the command that started it, in their
+    /// text form.
+    Allowlist {
+        rules: Vec<String>,
+    },
+    Open,
+}
+
+impl Reach {
+    /// The rules of the command that started it. `None`: there is no wall, or one of them is not to
+    /// be understood by this version, and fewer rules than it was given would be no answer.
+    pub fn rules(&self) -> Option<Vec<Rule>> {
+        let Self::Allowlist { rules } = self else {
+            return None;
+        };
+        let parsed = rules.iter().map(|text| Rule::parse(text, Origin::Flag));
+        parsed.collect::<Result<_, _>>().ok()
+    }
+}
+
+impl Record {
+    /// The directory that is mounted as the workspace.
+    pub fn workspace(&self, home: &Home) -> PathBuf {
+        match (self.mode, &self.worktree) {
+            (Mode::Copy, _) => home.sandbox(self.id).join("work"),
+            (Mode::Bind, Some(worktree)) => worktree.clone(),
+            (Mode::Bind, None) => self.repository.clone(),
+        }
+    }
+
+    /// The branch as messages name it.
+    pub fn branch_text(&self) -> String {
+        self.branch
+            .as_ref()
+            .map_or_else(|| "HEAD".to_owned(), ToString::to_string)
+    }
+}
