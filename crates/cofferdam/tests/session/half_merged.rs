@@ -5,25 +5,8 @@ use std::path::{Path, PathBuf};
 use cofferdam::git::{Git, Oid};
 use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::{Event, EventSink, Landing, manage};
-use tokio_util::sync::CancellationToken;
 
-use crate::support::{Env, gc, run, run_ok};
-
-fn target(env: &Env) -> manage::Target {
-    manage::Target {
-        home: env.home.clone(),
-        git: Git::new("git"),
-        repository: env.repo.clone(),
-        caller_home: None,
-        name: "one".into(),
-        cancel: CancellationToken::new(),
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    { runtime }.enable_all().build().unwrap().block_on(future)
-}
+use crate::support::{Env, block_on, gc, run, run_ok, target};
 
 /// A merge of sandbox `one` that is to be killed after the branch has moved.
 struct Killed {
@@ -119,7 +102,7 @@ fn a_merge_that_cannot_be_finished_is_not_forgotten() {
         force: true,
         purge: false,
     };
-    let error = block_on(manage::delete(&target(&env), options)).unwrap_err();
+    let error = block_on(manage::delete(&target(&env, &"one").0, options)).unwrap_err();
     assert!(
         matches!(error, manage::ManageError::HalfMerged { .. }),
         "{error}"
@@ -133,7 +116,7 @@ fn a_merge_that_cannot_be_finished_is_not_forgotten() {
 fn merge_and_delete_finish_a_merge_that_was_killed() {
     let env = Env::new();
     let tip = half_merged(&env);
-    let landing = block_on(manage::merge(&target(&env), None, &|_| ()))
+    let landing = block_on(manage::merge(&target(&env, &"one").0, None, &|_| ()))
         .unwrap()
         .remove(0)
         .landing;
@@ -142,13 +125,13 @@ fn merge_and_delete_finish_a_merge_that_was_killed() {
         "{landing}"
     );
     assert_whole(&env, &tip);
-    let again = block_on(manage::merge(&target(&env), None, &|_| ())).unwrap();
+    let again = block_on(manage::merge(&target(&env, &"one").0, None, &|_| ())).unwrap();
     assert_eq!(again[0].landing, Landing::Nothing);
 
     let env = Env::new();
     let tip = half_merged(&env);
     block_on(manage::delete(
-        &target(&env),
+        &target(&env, &"one").0,
         manage::DeleteOptions::default(),
     ))
     .unwrap();
@@ -187,7 +170,7 @@ fn gc_and_merge_tell_which_files_lack_what_landed() {
         let told = if with_gc {
             gc(&env).recovered.remove(0).changed_outside
         } else {
-            let merged = block_on(manage::merge(&target(&env), None, &|_| ())).unwrap();
+            let merged = block_on(manage::merge(&target(&env, &"one").0, None, &|_| ())).unwrap();
             merged[0].changed_outside.clone()
         };
         assert_eq!(told, ["new", "old"]);
@@ -229,7 +212,7 @@ fn nothing_begins_where_a_half_merge_cannot_be_finished() {
         let error = error.unwrap_err().to_string();
         assert!(error.contains("sandbox `one` was cut short"), "{error}");
     }
-    let mut two = target(&env);
+    let mut two = target(&env, &"one").0;
     two.name = "two".into();
     let error = block_on(manage::merge(&two, None, &|_| ())).unwrap_err();
     assert!(

@@ -3,13 +3,11 @@
 use std::time::{Duration, Instant};
 
 use cofferdam::RunOptions;
-use cofferdam::git::Git;
 use cofferdam::process::Exit;
 use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::{Event, Hook, Landing, RunErrorKind, manage};
-use tokio_util::sync::CancellationToken;
 
-use crate::support::{Env, command, iterations, processes_with, run, run_ok};
+use crate::support::{Env, block_on, command, iterations, processes_with, run, run_ok, target};
 
 const HEAD: BranchStrategy = BranchStrategy::Head;
 
@@ -432,27 +430,11 @@ fn dead_run(env: &Env) {
     assert_eq!(env.subjects("feature"), ["first"]);
 }
 
-fn target(env: &Env) -> manage::Target {
-    manage::Target {
-        home: env.home.clone(),
-        git: Git::new("git"),
-        repository: env.repo.clone(),
-        caller_home: None,
-        name: "one".into(),
-        cancel: CancellationToken::new(),
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    { runtime }.enable_all().build().unwrap().block_on(future)
-}
-
 #[test]
 fn gc_takes_the_same_way_home_as_a_run() {
     let env = Env::new();
     dead_run(&env);
-    let target = target(&env);
+    let target = target(&env, &"one").0;
     let report = block_on(manage::gc(
         &target.home,
         &target.git,
@@ -475,7 +457,7 @@ fn what_is_deleted_comes_home_first_and_stays_in_the_trash() {
     let env = Env::new();
     dead_run(&env);
     let options = manage::DeleteOptions::default();
-    let deleted = block_on(manage::delete(&target(&env), options)).unwrap();
+    let deleted = block_on(manage::delete(&target(&env, &"one").0, options)).unwrap();
     assert_eq!(deleted.trash, ["refs/cofferdam/trash/one"]);
     assert_eq!(env.subjects("refs/cofferdam/trash/one"), ["first", "work"]);
     assert_eq!(env.git(&["branch", "--list", "feature"]), "");

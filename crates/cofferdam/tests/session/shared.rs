@@ -13,7 +13,7 @@ use cofferdam::session::manage;
 use cofferdam::session::{PlanError, RunErrorKind};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Env, host_git, run, run_ok};
+use crate::support::{Env, host_git, run, run_ok, target};
 
 /// Runs until `path` is there, then `look`s, and drops the run where it is, as a death would.
 fn while_it_works(options: RunOptions, path: &Path, look: impl AsyncFnOnce()) {
@@ -201,18 +201,6 @@ fn what_a_dead_run_left_is_not_the_users() {
     assert!(env.repo.join("own/.git").exists());
 }
 
-/// The sandbox `one` of the repository.
-fn one(env: &Env) -> manage::Target {
-    manage::Target {
-        home: env.home.clone(),
-        git: host_git(),
-        repository: env.repo.clone(),
-        caller_home: Some(env.dir.path().join("user")),
-        name: "one".into(),
-        cancel: CancellationToken::new(),
-    }
-}
-
 /// Git would write through whatever the agent there puts in the place of a directory.
 #[test]
 fn nothing_lands_around_a_checkout_in_which_an_agent_works() {
@@ -231,7 +219,7 @@ fn nothing_lands_around_a_checkout_in_which_an_agent_works() {
     run_ok(options);
     let mut inner = env.script(BranchStrategy::Head, "touch ready; sleep 1000");
     inner.repository = env.repo.join("pkg");
-    let target = one(&env);
+    let target = target(&env, &"one").0;
     while_it_works(inner, &env.repo.join("pkg/ready"), async || {
         let merged = manage::merge(&target, None, &|_| ()).await.unwrap();
         let cofferdam::session::Landing::Kept { why, .. } = &merged[0].landing else {
@@ -260,7 +248,7 @@ fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
         assert!(env.repo.join("sm/.git/HEAD").exists());
     };
     dead();
-    let target = one(&env);
+    let target = target(&env, &"one").0;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -233,6 +233,11 @@ pub(crate) fn processes_with(mark: &str) -> Vec<String> {
     found
 }
 
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    { runtime }.enable_all().build().unwrap().block_on(future)
+}
+
 /// `cofferdam gc` in the test's home.
 pub(crate) fn gc(env: &Env) -> cofferdam::session::manage::GcReport {
     let cancel = tokio_util::sync::CancellationToken::new();
@@ -246,15 +251,11 @@ pub(crate) fn gc(env: &Env) -> cofferdam::session::manage::GcReport {
         &|| (),
         &cancel,
     );
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(done).unwrap()
+    block_on(done).unwrap()
 }
 
 /// A sandbox as a command names it.
-pub(crate) struct Named(cofferdam::session::manage::Target);
+pub(crate) struct Named(pub(crate) cofferdam::session::manage::Target);
 
 pub(crate) fn target(env: &Env, name: &impl ToString) -> Named {
     Named(cofferdam::session::manage::Target {
@@ -274,14 +275,10 @@ impl Named {
     }
 
     pub(crate) fn try_delete(&self, force: bool) -> Result<Deleted, ManageError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
         let options = DeleteOptions {
             force,
             purge: false,
         };
-        runtime.block_on(delete(&self.0, options))
+        block_on(delete(&self.0, options))
     }
 }
