@@ -155,12 +155,15 @@ fn is_a_record_of_what_is_there(environment: &Environment, commit: &str) -> bool
         && changed.lines().all(as_recorded)
 }
 
+/// What git itself takes for a reference below `directory`: a file that was half written when its
+/// writer died has a name that no reference can have.
 fn tips(directory: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
+        let name = entry.file_name().into_encoded_bytes();
         if path.is_dir() {
             tips(&path, found);
-        } else if path.extension().is_none_or(|extension| extension != "lock") {
+        } else if !name.starts_with(b".") && !name.ends_with(b".lock") {
             found.insert(fs::read_to_string(&path).unwrap().trim().to_owned());
         }
     }
