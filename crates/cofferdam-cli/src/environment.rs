@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam::git::Git;
 use cofferdam::home::Home;
-use cofferdam::sandbox::registry;
+use cofferdam::registry;
 
 /// What the command takes from its surroundings.
 #[derive(Debug)]

@@ -21,9 +21,9 @@ use cofferdam::git::{Git, Identity, Repository, land};
 use cofferdam::home::Home;
 use cofferdam::names::{BranchName, SandboxId, Slug};
 use cofferdam::process::{Input, Invocation};
+use cofferdam::registry;
 use cofferdam::sandbox::native::jail::{self, JailOutput, JailRequest};
 use cofferdam::sandbox::native::{Native, NativeOptions};
-use cofferdam::sandbox::registry;
 use cofferdam::sandbox::{
     Access, BindMount, BindMountProvider, BranchStrategy, ExecRequest, Limits, Mount, MountSource,
     Network, SandboxSpec,

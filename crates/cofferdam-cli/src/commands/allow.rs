@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use cofferdam::git::RepositoryError;
-use cofferdam::sandbox::registry;
+use cofferdam::registry;
 use cofferdam::session::manage::ManageError;
 use cofferdam::wall::allowed::Scope;
 use cofferdam::wall::change::{Applied, Change, ChangeError};

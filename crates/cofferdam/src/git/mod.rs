@@ -10,6 +10,7 @@ pub mod before;
 pub mod below;
 mod beneath;
 pub mod command;
+mod commit_line;
 pub mod copies;
 pub mod discovery;
 pub mod gate;
@@ -34,6 +35,7 @@ pub mod vault;
 pub mod worktree;
 
 pub use command::{Git, GitError};
+pub use commit_line::CommitLine;
 pub use lock::{occupy, vacant};
 pub use oid::{ObjectFormat, Oid};
 pub use repository::{Head, Identity, Repository, RepositoryError};

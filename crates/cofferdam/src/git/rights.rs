@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::beneath;
-use crate::sandbox::registry::PathText;
+use crate::path_json::PathText;
 
 /// Reading and writing by group and others; whether a file runs is git's business.
 const FILE: u32 = 0o066;

@@ -5,9 +5,7 @@
 
 pub mod host;
 pub mod native;
-pub mod registry;
 mod spec;
-pub mod written;
 
 use std::ffi::OsStr;
 use std::fmt;

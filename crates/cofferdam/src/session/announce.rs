@@ -4,7 +4,7 @@ use super::event::{Event, Notice};
 use super::network::NetworkOptions;
 use super::options::RunOptions;
 use super::plan::Plan;
-use crate::sandbox::registry::Strategy;
+use crate::registry::Strategy;
 
 /// The first events. `uncommitted`: how many paths of the user's differ from HEAD in a checkout that
 /// the agent shares.

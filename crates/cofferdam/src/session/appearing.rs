@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 use super::emitter::Emitter;
 use super::event::Notice;
 use crate::git::appearing::{Appeared, Watch};
-use crate::sandbox::registry::Owned;
+use crate::registry::Owned;
 use crate::text::printable_line;
 
 /// So many are named while the agent works; the end names all that are left then.

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::report::Landing;
 use super::uncommitted::uncommitted;
 use crate::fsx;
+use crate::git::land::Landing;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::status::ChangeKind;
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, recorded, vacant};
 use crate::home::Home;
-use crate::sandbox::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
+use crate::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 
 /// What was left for the user.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::report::Landing;
 use crate::agent::AgentEvent;
+use crate::git::land::Landing;
 use crate::names::{SandboxId, Slug};
 use crate::process::Exit;
 
@@ -34,7 +34,7 @@ pub enum Event {
         /// may take them.
         uncommitted: usize,
         max_iterations: u32,
-        #[serde(serialize_with = "crate::session::path_json::optional")]
+        #[serde(serialize_with = "crate::path_json::optional")]
         log: Option<PathBuf>,
     },
     /// A step begins: "worktree", "copies", "sandbox", "hooks", "collect", "land", "dispose" …
@@ -127,7 +127,7 @@ pub enum Notice {
     /// Uncommitted files of the user's that are not as they were before the agent; `reference` has them.
     UncommittedChanged {
         reference: String,
-        #[serde(serialize_with = "crate::session::path_json::lossy_list")]
+        #[serde(serialize_with = "crate::path_json::lossy_list")]
         paths: Vec<PathBuf>,
     },
     /// The agent committed uncommitted work of the user's, whose files are as they were; `reference` has what was
@@ -137,7 +137,7 @@ pub enum Notice {
     },
     /// These are hidden, but tracked: what commits hold at them is in the history that goes in.
     HiddenInHistory {
-        #[serde(serialize_with = "crate::session::path_json::lossy_list")]
+        #[serde(serialize_with = "crate::path_json::lossy_list")]
         paths: Vec<PathBuf>,
     },
     /// Changed files that run on the user's machine when they open or build the project.
@@ -147,7 +147,7 @@ pub enum Notice {
     /// New `.git` entries that the agent left in the tree were moved out of it.
     NestedGitMoved {
         paths: Vec<String>,
-        #[serde(serialize_with = "crate::session::path_json::lossy")]
+        #[serde(serialize_with = "crate::path_json::lossy")]
         to: PathBuf,
     },
     /// The agent left its branch: its commits were found on another one, or on none.
@@ -176,7 +176,7 @@ pub enum Notice {
     LoginRenewed,
     /// `path` was asked for with `copy`, and went away before it could be copied.
     CopyMissing {
-        #[serde(serialize_with = "crate::session::path_json::lossy")]
+        #[serde(serialize_with = "crate::path_json::lossy")]
         path: PathBuf,
     },
     /// The sandbox has the host's network: no wall.

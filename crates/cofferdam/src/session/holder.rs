@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, Slug};
-use crate::sandbox::registry::{self, Entry, RegistryError};
+use crate::registry::{self, Entry, RegistryError};
 
 /// The sandbox in whose worktree a branch is checked out.
 #[derive(Debug, Clone, PartialEq, Eq)]

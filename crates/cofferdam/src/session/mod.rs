@@ -27,7 +27,6 @@ mod model;
 mod mounts;
 mod network;
 mod options;
-mod path_json;
 mod place;
 mod plan;
 mod prepare;
@@ -44,6 +43,8 @@ mod transfer;
 mod uncommitted;
 mod variables;
 
+pub use crate::git::CommitLine;
+pub use crate::git::land::Landing;
 pub use collect::CollectError;
 pub use envfile::{EnvFileError, NotTrusted, Withheld};
 pub use event::{Event, EventSink, Notice};
@@ -56,8 +57,7 @@ pub use options::{
     COMPLETION_SIGNAL, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions, Timeouts,
 };
 pub use plan::PlanError;
-pub(crate) use report::FINISH_FIRST;
-pub use report::{Beside, CommitLine, Iteration, Kept, Landing, RunError, RunErrorKind, RunReport};
+pub use report::{Beside, Iteration, Kept, RunError, RunErrorKind, RunReport};
 pub use run::run;
 pub use stream::AgentFailure;
 pub use variables::{env_file_is_exposed, variables};

@@ -11,7 +11,7 @@ use super::refusals::Refusals;
 use crate::config;
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId};
-use crate::sandbox::registry::{Reach, Record};
+use crate::registry::{Reach, Record};
 use crate::sandbox::{Contained, Network, NetworkKind, Sandbox};
 use crate::wall::rules::{Problem, Sources};
 use crate::wall::{Health, Refused, Rule, WallSpec};

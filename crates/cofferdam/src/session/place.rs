@@ -14,7 +14,7 @@ use crate::fsx;
 use crate::git::{Repository, worktree};
 use crate::home::Home;
 use crate::names::BranchName;
-use crate::sandbox::registry::{Mode, Strategy};
+use crate::registry::{Mode, Strategy};
 use crate::sandbox::{Mount, MountSource};
 
 /// Directories of daemons that do for whoever reaches them what no sandbox may do itself: their state, and

@@ -24,7 +24,7 @@ use crate::git::identity::{self, UserConfig};
 use crate::git::{Head, Identity, Oid, Repository, copies, worktree};
 use crate::names::{BranchName, NameError, SandboxId, Slug};
 use crate::prompt::{self, PromptError, Substituted};
-use crate::sandbox::registry::{self, Mode, PathText, Phase, Record, Strategy, VERSION};
+use crate::registry::{self, Mode, PathText, Phase, Record, Strategy, VERSION};
 use crate::sandbox::{BranchStrategy, Contained, NetworkKind};
 
 /// A run that cannot be, found before anything was made.

@@ -35,8 +35,8 @@ use crate::git::vault::Vault;
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copies};
 use crate::names::BranchName;
-use crate::sandbox::registry::{self, Mode, Owned, Phase, Record, Strategy};
-use crate::sandbox::written;
+use crate::registry::written;
+use crate::registry::{self, Mode, Owned, Phase, Record, Strategy};
 use crate::sandbox::{Contained, HostProgram, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
 use crate::wall::Registration;
 

@@ -9,8 +9,8 @@ use super::options::RunOptions;
 use super::report::RunErrorKind;
 use crate::git::{Oid, Repository, below};
 use crate::process::Input;
+use crate::registry::Strategy;
 use crate::sandbox::SandboxError;
-use crate::sandbox::registry::Strategy;
 
 /// Refuses a program that cannot be there. A hook may make it or install it, and a `PATH` of the caller's for inside
 /// is nobody's to judge here: then its start tells.

@@ -14,7 +14,7 @@ use crate::git::nested;
 use crate::git::own_files;
 use crate::git::steering::InTree;
 use crate::home::Home;
-use crate::sandbox::registry::{self, Mode, Owned, PathText, Strategy};
+use crate::registry::{self, Mode, Owned, PathText, Strategy};
 
 /// Made for a sandbox's time where it is missing: what covers it needs a place to lie on.
 const OWN: &str = own_files::DIRECTORY;

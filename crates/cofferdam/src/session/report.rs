@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::collect::CollectError;
 use super::envfile::EnvFileError;
@@ -17,23 +17,16 @@ use crate::agent::Usage;
 use crate::fsx::FileError;
 use crate::git::before::BeforeError;
 use crate::git::copies::CopyError;
+use crate::git::land::Landing;
 use crate::git::vault::VaultError;
 use crate::git::worktree::WorktreeError;
-use crate::git::{GitError, Oid, RepositoryError};
+use crate::git::{CommitLine, GitError, Oid, RepositoryError};
 use crate::names::{SandboxId, Slug};
 use crate::process::Exit;
 use crate::prompt::PromptError;
+use crate::registry::RegistryError;
 use crate::sandbox::SandboxError;
-use crate::sandbox::registry::RegistryError;
 use crate::wall::Refused;
-
-/// One commit of the agent that came home.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CommitLine {
-    pub id: Oid,
-    /// First line of its message, as it is: sanitise before showing.
-    pub subject: String,
-}
 
 /// One invocation of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,26 +38,6 @@ pub struct Iteration {
     pub usage: Option<Usage>,
     /// The last final message.
     pub result: Option<String>,
-}
-
-/// Where the agent's commits are now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "landing", rename_all = "snake_case")]
-pub enum Landing {
-    /// The agent made no commit.
-    Nothing,
-    /// `branch` moved to `tip`; for a merge, `tip` is the merge's result.
-    Landed { branch: String, tip: Oid },
-    /// Nothing of the user's moved; the commits are on `reference`, and `why` says what stood in
-    /// the way.
-    Kept { reference: String, why: String },
-    /// The commits did not pass the gate. `pack` is what the state directory keeps of them: the pack, or
-    /// the sandbox's git directory where no pack could be made.
-    Refused {
-        #[serde(serialize_with = "crate::session::path_json::optional")]
-        pack: Option<PathBuf>,
-        why: String,
-    },
 }
 
 /// What a sandbox had beside what landed, and where it is now. Its sandbox stays in `list` until it is
@@ -118,16 +91,16 @@ pub struct RunReport {
     /// Newest last.
     pub commits: Vec<CommitLine>,
     /// Files that were the user's uncommitted work, and that the agent committed (`head` alone).
-    #[serde(serialize_with = "crate::session::path_json::lossy_list")]
+    #[serde(serialize_with = "crate::path_json::lossy_list")]
     pub taken: Vec<PathBuf>,
     /// Lines of `git diff --stat` from base to tip, sanitised.
     pub diffstat: String,
     pub usage: Usage,
     pub duration: Duration,
-    #[serde(serialize_with = "crate::session::path_json::optional")]
+    #[serde(serialize_with = "crate::path_json::optional")]
     pub log: Option<PathBuf>,
     /// A worktree with uncommitted work that was left where it is.
-    #[serde(serialize_with = "crate::session::path_json::optional")]
+    #[serde(serialize_with = "crate::path_json::optional")]
     pub preserved_worktree: Option<PathBuf>,
     /// What the wall refused, most often refused first; bounded.
     pub refused: Vec<Refused>,
@@ -149,12 +122,12 @@ pub struct Kept {
     pub beside: Vec<Beside>,
     pub commits: Vec<CommitLine>,
     /// As in [`RunReport::taken`].
-    #[serde(serialize_with = "crate::session::path_json::lossy_list")]
+    #[serde(serialize_with = "crate::path_json::lossy_list")]
     pub taken: Vec<PathBuf>,
     pub iterations: Vec<Iteration>,
-    #[serde(serialize_with = "crate::session::path_json::optional")]
+    #[serde(serialize_with = "crate::path_json::optional")]
     pub preserved_worktree: Option<PathBuf>,
-    #[serde(serialize_with = "crate::session::path_json::optional")]
+    #[serde(serialize_with = "crate::path_json::optional")]
     pub log: Option<PathBuf>,
     /// As in [`RunReport::refused`].
     pub refused: Vec<Refused>,
@@ -167,37 +140,6 @@ pub struct RunError {
     #[source]
     pub kind: RunErrorKind,
     pub kept: Box<Kept>,
-}
-
-/// How [`Landing::Kept`] ends its `why` where the user is in the middle of a merge, a rebase or the like.
-pub(crate) const FINISH_FIRST: &str = "finish or abort it first";
-
-impl Landing {
-    /// Whether the commits wait for what the user has begun in the checkout. No other git command that
-    /// puts work aside or merges it may be offered then: `git stash` forgets a merge.
-    pub fn waits_for_the_user(&self) -> bool {
-        matches!(self, Self::Kept { why, .. } if why.ends_with(FINISH_FIRST))
-    }
-}
-
-impl std::fmt::Display for Landing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = match self {
-            Self::Nothing => "no commits".to_owned(),
-            Self::Landed { branch, tip } => format!("{branch} is at {}", tip.short()),
-            Self::Kept { reference, why } => format!("the commits are kept on {reference}: {why}"),
-            Self::Refused { pack, why } => {
-                let kept = pack
-                    .as_ref()
-                    .map(|pack| format!("; they are kept in {}", pack.display()));
-                format!(
-                    "the commits were refused: {why}{}",
-                    kept.unwrap_or_default()
-                )
-            }
-        };
-        f.write_str(&crate::text::printable_line(&text))
-    }
 }
 
 /// Why a run did not succeed.

@@ -16,11 +16,12 @@ use super::place;
 use super::plan::{self, Plan, PlanError};
 use super::prepare::{self, Ready};
 use super::refusals::Refusals;
-use super::report::{Kept, Landing, RunError, RunErrorKind, RunReport};
+use super::report::{Kept, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
 use crate::git::appearing::Watch;
+use crate::git::land::Landing;
 use crate::git::{UserRules, before, own_files};
-use crate::sandbox::registry::{Mode, Outcome, Owned, RegistryError, Strategy};
+use crate::registry::{Mode, Outcome, Owned, RegistryError, Strategy};
 use crate::wall;
 
 /// How long a cancelled step of preparing may take to clean up after itself.

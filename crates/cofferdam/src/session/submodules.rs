@@ -17,7 +17,7 @@ use crate::git::private_clone::reading::{self, Reading};
 use crate::git::vault::Vault;
 use crate::git::{Git, GitError, Oid, Repository};
 use crate::home::Home;
-use crate::sandbox::registry;
+use crate::registry;
 
 /// In the state directory.
 pub(super) const MODULES: &str = "modules";

@@ -12,7 +12,7 @@ use super::{Answer, Ask, Start, WallError, gateway, sources_of};
 use crate::fsx;
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
-use crate::sandbox::registry::{self, Phase, Reach, Record, RegistryError};
+use crate::registry::{self, Phase, Reach, Record, RegistryError};
 
 /// A change holds its lock for moments; one that is held so long is held by a stopped process.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);

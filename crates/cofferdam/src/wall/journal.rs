@@ -13,7 +13,7 @@ use super::WallSpec;
 use crate::fsx::{self, Context, FileError};
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId};
-use crate::sandbox::registry::{Reach, Record};
+use crate::registry::{Reach, Record};
 
 /// How long a log is kept after its last line.
 pub(crate) const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use crate::fsx::{Context, FileError};
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId, Slug};
-use crate::sandbox::registry;
+use crate::registry;
 use crate::text::LineFramer;
 
 pub use cofferdam_wall::log::{Entry, Event as EntryEvent, Verdict, Via};

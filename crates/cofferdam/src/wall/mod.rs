@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId, Slug};
-use crate::sandbox::registry::Record;
+use crate::registry::Record;
 
 pub use cofferdam_wall::control::{Answer, Ask, Explanation, Refused, RuleLine, Seen};
 pub use cofferdam_wall::{Origin, Rule, RuleError, Target};

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use cofferdam::RunOptions;
 use cofferdam::git::RepositoryError;
-use cofferdam::sandbox::{BranchStrategy, registry};
+use cofferdam::registry;
+use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::manage;
 use cofferdam::session::{PlanError, RunErrorKind};
 use tokio_util::sync::CancellationToken;

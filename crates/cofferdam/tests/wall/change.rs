@@ -1,7 +1,7 @@
 //! Rules change while sandboxes are at work.
 
 use cofferdam::fsx;
-use cofferdam::sandbox::registry::{Mode, Owned, Phase, Reach, Record, Strategy, VERSION};
+use cofferdam::registry::{Mode, Owned, Phase, Reach, Record, Strategy, VERSION};
 use cofferdam::wall::allowed::Scope;
 use cofferdam::wall::change::{Applied, Change, Outcome};
 use cofferdam::wall::{Origin, Rule, WallSpec};

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use cofferdam::git::discovery::Start;
 use cofferdam::git::{Repository, RepositoryError};
-use cofferdam::sandbox::registry;
+use cofferdam::registry;
 use cofferdam::session::manage::ManageError;
 use cofferdam::wall::change::{Applied, Outcome};
 use cofferdam::wall::rules::{Place, Problem, Sources};

@@ -29,9 +29,9 @@ pub fn runs_by_itself(path: &Path) -> bool {
 use super::refs::{self, Own, RefError, Transaction};
 use super::{GitError, Oid, Repository};
 use crate::fsx::{self, FileError};
+use crate::git::CommitLine;
 use crate::names::SandboxId;
 use crate::process::Input;
-use crate::session::CommitLine;
 use quarantine::Quarantine;
 
 /// Bounds of what one sandbox may bring home at a time.

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::quarantine::Quarantine;
 use super::{Gate, GateError, Limits, Refusal};
 use crate::fsx::{Context, FileError};
+use crate::git::CommitLine;
 use crate::git::{GitError, Oid};
 use crate::process::Sink;
-use crate::session::CommitLine;
 
 /// More than this of a commit's subject is nobody's subject.
 const SUBJECT: usize = 400;

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
+use super::landing::Landing;
 use super::{LandError, is_ancestor, kept, worktrees};
 use crate::git::gate::Accepted;
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::{Oid, Repository};
 use crate::names::BranchName;
-use crate::session::Landing;
 
 /// Moves `branch` from `expected` (`None`: it does not exist yet) to the accepted tip. Fast-forward
 /// only. `own_worktree` is the sandbox's own: there the branch may be checked out.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::index::{Changes, copy_index, remove_temporary};
+use super::landing::{FINISH_FIRST, Landing};
 use super::lock::IndexLock;
 use super::settle::{index_state, running_in, wait_for};
 use super::under_way::under_way;
@@ -24,7 +25,6 @@ use crate::git::lock::vacant;
 use crate::git::refs::{self, Own, RefError, Transaction};
 use crate::git::{GitError, Oid, Repository};
 use crate::names::SandboxId;
-use crate::session::{FINISH_FIRST, Landing};
 use crate::text::printable;
 
 const JOURNAL: &str = "landing.json";

@@ -6,10 +6,10 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::checkout::{Files, Landed, Move};
+use super::landing::Landing;
 use super::{LandError, kept};
 use crate::git::gate::Accepted;
 use crate::git::{Head, Repository, refs};
-use crate::session::Landing;
 
 /// Brings what was checked out at the `start` from the base to the accepted tip. Working files are
 /// not touched; what the user staged stays staged. If they have committed or switched meanwhile, or

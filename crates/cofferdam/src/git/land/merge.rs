@@ -6,12 +6,12 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::checkout::{Files, Landed, Move, Moved, some};
+use super::landing::Landing;
 use super::{Barred, Incoming, LandError, Worktree, is_ancestor, kept_at, worktrees};
 use crate::git::refs::{self, RefError, Transaction, as_identity};
 use crate::git::{GitError, Head, Identity, Oid, Repository};
 use crate::names::BranchName;
 use crate::process::Input;
-use crate::session::Landing;
 use crate::text::printable;
 
 /// The branch moved under the merge so often that something else is wrong.

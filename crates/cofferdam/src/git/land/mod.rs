@@ -10,6 +10,7 @@ mod catch_up;
 mod checkout;
 mod head;
 mod index;
+mod landing;
 mod leftovers;
 mod lock;
 mod merge;
@@ -22,6 +23,7 @@ mod worktrees;
 pub use branch::branch;
 pub use checkout::{Landed, finish, half_done_in, is_half_done};
 pub use head::head;
+pub use landing::Landing;
 pub use merge::{Target, merge_to_head};
 pub use nested::{MovedOut, move_out};
 pub use worktrees::{Worktree, worktrees};
@@ -33,7 +35,6 @@ use super::{GitError, Oid, Repository};
 use crate::fsx::FileError;
 use crate::git::gate::Accepted;
 use crate::names::SandboxId;
-use crate::session::Landing;
 
 /// Says why nothing may be done to the files of a working tree, if so: an agent wrote there, and what it
 /// left has not been looked at yet. Asked when no new one can begin there any more.

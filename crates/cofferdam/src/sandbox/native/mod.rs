@@ -27,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 use super::{BindMountProvider, Limits, NetworkKind, Sandbox, SandboxError, SandboxSpec};
 
 pub use cgroup::remove_leftovers;
-pub(crate) use identity::gateway as gateway_id;
 pub use probe::{Check, Status, probe, probe_network};
 pub use program::{Found, Unshown};
 pub use tools::{Host, locate};

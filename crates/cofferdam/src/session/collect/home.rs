@@ -10,10 +10,11 @@ use super::tips::{DETACHED, Tip, Tips};
 use super::{CollectError, Collected, Collector, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted};
+use crate::git::land::Landing;
 use crate::git::{Oid, recorded};
-use crate::sandbox::registry::{Owned, Strategy};
+use crate::registry::{Owned, Strategy};
 use crate::session::event::Notice;
-use crate::session::report::{Beside, Landing};
+use crate::session::report::Beside;
 use crate::session::transfer::UNCOMMITTED;
 
 /// So many tips pass the gate one by one; what is named beyond them is kept in one pack.

@@ -5,13 +5,13 @@ use std::path::Path;
 use super::{CollectError, Collector, merge_message};
 use crate::git::Head;
 use crate::git::gate::Accepted;
+use crate::git::land::Landing;
 use crate::git::land::{self, Incoming, Landed};
 use crate::git::worktree::{self, Worktree};
 use crate::names::BranchName;
-use crate::sandbox::registry::{Owned, Strategy};
+use crate::registry::{Owned, Strategy};
 use crate::session::event::Notice;
 use crate::session::manage::barred;
-use crate::session::report::Landing;
 
 impl Collector<'_> {
     /// The branch strategies' last step. The commits are in the repository already.

@@ -12,10 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::emitter::Emitter;
 use super::event::Notice;
-use super::report::{Beside, CommitLine, Landing};
+use super::report::Beside;
 use super::shared;
 use crate::fsx::{Context, FileError};
+use crate::git::CommitLine;
 use crate::git::gate::{Accepted, GateError};
+use crate::git::land::Landing;
 use crate::git::land::{self, LandError};
 use crate::git::private_clone::RefsError;
 use crate::git::refs::RefError;
@@ -24,7 +26,7 @@ use crate::git::{GitError, Identity, Oid, Repository, nested};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::process::Exit;
-use crate::sandbox::registry::{self, Mode, Outcome, Owned, Phase, RegistryError, Strategy};
+use crate::registry::{self, Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 use crate::sandbox::{IsolatedSandbox, SandboxError};
 
 mod home;

@@ -7,7 +7,7 @@ use crate::git::Oid;
 use crate::git::private_clone::{self, PrivateHead, RefsError};
 use crate::git::refs::{self, Own, Transaction};
 use crate::names::BranchName;
-use crate::sandbox::registry::Owned;
+use crate::registry::Owned;
 use crate::session::event::Notice;
 use crate::session::transfer;
 

@@ -14,7 +14,7 @@ use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, identity, land};
 use crate::home::Home;
 use crate::names::{BranchName, Slug};
-use crate::sandbox::registry::{self, Owned, Record, RegistryError, Strategy};
+use crate::registry::{self, Owned, Record, RegistryError, Strategy};
 use crate::session::collect;
 use crate::session::uncommitted::uncommitted;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +40,7 @@ pub struct Deleted {
     /// The sandbox's branch, which was left because another sandbox is on it too.
     pub kept_branch: Option<KeptBranch>,
     /// Files that were left because they are not the sandbox's alone.
-    #[serde(serialize_with = "crate::session::path_json::optional")]
+    #[serde(serialize_with = "crate::path_json::optional")]
     pub kept_work: Option<PathBuf>,
 }
 

@@ -15,17 +15,18 @@ use tokio_util::sync::CancellationToken;
 use super::tips::{made_branch, tips};
 use super::{Lost, ManageError, half_merged, merged, orphan};
 use crate::git::discovery::{Start, is_one};
+use crate::git::land::Landing;
 use crate::git::lock::{Lock, LockError, lock};
 use crate::git::refs::Expired;
 use crate::git::{Git, Identity, Oid, Repository, UserRules, gate, identity, land, refs};
 use crate::home::Home;
+use crate::registry::written;
+use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy};
 use crate::sandbox::native;
-use crate::sandbox::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy};
-use crate::sandbox::written;
 use crate::session::collect::{self, Collector, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
-use crate::session::report::{Beside, Landing};
+use crate::session::report::Beside;
 use crate::wall::{self, WallError};
 
 /// How long one interrupted sandbox may take to be collected.
@@ -41,7 +42,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(600);
 pub struct Recovered {
     pub name: String,
     /// The top of its repository: `gc` looks after all of them.
-    #[serde(serialize_with = "crate::session::path_json::lossy")]
+    #[serde(serialize_with = "crate::path_json::lossy")]
     pub repository: PathBuf,
     pub branch: String,
     pub commits: usize,
@@ -58,7 +59,7 @@ pub struct Recovered {
     /// Files of the landing that someone had changed meanwhile: left as they are. Printable.
     pub changed_outside: Vec<String>,
     /// Uncommitted work that was left where it is.
-    #[serde(serialize_with = "crate::session::path_json::optional")]
+    #[serde(serialize_with = "crate::path_json::optional")]
     pub preserved: Option<PathBuf>,
 }
 

@@ -11,7 +11,7 @@ use crate::git::Repository;
 use crate::git::land::{self, Landed};
 use crate::home::Home;
 use crate::names::SandboxId;
-use crate::sandbox::registry::{self, Entry, Owned, RegistryError};
+use crate::registry::{self, Entry, Owned, RegistryError};
 
 /// Brings index and files of the checkout to the branch that has moved. `None`: nothing was begun. An error
 /// leaves the journal where it is.

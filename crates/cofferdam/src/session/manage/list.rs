@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 use super::tips::tips;
 use super::{ManageError, orphan};
 use crate::git::discovery::Start;
+use crate::git::land::Landing;
 use crate::git::worktree::Worktree;
 use crate::git::{Git, Oid, Repository, UserRules, land, refs};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
-use crate::sandbox::registry::{self, Entry, Mode, Phase, Record, Strategy};
+use crate::registry::{self, Entry, Mode, Phase, Record, Strategy};
 use crate::session::collect;
-use crate::session::report::Landing;
 use crate::session::uncommitted::uncommitted;
 
 /// The states of a sandbox.
@@ -68,10 +68,10 @@ pub struct Summary {
     /// Uncommitted changes in its worktree; `None` where it has none.
     pub changes: Option<bool>,
     /// The directory that its agent works in, or worked in; `None` where that is gone.
-    #[serde(serialize_with = "crate::session::path_json::optional")]
+    #[serde(serialize_with = "crate::path_json::optional")]
     pub workdir: Option<PathBuf>,
     pub created: Timestamp,
-    #[serde(serialize_with = "crate::session::path_json::lossy")]
+    #[serde(serialize_with = "crate::path_json::lossy")]
     pub repository: PathBuf,
 }
 

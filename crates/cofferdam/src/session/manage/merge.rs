@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use super::{ManageError, Target, gc, half_merged, tips};
+use crate::git::CommitLine;
+use crate::git::land::Landing;
 use crate::git::land::{self, Incoming};
 use crate::git::{Head, Identity, Oid, identity};
-use crate::sandbox::registry::{Owned, Strategy};
+use crate::registry::{Owned, Strategy};
 use crate::session::collect::{CollectError, commits_between, commits_since, merge_message};
-use crate::session::report::{CommitLine, Landing};
 
 /// What a merge came to.
 #[derive(Debug, Clone, PartialEq, Eq)]

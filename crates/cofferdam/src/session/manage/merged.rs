@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::delete::{delete_branch, relies_on};
 use super::{ManageError, Target};
+use crate::git::land::Landing;
 use crate::git::refs::{self, Own, RefError, Transaction};
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Oid, Repository, UserRules, land};
 use crate::home::Home;
 use crate::names::BranchName;
-use crate::sandbox::registry::{Owned, Phase, Record, RegistryError, Strategy};
+use crate::registry::{Owned, Phase, Record, RegistryError, Strategy};
 use crate::session::collect;
-use crate::session::report::Landing;
 use crate::session::uncommitted::uncommitted;
 
 /// Why [`super::gc`] leaves a sandbox whose branch is merged.

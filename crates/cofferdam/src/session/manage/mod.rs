@@ -32,13 +32,13 @@ use super::collect::CollectError;
 use crate::fsx::FileError;
 use crate::git::discovery::Start;
 use crate::git::land::LandError;
+use crate::git::land::Landing;
 use crate::git::refs::{self, RefError};
 use crate::git::worktree::WorktreeError;
 use crate::git::{Git, GitError, Oid, Repository, RepositoryError};
 use crate::home::Home;
 use crate::names::SandboxId;
-use crate::sandbox::registry::{self, Entry, Record, RegistryError};
-use crate::session::report::Landing;
+use crate::registry::{self, Entry, Record, RegistryError};
 
 /// One sandbox of one repository, as a command names it.
 #[derive(Debug, Clone)]

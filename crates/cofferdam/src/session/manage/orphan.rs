@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::delete::{self, DeleteOptions, Deleted};
 use super::{ManageError, Target};
+use crate::git::land::Landing;
 use crate::git::{GitError, Oid, Repository, RepositoryError, land};
 use crate::home::Home;
+use crate::registry::{self, Entry, Owned, Phase, Record, RegistryError};
 use crate::sandbox::native;
-use crate::sandbox::registry::{self, Entry, Owned, Phase, Record, RegistryError};
 use crate::session::collect;
-use crate::session::report::Landing;
 use tokio_util::sync::CancellationToken;
 
 /// What is where a sandbox's repository was.

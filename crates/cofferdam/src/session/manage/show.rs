@@ -1,10 +1,10 @@
 //! A sandbox's work as people look at it. Only host-owned objects that passed the gate are read.
 
 use super::{ManageError, Target, Tip};
+use crate::git::CommitLine;
 use crate::git::{Oid, Repository};
-use crate::sandbox::registry::Entry;
+use crate::registry::Entry;
 use crate::session::collect::commits_since;
-use crate::session::report::CommitLine;
 use crate::text::printable;
 
 /// How much of a difference is shown.

@@ -3,11 +3,11 @@
 
 use tokio_util::sync::CancellationToken;
 
+use crate::git::land::Landing;
 use crate::git::refs::{self, Own};
 use crate::git::{GitError, Oid, Repository, land};
 use crate::names::BranchName;
-use crate::sandbox::registry::{Record, Strategy};
-use crate::session::report::Landing;
+use crate::registry::{Record, Strategy};
 
 /// One end of a sandbox's work.
 #[derive(Debug, Clone, PartialEq, Eq)]

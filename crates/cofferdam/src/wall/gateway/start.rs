@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 
 use super::place::{Lock, Place};
 use crate::embedded;
-use crate::sandbox::native;
+use crate::ids;
 use crate::wall::WallError;
 
 /// Starts one with a socket that listens already: who connects from now on is served, or hears that
@@ -13,7 +13,7 @@ use crate::wall::WallError;
 pub(super) fn start(place: &Place, lock: Lock) -> Result<(), WallError> {
     let failed = |what: &str, error: std::io::Error| WallError::Start(format!("{what}: {error}"));
     let owner = rustix::process::geteuid().as_raw();
-    let run_as = native::gateway_id().ok_or_else(|| {
+    let run_as = ids::gateway().ok_or_else(|| {
         WallError::Start(
             "root has no unprivileged user id to give to it in this container; run as an ordinary \
              user, or map more ids into the container"

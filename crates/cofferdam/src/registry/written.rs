@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::registry::{self, PathText, Record, RegistryError};
+use super::{PathText, Record, RegistryError};
 use crate::fsx;
 use crate::home::Home;
 
@@ -60,7 +60,7 @@ fn is_gone(path: &Path) -> bool {
 
 /// One reads and writes at a time; who only reads finds the old list or the new one.
 fn change(home: &Home, edit: impl FnOnce(&mut Vec<PathBuf>)) -> Result<(), RegistryError> {
-    let lock = registry::making(home)?;
+    let lock = super::making(home)?;
     let mut list = read(home)?;
     edit(&mut list);
     let mut bytes = encode(home, &list)?;

@@ -9,9 +9,9 @@ use super::error::RegistryError;
 use crate::fsx::{Context, FileError};
 use crate::home::Home;
 
-/// Held while a state directory has no record yet, by who makes it and by who removes dead ones; and while [`crate::sandbox::written`]
+/// Held while a state directory has no record yet, by who makes it and by who removes dead ones; and while [`crate::registry::written`]
 /// changes its list.
-pub(in crate::sandbox) fn making(home: &Home) -> Result<File, RegistryError> {
+pub(super) fn making(home: &Home) -> Result<File, RegistryError> {
     let path = home.path().join("lock");
     let lock = open_lock(home.path(), true)?;
     // It is held for moments; one that is held longer is held by a stopped process.

@@ -9,17 +9,17 @@ mod error;
 mod listing;
 mod lock;
 mod owned;
-mod path_text;
 mod record;
 #[cfg(test)]
 mod tests;
+pub mod written;
 
+pub use crate::path_json::PathText;
 pub use error::RegistryError;
 pub use listing::{
     Entry, Listing, barred, find, ids, is_in_use, list, owner, remove_unfinished, unreadable_hint,
     unseen, workspaces,
 };
-pub(super) use lock::making;
+use lock::making;
 pub use owned::Owned;
-pub use path_text::PathText;
 pub use record::{Mode, Outcome, Phase, Reach, Record, Strategy, VERSION};

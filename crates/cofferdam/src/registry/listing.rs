@@ -12,7 +12,7 @@ use crate::git::own_files;
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId, Slug};
 use crate::process;
-use crate::sandbox::written;
+use crate::registry::written;
 
 pub(super) const RECORD: &str = "record.json";
 const RECORD_LIMIT: u64 = 1 << 20;

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
+use cofferdam_wall::{Origin, Rule};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::path_text::{self, PathText};
 use crate::git::Oid;
+use crate::git::land::Landing;
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
-use crate::session::Landing;
-use crate::wall::{Origin, Rule};
+use crate::path_json::{self, PathText};
 
 /// The newest record format this version writes. Older ones stay readable.
 pub const VERSION: u32 = 1;
@@ -108,7 +108,7 @@ pub struct Record {
     pub version: u32,
     pub id: SandboxId,
     pub name: Slug,
-    #[serde(with = "path_text::exact")]
+    #[serde(with = "path_json::exact")]
     pub repository: PathBuf,
     pub provider: String,
     pub mode: Mode,
@@ -122,7 +122,7 @@ pub struct Record {
     pub created: Timestamp,
     pub phase: Phase,
     /// The linked worktree, where the strategy has one.
-    #[serde(with = "path_text::optional")]
+    #[serde(with = "path_json::optional_exact")]
     pub worktree: Option<PathBuf>,
     /// Directories made in the workspace for protection, relative to it; removed if still empty.
     #[serde(default)]

@@ -1,0 +1,58 @@
+//! What landing came to.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::git::Oid;
+
+/// Where the agent's commits are now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "landing", rename_all = "snake_case")]
+pub enum Landing {
+    /// The agent made no commit.
+    Nothing,
+    /// `branch` moved to `tip`; for a merge, `tip` is the merge's result.
+    Landed { branch: String, tip: Oid },
+    /// Nothing of the user's moved; the commits are on `reference`, and `why` says what stood in
+    /// the way.
+    Kept { reference: String, why: String },
+    /// The commits did not pass the gate. `pack` is what the state directory keeps of them: the pack, or
+    /// the sandbox's git directory where no pack could be made.
+    Refused {
+        #[serde(serialize_with = "crate::path_json::optional")]
+        pack: Option<PathBuf>,
+        why: String,
+    },
+}
+
+/// How [`Landing::Kept`] ends its `why` where the user is in the middle of a merge, a rebase or the like.
+pub(crate) const FINISH_FIRST: &str = "finish or abort it first";
+
+impl Landing {
+    /// Whether the commits wait for what the user has begun in the checkout. No other git command that
+    /// puts work aside or merges it may be offered then: `git stash` forgets a merge.
+    pub fn waits_for_the_user(&self) -> bool {
+        matches!(self, Self::Kept { why, .. } if why.ends_with(FINISH_FIRST))
+    }
+}
+
+impl std::fmt::Display for Landing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = match self {
+            Self::Nothing => "no commits".to_owned(),
+            Self::Landed { branch, tip } => format!("{branch} is at {}", tip.short()),
+            Self::Kept { reference, why } => format!("the commits are kept on {reference}: {why}"),
+            Self::Refused { pack, why } => {
+                let kept = pack
+                    .as_ref()
+                    .map(|pack| format!("; they are kept in {}", pack.display()));
+                format!(
+                    "the commits were refused: {why}{}",
+                    kept.unwrap_or_default()
+                )
+            }
+        };
+        f.write_str(&crate::text::printable_line(&text))
+    }
+}
