@@ -14,6 +14,7 @@ mod commit_line;
 pub mod copies;
 pub mod discovery;
 pub mod gate;
+mod history;
 pub mod identity;
 pub mod index;
 pub mod inodes;
@@ -36,6 +37,7 @@ pub mod worktree;
 
 pub use command::{Git, GitError};
 pub use commit_line::CommitLine;
+pub use history::DiffStyle;
 pub use lock::{occupy, vacant};
 pub use oid::{ObjectFormat, Oid};
 pub use repository::{Head, Identity, Repository, RepositoryError};

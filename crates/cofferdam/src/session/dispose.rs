@@ -216,13 +216,10 @@ async fn remove_temporary_branch(
     let holds_only = match landing {
         Landing::Landed { .. } if disposal.outcome.checkout.as_ref() == Some(&tip) => true,
         // The user may have committed to it meanwhile.
-        Landing::Landed { tip: landed, .. } => {
-            let call = repo
-                .command()
-                .args(["merge-base", "--is-ancestor", tip.as_str(), landed.as_str()])
-                .answers(&[1]);
-            matches!(call.run(cancel).await, Ok(done) if done.exit.success())
-        }
+        Landing::Landed { tip: landed, .. } => repo
+            .is_ancestor(&tip, landed, cancel)
+            .await
+            .unwrap_or(false),
         _ => tip == owned.record.base,
     };
     if !holds_only {

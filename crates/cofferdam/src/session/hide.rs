@@ -10,7 +10,7 @@ use super::event::Notice;
 use super::plan::PlanError;
 use super::report::RunErrorKind;
 use crate::fsx;
-use crate::git::{GitError, Oid, Repository, below};
+use crate::git::{Oid, Repository, below};
 
 /// An empty file in the state directory, that lies over hidden files.
 pub(super) const NO_FILE: &str = "no-file";
@@ -42,7 +42,7 @@ pub(super) async fn plan(
             Lies::There => {}
             Lies::Behind => return Err(refuse(BEHIND).into()),
             Lies::Nowhere => {
-                if !is_tracked(repository, base, &path, cancel).await? {
+                if !repository.is_tracked(base, &path, cancel).await? {
                     return Err(refuse("there is nothing at it, and nothing is tracked").into());
                 }
             }
@@ -75,21 +75,6 @@ fn lies_at(top: &Path, path: &Path) -> Lies {
         }
     }
     Lies::There
-}
-
-async fn is_tracked(
-    repository: &Repository,
-    base: &Oid,
-    path: &Path,
-    cancel: &CancellationToken,
-) -> Result<bool, GitError> {
-    let done = repository
-        .command()
-        .args(["ls-tree", "-z", "--full-tree", base.as_str(), "--"])
-        .arg(path)
-        .run(cancel)
-        .await?;
-    Ok(!done.stdout.is_empty())
 }
 
 /// What of `hidden` is to be covered in `workspace`, with the empty file that is needed for it made in

@@ -8,7 +8,6 @@ use std::path::{Component, Path, PathBuf};
 use super::options::RunOptions;
 use super::report::RunErrorKind;
 use crate::git::{Oid, Repository, below};
-use crate::process::Input;
 use crate::registry::Strategy;
 use crate::sandbox::SandboxError;
 
@@ -86,20 +85,8 @@ async fn is_absent(
     if options.copy.iter().any(copied) {
         return Ok(missing());
     }
-    let mut name = format!("{base}:").into_bytes();
-    name.extend_from_slice(path.as_os_str().as_bytes());
-    if name.contains(&b'\n') {
-        return Ok(false);
-    }
-    name.push(b'\n');
-    let done = repository
-        .command()
-        .args(["cat-file", "--batch-check", "--follow-symlinks"])
-        .input(Input::Bytes(name))
-        .run(&options.cancel)
-        .await?;
     // A symlink may lead to what is copied, or out of the tree: that is left to the sandbox.
-    Ok(done.stdout.ends_with(b" missing\n"))
+    Ok(repository.is_missing(base, path, &options.cancel).await?)
 }
 
 #[cfg(test)]

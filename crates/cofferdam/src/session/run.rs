@@ -9,7 +9,7 @@ use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use super::iterate::{self, Work};
-use super::manage::{DiffStyle, diff_between, made_branch, recover_in};
+use super::manage::{made_branch, recover_in};
 use super::network;
 use super::options::RunOptions;
 use super::place;
@@ -20,8 +20,9 @@ use super::report::{Kept, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
 use crate::git::appearing::Watch;
 use crate::git::land::Landing;
-use crate::git::{UserRules, before, own_files};
+use crate::git::{DiffStyle, UserRules, before, own_files};
 use crate::registry::{Mode, Outcome, Owned, RegistryError, Strategy};
+use crate::text::printable;
 use crate::wall;
 
 /// How long a cancelled step of preparing may take to clean up after itself.
@@ -295,15 +296,11 @@ async fn finish(
     }
     let base = plan.record.base.clone();
     let diffstat = match &collected.tip {
-        Some(tip) => diff_between(
-            &plan.repository,
-            &base,
-            tip,
-            DiffStyle::Stat,
-            &options.abandon,
-        )
-        .await
-        .unwrap_or_default(),
+        Some(tip) => {
+            let (style, cancel) = (DiffStyle::Stat, &options.abandon);
+            let bytes = plan.repository.diff(&base, tip, style, cancel).await;
+            printable(&String::from_utf8_lossy(&bytes.unwrap_or_default()))
+        }
         None => String::new(),
     };
     let mut usage = Usage::default();
@@ -335,14 +332,15 @@ async fn finish(
 
 /// `<branch>[-<name>].log`, without separators and in lower case.
 fn log_name(plan: &Plan, name: Option<&str>) -> String {
+    let is_merge = matches!(plan.record.strategy, Strategy::MergeToHead { .. });
     let mut text = match &plan.record.branch {
         // A temporary branch is one of many: its target says more.
-        Some(_) if plan.record.strategy.as_str() == "merge-to-head" => {
+        Some(_) if is_merge => {
             format!("{}-{}", plan.target_branch, plan.record.name)
         }
         _ => plan.source_branch.clone(),
     };
-    if let (Some(name), true) = (name, plan.record.strategy.as_str() != "merge-to-head") {
+    if let (Some(name), true) = (name, !is_merge) {
         text.push('-');
         text.push_str(name);
     }

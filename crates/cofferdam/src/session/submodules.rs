@@ -2,8 +2,6 @@
 //! history of the commit that its parent names. The user's own is not shown: it holds the settings, the
 //! hooks and every branch of the submodule, and lies where the private git directory is mounted.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
@@ -234,19 +232,8 @@ impl Place<'_> {
 impl Parent {
     /// The commit that is named at each of the gitlinks.
     async fn commits(&self, cancel: &CancellationToken) -> Result<Vec<(PathBuf, Oid)>, GitError> {
-        let done = self
-            .repository
-            .command()
-            .args(["ls-tree", "-z", "--full-tree", self.commit.as_str(), "--"])
-            .args(&self.gitlinks)
-            .run(cancel)
-            .await?;
-        let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {
-            let tab = line.iter().position(|&b| b == b'\t')?;
-            let words = std::str::from_utf8(&line[..tab]).ok()?;
-            let oid = words.strip_prefix("160000 commit ")?.parse().ok()?;
-            Some((PathBuf::from(OsStr::from_bytes(&line[tab + 1..])), oid))
-        });
-        Ok(lines.collect())
+        self.repository
+            .gitlinks(&self.commit, &self.gitlinks, cancel)
+            .await
     }
 }

@@ -193,8 +193,10 @@ impl Collector<'_> {
         .await?
             && let Landing::Landed { tip, .. } = &landed.landing
         {
-            collected.commits =
-                commits_between(self.repo, &owned.record.base, tip, self.cancel).await?;
+            collected.commits = self
+                .repo
+                .commits_since(&owned.record.base, std::slice::from_ref(tip), self.cancel)
+                .await?;
             home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
             collected.tip = Some(tip.clone());
             collected
@@ -296,46 +298,4 @@ impl Collector<'_> {
 /// The message of a merge commit.
 pub(super) fn merge_message(source: &BranchName, target: &BranchName) -> String {
     format!("Merge branch '{source}' into {target}")
-}
-
-/// The commits from `base` (exclusive) to `tip`, newest last.
-pub(super) async fn commits_between(
-    repo: &Repository,
-    base: &Oid,
-    tip: &Oid,
-    cancel: &CancellationToken,
-) -> Result<Vec<CommitLine>, GitError> {
-    commits_since(repo, base, std::slice::from_ref(tip), cancel).await
-}
-
-/// The commits that `tips` have and `base` does not, newest last.
-pub(super) async fn commits_since(
-    repo: &Repository,
-    base: &Oid,
-    tips: &[Oid],
-    cancel: &CancellationToken,
-) -> Result<Vec<CommitLine>, GitError> {
-    let done = repo
-        .command()
-        .args([
-            "log",
-            "-z",
-            "--reverse",
-            "--no-mailmap",
-            "--format=%H %s",
-            "--end-of-options",
-        ])
-        .args(tips.iter().map(Oid::as_str))
-        .arg(format!("^{base}"))
-        .run(cancel)
-        .await?;
-    let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {
-        let line = String::from_utf8_lossy(line);
-        let (id, subject) = line.split_once(' ')?;
-        Some(CommitLine {
-            id: id.parse().ok()?,
-            subject: subject.to_owned(),
-        })
-    });
-    Ok(lines.collect())
 }

@@ -158,19 +158,10 @@ impl Collector<'_> {
     /// A tip that the base contains is no work: the agent only looked at, or went back to, an old
     /// commit.
     pub(super) async fn is_old(&self, owned: &Owned, tip: &Oid) -> Result<bool, CollectError> {
-        let done = self
+        Ok(self
             .repo
-            .command()
-            .args([
-                "merge-base",
-                "--is-ancestor",
-                tip.as_str(),
-                owned.record.base.as_str(),
-            ])
-            .answers(&[1, 128])
-            .run(self.cancel)
-            .await?;
-        Ok(done.exit.success())
+            .is_ancestor(tip, &owned.record.base, self.cancel)
+            .await?)
     }
 
     /// A reference of its own for accepted commits that are not on the sandbox's branch.

@@ -183,7 +183,7 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
                 of: heir.name.clone(),
             });
             hand_over(&target.home, heir)?;
-        } else if options.purge || is_elsewhere(&repo, &tip, branch, cancel).await? {
+        } else if options.purge || repo.is_elsewhere(&tip, branch, cancel).await? {
             delete_branch(&repo, branch, &tip, cancel).await?;
         } else {
             let kept =
@@ -258,29 +258,6 @@ pub(super) async fn stop_owner(target: &Target, record: &Record) -> Result<(), M
         () = target.cancel.cancelled() => Err(running()),
         done = tokio::time::timeout(STOP_LIMIT, waiting) => done.map_err(|_| running()),
     }
-}
-
-/// Whether another branch, tag or remote branch contains the commit.
-async fn is_elsewhere(
-    repo: &Repository,
-    tip: &Oid,
-    branch: &BranchName,
-    cancel: &CancellationToken,
-) -> Result<bool, ManageError> {
-    let text = repo
-        .command()
-        .args([
-            "for-each-ref",
-            "--count=2",
-            "--format=%(refname)",
-            "--contains",
-            tip.as_str(),
-        ])
-        .args(["refs/heads/", "refs/tags/", "refs/remotes/"])
-        .line(cancel)
-        .await?;
-    let own = branch.full();
-    Ok(text.lines().any(|reference| reference != own))
 }
 
 /// Deletes a branch that is checked out nowhere.

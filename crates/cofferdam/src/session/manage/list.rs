@@ -127,17 +127,7 @@ async fn summary(
     };
     let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
     let ahead = match repo {
-        Some(repo) if !ends.is_empty() => {
-            let done = repo
-                .command()
-                .args(["rev-list", "--count", "--end-of-options"])
-                .args(ends.iter().map(Oid::as_str))
-                .args([&format!("^{}", record.base), "^HEAD"])
-                .answers(&[128])
-                .run(cancel)
-                .await?;
-            String::from_utf8_lossy(&done.stdout).trim().parse().ok()
-        }
+        Some(repo) if !ends.is_empty() => repo.count_ahead(&record.base, &ends, cancel).await?,
         _ => None,
     };
     let kept = match repo {

@@ -8,7 +8,7 @@ use crate::git::land::Landing;
 use crate::git::land::{self, Incoming};
 use crate::git::{Head, Identity, Oid, identity};
 use crate::registry::{Owned, Strategy};
-use crate::session::collect::{CollectError, commits_between, commits_since, merge_message};
+use crate::session::collect::{CollectError, merge_message};
 
 /// What a merge came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub async fn merge(
         return Ok(vec![Merge {
             landing: done.landing,
             changed_outside: done.changed_outside,
-            commits: commits_since(&repo, &record.base, &there, cancel).await?,
+            commits: repo.commits_since(&record.base, &there, cancel).await?,
             lies_there,
         }]);
     }
@@ -91,7 +91,9 @@ pub async fn merge(
     let mut changed_outside = finished.map_or_else(Vec::new, |done| done.changed_outside);
     let mut done = Vec::new();
     for tip in missing {
-        let commits = commits_between(&repo, &current, &tip.id, cancel).await?;
+        let commits = repo
+            .commits_since(&current, std::slice::from_ref(&tip.id), cancel)
+            .await?;
         let source = tips::branch(record).filter(|_| tip.on_branch);
         let message = match source {
             Some(branch) => merge_message(branch, into),

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
+pub use crate::git::DiffStyle;
 pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete};
 pub(super) use gc::recover_in;
 pub use gc::{GcReport, Recovered, gc};
@@ -23,8 +24,7 @@ pub use list::{State, Summary, list, unreadable};
 pub use merge::{Merge, merge};
 pub use merged::{Stays, stays};
 pub use orphan::Lost;
-pub(super) use show::diff_between;
-pub use show::{DiffStyle, diff, log};
+pub use show::{diff, log};
 pub(super) use tips::made_branch;
 
 use self::tips::Tip;

@@ -1,0 +1,214 @@
+//! Questions about what is in the repository's history. Only host-owned objects are read: those of the user, and
+//! those that passed the gate.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{CommitLine, GitError, Oid, Repository};
+use crate::names::BranchName;
+use crate::process::Input;
+
+/// How much of a difference is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiffStyle {
+    Patch,
+    Stat,
+    NameStatus,
+}
+
+impl Repository {
+    /// The commits that `tips` have and `base` does not, newest last.
+    pub async fn commits_since(
+        &self,
+        base: &Oid,
+        tips: &[Oid],
+        cancel: &CancellationToken,
+    ) -> Result<Vec<CommitLine>, GitError> {
+        let done = self
+            .command()
+            .args([
+                "log",
+                "-z",
+                "--reverse",
+                "--no-mailmap",
+                "--format=%H %s",
+                "--end-of-options",
+            ])
+            .args(tips.iter().map(Oid::as_str))
+            .arg(format!("^{base}"))
+            .run(cancel)
+            .await?;
+        let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {
+            let line = String::from_utf8_lossy(line);
+            let (id, subject) = line.split_once(' ')?;
+            Some(CommitLine {
+                id: id.parse().ok()?,
+                subject: subject.to_owned(),
+            })
+        });
+        Ok(lines.collect())
+    }
+
+    /// How many commits `tips` have that neither `base` nor HEAD has. `None`: one of them is not there.
+    pub async fn count_ahead(
+        &self,
+        base: &Oid,
+        tips: &[Oid],
+        cancel: &CancellationToken,
+    ) -> Result<Option<u64>, GitError> {
+        let done = self
+            .command()
+            .args(["rev-list", "--count", "--end-of-options"])
+            .args(tips.iter().map(Oid::as_str))
+            .args([&format!("^{base}"), "^HEAD"])
+            .answers(&[128])
+            .run(cancel)
+            .await?;
+        Ok(String::from_utf8_lossy(&done.stdout).trim().parse().ok())
+    }
+
+    /// Whether `descendant` contains `ancestor`. A commit that is not there is contained in nothing.
+    pub async fn is_ancestor(
+        &self,
+        ancestor: &Oid,
+        descendant: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<bool, GitError> {
+        let done = self
+            .command()
+            .args([
+                "merge-base",
+                "--is-ancestor",
+                ancestor.as_str(),
+                descendant.as_str(),
+            ])
+            .answers(&[1, 128])
+            .run(cancel)
+            .await?;
+        Ok(done.exit.success())
+    }
+
+    /// Whether a branch, tag or remote branch other than `branch` contains the commit.
+    pub async fn is_elsewhere(
+        &self,
+        tip: &Oid,
+        branch: &BranchName,
+        cancel: &CancellationToken,
+    ) -> Result<bool, GitError> {
+        let text = self
+            .command()
+            .args([
+                "for-each-ref",
+                "--count=2",
+                "--format=%(refname)",
+                "--contains",
+                tip.as_str(),
+            ])
+            .args(["refs/heads/", "refs/tags/", "refs/remotes/"])
+            .line(cancel)
+            .await?;
+        let own = branch.full();
+        Ok(text.lines().any(|reference| reference != own))
+    }
+
+    /// Whether the commit's tree has something at `path`.
+    pub async fn is_tracked(
+        &self,
+        commit: &Oid,
+        path: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<bool, GitError> {
+        let done = self
+            .command()
+            .args(["ls-tree", "-z", "--full-tree", commit.as_str(), "--"])
+            .arg(path)
+            .run(cancel)
+            .await?;
+        Ok(!done.stdout.is_empty())
+    }
+
+    /// Whether the commit's tree has nothing at `path`, symlinks of the tree followed. One that leads out of the tree
+    /// counts as something, and so does a path that git cannot be asked about.
+    pub async fn is_missing(
+        &self,
+        commit: &Oid,
+        path: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<bool, GitError> {
+        let mut name = format!("{commit}:").into_bytes();
+        name.extend_from_slice(path.as_os_str().as_bytes());
+        if name.contains(&b'\n') {
+            return Ok(false);
+        }
+        name.push(b'\n');
+        let done = self
+            .command()
+            .args(["cat-file", "--batch-check", "--follow-symlinks"])
+            .input(Input::Bytes(name))
+            .run(cancel)
+            .await?;
+        Ok(done.stdout.ends_with(b" missing\n"))
+    }
+
+    /// The commit that is named at each of the gitlinks of `commit`'s tree.
+    pub async fn gitlinks(
+        &self,
+        commit: &Oid,
+        paths: &[PathBuf],
+        cancel: &CancellationToken,
+    ) -> Result<Vec<(PathBuf, Oid)>, GitError> {
+        let done = self
+            .command()
+            .args(["ls-tree", "-z", "--full-tree", commit.as_str(), "--"])
+            .args(paths)
+            .run(cancel)
+            .await?;
+        let lines = done.stdout.split(|&b| b == 0).filter_map(|line| {
+            let tab = line.iter().position(|&b| b == b'\t')?;
+            let words = std::str::from_utf8(&line[..tab]).ok()?;
+            let oid = words.strip_prefix("160000 commit ")?.parse().ok()?;
+            Some((PathBuf::from(OsStr::from_bytes(&line[tab + 1..])), oid))
+        });
+        Ok(lines.collect())
+    }
+
+    /// What `git diff` says between two commits: a sandbox's bytes, not safe for a terminal.
+    pub async fn diff(
+        &self,
+        base: &Oid,
+        tip: &Oid,
+        style: DiffStyle,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<u8>, GitError> {
+        let flag = match style {
+            DiffStyle::Patch => "--patch",
+            DiffStyle::Stat => "--stat",
+            DiffStyle::NameStatus => "--name-status",
+        };
+        let objects = self.objects();
+        let done = self
+            .command()
+            // What is shown is a sandbox's, and so may be the `.gitattributes` that say what not to show. Git
+            // looks for them in the work tree and in the index: here is no such file, and there is no such
+            // index. A zero byte in a file hides as much as an attribute, so everything counts as text.
+            .work_tree(&objects)
+            .env("GIT_INDEX_FILE", objects.join("no-index"))
+            .args([
+                "diff-tree",
+                "-r",
+                "--text",
+                "--no-ext-diff",
+                "--no-textconv",
+                "--no-color",
+                "-M",
+                flag,
+            ])
+            .args(["--end-of-options", base.as_str(), tip.as_str()])
+            .run(cancel)
+            .await?;
+        Ok(done.stdout)
+    }
+}
