@@ -359,11 +359,11 @@ async fn head(home: &Home, git: &Git, path: &Path, moment: Moment, count: usize)
         let agent = Arc::new(Command::new(["echo", "up"])?);
         let sandbox = BindMount::new(Native::default(), BranchStrategy::Head);
         let mut options = RunOptions::new(home.clone(), path, agent, sandbox);
-        options.caller_environment = [("PATH".into(), search_path.clone())].into();
-        options.git = git.clone();
+        options.caller.environment = [("PATH".into(), search_path.clone())].into();
+        options.caller.git = git.clone();
         let reached: Arc<Mutex<Option<Instant>>> = Arc::default();
         let seen = reached.clone();
-        options.events = EventSink::new(move |event| {
+        options.caller.events = EventSink::new(move |event| {
             let is_it = match moment {
                 Moment::Ready | Moment::Unchecked => matches!(event, Event::SandboxReady { .. }),
                 Moment::FirstOutput => matches!(event, Event::Agent { .. }),

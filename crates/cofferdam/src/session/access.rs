@@ -18,7 +18,7 @@ pub(super) fn check(
     withheld: &Withheld,
     logged_in: bool,
 ) -> Result<Option<Notice>, PlanError> {
-    let agent = options.agent.as_ref();
+    let agent = options.task.agent.as_ref();
     let notice = |keys: &'static [&'static str], why: &str| {
         Some(Notice::NoKey {
             agent: agent.name().to_owned(),
@@ -29,13 +29,13 @@ pub(super) fn check(
     // Who gives one by name, an empty one too, has said that they know.
     let given = |keys: &[&str]| {
         let mut keys = keys.iter();
-        keys.any(|key| options.environment.contains_key(OsStr::new(key)))
+        keys.any(|key| options.session.environment.contains_key(OsStr::new(key)))
     };
     match agent.access(environment, logged_in) {
         Access::Unknown | Access::Login | Access::Variable(_) => Ok(None),
         Access::Perhaps { keys, .. } | Access::Missing { keys } if given(keys) => Ok(None),
         Access::Perhaps { keys, why } => Ok(notice(keys, why)),
-        Access::Missing { keys } if !options.hooks.sandbox_ready.is_empty() => {
+        Access::Missing { keys } if !options.session.hooks.sandbox_ready.is_empty() => {
             Ok(notice(keys, "a hook in the sandbox may log it in"))
         }
         Access::Missing { keys } => Err(match withheld.key(keys) {

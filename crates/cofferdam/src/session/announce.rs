@@ -15,7 +15,7 @@ pub(super) fn events(
     uncommitted: usize,
 ) -> Vec<Event> {
     let mut notices = Vec::new();
-    if options.network == NetworkOptions::Open {
+    if options.session.network == NetworkOptions::Open {
         notices.push(Notice::NetworkOpen);
     }
     for name in &plan.unused_arguments {
@@ -32,13 +32,13 @@ pub(super) fn events(
     let planned = Event::Planned {
         id: plan.record.id,
         name: plan.record.name.clone(),
-        agent: options.agent.name().to_owned(),
+        agent: options.task.agent.name().to_owned(),
         provider: plan.record.provider.clone(),
         strategy: plan.record.strategy.as_str(),
         source_branch: plan.source_branch.clone(),
         target_branch: plan.target_branch.clone(),
         uncommitted,
-        max_iterations: options.max_iterations.get(),
+        max_iterations: options.task.max_iterations.get(),
         log: log.map(std::path::Path::to_owned),
     };
     let notices = notices.into_iter().map(Event::Notice);

@@ -46,9 +46,9 @@ pub(super) async fn iterate(
     work: &mut Work,
 ) -> Result<(), RunErrorKind> {
     let (prompt, environment) = (&plan.prompt, &plan.environment);
-    let of = options.max_iterations.get();
+    let of = options.task.max_iterations.get();
     for iteration in 1..=of {
-        if options.cancel.is_cancelled() {
+        if options.caller.cancel.is_cancelled() {
             return Err(RunErrorKind::Cancelled);
         }
         let text = expand(options, prompt, environment, sandbox).await?;
@@ -59,7 +59,7 @@ pub(super) async fn iterate(
         });
         let invocation = Invocation {
             sandbox,
-            agent: options.agent.as_ref(),
+            agent: options.task.agent.as_ref(),
             request: AgentRequest {
                 prompt: text,
                 resume: None,
@@ -68,13 +68,13 @@ pub(super) async fn iterate(
                 environment: environment.clone(),
             },
             environment,
-            signals: &options.completion_signals,
-            idle_timeout: options.idle_timeout,
-            grace: options.completion_grace,
+            signals: &options.task.completion_signals,
+            idle_timeout: options.task.idle_timeout,
+            grace: options.task.completion_grace,
             iteration,
             events,
-            cancel: &options.cancel,
-            abandon: &options.abandon,
+            cancel: &options.caller.cancel,
+            abandon: &options.caller.abandon,
         };
         let (seen, result) = invocation.run().await;
         let completed = seen.completed.is_some();
@@ -95,7 +95,7 @@ pub(super) async fn iterate(
             Ok(()) => {}
             Err(AgentFailure::Cancelled) => return Err(RunErrorKind::Cancelled),
             Err(failure) => {
-                let agent = options.agent.name().to_owned();
+                let agent = options.task.agent.name().to_owned();
                 return Err(RunErrorKind::Agent {
                     agent,
                     iteration,
@@ -128,7 +128,7 @@ async fn expand(
             sandbox,
             arguments: vec!["/bin/sh".into(), "-c".into(), command.into()],
             environment,
-            limit: options.timeouts.expression,
+            limit: options.session.timeouts.expression,
             output_limit: EXPRESSION_OUTPUT,
         };
         let failed = |exit, reason: String| {
@@ -139,7 +139,7 @@ async fn expand(
                 reason,
             })
         };
-        let done = match inside.run(&options.cancel).await {
+        let done = match inside.run(&options.caller.cancel).await {
             Ok(done) => done,
             Err(InsideError::Cancelled) => return Err(RunErrorKind::Cancelled),
             Err(error) => return Err(failed(None, error.to_string())),

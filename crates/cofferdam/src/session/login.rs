@@ -89,20 +89,20 @@ impl Login {
     /// The one that the user gave for this run, else the one that is kept. A new one is kept when it is
     /// given to a sandbox.
     pub(super) fn find(options: &RunOptions) -> Result<Option<Self>, LoginError> {
-        let agent = options.agent.name();
-        let Some(format) = options.agent.login() else {
-            return match options.login {
+        let agent = options.task.agent.name();
+        let Some(format) = options.task.agent.login() else {
+            return match options.task.login {
                 None => Ok(None),
                 Some(_) => Err(LoginError::NoFile {
                     agent: agent.to_owned(),
                 }),
             };
         };
-        let kept = options.home.login(agent);
-        let path = options.login.as_deref().unwrap_or(&kept);
+        let kept = options.caller.home.login(agent);
+        let path = options.task.login.as_deref().unwrap_or(&kept);
         let bytes = match fsx::read_bounded(path, LIMIT as u64) {
-            Err(error) if error.is_not_found() && options.login.is_none() => return Ok(None),
-            Err(source) if options.login.is_some() => {
+            Err(error) if error.is_not_found() && options.task.login.is_none() => return Ok(None),
+            Err(source) if options.task.login.is_some() => {
                 return Err(LoginError::Unreadable {
                     agent: agent.to_owned(),
                     usual: format.path,
@@ -113,7 +113,7 @@ impl Login {
         };
         let value = parse(path, &bytes)?;
         if !format.is_of(&value) {
-            let program = options.agent.program();
+            let program = options.task.agent.program();
             return Err(LoginError::Foreign(Box::new(ForeignLogin {
                 path: path.to_owned(),
                 agent: agent.to_owned(),
@@ -128,7 +128,7 @@ impl Login {
             kept,
             bytes,
             value,
-            given: options.login.is_some(),
+            given: options.task.login.is_some(),
         }))
     }
 

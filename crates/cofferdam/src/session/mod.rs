@@ -54,7 +54,8 @@ pub use iterate::ExpressionError;
 pub use login::{ForeignLogin, LoginError};
 pub use network::NetworkOptions;
 pub use options::{
-    COMPLETION_SIGNAL, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions, Timeouts,
+    COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions,
+    SessionOptions, Task, Timeouts,
 };
 pub use plan::PlanError;
 pub use report::{Beside, Iteration, Kept, RunError, RunErrorKind, RunReport};

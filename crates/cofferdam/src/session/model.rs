@@ -38,10 +38,10 @@ pub(super) fn check(
     environment: &BTreeMap<OsString, OsString>,
     logged_in: bool,
 ) -> Result<Option<Notice>, PlanError> {
-    let Some(known) = options.agent.base_url(logged_in) else {
+    let Some(known) = options.task.agent.base_url(logged_in) else {
         return Ok(None);
     };
-    if options.network == NetworkOptions::Open {
+    if options.session.network == NetworkOptions::Open {
         return Ok(None);
     }
     let variable = known.variable;
@@ -53,7 +53,7 @@ pub(super) fn check(
     };
     if server.is_inside() {
         // What a hook starts inside may well be the model.
-        if !options.hooks.sandbox_ready.is_empty() {
+        if !options.session.hooks.sandbox_ready.is_empty() {
             return Ok(None);
         }
         return Err(PlanError::ModelInside {
@@ -90,10 +90,10 @@ fn refusal(
     sandbox: SandboxId,
     server: &Server,
 ) -> Option<(String, Option<String>)> {
-    let NetworkOptions::Allowlist { rules } = &options.network else {
+    let NetworkOptions::Allowlist { rules } = &options.session.network else {
         return Some(("with `--network none` nothing is reached".to_owned(), None));
     };
-    let loaded = network::sources(&options.home, repository, sandbox, rules).load();
+    let loaded = network::sources(&options.caller.home, repository, sandbox, rules).load();
     // What was loaded makes a policy: what contradicts was taken out.
     let policy = Policy::compile(loaded.rules).unwrap_or_default();
     let destination = match &server.host {

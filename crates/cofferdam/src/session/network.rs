@@ -103,10 +103,10 @@ pub(super) fn check(asked: &NetworkOptions, sandbox: &Contained) -> Result<(), P
 /// then, and the built-in list does not take its place (invariant 11). Said before anything starts, because an
 /// agent behind a wall without rules tries for minutes.
 pub(super) async fn unread(options: &RunOptions) -> Option<Notice> {
-    if !matches!(options.network, NetworkOptions::Allowlist { .. }) {
+    if !matches!(options.session.network, NetworkOptions::Allowlist { .. }) {
         return None;
     }
-    let home = options.home.clone();
+    let home = options.caller.home.clone();
     // It may be large.
     let loaded = tokio::task::spawn_blocking(move || config::load(&home)).await;
     let error = loaded.ok()?.err()?;

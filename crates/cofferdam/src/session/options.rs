@@ -133,27 +133,46 @@ impl LogLimits {
     }
 }
 
-/// One run.
+/// On whose behalf something is done: their directory, their environment, and where their events and orders come from
+/// and go to.
 #[derive(Debug, Clone)]
-pub struct RunOptions {
+pub struct Caller {
     pub home: Home,
+    pub git: Git,
+    /// Only names that the agent declares or `.cofferdam/.env` lists are taken from it.
+    pub environment: BTreeMap<OsString, OsString>,
+    pub user_home: Option<PathBuf>,
+    pub events: EventSink,
+    /// First stage: the agent's tree is ended, commits are collected, everything is disposed.
+    pub cancel: CancellationToken,
+    /// Second stage: collecting is cut short too; what it would have taken stays in the state
+    /// directory for `gc`.
+    pub abandon: CancellationToken,
+}
+
+impl Caller {
+    /// With an empty environment, the `git` of the caller's `PATH`, and nobody who listens.
+    pub fn new(home: Home) -> Self {
+        Self {
+            home,
+            git: Git::new("git"),
+            environment: BTreeMap::new(),
+            user_home: None,
+            events: EventSink::default(),
+            cancel: CancellationToken::new(),
+            abandon: CancellationToken::new(),
+        }
+    }
+}
+
+/// A sandbox and what is in it, whatever is done there later.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
     /// A directory in the repository to work on.
     pub repository: PathBuf,
-    pub git: Git,
-    pub agent: Arc<dyn AgentProvider>,
     pub sandbox: Contained,
-    pub prompt: PromptSource,
-    /// Stands below the prompt, as it is: nothing in it is a placeholder or a command.
-    pub attached: Option<String>,
     /// Names the sandbox, its temporary branch and its log.
     pub name: Option<String>,
-    pub max_iterations: NonZeroU32,
-    /// Any of them in a final message of the agent ends the run.
-    pub completion_signals: Vec<String>,
-    /// No output for so long ends the agent with an error. Any byte resets it.
-    pub idle_timeout: Duration,
-    /// How long an agent may go on after it signalled completion.
-    pub completion_grace: Duration,
     pub timeouts: Timeouts,
     pub hooks: Hooks,
     /// Paths below the repository's top to copy into a worktree (not with `head`). One that is not
@@ -161,26 +180,76 @@ pub struct RunOptions {
     pub copy: Vec<PathBuf>,
     /// Paths below the repository's top that the sandbox does not see, whatever the strategy.
     pub hide: Vec<PathBuf>,
-    /// Given to the agent as they are.
+    /// Given to the programs inside as they are.
     pub environment: BTreeMap<OsString, OsString>,
-    /// The caller's environment: only names that the agent declares or `.cofferdam/.env` lists are
-    /// taken from it.
-    pub caller_environment: BTreeMap<OsString, OsString>,
-    pub caller_home: Option<PathBuf>,
     /// Author of the agent's commits. `None`: looked up in the user's git configuration.
     pub identity: Option<Identity>,
-    /// A login file of the agent, kept for this and later runs. `None`: the one that is kept, if any.
-    pub login: Option<PathBuf>,
     pub limits: Limits,
     pub network: NetworkOptions,
+}
+
+impl SessionOptions {
+    pub fn new(repository: impl Into<PathBuf>, sandbox: impl Into<Contained>) -> Self {
+        Self {
+            repository: repository.into(),
+            sandbox: sandbox.into(),
+            name: None,
+            timeouts: Timeouts::default(),
+            hooks: Hooks::default(),
+            copy: Vec::new(),
+            hide: Vec::new(),
+            environment: BTreeMap::new(),
+            identity: None,
+            limits: Limits::default(),
+            network: NetworkOptions::default(),
+        }
+    }
+}
+
+/// What an agent is asked to do.
+#[derive(Debug, Clone)]
+pub struct Task {
+    pub agent: Arc<dyn AgentProvider>,
+    pub prompt: PromptSource,
+    /// Stands below the prompt, as it is: nothing in it is a placeholder or a command.
+    pub attached: Option<String>,
+    pub max_iterations: NonZeroU32,
+    /// Any of them in a final message of the agent ends the run.
+    pub completion_signals: Vec<String>,
+    /// No output for so long ends the agent with an error. Any byte resets it.
+    pub idle_timeout: Duration,
+    /// How long an agent may go on after it signalled completion.
+    pub completion_grace: Duration,
+    /// A login file of the agent, kept for this and later runs. `None`: the one that is kept, if any.
+    pub login: Option<PathBuf>,
     pub log: RunLog,
     pub log_limits: LogLimits,
-    pub events: EventSink,
-    /// First stage: the agent's tree is ended, commits are collected, everything is disposed.
-    pub cancel: CancellationToken,
-    /// Second stage: collecting is cut short too; what it would have taken stays in the state
-    /// directory for `gc`.
-    pub abandon: CancellationToken,
+}
+
+impl Task {
+    /// With the defaults of the documents.
+    pub fn new(agent: Arc<dyn AgentProvider>) -> Self {
+        Self {
+            agent,
+            prompt: PromptSource::None,
+            attached: None,
+            max_iterations: NonZeroU32::MIN,
+            completion_signals: vec![COMPLETION_SIGNAL.to_owned()],
+            idle_timeout: Duration::from_secs(600),
+            completion_grace: Duration::from_secs(60),
+            login: None,
+            log: RunLog::Default,
+            log_limits: LogLimits::default(),
+        }
+    }
+}
+
+/// One run: a task in a sandbox of its own.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    pub caller: Caller,
+    pub session: SessionOptions,
+    pub task: Task,
 }
 
 /// The signal that agents are told to print when nothing is left to do (S2-17).
@@ -195,34 +264,9 @@ impl RunOptions {
         sandbox: impl Into<Contained>,
     ) -> Self {
         Self {
-            home,
-            repository: repository.into(),
-            git: Git::new("git"),
-            agent,
-            sandbox: sandbox.into(),
-            prompt: PromptSource::None,
-            attached: None,
-            name: None,
-            max_iterations: NonZeroU32::MIN,
-            completion_signals: vec![COMPLETION_SIGNAL.to_owned()],
-            idle_timeout: Duration::from_secs(600),
-            completion_grace: Duration::from_secs(60),
-            timeouts: Timeouts::default(),
-            hooks: Hooks::default(),
-            copy: Vec::new(),
-            hide: Vec::new(),
-            environment: BTreeMap::new(),
-            caller_environment: BTreeMap::new(),
-            caller_home: None,
-            identity: None,
-            login: None,
-            limits: Limits::default(),
-            network: NetworkOptions::default(),
-            log: RunLog::Default,
-            log_limits: LogLimits::default(),
-            events: EventSink::default(),
-            cancel: CancellationToken::new(),
-            abandon: CancellationToken::new(),
+            caller: Caller::new(home),
+            session: SessionOptions::new(repository, sandbox),
+            task: Task::new(agent),
         }
     }
 }

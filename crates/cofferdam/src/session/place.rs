@@ -49,11 +49,11 @@ pub(super) fn check(
     strategy: &Strategy,
     branch: Option<&BranchName>,
 ) -> Result<(), PlanError> {
-    let home = options.home.path();
+    let home = options.caller.home.path();
     if real(&repository.config_dir()) == real(home) {
         return Err(PlanError::SharedHome(home.to_owned()));
     }
-    for path in &options.copy {
+    for path in &options.session.copy {
         refuse_home(&repository.top.as_path().join(path), home)?;
     }
     // A private copy holds committed files alone, and lies in the home's own state.
@@ -62,7 +62,7 @@ pub(super) fn check(
     }
     let workspace = workspace(repository, strategy, branch);
     refuse_home(&workspace, home)?;
-    refuse_account(&workspace, options.caller_home.as_deref())
+    refuse_account(&workspace, options.caller.user_home.as_deref())
 }
 
 /// The host directory that is mounted.

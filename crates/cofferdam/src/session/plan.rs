@@ -182,10 +182,10 @@ impl Prompt {
 }
 
 pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
-    let home = options.caller_home.as_deref();
-    let (git, cancel) = (&options.git, &options.cancel);
-    let workspaces = registry::workspaces(&options.home)?;
-    let start = Start::find(&options.repository, &workspaces)?;
+    let home = options.caller.user_home.as_deref();
+    let (git, cancel) = (&options.caller.git, &options.caller.cancel);
+    let workspaces = registry::workspaces(&options.caller.home)?;
+    let start = Start::find(&options.session.repository, &workspaces)?;
     let (repository, config, unread) = tokio::join!(
         Repository::discover(git, &start, home, cancel),
         identity::user_config_around(git, &start, home, cancel),
@@ -193,22 +193,30 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
     );
     // What git says of the directory explains more than what it says of the configuration.
     let (repository, config) = (repository?, config?);
-    let author = options.identity.clone().or_else(|| config.identity.clone());
+    let author = options
+        .session
+        .identity
+        .clone()
+        .or_else(|| config.identity.clone());
     let author = author.unwrap_or_else(Identity::fallback);
     if options
+        .task
         .completion_signals
         .iter()
         .any(|signal| signal.trim().is_empty())
     {
         return Err(PlanError::EmptySignal.into());
     }
-    network::check(&options.network, &options.sandbox)?;
-    options.sandbox.check_limits(&options.limits)?;
+    network::check(&options.session.network, &options.session.sandbox)?;
+    options
+        .session
+        .sandbox
+        .check_limits(&options.session.limits)?;
     let id = SandboxId::random().map_err(|source| {
         crate::fsx::FileError::new("get random numbers from", "/dev/urandom", source)
     })?;
     let created = Timestamp::now();
-    let name = match &options.name {
+    let name = match &options.session.name {
         Some(name) => Slug::sandbox_name(name).map_err(PlanError::from)?,
         None => Slug::from_text(&format!(
             "{}-{}",
@@ -217,13 +225,13 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         ))
         .map_err(PlanError::from)?,
     };
-    if options.name.is_some()
-        && registry::find(&options.home, &repository.top, name.as_str()).is_ok()
+    if options.session.name.is_some()
+        && registry::find(&options.caller.home, &repository.top, name.as_str()).is_ok()
     {
         return Err(PlanError::NameTaken(name).into());
     }
     let branches = branches(options, &repository, &name).await?;
-    let mode = match &options.sandbox {
+    let mode = match &options.session.sandbox {
         Contained::BindMount(_) => Mode::Bind,
         Contained::PrivateCopy(_) | Contained::Isolated(_) => Mode::Copy,
     };
@@ -239,14 +247,16 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         .branch
         .as_ref()
         .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
-    let (mut prompt, unused_arguments) = prompt(&options.prompt, &source_branch, &target_branch)?;
-    if let Some(text) = &options.attached {
+    let (mut prompt, unused_arguments) =
+        prompt(&options.task.prompt, &source_branch, &target_branch)?;
+    if let Some(text) = &options.task.attached {
         prompt.attach(text);
     }
     let (environment, withheld) = variables::of_a_run(options, &repository).await?;
     let login = Login::find(options)?;
     let mut notices: Vec<Notice> = unread.into_iter().collect();
     if let Some(given) = options
+        .session
         .name
         .as_ref()
         .filter(|given| **given != name.as_str())
@@ -277,15 +287,21 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         &environment,
     )
     .await?;
-    copies::check(repository.top.as_path(), &options.copy)?;
-    let hidden = hide::plan(&repository, &branches.base, &options.hide, &options.cancel).await?;
+    copies::check(repository.top.as_path(), &options.session.copy)?;
+    let hidden = hide::plan(
+        &repository,
+        &branches.base,
+        &options.session.hide,
+        &options.caller.cancel,
+    )
+    .await?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
         version: VERSION,
         id,
         name,
         repository: repository.top.as_path().to_owned(),
-        provider: options.sandbox.provider_name().to_owned(),
+        provider: options.session.sandbox.provider_name().to_owned(),
         mode,
         strategy: branches.strategy,
         branch: branches.branch,
@@ -299,7 +315,7 @@ pub(super) async fn plan(options: &RunOptions) -> Result<Plan, RunErrorKind> {
         hidden: hidden.into_iter().map(PathText).collect(),
         kept: None,
         outcome: None,
-        network: Some(options.network.reach()),
+        network: Some(options.session.network.reach()),
     };
     Ok(Plan {
         repository,
@@ -332,10 +348,10 @@ async fn branches(
     repository: &Repository,
     name: &Slug,
 ) -> Result<Branches, RunErrorKind> {
-    let cancel = &options.cancel;
-    match options.sandbox.strategy() {
+    let cancel = &options.caller.cancel;
+    match options.session.sandbox.strategy() {
         BranchStrategy::Head => {
-            if !options.copy.is_empty() {
+            if !options.session.copy.is_empty() {
                 return Err(PlanError::CopyWithHead.into());
             }
             Ok(Branches {
@@ -358,7 +374,8 @@ async fn branches(
                 .parse()
                 .map_err(PlanError::from)?;
             // Only a name that the user chose can meet an old branch.
-            if options.name.is_some() && repository.resolve(&branch.full(), cancel).await?.is_some()
+            if options.session.name.is_some()
+                && repository.resolve(&branch.full(), cancel).await?.is_some()
             {
                 return Err(PlanError::BranchTaken(branch).into());
             }
@@ -377,7 +394,7 @@ async fn branches(
                 let at = repository.top.as_path().to_owned();
                 return Err(PlanError::CheckedOut { branch, at }.into());
             }
-            if let Some(holder) = Holder::of(&options.home, &repository.top, &branch)? {
+            if let Some(holder) = Holder::of(&options.caller.home, &repository.top, &branch)? {
                 return Err(PlanError::BranchHeld { branch, holder }.into());
             }
             worktree::check_free(repository, &branch)?;

@@ -68,9 +68,9 @@ pub(super) async fn prepare(
     events: &Emitter,
     slot: &mut Option<Ready>,
 ) -> Result<Option<Watch>, RunErrorKind> {
-    let cancel = &options.cancel;
+    let cancel = &options.caller.cancel;
     let scratch = owned.directory().join("scratch-before");
-    let watch = if options.hooks.host_worktree_ready.is_empty() {
+    let watch = if options.session.hooks.host_worktree_ready.is_empty() {
         // Nothing changes the user's files before the agent starts: looking for uncommitted work
         // and starting the sandbox can overlap.
         let made = tokio::try_join!(
@@ -89,18 +89,18 @@ pub(super) async fn prepare(
         let (sandbox, inside) = (ready.sandbox(), &plan.environment);
         login.give(sandbox, inside, cancel).await?;
     }
-    let workspace = owned.record.workspace(&options.home);
+    let workspace = owned.record.workspace(&options.caller.home);
     let (host, inside) = tokio::join!(
         hooks::on_host(
             "host.onSandboxReady",
-            &options.hooks.host_sandbox_ready,
+            &options.session.hooks.host_sandbox_ready,
             &workspace,
-            &options.caller_environment,
+            &options.caller.environment,
             events,
             cancel,
         ),
         hooks::in_sandbox(
-            &options.hooks.sandbox_ready,
+            &options.session.hooks.sandbox_ready,
             ready.sandbox(),
             &plan.environment,
             events,
@@ -120,9 +120,9 @@ async fn make(
     events: &Emitter,
     slot: &mut Option<Ready>,
 ) -> Result<Option<Watch>, RunErrorKind> {
-    let cancel = &options.cancel;
+    let cancel = &options.caller.cancel;
     let state = owned.directory().to_owned();
-    let vault = Vault::open(&options.home, &plan.repository)?;
+    let vault = Vault::open(&options.caller.home, &plan.repository)?;
     let (exported, ()) = tokio::try_join!(
         async {
             Ok(vault
@@ -131,13 +131,13 @@ async fn make(
         },
         make_worktree(options, plan, owned, events)
     )?;
-    let workspace = owned.record.workspace(&options.home);
+    let workspace = owned.record.workspace(&options.caller.home);
     let git = git_place(owned.record.mode, &workspace)?;
     hooks::on_host(
         "host.onWorktreeReady",
-        &options.hooks.host_worktree_ready,
+        &options.session.hooks.host_worktree_ready,
         &workspace,
-        &options.caller_environment,
+        &options.caller.environment,
         events,
         cancel,
     )
@@ -172,12 +172,13 @@ async fn make(
     // Both grow with the number of files; they share nothing.
     // A worktree that was just made has only new files; a hook of the user's may have linked others to it.
     let shared = owned.record.mode == Mode::Bind
-        && (owned.record.worktree.is_none() || !options.hooks.host_worktree_ready.is_empty());
+        && (owned.record.worktree.is_none()
+            || !options.session.hooks.host_worktree_ready.is_empty());
     let nested = nested_git(owned.record.mode, &workspace, shared);
     let ((gitlinks, mut tracked), found) = tokio::try_join!(clone, nested)?;
     let (submodules, covered) = if owned.record.mode == Mode::Bind {
         let place = submodules::Place {
-            home: &options.home,
+            home: &options.caller.home,
             state: &state,
             comparing: &plan.config.comparing,
             hidden: &hidden,
@@ -196,7 +197,7 @@ async fn make(
     {
         events.notice(notice);
     }
-    let home = options.caller_home.as_deref();
+    let home = options.caller.user_home.as_deref();
     let steering = plan
         .config
         .steering
@@ -209,7 +210,7 @@ async fn make(
     }
 
     // From here on an agent or a hook may have made commits and files.
-    written::remember(&options.home, &owned.record)?;
+    written::remember(&options.caller.home, &owned.record)?;
     owned.set_phase(Phase::Active)?;
     let place = Workspace {
         source: &workspace,
@@ -234,7 +235,7 @@ async fn make(
 fn rules<'a>(options: &'a RunOptions, plan: &'a Plan) -> UserRules<'a> {
     UserRules {
         config: Some(&plan.config),
-        caller_home: options.caller_home.as_deref(),
+        caller_home: options.caller.user_home.as_deref(),
     }
 }
 
@@ -252,7 +253,7 @@ async fn record_before(
     if plan.record.strategy != Strategy::Head {
         return Ok(());
     }
-    let (repo, id, cancel) = (&plan.repository, plan.record.id, &options.cancel);
+    let (repo, id, cancel) = (&plan.repository, plan.record.id, &options.caller.cancel);
     let (rules, hidden) = (rules(options, plan), hidden_paths(&plan.record));
     let seen = before::look(repo, rules, &hidden, scratch, cancel).await?;
     let uncommitted = seen.changes().0.len();
@@ -277,10 +278,10 @@ async fn make_worktree(
     owned: &mut Owned,
     events: &Emitter,
 ) -> Result<(), RunErrorKind> {
-    let cancel = &options.cancel;
+    let cancel = &options.caller.cancel;
     let repo = &plan.repository;
     if owned.record.mode == Mode::Copy {
-        fsx::private_dir(&owned.record.workspace(&options.home))?;
+        fsx::private_dir(&owned.record.workspace(&options.caller.home))?;
     }
     if let (Some(branch), false) = (
         &owned.record.branch,
@@ -297,7 +298,7 @@ async fn make_worktree(
             let rules = rules(options, plan);
             let base = (!plan.branch_exists).then_some(&plan.record.base);
             let branch = branch.clone();
-            let sink = options.events.clone();
+            let sink = options.caller.events.clone();
             let progress = Progress::new(move |done, of| {
                 let step = "worktree";
                 if of >= MANY_FILES {
@@ -324,7 +325,7 @@ async fn make_worktree(
     copies(
         options,
         plan,
-        &owned.record.workspace(&options.home),
+        &owned.record.workspace(&options.caller.home),
         events,
     )
     .await
@@ -342,7 +343,7 @@ fn branch_held(
         WorktreeError::Preserved { .. } | WorktreeError::CheckedOut { .. }
     );
     let holder = if held {
-        Holder::of(&options.home, &repo.top, &branch)?
+        Holder::of(&options.caller.home, &repo.top, &branch)?
     } else {
         None
     };
@@ -358,18 +359,18 @@ async fn copies(
     workspace: &Path,
     events: &Emitter,
 ) -> Result<(), RunErrorKind> {
-    if options.copy.is_empty() {
+    if options.session.copy.is_empty() {
         return Ok(());
     }
     events.emit(&Event::Step { step: "copies" });
-    let Timeouts { copy: limit, .. } = options.timeouts;
+    let Timeouts { copy: limit, .. } = options.session.timeouts;
     let hidden = hidden_paths(&plan.record);
     let copied = copies::copy_into(
         workspace,
         plan.repository.top.as_path(),
-        &options.copy,
+        &options.session.copy,
         &hidden,
-        &options.cancel,
+        &options.caller.cancel,
     );
     let copied =
         tokio::time::timeout(limit, copied)
@@ -442,7 +443,7 @@ async fn start(
 ) -> Result<(), RunErrorKind> {
     events.emit(&Event::Step { step: "sandbox" });
     let began = Instant::now();
-    let isolated = matches!(options.sandbox, Contained::Isolated(_));
+    let isolated = matches!(options.session.sandbox, Contained::Isolated(_));
     let spec = SandboxSpec {
         id: owned.record.id,
         slug: owned.record.name.clone(),
@@ -459,33 +460,36 @@ async fn start(
         },
         environment: std::collections::BTreeMap::new(),
         search_path: options
-            .caller_environment
+            .caller
+            .environment
             .get(std::ffi::OsStr::new("PATH"))
             .cloned(),
-        caller_home: options.caller_home.clone(),
-        programs: programs(options.agent.as_ref()),
+        caller_home: options.caller.user_home.clone(),
+        programs: programs(options.task.agent.as_ref()),
         unseen: registry::unseen(
-            &options.home,
+            &options.caller.home,
             plan.repository.top.as_path(),
-            options.caller_home.as_deref(),
+            options.caller.user_home.as_deref(),
         )?,
-        limits: options.limits.clone(),
-        network: options
-            .network
-            .spec(&options.home, &owned.record, &plan.repository.top),
+        limits: options.session.limits.clone(),
+        network: options.session.network.spec(
+            &options.caller.home,
+            &owned.record,
+            &plan.repository.top,
+        ),
     };
-    host_place::check_mounts(&spec.mounts, &options.home)?;
-    let limit = options.timeouts.sandbox_start;
+    host_place::check_mounts(&spec.mounts, &options.caller.home)?;
+    let limit = options.session.timeouts.sandbox_start;
     let create = async {
-        match &options.sandbox {
+        match &options.session.sandbox {
             Contained::BindMount(kind) => Ok(Ready::Mounted(
-                kind.provider.create(&spec, &options.cancel).await?,
+                kind.provider.create(&spec, &options.caller.cancel).await?,
             )),
             Contained::PrivateCopy(kind) => Ok(Ready::Mounted(
-                kind.provider.create(&spec, &options.cancel).await?,
+                kind.provider.create(&spec, &options.caller.cancel).await?,
             )),
             Contained::Isolated(kind) => Ok(Ready::Isolated(
-                kind.provider.create(&spec, &options.cancel).await?,
+                kind.provider.create(&spec, &options.caller.cancel).await?,
             )),
         }
     };
@@ -568,10 +572,13 @@ async fn check_out(
             .map(Into::into)
             .to_vec(),
         environment: &plan.environment,
-        limit: options.timeouts.sandbox_start,
+        limit: options.session.timeouts.sandbox_start,
         output_limit: 1 << 20,
     };
-    let done = inside.run(&options.cancel).await.map_err(step("copy"))?;
+    let done = inside
+        .run(&options.caller.cancel)
+        .await
+        .map_err(step("copy"))?;
     if done.exit.success() {
         return Ok(());
     }

@@ -20,10 +20,10 @@ pub(super) async fn check(
     base: &Oid,
     environment: &BTreeMap<OsString, OsString>,
 ) -> Result<(), RunErrorKind> {
-    let Some(program) = options.agent.program() else {
+    let Some(program) = options.task.agent.program() else {
         return Ok(());
     };
-    let hooks = &options.hooks;
+    let hooks = &options.session.hooks;
     let hooks = [
         &hooks.host_worktree_ready,
         &hooks.host_sandbox_ready,
@@ -35,9 +35,10 @@ pub(super) async fn check(
     let absent = if let Some(path) = in_the_tree(program.name) {
         is_absent(options, repository, strategy, base, &path).await?
     } else {
-        let search_path = options.caller_environment.get(OsStr::new("PATH"));
+        let search_path = options.caller.environment.get(OsStr::new("PATH"));
         !environment.contains_key(OsStr::new("PATH"))
             && options
+                .session
                 .sandbox
                 .lacks(program.name, search_path.map(OsString::as_os_str))
     };
@@ -82,11 +83,13 @@ async fn is_absent(
         return Ok(missing());
     }
     let copied = |copy: &PathBuf| below::plain(top, copy).is_ok_and(|copy| path.starts_with(copy));
-    if options.copy.iter().any(copied) {
+    if options.session.copy.iter().any(copied) {
         return Ok(missing());
     }
     // A symlink may lead to what is copied, or out of the tree: that is left to the sandbox.
-    Ok(repository.is_missing(base, path, &options.cancel).await?)
+    Ok(repository
+        .is_missing(base, path, &options.caller.cancel)
+        .await?)
 }
 
 #[cfg(test)]

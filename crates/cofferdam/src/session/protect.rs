@@ -35,8 +35,8 @@ pub(super) fn protect(
     if owned.record.mode == Mode::Copy {
         return Ok(Vec::new());
     }
-    let workspace = owned.record.workspace(&options.home);
-    let theirs = made_by_others(owned, &options.home)?;
+    let workspace = owned.record.workspace(&options.caller.home);
+    let theirs = made_by_others(owned, &options.caller.home)?;
     owned.record.nested_before = before.iter().cloned().map(PathText).collect();
     let mut read_only: Vec<PathBuf> = gitlinks
         .into_iter()

@@ -38,22 +38,24 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         kind,
         kept: Box::default(),
     };
-    if options.cancel.is_cancelled() {
+    if options.caller.cancel.is_cancelled() {
         return Err(nothing(RunErrorKind::Cancelled));
     }
     let (plan, finished) = plan_alone(&options).await.map_err(nothing)?;
-    let log_name = log_name(&plan, options.name.as_deref());
+    let log_name = log_name(&plan, options.session.name.as_deref());
     let config_dir = plan.repository.config_dir();
-    let log = (&options.log, options.log_limits);
-    let events = Emitter::open(options.events.clone(), log, &config_dir, &log_name)
+    let log = (&options.task.log, options.task.log_limits);
+    let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &log_name)
         .map_err(|error| nothing(error.into()))?;
     own_files::ignore(&config_dir).map_err(|error| nothing(error.into()))?;
-    let owned = Owned::create(&options.home, plan.record.clone()).map_err(|error| match error {
-        // Planning did not see it yet: two runs began at once.
-        RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
-        error => nothing(error.into()),
-    })?;
-    wall::say_unlogged(&options.home, &plan.record).map_err(|error| nothing(error.into()))?;
+    let owned =
+        Owned::create(&options.caller.home, plan.record.clone()).map_err(|error| match error {
+            // Planning did not see it yet: two runs began at once.
+            RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
+            error => nothing(error.into()),
+        })?;
+    wall::say_unlogged(&options.caller.home, &plan.record)
+        .map_err(|error| nothing(error.into()))?;
     if !announce::waits(&plan) {
         events.announce(|| announce::events(&options, &plan, events.path(), 0));
     }
@@ -81,10 +83,10 @@ async fn plan_alone(options: &RunOptions) -> Result<(Plan, Vec<String>), RunErro
     if matches!(record.strategy, Strategy::MergeToHead { .. }) {
         places.push(repository.top.as_path().to_owned());
     }
-    let (home, user) = (&options.home, options.caller_home.as_deref());
+    let (home, user) = (&options.caller.home, options.caller.user_home.as_deref());
     let mut finished = Vec::new();
     for place in &places {
-        let done = recover_in(home, repository, place, user, &options.cancel).await;
+        let done = recover_in(home, repository, place, user, &options.caller.cancel).await;
         finished.extend(done.map_err(|error| RunErrorKind::Left(Box::new(error)))?);
     }
     if finished.is_empty() {
@@ -104,7 +106,7 @@ async fn live(
 ) -> Result<RunReport, RunError> {
     let mut work = Work::default();
     let mut ready: Option<Ready> = None;
-    let mut refusals = Refusals::of(&options.home, plan.record.id);
+    let mut refusals = Refusals::of(&options.caller.home, plan.record.id);
     let worked = async {
         let prepared = prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await;
         // Where nobody came to look at the user's work.
@@ -122,7 +124,7 @@ async fn live(
     .await
     // Whatever a cancelled step calls its end.
     .map_err(|error| {
-        if options.cancel.is_cancelled() {
+        if options.caller.cancel.is_cancelled() {
             RunErrorKind::Cancelled
         } else {
             error
@@ -130,7 +132,7 @@ async fn live(
     });
 
     if let (Some(ready), Some(login)) = (&ready, &plan.login) {
-        let (inside, abandon) = (&plan.environment, &options.abandon);
+        let (inside, abandon) = (&plan.environment, &options.caller.abandon);
         match login.take_back(ready.sandbox(), inside, abandon).await {
             Ok(true) => events.notice(Notice::LoginRenewed),
             Ok(false) => {}
@@ -152,15 +154,15 @@ async fn live(
     };
     if let (Some(ready), None) = (&ready, &isolated) {
         // A mounted workspace is read only when nothing can change it any more.
-        let _ = tokio::time::timeout(options.timeouts.close, ready.sandbox().close()).await;
+        let _ = tokio::time::timeout(options.session.timeouts.close, ready.sandbox().close()).await;
     }
     let collector = Collector {
-        home: &options.home,
+        home: &options.caller.home,
         repo: &plan.repository,
         author: &plan.author,
         events,
-        limit: options.timeouts.collect,
-        cancel: &options.abandon,
+        limit: options.session.timeouts.collect,
+        cancel: &options.caller.abandon,
     };
     let source = match &isolated {
         Some(sandbox) => Source::Sandbox {
@@ -171,7 +173,7 @@ async fn live(
     };
     let collected = Box::pin(collector.collect(&mut owned, source)).await;
     if let Some(sandbox) = &isolated {
-        let _ = tokio::time::timeout(options.timeouts.close, sandbox.close()).await;
+        let _ = tokio::time::timeout(options.session.timeouts.close, sandbox.close()).await;
     }
     let kept = Kept {
         id: Some(plan.record.id),
@@ -202,7 +204,7 @@ async fn prepare_or_cancel(
     tokio::pin!(prepared);
     tokio::select! {
         done = &mut prepared => done,
-        () = options.cancel.cancelled() => {
+        () = options.caller.cancel.cancelled() => {
             let done = tokio::time::timeout(CANCEL_GRACE, &mut prepared).await;
             done.unwrap_or(Err(RunErrorKind::Cancelled))
         }
@@ -255,7 +257,7 @@ async fn finish(
     kept.made_branch = made_branch(&owned.record);
     events.emit(&Event::Step { step: "dispose" });
     let disposal = Disposal {
-        home: &options.home,
+        home: &options.caller.home,
         repo: &plan.repository,
         outcome: Outcome {
             no_agent: !work.prepared,
@@ -263,9 +265,9 @@ async fn finish(
         },
         rules: UserRules {
             config: Some(&plan.config),
-            caller_home: options.caller_home.as_deref(),
+            caller_home: options.caller.user_home.as_deref(),
         },
-        cancel: &options.abandon,
+        cancel: &options.caller.abandon,
     };
     match dispose::dispose(owned, &disposal).await {
         Ok(disposed) => {
@@ -297,7 +299,7 @@ async fn finish(
     let base = plan.record.base.clone();
     let diffstat = match &collected.tip {
         Some(tip) => {
-            let (style, cancel) = (DiffStyle::Stat, &options.abandon);
+            let (style, cancel) = (DiffStyle::Stat, &options.caller.abandon);
             let bytes = plan.repository.diff(&base, tip, style, cancel).await;
             printable(&String::from_utf8_lossy(&bytes.unwrap_or_default()))
         }

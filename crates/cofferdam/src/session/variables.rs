@@ -18,12 +18,12 @@ pub(super) async fn of_a_run(
     options: &RunOptions,
     repository: &Repository,
 ) -> Result<(BTreeMap<OsString, OsString>, Withheld), RunErrorKind> {
-    let declared = options.agent.environment();
-    let (file, mut withheld) = trusted(repository, &options.cancel).await?;
-    let mut environment = file.resolve(&options.caller_environment, declared);
-    environment.extend(options.environment.clone());
+    let declared = options.task.agent.environment();
+    let (file, mut withheld) = trusted(repository, &options.caller.cancel).await?;
+    let mut environment = file.resolve(&options.caller.environment, declared);
+    environment.extend(options.session.environment.clone());
     // What the agent gets from the caller anyway, or was given by name, is no loss.
-    let told = &options.environment;
+    let told = &options.session.environment;
     let unset = |name: &String| !environment.contains_key(OsStr::new(name));
     withheld
         .callers

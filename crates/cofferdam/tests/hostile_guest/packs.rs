@@ -119,7 +119,7 @@ fn survives_pack(env: &Env, tip: &str, pack: Vec<u8>, what: &str) -> Result<RunR
         base: None,
     };
     let mut options = env.with(Isolated::new(hostile, strategy), command(&["/bin/true"]));
-    options.timeouts.collect = Duration::from_secs(5);
+    options.session.timeouts.collect = Duration::from_secs(5);
     let before = users_refs(env);
     let began = Instant::now();
     let result = run(options);

@@ -98,7 +98,7 @@ fn silence_is_bounded() {
         BindMount::new(hostile, BranchStrategy::Head),
         command(&["/bin/true"]),
     );
-    options.idle_timeout = Duration::from_millis(200);
+    options.task.idle_timeout = Duration::from_millis(200);
     let result = run(options);
     assert!(result.is_err());
     assert!(

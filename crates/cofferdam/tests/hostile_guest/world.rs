@@ -213,9 +213,9 @@ pub(crate) fn survives(
 ) -> Result<RunReport, RunError> {
     let before = users_refs(env);
     let mut options = env.with(sandbox, command(&["/bin/true"]));
-    options.idle_timeout = Duration::from_millis(200);
-    options.completion_grace = Duration::from_millis(200);
-    options.timeouts.collect = Duration::from_secs(5);
+    options.task.idle_timeout = Duration::from_millis(200);
+    options.task.completion_grace = Duration::from_millis(200);
+    options.session.timeouts.collect = Duration::from_secs(5);
     let began = Instant::now();
     let result = run(options);
     assert!(

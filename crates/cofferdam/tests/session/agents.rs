@@ -47,12 +47,16 @@ fn options(env: &Env, name: &str) -> RunOptions {
     let bin = env.dir.path().join("user/.local/bin");
     let path = format!("{}:/usr/bin:/bin", bin.display());
     options
-        .caller_environment
+        .caller
+        .environment
         .insert("PATH".into(), path.into());
     for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"] {
-        options.environment.insert(key.into(), "the-users".into());
+        options
+            .session
+            .environment
+            .insert(key.into(), "the-users".into());
     }
-    options.prompt = PromptSource::Inline(PROMPT.into());
+    options.task.prompt = PromptSource::Inline(PROMPT.into());
     iterations(&mut options, 2);
     options
 }
@@ -163,7 +167,7 @@ fn an_agent_that_stays_after_its_final_message_is_ended_in_peace() {
         let env = Env::new();
         install(&env, program, &recorded(stream), "trap '' TERM; sleep 1000");
         let mut options = options(&env, name);
-        options.completion_grace = Duration::from_millis(300);
+        options.task.completion_grace = Duration::from_millis(300);
         let report = whole_ok(&env, options, MAIN);
         assert!(report.completion.is_some());
         assert_eq!(report.iterations[0].exit, None);
@@ -200,7 +204,7 @@ fn a_missing_program_or_prompt_is_a_clear_error() {
         assert!(error.to_string().contains(program), "{error}");
         install(&env, program, &recorded(stream), "");
         let mut options = options(&env, name);
-        options.prompt = PromptSource::None;
+        options.task.prompt = PromptSource::None;
         let error = whole(&env, options, MAIN).unwrap_err();
         assert!(error.to_string().contains("prompt"), "{error}");
         assert_eq!(env.subjects("main"), ["first"]);
@@ -252,7 +256,7 @@ fn an_agent_without_key_and_login_does_not_start() {
         install(&env, program, &recorded(stream), "");
         let without = || {
             let mut options = options(&env, name);
-            options.environment.clear();
+            options.session.environment.clear();
             options
         };
         let (key, address, own) = match name {
@@ -268,7 +272,7 @@ fn an_agent_without_key_and_login_does_not_start() {
             ),
         };
         let set = |options: &mut RunOptions, name: &str, value: &str| {
-            options.caller_environment.insert(name.into(), value.into());
+            options.caller.environment.insert(name.into(), value.into());
         };
         let refused = |options: RunOptions| {
             let error = crate::support::run(options).unwrap_err();
@@ -305,12 +309,12 @@ fn an_agent_without_key_and_login_does_not_start() {
             "http://host.cofferdam.internal:11434/v1",
         );
         let rule = Rule::parse("host.cofferdam.internal:11434", Origin::Flag).unwrap();
-        elsewhere.network = NetworkOptions::Allowlist { rules: vec![rule] };
+        elsewhere.session.network = NetworkOptions::Allowlist { rules: vec![rule] };
         crate::support::run_ok(elsewhere);
         assert!(env.said().contains("NoKey"), "{}", env.said());
         env.events.lock().unwrap().clear();
         let mut knows = without();
-        knows.environment.insert(key.into(), "".into());
+        knows.session.environment.insert(key.into(), "".into());
         crate::support::run_ok(knows);
         assert!(!env.said().contains("NoKey"), "{}", env.said());
     }

@@ -31,7 +31,7 @@ pub(crate) fn whole(
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mark = format!("COFFERDAM_TEST_MARK=-{}-{number}-", std::process::id());
     let (key, value) = mark.split_once('=').unwrap();
-    options.environment.insert(key.into(), value.into());
+    options.session.environment.insert(key.into(), value.into());
     let before = refs(env);
     let result = run(options);
     assert_eq!(processes_in(&mark), Vec::<String>::new(), "left running");

@@ -65,15 +65,15 @@ fn a_worktree_lives_below_the_config_directory_and_is_mounted() {
             strategy,
             "test \"$(cat from-host)\" = host && rm from-host from-inside",
         );
-        options.name = Some("one".to_owned());
+        options.session.name = Some("one".to_owned());
         let seen = env.dir.path().join("seen");
-        options.hooks.host_sandbox_ready = vec![Hook::new(format!(
+        options.session.hooks.host_sandbox_ready = vec![Hook::new(format!(
             "until test -e from-inside; do sleep 0.01; done; echo host > from-host; pwd -P > '{0}'; \
              git -C '{1}' worktree list --porcelain >> '{0}'",
             seen.display(),
             env.repo.display()
         ))];
-        options.hooks.sandbox_ready = vec![Hook::new("echo inside > from-inside")];
+        options.session.hooks.sandbox_ready = vec![Hook::new("echo inside > from-inside")];
         run_ok(options);
         let seen = std::fs::read_to_string(seen).unwrap();
         let (place, listed) = seen.split_once('\n').unwrap();
@@ -192,7 +192,7 @@ fn files_that_were_copied_in_and_not_changed_do_not_keep_a_worktree() {
     env.write("tool/notes", "n\n");
     let run_with = |script: &str| {
         let mut options = env.script(BranchStrategy::MergeToHead, script);
-        options.copy = vec!["tool".into()];
+        options.session.copy = vec!["tool".into()];
         run_ok(options).preserved_worktree
     };
     assert_eq!(run_with("test -e tool/agent.sh"), None);
@@ -209,14 +209,15 @@ fn a_conflict_moves_nothing_and_names_the_branch() {
         BranchStrategy::MergeToHead,
         "echo agent > src/a.txt && git commit -qam agent",
     );
-    options.name = Some("clash".into());
+    options.session.name = Some("clash".into());
     // The user commits a clash while the agent works: a host hook stands for them.
-    options.hooks.host_sandbox_ready = vec![cofferdam::session::Hook::new(format!(
+    options.session.hooks.host_sandbox_ready = vec![cofferdam::session::Hook::new(format!(
         "cd '{}' && echo user > src/a.txt && git commit -qam user",
         env.repo.display()
     ))];
     options
-        .caller_environment
+        .caller
+        .environment
         .insert("HOME".into(), env.dir.path().join("user").into());
     let report = run_ok(options);
     assert!(

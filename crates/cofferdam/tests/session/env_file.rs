@@ -72,7 +72,7 @@ fn a_file_of_the_repository_sets_only_what_is_known_to_be_harmless() {
         let mut options = env.script(HEAD, seen);
         if given {
             let own = ("HTTPS_PROXY".into(), "http://mine.example".into());
-            options.environment.extend([own]);
+            options.session.environment.extend([own]);
         }
         let ended = run(options);
         (ended.is_ok(), env.said())
@@ -128,6 +128,7 @@ fn a_repository_does_not_put_its_program_before_the_agent() {
         }
         let mut options = env.script(HEAD, "date");
         options
+            .session
             .environment
             .insert("OWN_KEY".into(), "the-key".into());
         run_ok(options);

@@ -27,7 +27,7 @@ impl Killed {
             base: None,
         };
         let mut options = env.script(strategy, work);
-        options.name = Some("one".into());
+        options.session.name = Some("one".into());
         let id = run_ok(options).id.to_string();
         let (old, new) = (
             env.git(&["rev-parse", "main"]),
@@ -203,7 +203,7 @@ fn nothing_begins_where_a_half_merge_cannot_be_finished() {
         base: None,
     };
     let mut options = env.script(other, "echo y > y; git add -A; git commit -qm y");
-    options.name = Some("two".into());
+    options.session.name = Some("two".into());
     run_ok(options);
     let lock = env.repo.join(".git/index.lock");
     std::fs::write(&lock, "the user's git").unwrap();
@@ -249,7 +249,7 @@ fn a_run_lands_nothing_where_a_merge_was_killed_meanwhile() {
         let new = killed.new.clone();
         let script = "echo x > x; git add -A; git commit -qm x";
         let mut options = env.script(BranchStrategy::MergeToHead, script);
-        options.events = EventSink::new(move |event| {
+        options.caller.events = EventSink::new(move |event| {
             if matches!(event, Event::Step { step: "collect" }) {
                 killed.leave();
                 if !with_lock {

@@ -35,7 +35,7 @@ const HIDDEN: [&str; 5] = [
 ];
 
 fn hiding(mut options: RunOptions) -> RunOptions {
-    options.hide = HIDDEN.map(PathBuf::from).to_vec();
+    options.session.hide = HIDDEN.map(PathBuf::from).to_vec();
     options
 }
 
@@ -46,9 +46,9 @@ fn every(env: &Env, script: &str) -> Vec<(&'static str, RunOptions)> {
         base: None,
     };
     let mut copied = env.script(branch("c"), script);
-    copied.copy = vec!["pl [a] in*".into(), "keys/untracked".into()];
+    copied.session.copy = vec!["pl [a] in*".into(), "keys/untracked".into()];
     let mut private = env.copy(CopyStrategy::MergeToHead, script);
-    private.copy = vec!["pl [a] in*".into(), "keys".into()];
+    private.session.copy = vec!["pl [a] in*".into(), "keys".into()];
     vec![
         ("head", env.script(BranchStrategy::Head, script)),
         ("merge", env.script(BranchStrategy::MergeToHead, script)),
@@ -190,7 +190,7 @@ fn what_cannot_be_hidden_is_refused_before_anything_is_made() {
         ("link/tracked", "symbolic link"),
     ] {
         let mut options = env.script(BranchStrategy::Head, "true");
-        options.hide = vec![path.into()];
+        options.session.hide = vec![path.into()];
         let error = run(options).unwrap_err().to_string();
         assert!(error.contains(word), "{path}: {error}");
         assert!(error.contains("cannot be hidden"), "{path}: {error}");
@@ -199,7 +199,7 @@ fn what_cannot_be_hidden_is_refused_before_anything_is_made() {
     // Deleted in the checkout, but tracked: the history has it.
     std::fs::remove_file(env.repo.join("keys/tracked")).unwrap();
     let mut options = env.script(BranchStrategy::MergeToHead, "test ! -s keys/tracked");
-    options.hide = vec![env.repo.join("keys/tracked"), "keys/tracked".into()];
+    options.session.hide = vec![env.repo.join("keys/tracked"), "keys/tracked".into()];
     run_ok(options);
     // Another name of the same file is told.
     std::fs::hard_link(
@@ -208,7 +208,7 @@ fn what_cannot_be_hidden_is_refused_before_anything_is_made() {
     )
     .unwrap();
     let mut options = env.script(BranchStrategy::Head, "true");
-    options.hide = vec!["pl [a] in*".into()];
+    options.session.hide = vec!["pl [a] in*".into()];
     run_ok(options);
     assert!(env.said().contains("other names too"), "{}", env.said());
 }

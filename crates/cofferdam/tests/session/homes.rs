@@ -54,7 +54,7 @@ fn a_home_below_the_workspace_is_never_shown() {
     let error = refused(env.script(HEAD, "true"));
     assert!(matches!(error, PlanError::ShowsHome { .. }), "{error}");
     let mut options = env.script(BranchStrategy::MergeToHead, "true");
-    options.copy = vec![".local".into()];
+    options.session.copy = vec![".local".into()];
     let error = refused(options);
     assert!(matches!(error, PlanError::ShowsHome { .. }), "{error}");
 }
@@ -97,19 +97,19 @@ fn a_whole_account_is_no_workspace() {
     let inside = env.repo.join("user");
     for home in [env.repo.as_path(), &inside] {
         let mut options = env.script(HEAD, "true");
-        options.caller_home = Some(home.to_owned());
+        options.caller.user_home = Some(home.to_owned());
         let error = refused(options);
         let known = matches!(error, PlanError::RefusedWorkspace { .. });
         assert!(known, "{error}");
         let mut options = env.copy(CopyStrategy::MergeToHead, "true");
-        options.caller_home = Some(home.to_owned());
+        options.caller.user_home = Some(home.to_owned());
         run_ok(options);
     }
     // The control: beside a home, and below one.
     for home in [place.join("user"), place.to_owned()] {
         assert!(Path::new(&home).is_dir());
         let mut options = env.script(HEAD, "true");
-        options.caller_home = Some(home);
+        options.caller.user_home = Some(home);
         run_ok(options);
     }
 }

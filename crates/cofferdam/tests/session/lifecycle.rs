@@ -52,7 +52,7 @@ fn an_echoed_prompt_does_not_complete() {
         HEAD,
         "cat; cat >&2 </dev/null; echo '<promise>COMPLETE</promise>' >&2",
     );
-    options.prompt = cofferdam::session::PromptSource::Inline(
+    options.task.prompt = cofferdam::session::PromptSource::Inline(
         "Do it. When nothing is left print\n<promise>COMPLETE</promise>\non a line.".into(),
     );
     iterations(&mut options, 2);
@@ -68,7 +68,7 @@ fn an_agent_that_hangs_after_its_signal_is_a_success() {
         HEAD,
         "git commit -qm work --allow-empty; echo '<promise>COMPLETE</promise>'; sleep 1000",
     );
-    options.completion_grace = Duration::from_millis(300);
+    options.task.completion_grace = Duration::from_millis(300);
     let report = run_ok(options);
     assert_eq!(report.iterations[0].exit, None);
     assert_eq!(env.subjects("main"), ["first", "work"]);
@@ -106,8 +106,8 @@ fn a_missing_program_is_a_clear_error_at_once_whatever_the_prompt() {
         let env = Env::new();
         let mut options = env.options(HEAD, command(&["no-such-agent"]));
         // A hook might have installed it: only its start tells.
-        options.hooks.sandbox_ready = vec![Hook::new("true")];
-        options.prompt = cofferdam::session::PromptSource::Inline("x".repeat(size));
+        options.session.hooks.sandbox_ready = vec![Hook::new("true")];
+        options.task.prompt = cofferdam::session::PromptSource::Inline("x".repeat(size));
         let began = Instant::now();
         let error = run(options).unwrap_err();
         assert!(error.to_string().contains("no-such-agent"), "{error}");
@@ -120,7 +120,7 @@ fn a_missing_program_is_a_clear_error_at_once_whatever_the_prompt() {
 fn an_agent_that_does_not_read_its_prompt_is_fine() {
     let env = Env::new();
     let mut options = env.script(HEAD, "exec true");
-    options.prompt = cofferdam::session::PromptSource::Inline("x".repeat(4 << 20));
+    options.task.prompt = cofferdam::session::PromptSource::Inline("x".repeat(4 << 20));
     run_ok(options);
 }
 
@@ -129,7 +129,7 @@ fn silence_ends_the_agent_and_any_output_resets_the_clock() {
     let env = Env::new();
     let mut options = env.script(HEAD, "git commit -qm work --allow-empty; for i in 1 2 3 4 5 6; do printf .; sleep 0.5; done; sleep 60");
     // Longer than a pause, shorter than all of them: also on a busy machine.
-    options.idle_timeout = Duration::from_millis(2500);
+    options.task.idle_timeout = Duration::from_millis(2500);
     let began = Instant::now();
     let error = run(options).unwrap_err();
     assert!(error.to_string().contains("printed nothing"), "{error}");
@@ -150,7 +150,7 @@ fn cancelling_ends_the_whole_tree_and_collects() {
         "trap '' TERM; git commit -qm work --allow-empty; (setsid sleep {mark} &) ; setsid sh -c 'trap \"\" TERM; sleep {mark}' & echo ready; sleep {mark}"
     );
     let mut options = env.script(HEAD, &script);
-    let cancel = options.cancel.clone();
+    let cancel = options.caller.cancel.clone();
     let seen = env.events.clone();
     let (stop, mark2) = (cancel.clone(), mark.clone());
     let watcher = std::thread::spawn(move || {
@@ -170,7 +170,7 @@ fn cancelling_ends_the_whole_tree_and_collects() {
         }
         0
     });
-    options.name = Some("stopped".into());
+    options.session.name = Some("stopped".into());
     let error = run(options).unwrap_err();
     assert!(watcher.join().unwrap() > 0);
     assert!(matches!(error.kind, RunErrorKind::Cancelled), "{error}");
@@ -202,14 +202,14 @@ fn hooks_run_in_order_and_in_their_place() {
         BranchStrategy::MergeToHead,
         "test -e hooked && test -e /tmp/inside",
     );
-    options.copy = vec!["copied.txt".into()];
+    options.session.copy = vec!["copied.txt".into()];
     let log_text = log.display().to_string();
-    options.hooks.host_worktree_ready = vec![
+    options.session.hooks.host_worktree_ready = vec![
         Hook::new(format!("test -e copied.txt && echo 1 >> '{log_text}'")),
         Hook::new(format!("echo 2 >> '{log_text}'; touch hooked")),
     ];
-    options.hooks.host_sandbox_ready = vec![Hook::new(format!("echo 3 >> '{log_text}'"))];
-    options.hooks.sandbox_ready = vec![Hook::new("test -e hooked && touch /tmp/inside")];
+    options.session.hooks.host_sandbox_ready = vec![Hook::new(format!("echo 3 >> '{log_text}'"))];
+    options.session.hooks.sandbox_ready = vec![Hook::new("test -e hooked && touch /tmp/inside")];
     run_ok(options);
     assert_eq!(std::fs::read_to_string(log).unwrap(), "1\n2\n3\n");
 
@@ -258,8 +258,8 @@ fn ready_hooks_run_side_by_side() {
         hook.timeout = Duration::from_secs(30);
         vec![hook]
     };
-    options.hooks.host_sandbox_ready = meet("host", "inside");
-    options.hooks.sandbox_ready = meet("inside", "host");
+    options.session.hooks.host_sandbox_ready = meet("host", "inside");
+    options.session.hooks.sandbox_ready = meet("inside", "host");
     run_ok(options);
 }
 
@@ -284,7 +284,7 @@ fn failing_and_hanging_hooks_fail_the_run() {
             if command.starts_with("sleep") {
                 hook.timeout = Duration::from_millis(300);
             }
-            put(&mut options.hooks, hook);
+            put(&mut options.session.hooks, hook);
             let error = run(options).unwrap_err();
             assert!(error.to_string().contains(words), "{error}");
             assert_eq!(env.subjects("main"), ["first"]);
@@ -305,12 +305,17 @@ fn the_environment_is_what_was_listed() {
         "test \"$LISTED\" = 'from file' && test \"$EMPTY\" = caller && test -z \"$SECRET\" && test \"$GIVEN\" = g && test -z \"$(cat .cofferdam/.env 2>/dev/null)\"",
     );
     options
-        .caller_environment
+        .caller
+        .environment
         .insert("EMPTY".into(), "caller".into());
     options
-        .caller_environment
+        .caller
+        .environment
         .insert("SECRET".into(), "s".into());
-    options.environment.insert("GIVEN".into(), "g".into());
+    options
+        .session
+        .environment
+        .insert("GIVEN".into(), "g".into());
     run_ok(options);
 }
 
@@ -344,10 +349,13 @@ fn a_file_of_the_repository_names_nothing_of_the_callers_environment() {
             BranchStrategy::Head,
             "test \"$APP_LITERAL\" = 'from file' && test \"$GIVEN\" = g && test -z \"$AWS_SECRET_ACCESS_KEY\"",
         );
-        let caller = &mut options.caller_environment;
+        let caller = &mut options.caller.environment;
         caller.insert("AWS_SECRET_ACCESS_KEY".into(), "secret".into());
         caller.insert("GIVEN".into(), "caller's".into());
-        options.environment.insert("GIVEN".into(), "g".into());
+        options
+            .session
+            .environment
+            .insert("GIVEN".into(), "g".into());
         match run(options) {
             Ok(_) => {
                 let said = env.said();
@@ -371,10 +379,15 @@ fn the_run_log_has_the_story_without_control_bytes_and_a_broken_sink_is_harmless
         "printf 'visible \\033[31mred\\007\\n'; echo problem >&2",
     );
     // What a caller of the library has who says nothing about it.
-    let agent = options.agent.clone();
-    let said_nothing = RunOptions::new(env.home.clone(), &env.repo, agent, options.sandbox.clone());
-    options.log = said_nothing.log;
-    options.events = cofferdam::session::EventSink::new(|_| panic!("broken forwarder"));
+    let agent = options.task.agent.clone();
+    let said_nothing = RunOptions::new(
+        env.home.clone(),
+        &env.repo,
+        agent,
+        options.session.sandbox.clone(),
+    );
+    options.task.log = said_nothing.task.log;
+    options.caller.events = cofferdam::session::EventSink::new(|_| panic!("broken forwarder"));
     let report = run_ok(options);
     let path = report.log.unwrap();
     let place = env
@@ -409,7 +422,7 @@ fn dead_run(env: &Env) {
         base: None,
     };
     let mut options = env.script(strategy, script);
-    options.name = Some("one".into());
+    options.session.name = Some("one".into());
     let committed = async {
         while !env.said().contains("committed\"") {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -471,7 +484,7 @@ fn the_record_names_the_worktree_before_it_is_used() {
     let env = Env::new();
     let found = env.dir.path().join("found");
     let mut options = env.script(BranchStrategy::MergeToHead, "true");
-    options.hooks.host_worktree_ready = vec![Hook::new(format!(
+    options.session.hooks.host_worktree_ready = vec![Hook::new(format!(
         "cat '{}'/*/record.json > '{}'; (echo; pwd) >> '{}'",
         env.home.state().display(),
         found.display(),

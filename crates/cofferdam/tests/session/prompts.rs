@@ -23,7 +23,7 @@ fn prompt_of(env: &Env, strategy: BranchStrategy, prompt: PromptSource) -> (Stri
         strategy,
         "cat > p; git rev-parse --abbrev-ref HEAD > b; git add p b; git commit -qm prompt",
     );
-    options.prompt = prompt;
+    options.task.prompt = prompt;
     run_ok(options);
     (env.read("p"), env.read("b"))
 }
@@ -59,7 +59,7 @@ fn templates_are_substituted_then_expanded_inside() {
 fn expressions_are_expanded_before_every_iteration() {
     let env = Env::new();
     let mut options = env.script(BranchStrategy::Head, "cat >> /tmp/all; echo >> /tmp/all; cp /tmp/all seen; git add seen; git commit -qm n --allow-empty");
-    options.prompt = template(&env, "!`git rev-list --count HEAD`", &[]);
+    options.task.prompt = template(&env, "!`git rev-list --count HEAD`", &[]);
     iterations(&mut options, 3);
     run_ok(options);
     assert_eq!(env.read("seen"), "1\n2\n3\n");
@@ -86,7 +86,7 @@ fn missing_unused_and_built_in_arguments() {
     let env = Env::new();
     let refuse = |prompt: PromptSource, words: &str| {
         let mut options = env.script(BranchStrategy::Head, "true");
-        options.prompt = prompt;
+        options.task.prompt = prompt;
         let error = run(options).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
         env.assert_no_state();
@@ -104,7 +104,7 @@ fn missing_unused_and_built_in_arguments() {
         "none.md",
     );
     let mut options = env.script(BranchStrategy::Head, "true");
-    options.prompt = template(&env, "x", &[("UNUSED", "y")]);
+    options.task.prompt = template(&env, "x", &[("UNUSED", "y")]);
     run_ok(options);
     assert!(env.said().contains("UnusedArgument { name: \"UNUSED\" }"));
 }
@@ -113,7 +113,7 @@ fn missing_unused_and_built_in_arguments() {
 fn a_failing_expression_fails_the_run_with_its_words() {
     let env = Env::new();
     let mut options = env.script(BranchStrategy::Head, "git commit -qm never --allow-empty");
-    options.prompt = template(&env, "!`echo broken >&2; exit 4`", &[]);
+    options.task.prompt = template(&env, "!`echo broken >&2; exit 4`", &[]);
     let error = run(options).unwrap_err().to_string();
     assert!(
         error.contains("exit code 4") && error.contains("broken"),

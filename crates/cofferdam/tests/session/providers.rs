@@ -308,7 +308,7 @@ fn an_isolated_provider_from_outside() {
         );
         let apart = Apart(Own::new(Fault::None));
         let mut options = env.with(Isolated::new(apart, strategy), agent(&script));
-        options.copy = vec!["ignored".into()];
+        options.session.copy = vec!["ignored".into()];
         let report = whole_ok(&env, options, &[&format!("refs/heads/{moves}")]);
         assert!(
             matches!(report.landing, Landing::Landed { .. }),
@@ -379,14 +379,14 @@ fn check_both(fault: Fault, mounting: &str, apart: &str) {
                 agent(WORK),
             )
         };
-        options.timeouts.sandbox_start = Duration::from_millis(1500);
-        options.timeouts.collect = Duration::from_secs(3);
+        options.session.timeouts.sandbox_start = Duration::from_millis(1500);
+        options.session.timeouts.collect = Duration::from_secs(3);
         // Only there: a busy machine may take longer to end what does end.
         if fault == Fault::HangClose && !Sample::new("close").is_everything() {
-            options.timeouts.close = Duration::from_millis(1500);
+            options.session.timeouts.close = Duration::from_millis(1500);
         }
-        options.idle_timeout = Duration::from_secs(1);
-        options.completion_grace = Duration::from_secs(1);
+        options.task.idle_timeout = Duration::from_secs(1);
+        options.task.completion_grace = Duration::from_secs(1);
         let began = Instant::now();
         let result = whole(&env, options, &["refs/heads/main"]);
         assert!(
@@ -463,7 +463,7 @@ fn a_network_that_the_provider_cannot_give_is_refused_by_name() {
     let apart = Apart(Own::new(Fault::None));
     let isolated = Isolated::new(apart, CopyStrategy::MergeToHead);
     let mut options = env.with(isolated, command(&["true"]));
-    options.network = NetworkOptions::default();
+    options.session.network = NetworkOptions::default();
     let error = run(options).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -481,7 +481,7 @@ fn a_step_with_nothing_to_do_starts_nothing() {
         let own = Own::new(Fault::None);
         let provider = BindMount::new(own.clone(), HEAD);
         let mut options = env.with(provider, command(&["/bin/cat"]));
-        options.prompt = match prompt {
+        options.task.prompt = match prompt {
             PromptSource::Template { path, arguments } => {
                 let text = path.to_str().unwrap();
                 env.write("prompt.md", text);
@@ -491,7 +491,7 @@ fn a_step_with_nothing_to_do_starts_nothing() {
             other => other,
         };
         if hook {
-            options.hooks.sandbox_ready = vec![Hook::new("true")];
+            options.session.hooks.sandbox_ready = vec![Hook::new("true")];
         }
         crate::support::iterations(&mut options, iterations);
         crate::support::run_ok(options);

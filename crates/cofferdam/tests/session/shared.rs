@@ -18,7 +18,7 @@ use crate::support::{Env, host_git, run, run_ok, target};
 
 /// Runs until `path` is there, then `look`s, and drops the run where it is, as a death would.
 fn while_it_works(options: RunOptions, path: &Path, look: impl AsyncFnOnce()) {
-    let home = options.home.clone();
+    let home = options.caller.home.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -112,10 +112,10 @@ fn an_agents_repository_is_never_found() {
     ]);
     let script = format!("({MAKES_A_REPOSITORY}) || exit 9; touch ready; sleep 1000");
     let mut options = env.script(BranchStrategy::Head, &script);
-    options.name = Some("worker".into());
+    options.session.name = Some("worker".into());
     let again = |place: &str| {
         let mut options = env.script(BranchStrategy::Head, "ls; env");
-        options.repository = env.repo.join(place);
+        options.session.repository = env.repo.join(place);
         options
     };
     let refused = |error: &RunErrorKind, alive: bool| match error {
@@ -216,10 +216,10 @@ fn nothing_lands_around_a_checkout_in_which_an_agent_works() {
         base: None,
     };
     let mut options = env.script(strategy, "echo x > new; git add new; git commit -qm work");
-    options.name = Some("one".into());
+    options.session.name = Some("one".into());
     run_ok(options);
     let mut inner = env.script(BranchStrategy::Head, "touch ready; sleep 1000");
-    inner.repository = env.repo.join("pkg");
+    inner.session.repository = env.repo.join("pkg");
     let target = target(&env, &"one").0;
     while_it_works(inner, &env.repo.join("pkg/ready"), async || {
         let merged = manage::merge(&target, None, &|_| ()).await.unwrap();
@@ -239,7 +239,7 @@ fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
         base: None,
     };
     let mut options = env.script(strategy, "echo x > new; git add new; git commit -qm work");
-    options.name = Some("one".into());
+    options.session.name = Some("one".into());
     run_ok(options);
     let dead = || {
         let script = "git init -q sm && touch ready && sleep 1000";

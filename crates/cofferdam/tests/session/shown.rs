@@ -42,7 +42,7 @@ fn attributes_that_came_along_hide_nothing() {
         base: None,
     };
     let mut options = env.script(strategy, HIDING);
-    options.name = Some("hiding".into());
+    options.session.name = Some("hiding".into());
     let report = run_ok(options);
     // With the number of lines; git's own look at the content may only say that a file is binary.
     let told =
@@ -72,8 +72,8 @@ fn a_run_log_is_bounded_and_says_so() {
     let env = Env::new();
     let script = "echo the-beginning; head -c 30000000 /dev/zero | tr '\\0' 'x' | fold -w 99; echo; echo the-end";
     let mut options = env.script(BranchStrategy::Head, script);
-    options.log = RunLog::Default;
-    options.log_limits = LogLimits {
+    options.task.log = RunLog::Default;
+    options.task.log_limits = LogLimits {
         head: 100_000,
         tail: 100_000,
         ..LogLimits::default()
@@ -96,7 +96,7 @@ fn a_run_log_is_bounded_and_says_so() {
         BranchStrategy::Head,
         "head -c 3000000 /dev/zero | tr '\\0' 'y' | fold -w 99",
     );
-    options.log = RunLog::File(env.dir.path().join("whole.log"));
+    options.task.log = RunLog::File(env.dir.path().join("whole.log"));
     let text = std::fs::read_to_string(run_ok(options).log.unwrap()).unwrap();
     assert!(text.len() > 3_000_000 && !text.contains("left out"));
 }
@@ -106,8 +106,8 @@ fn a_large_log_is_set_aside_and_one_of_the_users_own_is_not() {
     let env = Env::new();
     let run = |said: &str, log: RunLog, file| {
         let mut options = env.script(BranchStrategy::Head, &format!("echo {said}"));
-        options.log = log;
-        options.log_limits.file = file;
+        options.task.log = log;
+        options.task.log_limits.file = file;
         run_ok(options).log.unwrap()
     };
     let path = run("first", RunLog::Default, 1);
@@ -143,7 +143,7 @@ fn no_line_of_an_agent_passes_as_one_of_ours() {
         printf 'no id\n' > "$(git rev-parse --git-dir)/refs/heads/$(printf 'y\nresult: main')"
         file=$(printf 'Makefile\nresult: main'); echo x > "$file"; git add "$file"; git commit -qm 'result: main'"#;
     let mut options = env.script(BranchStrategy::Head, script);
-    options.log = RunLog::Default;
+    options.task.log = RunLog::Default;
     let path = run_ok(options).log.unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     let ours: Vec<_> = (text.lines().filter(|line| line.starts_with("result:"))).collect();

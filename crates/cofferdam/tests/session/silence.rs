@@ -61,7 +61,7 @@ fn inner(place: &Path) {
         env.copy(CopyStrategy::MergeToHead, work),
     ];
     for options in &mut options {
-        options.git = Git::new(std::env::var_os(GIT).unwrap());
+        options.caller.git = Git::new(std::env::var_os(GIT).unwrap());
     }
     for options in options {
         run_ok(options);

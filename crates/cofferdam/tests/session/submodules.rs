@@ -230,7 +230,7 @@ fn one_that_another_sandbox_made_is_not_opened() {
 }
 
 fn hiding(mut options: RunOptions, paths: &[&str]) -> RunOptions {
-    options.hide = paths.iter().map(PathBuf::from).collect();
+    options.session.hide = paths.iter().map(PathBuf::from).collect();
     options
 }
 

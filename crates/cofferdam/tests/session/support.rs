@@ -158,21 +158,22 @@ impl Env {
         agent: Arc<dyn AgentProvider>,
     ) -> RunOptions {
         let mut options = RunOptions::new(self.home.clone(), &self.repo, agent, sandbox);
-        options.git = host_git();
-        options.log = RunLog::None;
+        options.caller.git = host_git();
+        options.task.log = RunLog::None;
         // Where the network matters, a test asks for it.
-        options.network = NetworkOptions::None;
-        options.identity = Some(Identity {
+        options.session.network = NetworkOptions::None;
+        options.session.identity = Some(Identity {
             name: "User".into(),
             email: "user@example.com".into(),
         });
-        options.caller_home = Some(self.dir.path().join("user"));
-        options.caller_environment = BTreeMap::from([(
+        options.caller.user_home = Some(self.dir.path().join("user"));
+        options.caller.environment = BTreeMap::from([(
             OsString::from("PATH"),
             OsString::from("/usr/local/bin:/usr/bin:/bin"),
         )]);
         let events = self.events.clone();
-        options.events = EventSink::new(move |event| events.lock().unwrap().push(event.clone()));
+        options.caller.events =
+            EventSink::new(move |event| events.lock().unwrap().push(event.clone()));
         options
     }
 
@@ -202,7 +203,7 @@ pub(crate) fn command(arguments: &[&str]) -> Arc<dyn AgentProvider> {
 }
 
 pub(crate) fn iterations(options: &mut RunOptions, count: u32) {
-    options.max_iterations = NonZeroU32::new(count).unwrap();
+    options.task.max_iterations = NonZeroU32::new(count).unwrap();
 }
 
 pub(crate) fn run(options: RunOptions) -> Result<RunReport, RunError> {

@@ -48,7 +48,7 @@ fn the_record_of_it_stays_only_where_something_was_changed() {
     std::fs::remove_file(env.repo.join("README.md")).unwrap();
     // No agent ever started.
     let mut options = env.script(HEAD, "true");
-    options.hooks.sandbox_ready = vec![cofferdam::session::Hook::new("exit 1")];
+    options.session.hooks.sandbox_ready = vec![cofferdam::session::Hook::new("exit 1")];
     run(options).unwrap_err();
     assert_eq!(own_refs(&env), "");
     run_ok(env.script(HEAD, "git commit -q --allow-empty -m x"));
@@ -86,7 +86,7 @@ fn own_files_are_ignored_and_their_values_recorded_nowhere() {
     let env = Env::new();
     env.write(".cofferdam/.env", "KEY=SECRET-VALUE\n");
     let mut options = env.script(HEAD, "echo x > notes");
-    options.log = RunLog::Default;
+    options.task.log = RunLog::Default;
     // Work of the user's, so that something is recorded.
     env.write("notes", "n\n");
     run_ok(options);

@@ -85,7 +85,7 @@ async fn show(
         .map_err(CliError::Runtime)?;
     let said = Arc::new(Mutex::new(String::new()));
     let mut options = options(&stage, environment, &user_home)?;
-    options.events = listen(&live, &said);
+    options.caller.events = listen(&live, &said);
     let (interrupt, result) = supervise(options, live).await?;
     if let Some(code) = interrupt.code() {
         if let Err(error) = result {
@@ -145,15 +145,16 @@ fn options(
     let sandbox = BindMount::new(native, BranchStrategy::MergeToHead);
     let home = Home::new(stage.own_files());
     let mut options = RunOptions::new(home, stage.repository(), agent, sandbox);
-    options.git = environment.git.clone();
-    options.name = Some("demo".to_owned());
-    options.max_iterations = NonZeroU32::MIN.saturating_add(2);
-    options.environment = stage.variables(user_home);
+    options.caller.git = environment.git.clone();
+    options.session.name = Some("demo".to_owned());
+    options.task.max_iterations = NonZeroU32::MIN.saturating_add(2);
+    options.session.environment = stage.variables(user_home);
     options
-        .caller_environment
+        .caller
+        .environment
         .clone_from(&environment.variables);
-    options.caller_home = Some(user_home.to_owned());
-    options.identity = Some(Identity {
+    options.caller.user_home = Some(user_home.to_owned());
+    options.session.identity = Some(Identity {
         name: "Demo Agent".to_owned(),
         email: "agent@example.com".to_owned(),
     });

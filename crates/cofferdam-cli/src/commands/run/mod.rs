@@ -52,7 +52,7 @@ pub(crate) async fn run(
     let colour = environment.colour;
     let live = Live::start(mode, Stream::Error, narrator, colour.on_stderr())
         .map_err(CliError::Runtime)?;
-    options.events = live.sink();
+    options.caller.events = live.sink();
     let (interrupt, result) = supervise(options, live).await?;
     let end = match result {
         Ok(report) => {
@@ -93,8 +93,8 @@ pub(crate) async fn supervise(
     let feed = live.feed();
     let interrupt =
         Interrupt::listen(move |stage| announce(&feed, stage)).map_err(CliError::Runtime)?;
-    options.cancel = interrupt.cancel.clone();
-    options.abandon = interrupt.abandon.clone();
+    options.caller.cancel = interrupt.cancel.clone();
+    options.caller.abandon = interrupt.abandon.clone();
     let result = Box::pin(cofferdam::run(options)).await;
     live.finish().await;
     Ok((interrupt, result))

@@ -35,37 +35,38 @@ pub(super) fn options(
     }
     let directory = &environment.directory;
     let mut options = RunOptions::new(environment.home.clone(), directory.clone(), agent, sandbox);
-    options.git = environment.git.clone();
-    options.caller_home.clone_from(&environment.user_home);
+    options.caller.git = environment.git.clone();
+    options.caller.user_home.clone_from(&environment.user_home);
     options
-        .caller_environment
+        .caller
+        .environment
         .clone_from(&environment.variables);
-    options.environment = variables;
-    options.prompt = prompt;
-    options.attached = attached;
-    options.login = arguments.login.map(|path| directory.join(path));
-    options.name = arguments.name;
-    options.max_iterations = arguments.max_iterations;
-    options.completion_signals = arguments.completion_signals;
-    options.idle_timeout = arguments.idle_timeout;
-    options.completion_grace = arguments.grace;
+    options.session.environment = variables;
+    options.task.prompt = prompt;
+    options.task.attached = attached;
+    options.task.login = arguments.login.map(|path| directory.join(path));
+    options.session.name = arguments.name;
+    options.task.max_iterations = arguments.max_iterations;
+    options.task.completion_signals = arguments.completion_signals;
+    options.task.idle_timeout = arguments.idle_timeout;
+    options.task.completion_grace = arguments.grace;
     let hooks = |lines: Vec<String>| lines.into_iter().map(Hook::new).collect();
-    options.hooks = Hooks {
+    options.session.hooks = Hooks {
         host_worktree_ready: hooks(arguments.on_worktree_ready),
         host_sandbox_ready: hooks(arguments.on_host_ready),
         sandbox_ready: hooks(arguments.on_sandbox_ready),
     };
-    options.copy = arguments.copy;
-    options.hide = arguments.hide;
+    options.session.copy = arguments.copy;
+    options.session.hide = arguments.hide;
     let usual = Limits::default();
-    options.limits = Limits {
+    options.session.limits = Limits {
         processes: arguments.pids.or(usual.processes),
         memory: arguments.memory.or(usual.memory),
         cpus: arguments.cpus.or(usual.cpus),
         open_files: usual.open_files,
     };
-    options.network = network;
-    options.log = match (arguments.log, arguments.no_log) {
+    options.session.network = network;
+    options.task.log = match (arguments.log, arguments.no_log) {
         (Some(path), _) => RunLog::File(directory.join(path)),
         (None, true) => RunLog::None,
         (None, false) => RunLog::Default,

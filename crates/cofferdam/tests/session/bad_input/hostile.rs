@@ -367,7 +367,7 @@ fn drivers_in_the_tree_never_run_on_the_host() {
             c = canary.display()
         );
         let mut options = env.script(strategy, &script);
-        options.name = Some("one".into());
+        options.session.name = Some("one".into());
         let report = run_ok(options);
         landed(&report);
         assert!(!canary.exists(), "{}", report.landing);

@@ -99,11 +99,11 @@ fn copies_of_any_name() {
         NAMES.len()
     );
     let mut options = env.script(BranchStrategy::MergeToHead, &count);
-    options.copy = wanted;
+    options.session.copy = wanted;
     whole_ok(&env, options, &[]);
     for bad in ["../outside", "/etc/passwd", ".git/config", "."] {
         let mut options = env.script(BranchStrategy::MergeToHead, "true");
-        options.copy = vec![bad.into()];
+        options.session.copy = vec![bad.into()];
         let error = whole(&env, options, &[]).unwrap_err().to_string();
         assert!(error.contains(bad), "{error}");
         env.assert_no_state();
@@ -123,7 +123,7 @@ fn prompt_files_that_cannot_be_used() {
     for name in ["none", "directory", "binary", "fifo", "huge"] {
         let mut options = env.script(HEAD, "true");
         let arguments = std::collections::BTreeMap::new();
-        options.prompt = PromptSource::Template {
+        options.task.prompt = PromptSource::Template {
             path: path(name),
             arguments,
         };
@@ -140,7 +140,7 @@ fn names_that_cannot_be() {
     let env = Env::new();
     for name in ["", "   ", "///", "\u{1b}"] {
         let mut options = env.script(BranchStrategy::MergeToHead, "true");
-        options.name = Some(name.to_owned());
+        options.session.name = Some(name.to_owned());
         run(options).unwrap_err();
         env.assert_no_state();
     }
@@ -160,7 +160,7 @@ fn names_that_cannot_be() {
         );
     }
     let mut options = env.script(HEAD, "true");
-    options.completion_signals = vec![String::new()];
+    options.task.completion_signals = vec![String::new()];
     let error = run(options).unwrap_err().to_string();
     assert!(error.contains("completion signal"), "{error}");
     let mut options = env.script(super::branch("new"), "true");
@@ -169,7 +169,8 @@ fn names_that_cannot_be() {
         branch: "new".parse().unwrap(),
         base,
     };
-    options.sandbox = cofferdam::sandbox::BindMount::new(crate::support::native(), strategy).into();
+    options.session.sandbox =
+        cofferdam::sandbox::BindMount::new(crate::support::native(), strategy).into();
     let error = run(options).unwrap_err().to_string();
     assert!(error.contains("no-such-commit"), "{error}");
     let arguments: Vec<OsString> = env.refs().lines().map(Into::into).collect();

@@ -11,7 +11,7 @@ use crate::support::{Env, run};
 /// A run at `path` is refused with these words, and nothing was made.
 fn refused(env: &Env, path: &Path, strategy: BranchStrategy, words: &[&str]) {
     let mut options = env.script(strategy, "git commit -qm never --allow-empty");
-    path.clone_into(&mut options.repository);
+    path.clone_into(&mut options.session.repository);
     let text = run(options).unwrap_err().to_string();
     for word in words {
         assert!(text.contains(word), "{text}");

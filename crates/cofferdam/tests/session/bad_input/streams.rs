@@ -66,12 +66,12 @@ fn streams_that_are_not_used() {
     let env = Env::new();
     let closes = "exec <&- >&- 2>&-; sleep 0.5; git commit -qm closed --allow-empty";
     let mut options = env.script(HEAD, closes);
-    options.prompt = PromptSource::Inline("x".repeat(8 << 20));
+    options.task.prompt = PromptSource::Inline("x".repeat(8 << 20));
     whole_ok(&env, options, MAIN);
     assert_eq!(env.subjects("main"), ["first", "closed"]);
     // Closed streams are silence, and that has its limit.
     let mut options = env.script(HEAD, "exec <&- >&- 2>&-; sleep 1000");
-    options.idle_timeout = Duration::from_millis(500);
+    options.task.idle_timeout = Duration::from_millis(500);
     let error = whole(&env, options, MAIN).unwrap_err();
     assert!(error.to_string().contains("printed nothing"), "{error}");
 }
@@ -94,7 +94,7 @@ fn an_agent_that_ignores_every_signal_is_ended() {
     let env = Env::new();
     let script = "trap '' TERM INT HUP QUIT; git commit -qm work --allow-empty; (trap '' TERM; setsid sleep 1000 &); while :; do sleep 1000; done";
     let mut options = env.script(HEAD, script);
-    options.idle_timeout = Duration::from_secs(1);
+    options.task.idle_timeout = Duration::from_secs(1);
     let began = Instant::now();
     let error = whole(&env, options, MAIN).unwrap_err();
     assert!(matches!(error.kind, RunErrorKind::Agent { .. }), "{error}");
@@ -113,7 +113,7 @@ fn a_fork_bomb_stays_inside() {
         HEAD,
         "git commit -qm work --allow-empty; f() { f | f & }; f; sleep 1; exit 0",
     );
-    options.limits.processes = Some(200);
+    options.session.limits.processes = Some(200);
     let began = Instant::now();
     let result = whole(&env, options, MAIN);
     drop(result);

@@ -109,12 +109,12 @@ fn a_closed_mask() {
 fn no_home_directory() {
     let env = Env::new();
     let mut options = env.script(HEAD, "git commit -qm work --allow-empty");
-    options.caller_home = None;
-    options.identity = None;
-    options.caller_environment.clear();
+    options.caller.user_home = None;
+    options.session.identity = None;
+    options.caller.environment.clear();
     whole_ok(&env, options, &["refs/heads/main"]);
     let mut options = env.script(HEAD, "git commit -qm work --allow-empty");
-    options.caller_home = Some(env.dir.path().join("no such home"));
+    options.caller.user_home = Some(env.dir.path().join("no such home"));
     whole_ok(&env, options, &["refs/heads/main"]);
     assert_eq!(env.subjects("main"), ["first", "work", "work"]);
 }
@@ -153,7 +153,7 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     std::fs::write(&prompt, "x").unwrap();
     chmod(&prompt, 0o000);
     let mut options = env.script(HEAD, "true");
-    options.prompt = cofferdam::session::PromptSource::Template {
+    options.task.prompt = cofferdam::session::PromptSource::Template {
         path: prompt,
         arguments: std::collections::BTreeMap::new(),
     };
