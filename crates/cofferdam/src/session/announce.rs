@@ -3,7 +3,7 @@
 use super::event::{Event, Notice};
 use super::network::NetworkOptions;
 use super::options::RunOptions;
-use super::plan::Plan;
+use super::plan::{Plan, TaskPlan};
 use crate::registry::Strategy;
 
 /// The first events. `uncommitted`: how many paths of the user's differ from HEAD in a checkout that
@@ -11,6 +11,7 @@ use crate::registry::Strategy;
 pub(super) fn events(
     options: &RunOptions,
     plan: &Plan,
+    task: &TaskPlan,
     log: Option<&std::path::Path>,
     uncommitted: usize,
 ) -> Vec<Event> {
@@ -18,14 +19,14 @@ pub(super) fn events(
     if options.session.network == NetworkOptions::Open {
         notices.push(Notice::NetworkOpen);
     }
-    for name in &plan.unused_arguments {
+    for name in &task.unused_arguments {
         notices.push(Notice::UnusedArgument { name: name.clone() });
     }
-    let names = plan.withheld.callers.clone();
+    let names = task.withheld.callers.clone();
     if !names.is_empty() {
         notices.push(Notice::EnvironmentWithheld { names });
     }
-    let names = plan.withheld.steering.clone();
+    let names = task.withheld.steering.clone();
     if !names.is_empty() {
         notices.push(Notice::SteeringWithheld { names });
     }
@@ -42,7 +43,12 @@ pub(super) fn events(
         log: log.map(std::path::Path::to_owned),
     };
     let notices = notices.into_iter().map(Event::Notice);
-    let first = plan.notices.iter().cloned().map(Event::Notice);
+    let first = plan
+        .notices
+        .iter()
+        .chain(&task.notices)
+        .cloned()
+        .map(Event::Notice);
     first
         .chain(std::iter::once(planned))
         .chain(notices)

@@ -9,7 +9,7 @@ use super::emitter::Emitter;
 use super::event::Event;
 use super::inside::{Inside, InsideError};
 use super::options::RunOptions;
-use super::plan::{Plan, Prompt};
+use super::plan::{Prompt, TaskPlan};
 use super::report::{Iteration, RunErrorKind};
 use super::stream::{AgentFailure, Invocation};
 use crate::agent::AgentRequest;
@@ -40,7 +40,7 @@ pub(super) struct Work {
 /// Runs the iterations. `work` grows as they end.
 pub(super) async fn iterate(
     options: &RunOptions,
-    plan: &Plan,
+    plan: &TaskPlan,
     sandbox: &dyn Sandbox,
     events: &Emitter,
     work: &mut Work,

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-use super::options::RunOptions;
+use super::options::{Caller, SessionOptions};
 use super::plan::PlanError;
 use crate::fsx;
 use crate::git::{Repository, worktree};
@@ -43,17 +43,18 @@ enum Overlap {
 
 /// Refuses a workspace that no sandbox may be given, before anything is made.
 pub(super) fn check(
-    options: &RunOptions,
+    caller: &Caller,
+    options: &SessionOptions,
     repository: &Repository,
     mode: Mode,
     strategy: &Strategy,
     branch: Option<&BranchName>,
 ) -> Result<(), PlanError> {
-    let home = options.caller.home.path();
+    let home = caller.home.path();
     if real(&repository.config_dir()) == real(home) {
         return Err(PlanError::SharedHome(home.to_owned()));
     }
-    for path in &options.session.copy {
+    for path in &options.copy {
         refuse_home(&repository.top.as_path().join(path), home)?;
     }
     // A private copy holds committed files alone, and lies in the home's own state.
@@ -62,7 +63,7 @@ pub(super) fn check(
     }
     let workspace = workspace(repository, strategy, branch);
     refuse_home(&workspace, home)?;
-    refuse_account(&workspace, options.caller.user_home.as_deref())
+    refuse_account(&workspace, caller.user_home.as_deref())
 }
 
 /// The host directory that is mounted.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use super::emitter::Emitter;
 use super::event::Notice;
-use super::options::RunOptions;
 use super::report::RunErrorKind;
 use super::shared;
 use crate::fsx::Context;
@@ -26,7 +25,7 @@ const HOOKS: &str = ".husky";
 /// directories, and what the user's git runs or obeys. What was there before is remembered, so that new ones can be told later.
 pub(super) fn protect(
     owned: &mut Owned,
-    options: &RunOptions,
+    home: &Home,
     gitlinks: Vec<PathBuf>,
     before: BTreeSet<PathBuf>,
     steering: InTree,
@@ -35,8 +34,8 @@ pub(super) fn protect(
     if owned.record.mode == Mode::Copy {
         return Ok(Vec::new());
     }
-    let workspace = owned.record.workspace(&options.caller.home);
-    let theirs = made_by_others(owned, &options.caller.home)?;
+    let workspace = owned.record.workspace(home);
+    let theirs = made_by_others(owned, home)?;
     owned.record.nested_before = before.iter().cloned().map(PathText).collect();
     let mut read_only: Vec<PathBuf> = gitlinks
         .into_iter()

@@ -13,8 +13,8 @@ use super::manage::{made_branch, recover_in};
 use super::network;
 use super::options::RunOptions;
 use super::place;
-use super::plan::{self, Plan, PlanError};
-use super::prepare::{self, Ready};
+use super::plan::{self, Plan, PlanError, TaskPlan};
+use super::prepare::{Making, Ready};
 use super::refusals::Refusals;
 use super::report::{Kept, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
@@ -41,7 +41,7 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     if options.caller.cancel.is_cancelled() {
         return Err(nothing(RunErrorKind::Cancelled));
     }
-    let (plan, finished) = plan_alone(&options).await.map_err(nothing)?;
+    let (plan, task, finished) = plan_alone(&options).await.map_err(nothing)?;
     let log_name = log_name(&plan, options.session.name.as_deref());
     let config_dir = plan.repository.config_dir();
     let log = (&options.task.log, options.task.log_limits);
@@ -57,12 +57,12 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     wall::say_unlogged(&options.caller.home, &plan.record)
         .map_err(|error| nothing(error.into()))?;
     if !announce::waits(&plan) {
-        events.announce(|| announce::events(&options, &plan, events.path(), 0));
+        events.announce(|| announce::events(&options, &plan, &task, events.path(), 0));
     }
     for text in finished {
         events.notice(Notice::Other { text });
     }
-    let result = Box::pin(live(&options, &plan, owned, &events, began)).await;
+    let result = Box::pin(live(&options, (&plan, &task), owned, &events, began)).await;
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
     }
@@ -70,8 +70,10 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
 }
 
 /// Plans, once nothing of a dead command's is left in the workspace or where the commits are to land. Also says what was.
-async fn plan_alone(options: &RunOptions) -> Result<(Plan, Vec<String>), RunErrorKind> {
-    let plan = plan::plan(options).await?;
+async fn plan_alone(options: &RunOptions) -> Result<(Plan, TaskPlan, Vec<String>), RunErrorKind> {
+    let (caller, session) = (&options.caller, &options.session);
+    let plan = plan::plan(caller, session).await?;
+    let task = plan::plan_task(options, &plan).await?;
     let Plan {
         repository, record, ..
     } = &plan;
@@ -90,16 +92,18 @@ async fn plan_alone(options: &RunOptions) -> Result<(Plan, Vec<String>), RunErro
         finished.extend(done.map_err(|error| RunErrorKind::Left(Box::new(error)))?);
     }
     if finished.is_empty() {
-        return Ok((plan, finished));
+        return Ok((plan, task, finished));
     }
     // Its commits may have moved what is checked out.
-    Ok((plan::plan(options).await?, finished))
+    let plan = plan::plan(caller, session).await?;
+    let task = plan::plan_task(options, &plan).await?;
+    Ok((plan, task, finished))
 }
 
 /// Prepare, work, collect, dispose.
 async fn live(
     options: &RunOptions,
-    plan: &Plan,
+    (plan, task): (&Plan, &TaskPlan),
     mut owned: Owned,
     events: &Emitter,
     began: Instant,
@@ -107,16 +111,27 @@ async fn live(
     let mut work = Work::default();
     let mut ready: Option<Ready> = None;
     let mut refusals = Refusals::of(&options.caller.home, plan.record.id);
+    let announce = |uncommitted| announce::events(options, plan, task, events.path(), uncommitted);
+    let making = Making {
+        caller: &options.caller,
+        options: &options.session,
+        plan,
+        events,
+        announce: &announce,
+        agent: Some(options.task.agent.as_ref()),
+        login: task.login.as_ref(),
+        environment: &task.environment,
+    };
     let worked = async {
-        let prepared = prepare_or_cancel(options, plan, &mut owned, events, &mut ready).await;
+        let prepared = prepare_or_cancel(&making, &mut owned, &mut ready).await;
         // Where nobody came to look at the user's work.
-        events.announce(|| announce::events(options, plan, events.path(), 0));
+        events.announce(|| (making.announce)(0));
         let watch = prepared?;
         work.prepared = true;
         let Some(ready) = &ready else { return Ok(()) };
         let sandbox = ready.sandbox();
         tokio::select! {
-            done = iterate::iterate(options, plan, sandbox, events, &mut work) => done,
+            done = iterate::iterate(options, task, sandbox, events, &mut work) => done,
             never = network::watch(sandbox, &mut refusals, events) => match never {},
             never = appearing::watch(watch, events) => match never {},
         }
@@ -131,8 +146,8 @@ async fn live(
         }
     });
 
-    if let (Some(ready), Some(login)) = (&ready, &plan.login) {
-        let (inside, abandon) = (&plan.environment, &options.caller.abandon);
+    if let (Some(ready), Some(login)) = (&ready, &task.login) {
+        let (inside, abandon) = (&task.environment, &options.caller.abandon);
         match login.take_back(ready.sandbox(), inside, abandon).await {
             Ok(true) => events.notice(Notice::LoginRenewed),
             Ok(false) => {}
@@ -194,17 +209,15 @@ async fn live(
 /// Prepares. The steps see a cancel themselves and take back what they half made; one that does not
 /// within [`CANCEL_GRACE`] is dropped where it is.
 async fn prepare_or_cancel(
-    options: &RunOptions,
-    plan: &Plan,
+    making: &Making<'_>,
     owned: &mut Owned,
-    events: &Emitter,
     ready: &mut Option<Ready>,
 ) -> Result<Option<Watch>, RunErrorKind> {
-    let prepared = prepare::prepare(options, plan, owned, events, ready);
+    let prepared = making.prepare(owned, ready);
     tokio::pin!(prepared);
     tokio::select! {
         done = &mut prepared => done,
-        () = options.caller.cancel.cancelled() => {
+        () = making.caller.cancel.cancelled() => {
             let done = tokio::time::timeout(CANCEL_GRACE, &mut prepared).await;
             done.unwrap_or(Err(RunErrorKind::Cancelled))
         }

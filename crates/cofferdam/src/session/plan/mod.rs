@@ -1,0 +1,140 @@
+//! Plan: everything that can be decided and refused before anything is made.
+
+mod branches;
+mod error;
+mod task;
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+pub use error::PlanError;
+pub(super) use task::{Prompt, TaskPlan, plan as plan_task};
+
+use self::branches::branches;
+use super::event::Notice;
+use super::options::{Caller, SessionOptions};
+use super::report::RunErrorKind;
+use super::{hide, network, place};
+use crate::git::discovery::Start;
+use crate::git::identity::{self, UserConfig};
+use crate::git::{Identity, Repository, copies};
+use crate::names::{SandboxId, Slug};
+use crate::registry::{self, Mode, PathText, Phase, Record, VERSION};
+use crate::sandbox::Contained;
+
+/// What will be done. Made by [`plan`] alone.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub repository: Repository,
+    pub config: UserConfig,
+    /// Author of the agent's commits and of a merge.
+    pub author: Identity,
+    pub record: Record,
+    /// The commit that the branch has now; `None`: it will be made at the base.
+    pub branch_exists: bool,
+    pub source_branch: String,
+    pub target_branch: String,
+    /// What the user should know before anything is made.
+    pub notices: Vec<Notice>,
+    /// `/workspace/<repo>` inside.
+    pub workdir: PathBuf,
+}
+
+pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Plan, RunErrorKind> {
+    let home = caller.user_home.as_deref();
+    let (git, cancel) = (&caller.git, &caller.cancel);
+    let workspaces = registry::workspaces(&caller.home)?;
+    let start = Start::find(&options.repository, &workspaces)?;
+    let (repository, config, unread) = tokio::join!(
+        Repository::discover(git, &start, home, cancel),
+        identity::user_config_around(git, &start, home, cancel),
+        network::unread(caller, options)
+    );
+    // What git says of the directory explains more than what it says of the configuration.
+    let (repository, config) = (repository?, config?);
+    let author = options.identity.clone().or_else(|| config.identity.clone());
+    let author = author.unwrap_or_else(Identity::fallback);
+    network::check(&options.network, &options.sandbox)?;
+    options.sandbox.check_limits(&options.limits)?;
+    let id = SandboxId::random().map_err(|source| {
+        crate::fsx::FileError::new("get random numbers from", "/dev/urandom", source)
+    })?;
+    let created = Timestamp::now();
+    let name = match &options.name {
+        Some(name) => Slug::sandbox_name(name).map_err(PlanError::from)?,
+        None => Slug::from_text(&format!(
+            "{}-{}",
+            created.strftime("%Y%m%d-%H%M%S"),
+            id.short()
+        ))
+        .map_err(PlanError::from)?,
+    };
+    if options.name.is_some()
+        && registry::find(&caller.home, &repository.top, name.as_str()).is_ok()
+    {
+        return Err(PlanError::NameTaken(name).into());
+    }
+    let branches = branches(caller, options, &repository, &name).await?;
+    let mode = match &options.sandbox {
+        Contained::BindMount(_) => Mode::Bind,
+        Contained::PrivateCopy(_) | Contained::Isolated(_) => Mode::Copy,
+    };
+    place::check(
+        caller,
+        options,
+        &repository,
+        mode,
+        &branches.strategy,
+        branches.branch.as_ref(),
+    )?;
+    let target_branch = repository.head.branch_text();
+    let source_branch = branches
+        .branch
+        .as_ref()
+        .map_or_else(|| "HEAD".to_owned(), ToString::to_string);
+    let mut notices: Vec<Notice> = unread.into_iter().collect();
+    if let Some(given) = options
+        .name
+        .as_ref()
+        .filter(|given| **given != name.as_str())
+    {
+        let (given, name) = (given.clone(), name.clone());
+        notices.push(Notice::Renamed { given, name });
+    }
+    copies::check(repository.top.as_path(), &options.copy)?;
+    let hidden = hide::plan(&repository, &branches.base, &options.hide, &caller.cancel).await?;
+    let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
+    let record = Record {
+        version: VERSION,
+        id,
+        name,
+        repository: repository.top.as_path().to_owned(),
+        provider: options.sandbox.provider_name().to_owned(),
+        mode,
+        strategy: branches.strategy,
+        branch: branches.branch,
+        branch_is_ours: branches.ours,
+        base: branches.base,
+        created,
+        phase: Phase::Creating,
+        worktree: None,
+        made_directories: Vec::new(),
+        nested_before: Vec::new(),
+        hidden: hidden.into_iter().map(PathText).collect(),
+        kept: None,
+        outcome: None,
+        network: Some(options.network.reach()),
+    };
+    Ok(Plan {
+        repository,
+        config,
+        author,
+        record,
+        branch_exists: branches.exists,
+        source_branch,
+        target_branch,
+        notices,
+        workdir,
+    })
+}

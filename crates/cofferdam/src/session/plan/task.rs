@@ -1,0 +1,132 @@
+//! What an agent is going to be asked, in a sandbox that is planned or there.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use super::{Plan, PlanError};
+use crate::prompt::{self, PromptError, Substituted};
+use crate::session::envfile::Withheld;
+use crate::session::event::Notice;
+use crate::session::login::Login;
+use crate::session::options::{PromptSource, RunOptions};
+use crate::session::report::RunErrorKind;
+use crate::session::{access, model, program, variables};
+
+/// What will be asked of the agent, and what it gets for it. Made by [`plan`] alone.
+#[derive(Debug)]
+pub(in crate::session) struct TaskPlan {
+    pub prompt: Prompt,
+    pub unused_arguments: Vec<String>,
+    /// Everything the agent finds in its environment beside the provider's own.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// What a file of the repository may not say.
+    pub withheld: Withheld,
+    /// The agent's login.
+    pub login: Option<Login>,
+    /// What the user should know before the agent starts.
+    pub notices: Vec<Notice>,
+}
+
+/// The prompt before its shell expressions are expanded.
+#[derive(Debug)]
+pub(in crate::session) enum Prompt {
+    Plain(String),
+    Template(Substituted),
+}
+
+impl Prompt {
+    /// Puts `text` below it, an empty line between.
+    fn attach(&mut self, text: &str) {
+        match self {
+            Self::Plain(prompt) if prompt.is_empty() => text.clone_into(prompt),
+            Self::Plain(prompt) => {
+                let between = if prompt.ends_with('\n') { "\n" } else { "\n\n" };
+                prompt.push_str(between);
+                prompt.push_str(text);
+            }
+            Self::Template(template) => template.attach(text),
+        }
+    }
+}
+
+/// Refuses what could only fail: an agent without a prompt, a program, a key or a way to its model.
+pub(in crate::session) async fn plan(
+    options: &RunOptions,
+    plan: &Plan,
+) -> Result<TaskPlan, RunErrorKind> {
+    let empty = |signal: &String| signal.trim().is_empty();
+    if options.task.completion_signals.iter().any(empty) {
+        return Err(PlanError::EmptySignal.into());
+    }
+    let (repository, record) = (&plan.repository, &plan.record);
+    let (mut prompt, unused_arguments) = prompt(
+        &options.task.prompt,
+        &plan.source_branch,
+        &plan.target_branch,
+    )?;
+    if let Some(text) = &options.task.attached {
+        prompt.attach(text);
+    }
+    let (environment, withheld) = variables::of_a_run(options, repository).await?;
+    let login = Login::find(options)?;
+    let logged_in = login.is_some();
+    let top = repository.top.as_path();
+    let mut notices: Vec<Notice> = access::check(options, top, &environment, &withheld, logged_in)?
+        .into_iter()
+        .collect();
+    let reach = model::check(options, &repository.top, record.id, &environment, logged_in)?;
+    notices.extend(reach);
+    program::check(
+        options,
+        repository,
+        &record.strategy,
+        &record.base,
+        &environment,
+    )
+    .await?;
+    Ok(TaskPlan {
+        prompt,
+        unused_arguments,
+        environment,
+        withheld,
+        login,
+        notices,
+    })
+}
+
+fn prompt(
+    source: &PromptSource,
+    source_branch: &str,
+    target_branch: &str,
+) -> Result<(Prompt, Vec<String>), RunErrorKind> {
+    match source {
+        PromptSource::None => Ok((Prompt::Plain(String::new()), Vec::new())),
+        PromptSource::Inline(text) if text.trim().is_empty() => Err(PlanError::EmptyPrompt.into()),
+        PromptSource::Inline(text) => Ok((Prompt::Plain(text.clone()), Vec::new())),
+        PromptSource::Template { path, arguments }
+        | PromptSource::TemplateText {
+            name: path,
+            arguments,
+            ..
+        } => {
+            let named = |source| RunErrorKind::Prompt {
+                path: path.clone(),
+                source,
+            };
+            let text = match source {
+                PromptSource::TemplateText { text, .. } => text.clone(),
+                _ => prompt::read_template(path).map_err(named)?,
+            };
+            let template = prompt::Template::parse(&text).map_err(named)?;
+            let builtins = prompt::Builtins {
+                source_branch,
+                target_branch,
+            };
+            let (substituted, unused) = template.substitute(arguments, builtins).map_err(named)?;
+            if substituted.is_blank() {
+                return Err(named(PromptError::Empty));
+            }
+            Ok((Prompt::Template(substituted), unused))
+        }
+    }
+}

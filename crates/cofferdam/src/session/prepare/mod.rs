@@ -1,0 +1,303 @@
+//! Prepare: what an agent needs, made in the order of the design: before-ref, worktree, copies,
+//! host hooks, private clone, sandbox, ready hooks. The record is written before each thing that
+//! outlives a `kill -9`, so that whoever comes next can dispose of it.
+
+mod before;
+mod start;
+mod worktree;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::emitter::Emitter;
+use super::event::Event;
+use super::login::Login;
+use super::mounts::{GitPlace, Workspace};
+use super::options::{Caller, SessionOptions};
+use super::plan::{Plan, PlanError};
+use super::report::RunErrorKind;
+use super::{appearing, hide, hooks, protect, shared, submodules};
+use crate::agent::AgentProvider;
+use crate::fsx::{self, Context};
+use crate::git::appearing::Watch;
+use crate::git::index::{self, Owner};
+use crate::git::nested::{self, Found};
+use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
+use crate::git::vault::Vault;
+use crate::git::worktree::Worktree;
+use crate::git::{Repository, UserRules};
+use crate::registry::{Mode, Owned, Phase, Record, Strategy, written};
+use crate::sandbox::{IsolatedSandbox, Sandbox, SandboxError};
+
+/// A sandbox that is up, its workspace in place.
+#[derive(Debug, Clone)]
+pub(super) enum Ready {
+    Mounted(Arc<dyn Sandbox>),
+    Isolated(Arc<dyn IsolatedSandbox>),
+}
+
+impl Ready {
+    pub(super) fn sandbox(&self) -> &dyn Sandbox {
+        match self {
+            Self::Mounted(sandbox) => sandbox.as_ref(),
+            Self::Isolated(sandbox) => sandbox.as_ref(),
+        }
+    }
+}
+
+/// What a sandbox is made from.
+pub(super) struct Making<'a> {
+    pub caller: &'a Caller,
+    pub options: &'a SessionOptions,
+    pub plan: &'a Plan,
+    pub events: &'a Emitter,
+    /// The first events, which tell how many uncommitted paths of the user's the agent will share.
+    pub announce: &'a (dyn Fn(usize) -> Vec<Event> + Sync),
+    /// Whose program is made visible, where it is known.
+    pub agent: Option<&'a dyn AgentProvider>,
+    pub login: Option<&'a Login>,
+    /// Of the programs that are started inside.
+    pub environment: &'a BTreeMap<OsString, OsString>,
+}
+
+impl Making<'_> {
+    /// Brings the sandbox up, and returns what is to be watched while an agent works. On an error, what was made is
+    /// described by `owned`'s record.
+    pub(super) async fn prepare(
+        &self,
+        owned: &mut Owned,
+        slot: &mut Option<Ready>,
+    ) -> Result<Option<Watch>, RunErrorKind> {
+        let cancel = &self.caller.cancel;
+        let scratch = owned.directory().join("scratch-before");
+        let watch = if self.options.hooks.host_worktree_ready.is_empty() {
+            // Nothing changes the user's files before the agent starts: looking for uncommitted work
+            // and starting the sandbox can overlap.
+            let made = tokio::try_join!(self.record_before(scratch), self.make(owned, slot));
+            made?.1
+        } else {
+            self.record_before(scratch).await?;
+            self.make(owned, slot).await?
+        };
+        let Some(ready) = slot else {
+            return Err(SandboxError::Start("no sandbox".into()).into());
+        };
+        if let Some(login) = self.login {
+            login
+                .give(ready.sandbox(), self.environment, cancel)
+                .await?;
+        }
+        let workspace = owned.record.workspace(&self.caller.home);
+        let (host, inside) = tokio::join!(
+            hooks::on_host(
+                "host.onSandboxReady",
+                &self.options.hooks.host_sandbox_ready,
+                &workspace,
+                &self.caller.environment,
+                self.events,
+                cancel,
+            ),
+            hooks::in_sandbox(
+                &self.options.hooks.sandbox_ready,
+                ready.sandbox(),
+                self.environment,
+                self.events,
+                cancel
+            )
+        );
+        host?;
+        inside?;
+        Ok(watch)
+    }
+
+    /// Everything from the vault to a running sandbox. Returns what is to be watched while an agent works.
+    async fn make(
+        &self,
+        owned: &mut Owned,
+        slot: &mut Option<Ready>,
+    ) -> Result<Option<Watch>, RunErrorKind> {
+        let cancel = &self.caller.cancel;
+        let state = owned.directory().to_owned();
+        let vault = Vault::open(&self.caller.home, &self.plan.repository)?;
+        let (exported, ()) = tokio::try_join!(
+            async {
+                Ok(vault
+                    .export(&self.plan.repository, &self.plan.record.base, cancel)
+                    .await?)
+            },
+            self.make_worktree(owned)
+        )?;
+        let workspace = owned.record.workspace(&self.caller.home);
+        let git = git_place(owned.record.mode, &workspace)?;
+        hooks::on_host(
+            "host.onWorktreeReady",
+            &self.options.hooks.host_worktree_ready,
+            &workspace,
+            &self.caller.environment,
+            self.events,
+            cancel,
+        )
+        .await?;
+
+        self.events.emit(&Event::Step {
+            step: "private clone",
+        });
+        let scratch = state.join("scratch");
+        let hidden = hidden_paths(&owned.record);
+        let seen = seen_from(owned, &self.plan.repository)?;
+        if owned.record.mode == Mode::Bind {
+            owned.held = crate::git::occupy(&seen.git_dir, cancel).await?;
+        }
+        let branch = owned.record.branch.as_ref();
+        let clone = async {
+            let base = &self.plan.record.base;
+            let index = index::build(&seen, base, Owner::AGENT, &hidden, &scratch, cancel).await;
+            let index = index.map_err(step("index"))?;
+            PrivateClone::create(&PrivateCloneSpec {
+                directory: &state,
+                repo: &self.plan.repository,
+                export: &exported,
+                branch,
+                identity: Some(&self.plan.author),
+                config: &self.plan.config,
+                index: Some(&index.bytes),
+            })?
+            .exclude(&hidden)?;
+            Ok::<_, RunErrorKind>((index.gitlinks, index.hidden))
+        };
+        // Both grow with the number of files; they share nothing.
+        // A worktree that was just made has only new files; a hook of the user's may have linked others to it.
+        let shared = owned.record.mode == Mode::Bind
+            && (owned.record.worktree.is_none()
+                || !self.options.hooks.host_worktree_ready.is_empty());
+        let nested = nested_git(owned.record.mode, &workspace, shared);
+        let ((gitlinks, mut tracked), found) = tokio::try_join!(clone, nested)?;
+        let (submodules, covered) = if owned.record.mode == Mode::Bind {
+            let place = submodules::Place {
+                home: &self.caller.home,
+                state: &state,
+                comparing: &self.plan.config.comparing,
+                hidden: &hidden,
+            };
+            let submodules = place.prepare(&seen, &self.plan.record.base, &gitlinks, cancel);
+            let covered = hide::cover(&state, &workspace, &hidden)?;
+            let submodules = submodules.await?;
+            tracked.extend(submodules.tracked);
+            (submodules.shown, covered)
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        for notice in hide::limits(&workspace, &covered, tracked)
+            .into_iter()
+            .chain(submodules::notice(&submodules))
+        {
+            self.events.notice(notice);
+        }
+        let home = self.caller.user_home.as_deref();
+        let steering = self
+            .plan
+            .config
+            .steering
+            .in_tree(&self.plan.repository, home, &workspace);
+        let read_only = protect::protect(
+            owned,
+            &self.caller.home,
+            gitlinks,
+            found.git,
+            steering,
+            self.events,
+        )?;
+        let frozen = shared::freeze(&workspace, &found.inodes, self.events)?;
+        shared::cover_doors(&state, &workspace, &found.doors)?;
+        if shared {
+            shared::remember(&state, &found.inodes)?;
+        }
+
+        // From here on an agent or a hook may have made commits and files.
+        written::remember(&self.caller.home, &owned.record)?;
+        owned.set_phase(Phase::Active)?;
+        let place = Workspace {
+            source: &workspace,
+            target: &self.plan.workdir,
+            state: owned.directory(),
+            git,
+            mask_config: owned.record.mode == Mode::Bind,
+            read_only: &read_only,
+            frozen: &frozen,
+            doors: &found.doors,
+            submodules: &submodules,
+            hidden: &covered,
+        };
+        self.start(owned, &place, slot).await?;
+        // In other worktrees nobody but their agent is.
+        if owned.record.strategy != Strategy::Head {
+            return Ok(None);
+        }
+        Ok(appearing::start(owned, workspace, found.directories, self.events).await)
+    }
+
+    fn rules(&self) -> UserRules<'_> {
+        UserRules {
+            config: Some(&self.plan.config),
+            caller_home: self.caller.user_home.as_deref(),
+        }
+    }
+}
+
+fn hidden_paths(record: &Record) -> Vec<PathBuf> {
+    record.hidden.iter().map(|path| path.0.clone()).collect()
+}
+
+/// The repository as seen from the workspace: its index has the files' stat data.
+fn seen_from(owned: &Owned, repo: &Repository) -> Result<Repository, RunErrorKind> {
+    match (&owned.record.worktree, &owned.record.branch) {
+        (Some(path), Some(branch)) => {
+            let base = owned.record.base.clone();
+            Ok(Worktree::find(repo, path, branch.clone(), base)?.repository(repo)?)
+        }
+        _ => Ok(repo.clone()),
+    }
+}
+
+/// How the workspace's `.git` is covered.
+fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
+    let dot_git = workspace.join(".git");
+    if mode == Mode::Copy {
+        fsx::private_dir(&dot_git)?;
+        return Ok(GitPlace::Directory);
+    }
+    let found = std::fs::symlink_metadata(&dot_git).context("look at", &dot_git)?;
+    if found.is_symlink() {
+        return Err(PlanError::GitSymlink(dot_git).into());
+    }
+    Ok(if found.is_dir() {
+        GitPlace::Directory
+    } else {
+        GitPlace::Pointer
+    })
+}
+
+/// What [`nested::scan_before`] finds below a workspace that is the host's.
+async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found, RunErrorKind> {
+    if mode == Mode::Copy {
+        return Ok(Found::default());
+    }
+    let top = workspace.to_owned();
+    let failed = step("scan for nested git directories");
+    let scan = tokio::task::spawn_blocking(move || nested::scan_before(&top, inodes)).await;
+    scan.map_err(step("scan for nested git directories"))?
+        .map_err(failed)
+}
+
+/// Wraps a module's own error with the step's name.
+pub(super) fn step<E: Error + Send + Sync + 'static>(
+    step: &'static str,
+) -> impl Fn(E) -> RunErrorKind {
+    move |source| RunErrorKind::Prepare {
+        step,
+        source: Box::new(source),
+    }
+}

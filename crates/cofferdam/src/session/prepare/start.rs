@@ -1,0 +1,165 @@
+//! From a workspace to a sandbox that is up.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::{Making, Ready, step};
+use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
+use crate::registry::{self, Mode, Owned};
+use crate::sandbox::{Contained, HostProgram, Sandbox, SandboxError, SandboxSpec};
+use crate::session::event::{Event, Notice};
+use crate::session::inside::Inside;
+use crate::session::mounts::{self, Workspace};
+use crate::session::place;
+use crate::session::report::RunErrorKind;
+use crate::session::transfer;
+use crate::wall::Registration;
+
+impl Making<'_> {
+    pub(super) async fn start(
+        &self,
+        owned: &Owned,
+        workspace: &Workspace<'_>,
+        slot: &mut Option<Ready>,
+    ) -> Result<(), RunErrorKind> {
+        self.events.emit(&Event::Step { step: "sandbox" });
+        let began = Instant::now();
+        let isolated = matches!(self.options.sandbox, Contained::Isolated(_));
+        let spec = SandboxSpec {
+            id: owned.record.id,
+            slug: owned.record.name.clone(),
+            hostname: format!(
+                "cofferdam-{}-{}",
+                self.plan.repository.top.slug(),
+                owned.record.name
+            ),
+            workdir: self.plan.workdir.clone(),
+            mounts: if isolated {
+                Vec::new()
+            } else {
+                mounts::mounts(workspace)
+            },
+            environment: std::collections::BTreeMap::new(),
+            search_path: self
+                .caller
+                .environment
+                .get(std::ffi::OsStr::new("PATH"))
+                .cloned(),
+            caller_home: self.caller.user_home.clone(),
+            programs: programs(self.agent),
+            unseen: registry::unseen(
+                &self.caller.home,
+                self.plan.repository.top.as_path(),
+                self.caller.user_home.as_deref(),
+            )?,
+            limits: self.options.limits.clone(),
+            network: self.options.network.spec(
+                &self.caller.home,
+                &owned.record,
+                &self.plan.repository.top,
+            ),
+        };
+        place::check_mounts(&spec.mounts, &self.caller.home)?;
+        let limit = self.options.timeouts.sandbox_start;
+        let create = async {
+            match &self.options.sandbox {
+                Contained::BindMount(kind) => Ok(Ready::Mounted(
+                    kind.provider.create(&spec, &self.caller.cancel).await?,
+                )),
+                Contained::PrivateCopy(kind) => Ok(Ready::Mounted(
+                    kind.provider.create(&spec, &self.caller.cancel).await?,
+                )),
+                Contained::Isolated(kind) => Ok(Ready::Isolated(
+                    kind.provider.create(&spec, &self.caller.cancel).await?,
+                )),
+            }
+        };
+        let ready =
+            tokio::time::timeout(limit, create)
+                .await
+                .map_err(|_| RunErrorKind::StepTimedOut {
+                    step: "starting the sandbox",
+                    limit,
+                })?;
+        let ready = slot.insert(ready.map_err(|error: SandboxError| match error {
+            SandboxError::Cancelled => RunErrorKind::Cancelled,
+            error => error.into(),
+        })?);
+        let problems = ready.sandbox().wall().map(Registration::problems);
+        for problem in problems.unwrap_or_default() {
+            let text = problem.message();
+            let said = |notice: &Notice| matches!(notice, Notice::ConfigUnread { text: said } if *said == text);
+            if self.plan.notices.iter().any(said) {
+                continue;
+            }
+            self.events.notice(Notice::NetworkConfig { text });
+        }
+        if let Ready::Isolated(sandbox) = ready {
+            let sent = transfer::send(
+                owned.directory(),
+                workspace.source,
+                &self.plan.workdir,
+                sandbox.as_ref(),
+            );
+            tokio::time::timeout(limit, sent)
+                .await
+                .map_err(|_| RunErrorKind::StepTimedOut {
+                    step: "copying into the sandbox",
+                    limit,
+                })??;
+        }
+        if owned.record.mode == Mode::Copy {
+            self.check_out(ready.sandbox()).await?;
+        }
+        self.events.emit(&Event::SandboxReady {
+            millis: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        });
+        Ok(())
+    }
+
+    /// Writes the source commit's files into a private copy, by the sandbox's own git.
+    async fn check_out(&self, sandbox: &dyn Sandbox) -> Result<(), RunErrorKind> {
+        let inside = Inside {
+            sandbox,
+            arguments: ["git", "reset", "--hard", "--quiet", "HEAD"]
+                .map(Into::into)
+                .to_vec(),
+            environment: self.environment,
+            limit: self.options.timeouts.sandbox_start,
+            output_limit: 1 << 20,
+        };
+        let done = inside
+            .run(&self.caller.cancel)
+            .await
+            .map_err(step("copy"))?;
+        if done.exit.success() {
+            return Ok(());
+        }
+        let text = crate::text::printable(String::from_utf8_lossy(&done.stderr).trim_end());
+        Err(SandboxError::Start(format!("the checkout in it failed: {text}")).into())
+    }
+}
+
+/// The programs that a sandbox shows as the user has them: this agent's, and those of all agents that are known,
+/// because scripts start them too.
+fn programs(agent: Option<&dyn AgentProvider>) -> Vec<HostProgram> {
+    let known = AGENTS.iter().filter_map(|kind| {
+        let agent = agent::by_name(kind.name, AgentOptions::default()).ok()?;
+        agent.program().map(host_program)
+    });
+    let own = agent.and_then(AgentProvider::program).map(host_program);
+    let mut programs: Vec<HostProgram> = Vec::new();
+    for program in own.into_iter().chain(known) {
+        if !programs.contains(&program) {
+            programs.push(program);
+        }
+    }
+    programs
+}
+
+fn host_program(program: AgentProgram<'_>) -> HostProgram {
+    HostProgram {
+        name: program.name.to_owned(),
+        directories: program.directories.iter().map(PathBuf::from).collect(),
+    }
+}

@@ -1,0 +1,124 @@
+//! The directory that an agent is to work in, and what is copied into it.
+
+use std::path::Path;
+
+use super::{Making, hidden_paths};
+use crate::fsx;
+use crate::git::copies;
+use crate::git::progress::Progress;
+use crate::git::worktree::{self, WorktreeError};
+use crate::names::BranchName;
+use crate::registry::{Mode, Owned, Strategy};
+use crate::session::event::{Event, Notice};
+use crate::session::holder::Holder;
+use crate::session::options::Timeouts;
+use crate::session::plan::PlanError;
+use crate::session::report::RunErrorKind;
+
+/// Fewer are written before anybody can read how many.
+const MANY_FILES: u64 = 1000;
+
+impl Making<'_> {
+    pub(super) async fn make_worktree(&self, owned: &mut Owned) -> Result<(), RunErrorKind> {
+        let cancel = &self.caller.cancel;
+        let repo = &self.plan.repository;
+        if owned.record.mode == Mode::Copy {
+            fsx::private_dir(&owned.record.workspace(&self.caller.home))?;
+        }
+        if let (Some(branch), false) = (
+            &owned.record.branch,
+            owned.record.strategy == Strategy::Head,
+        ) {
+            self.events.emit(&Event::Step { step: "worktree" });
+            if owned.record.mode == Mode::Bind {
+                let path = worktree::directory(repo).join(worktree::directory_name(branch));
+                // What is there already is not this sandbox's: it must not be in the record.
+                if std::fs::symlink_metadata(&path).is_err() {
+                    owned.record.worktree = Some(path);
+                    owned.save()?;
+                }
+                let rules = self.rules();
+                let base = (!self.plan.branch_exists).then_some(&self.plan.record.base);
+                let branch = branch.clone();
+                let sink = self.caller.events.clone();
+                let progress = Progress::new(move |done, of| {
+                    let step = "worktree";
+                    if of >= MANY_FILES {
+                        sink.emit(&Event::Progress { step, done, of });
+                    }
+                });
+                if let Err(error) =
+                    worktree::add_watched(repo, &branch, base, rules, Some(&progress), cancel).await
+                {
+                    owned.record.worktree = None;
+                    owned.save()?;
+                    return Err(self.branch_held(branch, error)?);
+                }
+            } else {
+                let full = branch.full();
+                for listed in worktree::list(repo, cancel).await? {
+                    if listed.branch.as_deref() == Some(full.as_bytes()) {
+                        let (branch, at) = (branch.clone(), listed.path);
+                        return Err(PlanError::CheckedOut { branch, at }.into());
+                    }
+                }
+            }
+        }
+        self.copies(&owned.record.workspace(&self.caller.home))
+            .await
+    }
+
+    /// Two runs began at once on one branch: planning did not see the other's worktree yet.
+    fn branch_held(
+        &self,
+        branch: BranchName,
+        error: WorktreeError,
+    ) -> Result<RunErrorKind, RunErrorKind> {
+        let held = matches!(
+            error,
+            WorktreeError::Preserved { .. } | WorktreeError::CheckedOut { .. }
+        );
+        let holder = if held {
+            Holder::of(&self.caller.home, &self.plan.repository.top, &branch)?
+        } else {
+            None
+        };
+        Ok(match holder {
+            Some(holder) => PlanError::BranchHeld { branch, holder }.into(),
+            None => error.into(),
+        })
+    }
+
+    async fn copies(&self, workspace: &Path) -> Result<(), RunErrorKind> {
+        if self.options.copy.is_empty() {
+            return Ok(());
+        }
+        self.events.emit(&Event::Step { step: "copies" });
+        let Timeouts { copy: limit, .. } = self.options.timeouts;
+        let hidden = hidden_paths(&self.plan.record);
+        let copied = copies::copy_into(
+            workspace,
+            self.plan.repository.top.as_path(),
+            &self.options.copy,
+            &hidden,
+            &self.caller.cancel,
+        );
+        let copied = tokio::time::timeout(limit, copied).await.map_err(|_| {
+            RunErrorKind::StepTimedOut {
+                step: "copying into the worktree",
+                limit,
+            }
+        })??;
+        for path in copied.missing {
+            self.events.notice(Notice::CopyMissing { path });
+        }
+        for path in copied.skipped {
+            let text = format!(
+                "{} was not copied: it is no file, directory or link",
+                path.display()
+            );
+            self.events.notice(Notice::Other { text });
+        }
+        Ok(())
+    }
+}
