@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::error::RegistryError;
+use super::format;
 use super::lock::{in_use, making};
-use super::record::{Mode, Phase, Record, VERSION};
+use super::record::{Mode, Phase, Record};
 use crate::fsx::{self, Context};
 use crate::git::discovery::{Workspace, Workspaces, is_in};
 use crate::git::own_files;
@@ -17,10 +18,11 @@ use crate::registry::written;
 pub(super) const RECORD: &str = "record.json";
 const RECORD_LIMIT: u64 = 1 << 20;
 
-/// One line of the registry: a record and whether somebody owns it now.
+/// One line of the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub record: Record,
+    /// A process owns it now, or it lives on by itself.
     pub in_use: bool,
 }
 
@@ -58,7 +60,7 @@ pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, Regis
         match read(&directory) {
             Ok(record) => {
                 if repository.is_none_or(|repo| repo.as_path() == record.repository) {
-                    let in_use = in_use(&directory);
+                    let in_use = record.lives_on() || in_use(&directory);
                     listing.entries.push(Entry { record, in_use });
                 }
             }
@@ -241,13 +243,7 @@ pub(super) fn read(directory: &Path) -> Result<Record, RegistryError> {
         path: path.clone(),
         reason,
     };
-    let record: Record = serde_json::from_slice(&bytes).map_err(|e| refuse(e.to_string()))?;
-    if record.version > VERSION {
-        return Err(refuse(format!(
-            "it was written by a newer version (format {})",
-            record.version
-        )));
-    }
+    let record = format::parse(&bytes).map_err(|error| refuse(error.to_string()))?;
     if directory
         .file_name()
         .is_none_or(|name| name != record.id.to_string().as_str())

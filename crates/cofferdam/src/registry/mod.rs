@@ -6,6 +6,7 @@
 //! owner dies, so a free lock is the only sign of death that is trusted; pids are not.
 
 mod error;
+mod format;
 mod listing;
 mod lock;
 mod owned;
@@ -22,4 +23,4 @@ pub use listing::{
 };
 use lock::making;
 pub use owned::Owned;
-pub use record::{Mode, Outcome, Phase, Reach, Record, Strategy, VERSION};
+pub use record::{Lifetime, Mode, Outcome, Phase, Reach, Record, Strategy, VERSION};

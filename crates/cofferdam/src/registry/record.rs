@@ -12,8 +12,8 @@ use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
 use crate::path_json::{self, PathText};
 
-/// The newest record format this version writes. Older ones stay readable.
-pub const VERSION: u32 = 1;
+/// The record format that this version writes. Older ones stay readable ([`super::format`]).
+pub const VERSION: u32 = 2;
 
 /// How the work of a sandbox relates to branches, with everything needed to bring it home.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,8 +40,10 @@ impl Strategy {
 pub enum Mode {
     /// A host directory is mounted.
     Bind,
-    /// A private copy in the state directory, or in the provider's own file system.
+    /// A private copy in the state directory.
     Copy,
+    /// In the provider's own file system: nothing of the agent's work is in the state directory.
+    Inside,
 }
 
 impl Mode {
@@ -49,8 +51,20 @@ impl Mode {
         match self {
             Self::Bind => "bind",
             Self::Copy => "copy",
+            Self::Inside => "inside",
         }
     }
+}
+
+/// How long a sandbox lives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lifetime {
+    /// As long as the command that made it: a free lock says that it died.
+    #[default]
+    Command,
+    /// Until somebody deletes it: a free lock says only that nobody keeps its place now.
+    UntilDeleted,
 }
 
 /// How far a sandbox's life has come.
@@ -70,7 +84,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Without an owner such a sandbox is one whose command died: `gc` finishes it.
+    /// Without an owner such a sandbox is one whose command died, unless it lives on ([`Record::lives_on`]): `gc`
+    /// finishes it.
     pub fn is_unfinished(self) -> bool {
         matches!(self, Self::Creating | Self::Active | Self::Collected)
     }
@@ -83,6 +98,7 @@ impl Phase {
     reason = "each is a fact of its own, as it stands in the record"
 )]
 pub struct Outcome {
+    #[serde(with = "super::format::landing")]
     pub landing: Landing,
     /// The commit that the agent's checkout ended at, if it is in the host repository.
     pub checkout: Option<Oid>,
@@ -142,6 +158,14 @@ pub struct Record {
     /// What it may reach. Absent in records of versions without a network.
     #[serde(default)]
     pub network: Option<Reach>,
+    #[serde(default)]
+    pub lifetime: Lifetime,
+    /// The commit of its branch that came home last. Every collecting moves it.
+    #[serde(default)]
+    pub landed: Option<Oid>,
+    /// By what its provider finds it again, where the id is not enough.
+    #[serde(default)]
+    pub handle: Option<String>,
 }
 
 /// What a sandbox may reach, as its record keeps it.
@@ -170,10 +194,20 @@ impl Reach {
 }
 
 impl Record {
+    /// Whether its life goes on without any process of ours.
+    pub fn lives_on(&self) -> bool {
+        self.lifetime == Lifetime::UntilDeleted && self.phase == Phase::Active
+    }
+
+    /// Where its work began that is not home yet: what landed last, else the base.
+    pub fn begins(&self) -> &Oid {
+        self.landed.as_ref().unwrap_or(&self.base)
+    }
+
     /// The directory that is mounted as the workspace.
     pub fn workspace(&self, home: &Home) -> PathBuf {
         match (self.mode, &self.worktree) {
-            (Mode::Copy, _) => home.sandbox(self.id).join("work"),
+            (Mode::Copy | Mode::Inside, _) => home.sandbox(self.id).join("work"),
             (Mode::Bind, Some(worktree)) => worktree.clone(),
             (Mode::Bind, None) => self.repository.clone(),
         }

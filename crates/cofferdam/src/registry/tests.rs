@@ -30,6 +30,9 @@ fn record(name: &str, repository: &Path) -> Record {
         kept: None,
         outcome: None,
         network: None,
+        lifetime: Lifetime::Command,
+        landed: None,
+        handle: None,
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn dispose(
     if !disposal.outcome.keeps_repository {
         gone.extend(["git", "vault"]);
     }
-    if owned.record.mode == Mode::Copy {
+    if owned.record.mode != Mode::Bind {
         if disposal.outcome.copy_is_dirty && !disposal.outcome.no_agent {
             disposed.preserved = Some(directory.join("work"));
         } else {
@@ -103,7 +103,7 @@ pub(super) async fn dispose(
 /// Removes protective directories that are still empty. Not while another sandbox works in the same checkout: what
 /// covers them there would go with them, and the last one removes them ([`super::protect`] puts them into its record).
 fn remove_made_directories(owned: &mut Owned, disposal: &Disposal<'_>) {
-    if owned.record.mode == Mode::Copy || owned.record.made_directories.is_empty() {
+    if owned.record.mode != Mode::Bind || owned.record.made_directories.is_empty() {
         return;
     }
     // Not by dropping it: a program that is being started has it for a moment too.

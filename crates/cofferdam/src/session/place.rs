@@ -58,7 +58,7 @@ pub(super) fn check(
         refuse_home(&repository.top.as_path().join(path), home)?;
     }
     // A private copy holds committed files alone, and lies in the home's own state.
-    if mode == Mode::Copy {
+    if mode != Mode::Bind {
         return Ok(());
     }
     let workspace = workspace(repository, strategy, branch);

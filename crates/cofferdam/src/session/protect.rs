@@ -31,7 +31,7 @@ pub(super) fn protect(
     steering: InTree,
     events: &Emitter,
 ) -> Result<Vec<PathBuf>, RunErrorKind> {
-    if owned.record.mode == Mode::Copy {
+    if owned.record.mode != Mode::Bind {
         return Ok(Vec::new());
     }
     let workspace = owned.record.workspace(home);

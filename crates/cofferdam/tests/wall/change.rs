@@ -1,7 +1,7 @@
 //! Rules change while sandboxes are at work.
 
 use cofferdam::fsx;
-use cofferdam::registry::{Mode, Owned, Phase, Reach, Record, Strategy, VERSION};
+use cofferdam::registry::{Lifetime, Mode, Owned, Phase, Reach, Record, Strategy, VERSION};
 use cofferdam::wall::allowed::Scope;
 use cofferdam::wall::change::{Applied, Change, Outcome};
 use cofferdam::wall::{Origin, Rule, WallSpec};
@@ -33,6 +33,9 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         kept: None,
         outcome: None,
         network: Some(Reach::Allowlist { rules: vec![] }),
+        lifetime: Lifetime::Command,
+        landed: None,
+        handle: None,
     };
     Owned::create(&spec.home, record).unwrap()
 }

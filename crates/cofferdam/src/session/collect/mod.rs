@@ -209,7 +209,7 @@ impl Collector<'_> {
         }
         let left = match owned.record.mode {
             Mode::Bind => self.tidy_up(owned)?,
-            Mode::Copy => Vec::new(),
+            Mode::Copy | Mode::Inside => Vec::new(),
         };
         if let Source::Sandbox { sandbox, workdir } = source {
             let rest = super::transfer::commit_the_rest(*sandbox, workdir, self.cancel).await;
@@ -272,7 +272,7 @@ impl Collector<'_> {
         let left = shared::after(owned.directory(), &workspace, self.events)?;
         let mut now = left.git;
         // The git directory of a copy is elsewhere, so it could be a bare repository itself.
-        if owned.record.mode == Mode::Copy && nested::is_bare(&workspace) {
+        if owned.record.mode != Mode::Bind && nested::is_bare(&workspace) {
             now.insert("HEAD".into());
         }
         let to = owned.directory().join("nested");

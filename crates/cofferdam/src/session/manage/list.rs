@@ -178,7 +178,7 @@ async fn summary(
 /// A worktree and a private copy go with their run; the user's own checkout is the place of `head` alone.
 fn workdir(record: &Record, home: &Home) -> Option<PathBuf> {
     let own =
-        record.mode == Mode::Copy || record.worktree.is_some() || record.strategy == Strategy::Head;
+        record.mode != Mode::Bind || record.worktree.is_some() || record.strategy == Strategy::Head;
     own.then(|| record.workspace(home))
         .filter(|path| path.is_dir())
 }

@@ -20,7 +20,7 @@ use crate::git::discovery::Start;
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Identity, Repository, copies};
 use crate::names::{SandboxId, Slug};
-use crate::registry::{self, Mode, PathText, Phase, Record, VERSION};
+use crate::registry::{self, Lifetime, Mode, PathText, Phase, Record, VERSION};
 use crate::sandbox::Contained;
 
 /// What will be done. Made by [`plan`] alone.
@@ -78,7 +78,8 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     let branches = branches(caller, options, &repository, &name).await?;
     let mode = match &options.sandbox {
         Contained::BindMount(_) => Mode::Bind,
-        Contained::PrivateCopy(_) | Contained::Isolated(_) => Mode::Copy,
+        Contained::PrivateCopy(_) => Mode::Copy,
+        Contained::Isolated(_) => Mode::Inside,
     };
     place::check(
         caller,
@@ -125,6 +126,9 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         kept: None,
         outcome: None,
         network: Some(options.network.reach()),
+        lifetime: Lifetime::Command,
+        landed: None,
+        handle: None,
     };
     Ok(Plan {
         repository,

@@ -265,7 +265,7 @@ fn seen_from(owned: &Owned, repo: &Repository) -> Result<Repository, RunErrorKin
 /// How the workspace's `.git` is covered.
 fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
     let dot_git = workspace.join(".git");
-    if mode == Mode::Copy {
+    if mode != Mode::Bind {
         fsx::private_dir(&dot_git)?;
         return Ok(GitPlace::Directory);
     }
@@ -282,7 +282,7 @@ fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
 
 /// What [`nested::scan_before`] finds below a workspace that is the host's.
 async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found, RunErrorKind> {
-    if mode == Mode::Copy {
+    if mode != Mode::Bind {
         return Ok(Found::default());
     }
     let top = workspace.to_owned();

@@ -108,7 +108,7 @@ impl Making<'_> {
                     limit,
                 })??;
         }
-        if owned.record.mode == Mode::Copy {
+        if owned.record.mode != Mode::Bind {
             self.check_out(ready.sandbox()).await?;
         }
         self.events.emit(&Event::SandboxReady {

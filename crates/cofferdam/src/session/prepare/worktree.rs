@@ -22,7 +22,7 @@ impl Making<'_> {
     pub(super) async fn make_worktree(&self, owned: &mut Owned) -> Result<(), RunErrorKind> {
         let cancel = &self.caller.cancel;
         let repo = &self.plan.repository;
-        if owned.record.mode == Mode::Copy {
+        if owned.record.mode != Mode::Bind {
             fsx::private_dir(&owned.record.workspace(&self.caller.home))?;
         }
         if let (Some(branch), false) = (

@@ -1,0 +1,169 @@
+//! The forms of records on disk. The version is read before anything else.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::record::{Record, VERSION};
+use crate::git::Oid;
+use crate::git::land::Landing;
+use crate::path_json;
+
+/// Why bytes are no record.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    Newer(u64),
+    Malformed(String),
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Newer(version) => {
+                write!(f, "it was written by a newer version (format {version})")
+            }
+            Self::Malformed(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// Reads a record of this version or an older one; what an older one says is told in the words of this one.
+pub(super) fn parse(bytes: &[u8]) -> Result<Record, Unreadable> {
+    #[derive(Deserialize)]
+    struct Head {
+        version: u64,
+    }
+    let malformed = |error: serde_json::Error| Unreadable::Malformed(error.to_string());
+    let Head { version } = serde_json::from_slice(bytes).map_err(malformed)?;
+    if version > u64::from(VERSION) {
+        return Err(Unreadable::Newer(version));
+    }
+    // Version 1 lacks fields, which have defaults, and has other words in its landing.
+    let mut record: Record = serde_json::from_slice(bytes).map_err(malformed)?;
+    record.version = VERSION;
+    Ok(record)
+}
+
+/// A landing as records have it.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum Stored {
+    Nothing,
+    Landed {
+        branch: String,
+        tip: Oid,
+    },
+    Kept {
+        reference: String,
+        why: String,
+    },
+    Refused {
+        #[serde(with = "path_json::optional_exact")]
+        pack: Option<PathBuf>,
+        why: String,
+    },
+}
+
+/// As version 1 had it.
+#[derive(Deserialize)]
+#[serde(tag = "landing", rename_all = "snake_case")]
+enum First {
+    Nothing,
+    Landed { branch: String, tip: Oid },
+    Kept { reference: String, why: String },
+    Refused { pack: Option<PathBuf>, why: String },
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Any {
+    Stored(Stored),
+    First(First),
+}
+
+pub(super) mod landing {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Any, First, Landing, Stored};
+
+    pub(in crate::registry) fn serialize<S: Serializer>(
+        landing: &Landing,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        let stored = match landing.clone() {
+            Landing::Nothing => Stored::Nothing,
+            Landing::Landed { branch, tip } => Stored::Landed { branch, tip },
+            Landing::Kept { reference, why } => Stored::Kept { reference, why },
+            Landing::Refused { pack, why } => Stored::Refused { pack, why },
+        };
+        stored.serialize(out)
+    }
+
+    pub(in crate::registry) fn deserialize<'de, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Landing, D::Error> {
+        Ok(match Any::deserialize(input)? {
+            Any::Stored(Stored::Nothing) | Any::First(First::Nothing) => Landing::Nothing,
+            Any::Stored(Stored::Landed { branch, tip })
+            | Any::First(First::Landed { branch, tip }) => Landing::Landed { branch, tip },
+            Any::Stored(Stored::Kept { reference, why })
+            | Any::First(First::Kept { reference, why }) => Landing::Kept { reference, why },
+            Any::Stored(Stored::Refused { pack, why })
+            | Any::First(First::Refused { pack, why }) => Landing::Refused { pack, why },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+    use crate::registry::{Lifetime, Mode, Outcome, Phase, Reach, Strategy};
+
+    /// Written by the first version that had records.
+    const FIRST: &str = include_str!("record-1.json");
+
+    #[test]
+    fn a_record_of_version_1() {
+        let record = parse(FIRST.as_bytes()).unwrap();
+        assert_eq!(record.version, VERSION);
+        assert_eq!((record.mode, record.phase), (Mode::Copy, Phase::Stopped));
+        assert_eq!(record.lifetime, Lifetime::Command);
+        assert!(!record.lives_on());
+        let Strategy::MergeToHead { target } = &record.strategy else {
+            panic!("{record:?}")
+        };
+        assert_eq!(target.as_str(), "main");
+        let Some(Outcome { landing, .. }) = &record.outcome else {
+            panic!("{record:?}")
+        };
+        let Landing::Refused { pack, why } = landing else {
+            panic!("{landing:?}")
+        };
+        assert_eq!(
+            pack.as_deref(),
+            Some("/home/u/.cofferdam/state/x/refused.pack".as_ref())
+        );
+        assert!(why.contains("symlink"), "{why}");
+        assert!(matches!(record.network, Some(Reach::Allowlist { .. })));
+        assert_eq!(record.begins(), &record.base);
+        // What is written now is read again, whatever bytes a path has.
+        let mut record = record;
+        let odd = std::ffi::OsStr::from_bytes(b"/x/\xff\\");
+        record.outcome.as_mut().unwrap().landing = Landing::Refused {
+            pack: Some(odd.into()),
+            why: "no".into(),
+        };
+        let bytes = serde_json::to_vec(&record).unwrap();
+        assert_eq!(parse(&bytes).unwrap(), record);
+    }
+
+    #[test]
+    fn the_version_is_read_first() {
+        let newer = br#"{"version": 3, "id": {"of": "another kind"}}"#;
+        assert_eq!(parse(newer), Err(Unreadable::Newer(3)));
+        assert!(matches!(parse(b"{}"), Err(Unreadable::Malformed(_))));
+        assert!(matches!(parse(b"[1"), Err(Unreadable::Malformed(_))));
+    }
+}
