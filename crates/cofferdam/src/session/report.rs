@@ -88,6 +88,8 @@ pub struct RunReport {
     pub completion: Option<String>,
     pub landing: Landing,
     pub beside: Vec<Beside>,
+    /// What the gate noticed in the commits and let pass, in words.
+    pub notes: Vec<String>,
     /// Newest last.
     pub commits: Vec<CommitLine>,
     /// Files that were the user's uncommitted work, and that the agent committed (`head` alone).
@@ -120,6 +122,8 @@ pub struct Kept {
     /// `None` with an id: they are still in the sandbox, and `gc` brings them home.
     pub landing: Option<Landing>,
     pub beside: Vec<Beside>,
+    /// As in [`RunReport::notes`].
+    pub notes: Vec<String>,
     pub commits: Vec<CommitLine>,
     /// As in [`RunReport::taken`].
     #[serde(serialize_with = "crate::path_json::lossy_list")]

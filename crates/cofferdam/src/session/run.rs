@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::announce;
 use super::appearing;
-use super::collect::{self, Collected, Collector, Source};
+use super::collect::{self, Collected, Collector, Reaches, Source};
 use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
@@ -172,6 +172,11 @@ async fn live(
         let _ = tokio::time::timeout(options.session.timeouts.close, ready.sandbox().close()).await;
     }
     let collector = Collector {
+        reaches: match worked {
+            Ok(()) => Reaches::Target,
+            Err(RunErrorKind::Cancelled) => Reaches::OwnBranch("the run was stopped"),
+            Err(_) => Reaches::OwnBranch("the run failed"),
+        },
         home: &options.caller.home,
         repo: &plan.repository,
         author: &plan.author,
@@ -266,6 +271,7 @@ async fn finish(
     kept.landing = Some(collected.landing.clone());
     kept.commits.clone_from(&collected.commits);
     kept.beside.clone_from(&collected.beside);
+    kept.notes.clone_from(&collected.notes);
     kept.taken.clone_from(&collected.taken);
     kept.made_branch = made_branch(&owned.record);
     events.emit(&Event::Step { step: "dispose" });
@@ -334,6 +340,7 @@ async fn finish(
         completion: work.completion,
         landing: kept.landing.unwrap_or(Landing::Nothing),
         beside: kept.beside,
+        notes: kept.notes,
         commits: kept.commits,
         taken: kept.taken,
         diffstat,

@@ -5,7 +5,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::landing::Landing;
-use super::{LandError, is_ancestor, kept, worktrees};
+use super::{LandError, kept, worktrees};
 use crate::git::gate::Accepted;
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::{Oid, Repository};
@@ -36,7 +36,7 @@ pub async fn branch(
     let tip = accepted.tip();
     if let Some(old) = expected
         && old != accepted.base()
-        && !is_ancestor(repo, old, tip, cancel).await?
+        && !repo.is_ancestor(old, tip, cancel).await?
     {
         let why = format!(
             "branch `{branch}` is at {}, which {} does not contain",

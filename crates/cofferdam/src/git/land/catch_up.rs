@@ -9,10 +9,10 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
+use super::LandError;
 use super::checkout::{Files, Move, Moved};
 use super::index::{Changes, State, copy_index, remove_temporary};
 use super::restore::Found;
-use super::{LandError, is_ancestor};
 use crate::fsx::Context;
 use crate::git::refs::{self, Own};
 use crate::git::{GitError, Oid, Repository};
@@ -23,7 +23,7 @@ impl Move {
         let none = CancellationToken::new();
         match refs::read(&self.in_worktree(repo), &self.reference, &none).await? {
             Some(at) if at == self.new => Ok(true),
-            Some(at) => Ok(is_ancestor(repo, &self.new, &at, &none).await?),
+            Some(at) => Ok(repo.is_ancestor(&self.new, &at, &none).await?),
             None => Ok(false),
         }
     }

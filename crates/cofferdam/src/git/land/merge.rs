@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::checkout::{Files, Landed, Move, Moved, some};
 use super::landing::Landing;
-use super::{Barred, Incoming, LandError, Worktree, is_ancestor, kept_at, worktrees};
+use super::{Barred, Incoming, LandError, Worktree, kept_at, worktrees};
 use crate::git::refs::{self, RefError, Transaction, as_identity};
 use crate::git::{GitError, Head, Identity, Oid, Repository};
 use crate::names::BranchName;
@@ -161,10 +161,10 @@ async fn combine(
             Combined::Commit(tip.clone())
         });
     }
-    if is_ancestor(repo, tip, current, cancel).await? {
+    if repo.is_ancestor(tip, current, cancel).await? {
         return Ok(Combined::Already);
     }
-    if is_ancestor(repo, current, tip, cancel).await? {
+    if repo.is_ancestor(current, tip, cancel).await? {
         return Ok(Combined::Commit(tip.clone()));
     }
     let done = repo

@@ -31,7 +31,7 @@ pub use worktrees::{Worktree, worktrees};
 use std::path::Path;
 
 use super::refs::{self, RefError};
-use super::{GitError, Oid, Repository};
+use super::{GitError, Oid};
 use crate::fsx::FileError;
 use crate::git::gate::Accepted;
 use crate::names::SandboxId;
@@ -129,25 +129,4 @@ fn kept_at(incoming: &Incoming, why: impl Into<String>) -> Landing {
         reference: refs::own(incoming.id, refs::Own::Tip),
         why: why.into(),
     }
-}
-
-/// Whether `ancestor` is reachable from `descendant`.
-pub(crate) async fn is_ancestor(
-    repo: &Repository,
-    ancestor: &super::Oid,
-    descendant: &super::Oid,
-    cancel: &tokio_util::sync::CancellationToken,
-) -> Result<bool, GitError> {
-    let done = repo
-        .command()
-        .args([
-            "merge-base",
-            "--is-ancestor",
-            ancestor.as_str(),
-            descendant.as_str(),
-        ])
-        .answers(&[1])
-        .run(cancel)
-        .await?;
-    Ok(done.exit.success())
 }

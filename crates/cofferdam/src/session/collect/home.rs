@@ -155,6 +155,7 @@ impl Collector<'_> {
         }
         journey.landed = true;
         self.report(accepted);
+        collected.notes.extend_from_slice(accepted.notes());
         collected
             .executes
             .extend(accepted.executes().iter().cloned());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{CollectError, Collector, merge_message};
+use super::{CollectError, Collector, Reaches, merge_message};
 use crate::git::Head;
 use crate::git::gate::Accepted;
 use crate::git::land::Landing;
@@ -40,6 +40,12 @@ impl Collector<'_> {
                 match self.land_on_branch(owned, branch, accepted).await? {
                     Landing::Landed { .. } => {}
                     other => return Ok(other),
+                }
+                if let Reaches::OwnBranch(why) = self.reaches {
+                    return Ok(Landing::Kept {
+                        reference: branch.as_str().to_owned(),
+                        why: why.to_owned(),
+                    });
                 }
                 let start = Head::Branch {
                     name: target.clone(),

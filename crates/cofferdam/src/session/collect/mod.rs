@@ -59,6 +59,8 @@ pub enum CollectError {
     Jail(#[from] SandboxError),
     #[error("packing the commits ended with {exit}: {stderr}")]
     Pack { exit: Exit, stderr: String },
+    #[error("its work is in the {0} sandbox itself, which nobody has open")]
+    Inside(String),
     /// An isolated sandbox's answer makes no sense.
     #[error("the sandbox's repository cannot be read: {0}")]
     Foreign(String),
@@ -80,9 +82,19 @@ pub(super) enum Source<'a> {
     },
 }
 
+/// How far commits go that passed the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reaches {
+    /// The strategy's last step is done as well.
+    Target,
+    /// The sandbox's own branch: with merge-to-head nothing else moves, for this reason.
+    OwnBranch(&'static str),
+}
+
 /// What collecting needs beside the record.
 #[derive(Debug)]
 pub(super) struct Collector<'a> {
+    pub reaches: Reaches,
     pub home: &'a Home,
     pub repo: &'a Repository,
     /// Author of a merge commit.
@@ -105,6 +117,8 @@ pub(super) struct Collected {
     /// A private copy has uncommitted work.
     pub copy_is_dirty: bool,
     pub beside: Vec<Beside>,
+    /// What the gate noticed and let pass, in words.
+    pub notes: Vec<String>,
     /// Of a landing that a death had cut short: see [`land::Landed`].
     pub changed_outside: Vec<String>,
     /// See [`Outcome::keeps_repository`].
@@ -161,6 +175,7 @@ impl Collector<'_> {
             checkout: None,
             copy_is_dirty: false,
             beside: Vec::new(),
+            notes: Vec::new(),
             changed_outside: Vec::new(),
             keeps_repository: false,
             executes: BTreeSet::new(),
@@ -207,6 +222,9 @@ impl Collector<'_> {
         if owned.record.phase != Phase::Active {
             return Ok(collected);
         }
+        if owned.record.mode == Mode::Inside && matches!(source, Source::State) {
+            return Err(CollectError::Inside(owned.record.provider.clone()));
+        }
         let left = match owned.record.mode {
             Mode::Bind => self.tidy_up(owned)?,
             Mode::Copy | Mode::Inside => Vec::new(),
@@ -242,6 +260,10 @@ impl Collector<'_> {
             self.events.notice(Notice::Executes {
                 paths: accepted.executes().to_vec(),
             });
+        }
+        for text in accepted.notes() {
+            let text = text.clone();
+            self.events.notice(Notice::Other { text });
         }
     }
 

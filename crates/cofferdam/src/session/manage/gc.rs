@@ -23,12 +23,14 @@ use crate::home::Home;
 use crate::registry::written;
 use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy};
 use crate::sandbox::native;
-use crate::session::collect::{self, Collector, Source};
+use crate::session::collect::{self, Collector, Reaches, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
 use crate::session::report::Beside;
 use crate::wall::{self, WallError};
 
+/// Why a dead run moves nothing but its own branch.
+const INTERRUPTED: &str = "the run was interrupted";
 /// How long one interrupted sandbox may take to be collected.
 const COLLECT_LIMIT: Duration = Duration::from_secs(600);
 
@@ -418,6 +420,7 @@ pub(super) async fn recover_one(
     let fallback = Identity::fallback();
     let config = identity::user_config(repo, caller_home, cancel).await?;
     let collector = Collector {
+        reaches: Reaches::OwnBranch(INTERRUPTED),
         home,
         repo,
         author: config.identity.as_ref().unwrap_or(&fallback),

@@ -196,7 +196,7 @@ async fn still_kept(
     let has_files = collect::keeps_work(&home.sandbox(record.id));
     let waits = match &outcome.landing {
         Landing::Kept { reference, .. } => match repo.resolve(&full(reference), cancel).await? {
-            Some(tip) => !land::is_ancestor(repo, &tip, repo.head.commit(), cancel).await?,
+            Some(tip) => !repo.is_ancestor(&tip, repo.head.commit(), cancel).await?,
             None => true,
         },
         Landing::Refused { .. } => has_files,
@@ -210,7 +210,10 @@ async fn still_kept(
     };
     let own = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await?;
     for extra in own.iter().filter(|one| one.reference.contains("/extra-")) {
-        if !land::is_ancestor(repo, &extra.id, repo.head.commit(), cancel).await? {
+        if !repo
+            .is_ancestor(&extra.id, repo.head.commit(), cancel)
+            .await?
+        {
             return Ok(Some(beside.clone()));
         }
     }

@@ -64,7 +64,7 @@ pub async fn merge(
     let mut current = repo.head.commit().clone();
     let (mut there, mut missing) = (Vec::<Oid>::new(), Vec::new());
     for tip in target.tips(&repo, record, false).await? {
-        if land::is_ancestor(&repo, &tip.id, &current, cancel).await? {
+        if repo.is_ancestor(&tip.id, &current, cancel).await? {
             there.push(tip.id);
         } else {
             missing.push(tip);

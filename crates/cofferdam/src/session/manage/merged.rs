@@ -144,7 +144,7 @@ async fn look(
         return Ok(Err(Stays::Beside));
     }
     for tip in tips {
-        if !land::is_ancestor(repo, tip, &target, cancel).await? {
+        if !repo.is_ancestor(tip, &target, cancel).await? {
             return Ok(Err(Stays::Beside));
         }
     }

@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::git::land::Landing;
 use crate::git::refs::{self, Own};
-use crate::git::{GitError, Oid, Repository, land};
+use crate::git::{GitError, Oid, Repository};
 use crate::names::BranchName;
 use crate::registry::{Record, Strategy};
 
@@ -36,10 +36,10 @@ pub(super) async fn tips(
     };
     let on = |on_branch| move |id| Tip { id, on_branch };
     if let (Some(branch), Some(kept)) = (&branch, &kept) {
-        if land::is_ancestor(repo, kept, branch, cancel).await? {
+        if repo.is_ancestor(kept, branch, cancel).await? {
             return Ok(vec![on(true)(branch.clone())]);
         }
-        if land::is_ancestor(repo, branch, kept, cancel).await? {
+        if repo.is_ancestor(branch, kept, cancel).await? {
             return Ok(vec![on(false)(kept.clone())]);
         }
     }
