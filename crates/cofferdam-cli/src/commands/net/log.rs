@@ -7,7 +7,7 @@ use clap::Args;
 use cofferdam::session::manage::ManageError;
 use cofferdam::wall::log::{self, Verdict};
 
-use super::repository;
+use crate::commands::here::repository;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;

@@ -13,7 +13,6 @@ use cofferdam::session::{Kept, Landing, RunReport};
 use serde::Serialize;
 
 pub(crate) use arguments::Arguments;
-pub(crate) use prompt::PromptInputError;
 
 use crate::environment::Environment;
 use crate::error::{self, CliError};

@@ -173,19 +173,6 @@ fn misused<T>(error: &dyn std::error::Error, meant: Option<&String>) -> Result<T
     })
 }
 
-pub(super) fn prompt_arguments(
-    pairs: Vec<(String, String)>,
-) -> Result<BTreeMap<String, String>, CliError> {
-    let mut arguments = BTreeMap::new();
-    for (key, value) in pairs {
-        if arguments.contains_key(&key) {
-            return usage(format!("`--arg {}=` is given twice", key.escape_debug()));
-        }
-        arguments.insert(key, value);
-    }
-    Ok(arguments)
-}
-
 /// `KEY=VALUE` as it is, `KEY` from the caller's environment.
 fn variables(
     given: &[OsString],

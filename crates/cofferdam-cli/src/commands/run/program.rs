@@ -18,7 +18,7 @@ use super::arguments::{Arguments, FileMode};
 use crate::commands::doctor::agents::elsewhere;
 use crate::environment::Environment;
 use crate::error::CliError;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
 
 /// Where the command was started, and what its sandbox sees of that.
 #[derive(Debug)]
