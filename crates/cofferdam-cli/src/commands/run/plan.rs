@@ -6,13 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 
 use cofferdam::RunOptions;
 use cofferdam::agent::{self, AGENTS, AgentError, AgentOptions, AgentProvider};
+use cofferdam::network::NetworkKind;
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy};
 use cofferdam::session::{Hook, Hooks, NetworkOptions, PromptSource, RunLog};
 use cofferdam::wall::rules::{CheckError, Loaded};
 use cofferdam::wall::{self, Origin, Rule, RuleError};
 
-use super::arguments::{Arguments, FileMode, NetworkMode};
+use super::arguments::{Arguments, FileMode};
 use super::prompt;
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -128,9 +129,9 @@ fn sandbox(arguments: &Arguments) -> Result<Contained, CliError> {
 }
 
 /// Rules that do not go together are known before anything is made.
-fn network(mode: NetworkMode, allow: &[String]) -> Result<NetworkOptions, CliError> {
+fn network(mode: NetworkKind, allow: &[String]) -> Result<NetworkOptions, CliError> {
     match mode {
-        NetworkMode::Allowlist => {
+        NetworkKind::Allowlist => {
             // Not by the parser of the command line, which would show the text as it is.
             let rules = allow.iter().map(|text| Rule::parse(text, Origin::Flag));
             let rules = match rules.collect::<Result<Vec<_>, _>>() {
@@ -157,8 +158,8 @@ fn network(mode: NetworkMode, allow: &[String]) -> Result<NetworkOptions, CliErr
             Ok(NetworkOptions::Allowlist { rules })
         }
         _ if !allow.is_empty() => usage("`--allow` is for `--network allowlist` only"),
-        NetworkMode::None => Ok(NetworkOptions::None),
-        NetworkMode::Open => Ok(NetworkOptions::Open),
+        NetworkKind::None => Ok(NetworkOptions::None),
+        NetworkKind::Open => Ok(NetworkOptions::Open),
     }
 }
 
