@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use cofferdam::git::RepositoryError;
-use cofferdam::registry;
 use cofferdam::session::manage::ManageError;
 use cofferdam::wall::allowed::Scope;
 use cofferdam::wall::change::{Applied, Change, ChangeError};
 use cofferdam::wall::rules::{CheckError, Sources, caution, check};
-use cofferdam::wall::{Origin, Rule, sources_of};
+use cofferdam::wall::{Origin, Rule};
 
-use super::here::repository;
+use super::here::{repository, rules_of};
 use super::several::{self, no_rule, this_machine};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -158,15 +157,8 @@ pub(super) async fn scope(
         sources.repository = Some(top.clone());
         return Ok((Scope::Repository(top), sources));
     };
-    let entry = registry::find(&environment.home, &top, name).map_err(ManageError::from)?;
-    let id = entry.record.id;
-    match sources_of(&environment.home, &entry.record) {
-        Some(sources) => Ok((Scope::Sandbox(id), sources)),
-        None => Err(CliError::Failed {
-            message: format!("sandbox `{}` has no rules", entry.record.name),
-            hint: "it was started with `--network none` or `--network open`".to_owned(),
-        }),
-    }
+    let (id, sources) = rules_of(name, &top, environment)?;
+    Ok((Scope::Sandbox(id), sources))
 }
 
 fn refused(error: &CheckError) -> CliError {

@@ -2,6 +2,7 @@
 
 use cofferdam::git::discovery::Start;
 use cofferdam::git::{Repository, RepositoryError};
+use cofferdam::names::{RepoPath, SandboxId};
 use cofferdam::registry;
 use cofferdam::session::manage::{ManageError, Target};
 use cofferdam::wall::rules::Sources;
@@ -50,11 +51,26 @@ pub(super) async fn sources(
             flags: Vec::new(),
         });
     };
-    let entry = registry::find(&home, repository, name).map_err(ManageError::from)?;
-    sources_of(&home, &entry.record).ok_or_else(|| CliError::Failed {
-        message: format!("sandbox `{}` has no rules", entry.record.name),
-        hint: "it was started with `--network none` or `--network open`".to_owned(),
-    })
+    Ok(rules_of(name, repository, environment)?.1)
+}
+
+/// A sandbox of the repository, and where its rules come from.
+pub(super) fn rules_of(
+    name: &str,
+    repository: &RepoPath,
+    environment: &Environment,
+) -> Result<(SandboxId, Sources), CliError> {
+    let home = &environment.home;
+    let record = registry::find(home, repository, name)
+        .map_err(ManageError::from)?
+        .record;
+    match sources_of(home, &record) {
+        Some(sources) => Ok((record.id, sources)),
+        None => Err(CliError::Failed {
+            message: format!("sandbox `{}` has no rules", record.name),
+            hint: "it was started with `--network none` or `--network open`".to_owned(),
+        }),
+    }
 }
 
 /// The sandbox `name` of the repository that the command works in.
