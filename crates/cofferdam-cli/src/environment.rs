@@ -82,7 +82,7 @@ impl Environment {
 
     /// The word that starts this command again, from any directory.
     pub(crate) fn invocation(&self) -> String {
-        crate::ui::steps::shell_word(&self.program)
+        crate::ui::shell::shell_word(&self.program)
     }
 
     fn from_variables(

@@ -25,9 +25,9 @@ use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::log::LogError;
 
-use crate::commands::run::PromptInputError;
 use crate::environment::EnvironmentError;
-use crate::ui::steps::shell_word;
+use crate::input::PromptInputError;
+use crate::ui::shell::shell_word;
 use crate::ui::{style, summary};
 
 mod names;
@@ -281,7 +281,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     }
     match error.downcast_ref() {
         Some(AgentError::NoPrompt { .. }) => {
-            return Some(PROMPT_HINT.to_owned());
+            return Some(plan::PROMPT_HINT.to_owned());
         }
         Some(AgentError::NoProgram { .. }) => {
             return Some("for example `cofferdam run -- ./my-agent.sh`".to_owned());
@@ -332,12 +332,6 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
 }
 
 const NO_LOG_HINT: &str = "see which sandboxes there are with `cofferdam list`; a log is kept for 30 days after its sandbox";
-
-const PROMPT_HINT: &str =
-    "give one with `--prompt TEXT` or `--prompt-file FILE`, or pipe it in: `… | cofferdam run`";
-
-const CHECKED_OUT_HINT: &str =
-    "name another branch, or work in that checkout itself with `-C DIR` and `--head`";
 
 fn registry_hint(error: &RegistryError) -> String {
     match error {

@@ -5,6 +5,7 @@ mod arguments;
 mod commands;
 mod environment;
 mod error;
+mod input;
 mod interrupt;
 mod ui;
 

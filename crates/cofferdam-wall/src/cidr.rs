@@ -30,6 +30,15 @@ pub struct Cidr {
     length: u8,
 }
 
+/// IPv6 ranges whose addresses stand for the IPv4 address in them, which is then what decisions are made on.
+pub(crate) const EMBEDDING: [Cidr; 5] = [
+    Cidr::v6([0, 0, 0, 0], [0, 0xffff, 0, 0], 96), // mapped, RFC 4291
+    Cidr::v6([0, 0, 0, 0], [0xffff, 0, 0, 0], 96), // translated, RFC 2765
+    Cidr::v6([0, 0, 0, 0], [0, 0, 0, 0], 96),      // compatible, RFC 4291 (deprecated)
+    Cidr::v6([0x64, 0xff9b, 0, 0], [0, 0, 0, 0], 96), // NAT64, RFC 6052
+    Cidr::v6([0x2002, 0, 0, 0], [0, 0, 0, 0], 16), // 6to4, RFC 3056
+];
+
 impl Cidr {
     /// The range of one address.
     pub fn single(address: IpAddr) -> Self {
@@ -83,6 +92,11 @@ impl Cidr {
             length,
         }
     }
+}
+
+/// `::` and `::1` lie in the range of compatible addresses and are none.
+pub(crate) fn carries_no_v4(range: &Cidr) -> bool {
+    matches!(range.network(), IpAddr::V6(v6) if range.is_single() && v6.to_bits() <= 1)
 }
 
 /// The bits of an address of this family.
@@ -139,11 +153,7 @@ impl FromStr for Cidr {
                 network: cidr.to_string(),
             });
         }
-        if crate::class::EMBEDDING
-            .iter()
-            .any(|range| range.covers(&cidr))
-            && !crate::class::carries_no_v4(&cidr)
-        {
+        if EMBEDDING.iter().any(|range| range.covers(&cidr)) && !carries_no_v4(&cidr) {
             return Err(CidrError::Embedded(text.to_owned()));
         }
         Ok(cidr)

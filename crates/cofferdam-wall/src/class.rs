@@ -3,20 +3,11 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::cidr::Cidr;
+use crate::cidr::{Cidr, EMBEDDING, carries_no_v4};
 
 /// The addresses that stand for names inside a sandbox (RFC 2544, for tests of networks: never on the
 /// internet). They mean something only in the sandbox that looked the name up, and are never dialled.
 pub const SYNTHETIC: Cidr = Cidr::v4(198, 18, 0, 0, 15);
-
-/// IPv6 ranges whose addresses stand for the IPv4 address in them, which is then what decisions are made on.
-pub(crate) const EMBEDDING: [Cidr; 5] = [
-    Cidr::v6([0, 0, 0, 0], [0, 0xffff, 0, 0], 96), // mapped, RFC 4291
-    Cidr::v6([0, 0, 0, 0], [0xffff, 0, 0, 0], 96), // translated, RFC 2765
-    Cidr::v6([0, 0, 0, 0], [0, 0, 0, 0], 96),      // compatible, RFC 4291 (deprecated)
-    Cidr::v6([0x64, 0xff9b, 0, 0], [0, 0, 0, 0], 96), // NAT64, RFC 6052
-    Cidr::v6([0x2002, 0, 0, 0], [0, 0, 0, 0], 16), // 6to4, RFC 3056
-];
 
 /// Services that hand out a machine's own credentials or identity to whoever asks.
 const METADATA: [Cidr; 13] = [
@@ -202,11 +193,6 @@ pub(crate) fn tunnelled(address: IpAddr) -> impl Iterator<Item = IpAddr> {
 
 const TEREDO: Cidr = Cidr::v6([0x2001, 0, 0, 0], [0, 0, 0, 0], 32);
 const SITE_NAT64: Cidr = Cidr::v6([0x64, 0xff9b, 1, 0], [0, 0, 0, 0], 48);
-
-/// `::` and `::1` lie in the range of compatible addresses and are none.
-pub(crate) fn carries_no_v4(range: &Cidr) -> bool {
-    matches!(range.network(), IpAddr::V6(v6) if range.is_single() && v6.to_bits() <= 1)
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,11 @@
 //! The one writer of host files: private modes, whole or not at all, never through a symlink.
 
-use std::fs::{self, File, TryLockError};
+pub(crate) mod lock;
+
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// A host file operation failed; names the path.
 #[derive(Debug, thiserror::Error)]
@@ -194,36 +195,6 @@ fn read_checked(
         return Err(FileError::new("read", path, why));
     }
     Ok(bytes)
-}
-
-/// Opens a file to be locked with flock(2), which ends with its holder: a killed process leaves no lock.
-pub(crate) fn open_lock(path: &Path) -> Result<File, FileError> {
-    File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
-        .context("open", path)
-}
-
-/// Takes the lock at `path`; `None` if others hold it for the whole of `limit`.
-pub(crate) async fn lock_within(path: &Path, limit: Duration) -> Result<Option<File>, FileError> {
-    /// Between two tries.
-    const PAUSE: Duration = Duration::from_millis(5);
-    let lock = open_lock(path)?;
-    let deadline = Instant::now() + limit;
-    loop {
-        match lock.try_lock() {
-            Ok(()) => return Ok(Some(lock)),
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(FileError::new("lock", path, error)),
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
 }
 
 /// Removes a file; a missing one is fine.

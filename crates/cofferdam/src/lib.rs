@@ -14,6 +14,7 @@ pub mod git;
 pub mod home;
 mod ids;
 pub mod names;
+pub mod network;
 mod path_json;
 pub mod process;
 pub mod prompt;

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use cofferdam::git::RepositoryError;
-use cofferdam::registry;
 use cofferdam::session::manage::ManageError;
 use cofferdam::wall::allowed::Scope;
 use cofferdam::wall::change::{Applied, Change, ChangeError};
 use cofferdam::wall::rules::{CheckError, Sources, caution, check};
-use cofferdam::wall::{Origin, Rule, RuleError, sources_of};
+use cofferdam::wall::{Origin, Rule};
 
-use super::net::{repository, tell, warn};
-use super::several;
+use super::here::{repository, rules_of};
+use super::several::{self, no_rule, this_machine};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::steps::shell_word;
+use crate::ui::output;
+use crate::ui::rules::{tell, warn};
+use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
-use crate::ui::{opening, output};
 
 /// So long a change may take without a word.
 const QUIET: Duration = Duration::from_secs(1);
@@ -157,44 +157,8 @@ pub(super) async fn scope(
         sources.repository = Some(top.clone());
         return Ok((Scope::Repository(top), sources));
     };
-    let entry = registry::find(&environment.home, &top, name).map_err(ManageError::from)?;
-    let id = entry.record.id;
-    match sources_of(&environment.home, &entry.record) {
-        Some(sources) => Ok((Scope::Sandbox(id), sources)),
-        None => Err(CliError::Failed {
-            message: format!("sandbox `{}` has no rules", entry.record.name),
-            hint: "it was started with `--network none` or `--network open`".to_owned(),
-        }),
-    }
-}
-
-/// What was given to `verb` is no rule.
-pub(super) fn no_rule(error: &RuleError, verb: &str) -> CliError {
-    let hint = match error {
-        RuleError::Localhost { meant, .. } => this_machine(meant),
-        RuleError::Metadata(range) if verb == "allow" => format!(
-            "what is there gives out this machine's own keys: for one run alone, give `cofferdam run` the option \
-             `--allow {}`",
-            if range.network().is_ipv6() {
-                format!("[{range}]:80")
-            } else {
-                format!("{range}:80")
-            }
-        ),
-        RuleError::Word(_) => format!(
-            "each rule is TARGET[:PORT,PORT] [http|tls|plain], several one after the other: `cofferdam {verb} \
-             a.example.com b.example.com:8443 tls`"
-        ),
-        _ => format!("see `cofferdam {verb} --help`"),
-    };
-    CliError::Misused {
-        message: error.to_string(),
-        hint,
-    }
-}
-
-fn this_machine(rule: &str) -> String {
-    format!("if this machine is meant: `{}`", opening::command(rule))
+    let (id, sources) = rules_of(name, &top, environment)?;
+    Ok((Scope::Sandbox(id), sources))
 }
 
 fn refused(error: &CheckError) -> CliError {

@@ -7,7 +7,7 @@ use cofferdam::wall::rules::Loaded;
 use cofferdam::wall::{Origin, Rule};
 
 use crate::environment::Environment;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
 
 /// What a `config.yaml` says that is the built-in list but for some rules.
 #[derive(Debug)]

@@ -25,14 +25,15 @@ enum Choice {
     Fish,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, CliError> {
+/// `root` is the whole tree of commands.
+pub(crate) fn run(arguments: &Arguments, mut root: clap::Command) -> Result<ExitCode, CliError> {
     let shell = match arguments.shell {
         Choice::Bash => Shell::Bash,
         Choice::Zsh => Shell::Zsh,
         Choice::Fish => Shell::Fish,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut crate::command(), "cofferdam", &mut script);
+    clap_complete::generate(shell, &mut root, "cofferdam", &mut script);
     output::data(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

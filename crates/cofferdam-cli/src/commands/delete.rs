@@ -6,11 +6,11 @@ use clap::Args;
 use cofferdam::session::manage::{self, DeleteOptions};
 use cofferdam::text::printable_line;
 
-use super::target;
+use super::here::target;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
 use crate::ui::{output, recovered};
 
 /// Delete sandboxes; what they committed can be brought back for 30 days

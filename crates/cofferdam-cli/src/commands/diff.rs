@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::manage::{self, DiffStyle};
 
-use super::target;
+use super::here::target;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;

@@ -11,7 +11,7 @@ use cofferdam::text::printable_line;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
 use crate::ui::{json, output, recovered};
 
 /// Bring home the work of interrupted runs, and remove what they left and sandboxes that are merged

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
 use crate::ui::{human, json, output, table};
 
 /// List the sandboxes of this repository

@@ -22,8 +22,12 @@ pub(crate) struct Arguments {
     to: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<ExitCode, CliError> {
-    let mut root = crate::command();
+/// `root` is the whole tree of commands.
+pub(crate) fn run(
+    arguments: &Arguments,
+    mut root: clap::Command,
+    environment: &Environment,
+) -> Result<ExitCode, CliError> {
     root.build();
     let Some(directory) = &arguments.to else {
         let page = page(root)?;

@@ -7,7 +7,7 @@ use cofferdam::session::Landing;
 use cofferdam::session::manage::{self, Merge};
 use cofferdam::text::printable_line;
 
-use super::target;
+use super::here::target;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;

@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod gc;
+mod here;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod man;
@@ -19,9 +20,9 @@ mod several;
 
 use std::process::ExitCode;
 
-use cofferdam::session::manage::Target;
+use clap::CommandFactory;
 
-use crate::arguments::Command;
+use crate::arguments::{Arguments, Command};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -34,8 +35,8 @@ pub(crate) async fn dispatch(
     match command {
         Command::Run(arguments) => run::run(*arguments, environment).await,
         Command::Demo(arguments) => demo::run(&arguments, environment).await,
-        Command::Completions(arguments) => completions::run(&arguments),
-        Command::Man(arguments) => man::run(&arguments, environment),
+        Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
+        Command::Man(arguments) => man::run(&arguments, Arguments::command(), environment),
         command => {
             let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
             let done = match command {
@@ -62,17 +63,5 @@ pub(crate) async fn dispatch(
                 (_, done) => done,
             }
         }
-    }
-}
-
-/// The sandbox `name` of the repository that the command works in.
-fn target(name: String, environment: &Environment, interrupt: &Interrupt) -> Target {
-    Target {
-        home: environment.home.clone(),
-        git: environment.git.clone(),
-        repository: environment.directory.clone(),
-        caller_home: environment.user_home.clone(),
-        name,
-        cancel: interrupt.cancel.clone(),
     }
 }

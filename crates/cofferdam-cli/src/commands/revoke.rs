@@ -10,15 +10,15 @@ use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::rules::{Loaded, Place};
 use cofferdam::wall::{Origin, Rule};
 
-use super::allow::{Whom, begin, no_rule, patiently, scope, words};
+use super::allow::{Whom, begin, patiently, scope, words};
 use super::built_in::Without;
-use super::net::{place, tell, warn};
-use super::several;
+use super::several::{self, no_rule};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::output;
-use crate::ui::steps::shell_word;
+use crate::ui::rules::{place, tell, warn};
+use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
 
 /// Take back what `cofferdam allow` opened, at once and from now on

@@ -1,9 +1,9 @@
-//! Several rules on one command line.
+//! Rules on a command line: several of them at once, and what is said of one that is none.
 
 use cofferdam::wall::RuleError;
 
-use super::allow::no_rule;
 use crate::error::CliError;
+use crate::ui::opening;
 
 /// The words that may stand after a target.
 const AFTER: [&str; 4] = ["udp", "http", "tls", "plain"];
@@ -26,4 +26,34 @@ pub(super) fn rules(arguments: &[String], verb: &str) -> Result<Vec<String>, Cli
         }
     }
     Ok(rules)
+}
+
+/// What was given to `verb` is no rule.
+pub(super) fn no_rule(error: &RuleError, verb: &str) -> CliError {
+    let hint = match error {
+        RuleError::Localhost { meant, .. } => this_machine(meant),
+        RuleError::Metadata(range) if verb == "allow" => format!(
+            "what is there gives out this machine's own keys: for one run alone, give `cofferdam run` the option \
+             `--allow {}`",
+            if range.network().is_ipv6() {
+                format!("[{range}]:80")
+            } else {
+                format!("{range}:80")
+            }
+        ),
+        RuleError::Word(_) => format!(
+            "each rule is TARGET[:PORT,PORT] [http|tls|plain], several one after the other: `cofferdam {verb} \
+             a.example.com b.example.com:8443 tls`"
+        ),
+        _ => format!("see `cofferdam {verb} --help`"),
+    };
+    CliError::Misused {
+        message: error.to_string(),
+        hint,
+    }
+}
+
+/// What to do where this machine was meant.
+pub(super) fn this_machine(rule: &str) -> String {
+    format!("if this machine is meant: `{}`", opening::command(rule))
 }

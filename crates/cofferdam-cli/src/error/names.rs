@@ -7,8 +7,10 @@ use cofferdam::git::worktree::WorktreeError;
 use cofferdam::names::{NameError, Slug};
 use cofferdam::session::{Holder, Holding};
 
-use super::CHECKED_OUT_HINT;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
+
+pub(super) const CHECKED_OUT_HINT: &str =
+    "name another branch, or work in that checkout itself with `-C DIR` and `--head`";
 
 /// A sandbox of that name may hold work that is merged nowhere: nobody is told to delete it.
 pub(super) fn taken_hint(name: &Slug) -> String {

@@ -5,9 +5,12 @@ use std::path::Path;
 
 use cofferdam::session::{NotTrusted, PlanError};
 
-use super::{CHECKED_OUT_HINT, PROMPT_HINT, names};
+use super::names::{self, CHECKED_OUT_HINT};
 use crate::ui::opening;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
+
+pub(super) const PROMPT_HINT: &str =
+    "give one with `--prompt TEXT` or `--prompt-file FILE`, or pipe it in: `… | cofferdam run`";
 
 pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
     let hint = match error {

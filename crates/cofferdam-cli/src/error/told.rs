@@ -5,7 +5,7 @@ use std::path::Path;
 use cofferdam::fsx::FileError;
 use cofferdam::session::{HookError, LoginError, RunError, RunErrorKind};
 
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
 
 /// What is said once for the whole error, as it needs more than its own cause.
 pub(super) fn hint(error: &RunError) -> Option<String> {

@@ -7,6 +7,8 @@ pub(crate) mod opening;
 pub(crate) mod output;
 pub(crate) mod patch;
 pub(crate) mod recovered;
+pub(crate) mod rules;
+pub(crate) mod shell;
 pub(crate) mod steps;
 pub(crate) mod style;
 pub(crate) mod summary;

@@ -7,7 +7,7 @@ use cofferdam::names::Slug;
 use cofferdam::text::printable_line;
 use cofferdam::wall::{Origin, Refused, Rule, Target, rules};
 
-use super::steps::shell_word;
+use super::shell::shell_word;
 use super::table::fit;
 
 /// So many things are named.

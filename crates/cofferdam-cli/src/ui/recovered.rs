@@ -7,7 +7,7 @@ use cofferdam::session::Landing;
 use cofferdam::session::manage::Recovered;
 use cofferdam::text::printable_line;
 
-use super::steps::shell_word;
+use super::shell::shell_word;
 use super::{human, summary};
 
 /// Which sandbox it was, and where its commits are now; the line is not ended.

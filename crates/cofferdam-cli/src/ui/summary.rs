@@ -11,7 +11,7 @@ use cofferdam::text::printable_line;
 
 use super::human;
 use super::opening;
-use super::steps::shell_word;
+use super::shell::shell_word;
 use super::style::{self, paint};
 use super::table::fit;
 

@@ -4,28 +4,13 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
-use super::dns::{Query, Reply, Scripts};
 use super::frame::Packet;
-use super::origins::Visit;
-use super::recorder::{self, Frames};
-
-/// Everything that the internet knows.
-#[derive(Debug, Default)]
-pub(crate) struct World {
-    pub(crate) frames: Mutex<Frames>,
-    pub(crate) scripts: Mutex<Scripts>,
-    pub(crate) queries: Mutex<Vec<Query>>,
-    pub(crate) visits: Mutex<Vec<Visit>>,
-}
-
-/// A thread that panicked has left nothing half done here.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use super::recorder;
+use super::world::{Query, Reply, Visit, World, locked};
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Ask {

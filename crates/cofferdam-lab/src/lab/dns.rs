@@ -1,47 +1,12 @@
 //! The internet's name server: answers as it was told to, and keeps every query as it came.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::control::{World, locked};
 use super::place;
-
-/// One answer to a query for a name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reply {
-    /// Those of the asked family, with this time to live in seconds.
-    Addresses {
-        addresses: Vec<IpAddr>,
-        ttl: u32,
-    },
-    NoSuchName,
-    ServerFailure,
-    /// None at all.
-    Silence,
-    /// After so many milliseconds, these.
-    Slow {
-        millis: u64,
-        addresses: Vec<IpAddr>,
-    },
-}
-
-/// What a name is answered with: each reply once, the last one from then on.
-pub(crate) type Scripts = HashMap<String, Vec<Reply>>;
-
-/// A query as it arrived.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Query {
-    /// With the case it had.
-    pub name: String,
-    pub kind: u16,
-    pub class: u16,
-    pub tcp: bool,
-}
+use super::world::{Query, Reply, World, locked};
 
 const A: u16 = 1;
 const AAAA: u16 = 28;

@@ -19,9 +19,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{WaitOptions, getegid, geteuid, wait};
 
-use super::control::{self, World};
-use super::place;
-use super::{dns, origins, recorder};
+use super::world::{Reply, World, locked};
+use super::{control, dns, origins, place, recorder};
 
 const INTERNET: &str = "--lab-internet";
 const HOUSE: &str = "--lab-house";
@@ -72,11 +71,11 @@ pub fn role(arguments: &[OsString]) -> Option<ExitCode> {
 /// the command.
 fn internet(directory: &Path, command: &[OsString]) -> io::Result<ExitCode> {
     let world = Arc::new(World::default());
-    let answer = dns::Reply::Addresses {
+    let answer = Reply::Addresses {
         addresses: vec![place::ORIGIN.parse().map_err(io::Error::other)?],
         ttl: 0,
     };
-    control::locked(&world.scripts).insert(place::NAME.to_owned(), vec![answer]);
+    locked(&world.scripts).insert(place::NAME.to_owned(), vec![answer]);
     recorder::start(Arc::clone(&world))?;
     let mut house = Command::new("unshare")
         .args(["--net", "--mount", "--"])

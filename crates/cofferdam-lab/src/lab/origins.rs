@@ -14,22 +14,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio_rustls::LazyConfigAcceptor;
 
-use super::control::{World, locked};
+use super::world::{Visit, World, locked};
 use super::{port, tls};
-
-/// What one of the servers met.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Visit {
-    /// The address and port that was visited.
-    pub at: SocketAddr,
-    pub what: String,
-}
 
 #[derive(Debug, Clone, Copy)]
 enum Trade {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::control::{World, locked};
 use super::frame::Packet;
 use super::place;
+use super::world::{World, locked};
 
 /// All protocols, in network order as the socket wants it.
 const EVERYTHING: i32 = 0x0003_u16.to_be() as i32;
@@ -19,16 +19,6 @@ const MOST: usize = 400_000;
 /// No more of a frame is kept.
 const SNAP: usize = 2048;
 const MARK: &str = "cofferdam-lab-mark-";
-
-/// The frames so far.
-#[derive(Debug, Default)]
-pub(crate) struct Frames {
-    pub(crate) all: Vec<(Packet, Box<[u8]>)>,
-    /// Frames that no longer fitted.
-    pub(crate) lost: u64,
-    /// The last mark that came by.
-    marked: u64,
-}
 
 pub(crate) fn start(world: Arc<World>) -> io::Result<()> {
     let mut socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(EVERYTHING)))?;

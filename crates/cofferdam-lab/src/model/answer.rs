@@ -148,12 +148,3 @@ fn whole(body: Value) -> Answer {
         body,
     }
 }
-
-/// Cuts a text in pieces, as models send it.
-pub(super) fn pieces(text: &str) -> Vec<String> {
-    let letters: Vec<char> = text.chars().collect();
-    letters
-        .chunks(letters.len().div_ceil(3).max(1))
-        .map(|chunk| chunk.iter().collect())
-        .collect()
-}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::answer::pieces;
+use super::pieces::pieces;
 use super::request::Request;
 use super::script::{Tool, Turn};
 

@@ -7,21 +7,24 @@
 mod answer;
 mod anthropic;
 mod openai;
+mod pieces;
 mod request;
 mod script;
 mod serve;
+mod stage;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use answer::{Answer, Language};
 pub use request::Request;
 pub use script::{Fault, Script, Tool, Turn};
+pub use stage::Seen;
+use stage::Stage;
 
 /// A running server, on a loopback port of its own. It ends when this is dropped.
 #[derive(Debug)]
@@ -32,47 +35,13 @@ pub struct Model {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the server saw and did so far.
-#[derive(Debug, Clone, Default)]
-pub struct Seen {
-    pub requests: Vec<Request>,
-    /// Requests that did not fit the script, and why.
-    pub complaints: Vec<String>,
-    /// Answers that stopped in their middle, their program still there.
-    pub hanging: usize,
-    /// Programs that left such an answer.
-    pub left: usize,
-}
-
-impl Seen {
-    /// The requests of the agent itself, without its small questions.
-    pub fn work(&self) -> impl Iterator<Item = &Request> {
-        let asks = |request: &&Request| {
-            Language::of(request).is_some_and(|language| language.asks_for_work(request))
-        };
-        self.requests.iter().filter(asks)
-    }
-}
-
-/// Script and record, shared by all connections.
-#[derive(Debug)]
-struct Stage {
-    script: Mutex<Script>,
-    seen: Mutex<Seen>,
-    changed: Condvar,
-}
-
 impl Model {
     /// Starts a server on a free port.
     pub fn start(script: impl Into<Script>) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let stage = Arc::new(Stage {
-            script: Mutex::new(script.into()),
-            seen: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let stage = Arc::new(Stage::new(script.into()));
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -126,49 +95,5 @@ impl Drop for Model {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-impl Stage {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note(&self, change: impl FnOnce(&mut Seen)) {
-        change(&mut self.seen());
-        self.changed.notify_all();
-    }
-
-    /// Records a request and says what it gets.
-    fn answer(&self, request: &Request) -> Answer {
-        let mut seen = self.seen();
-        seen.requests.push(request.clone());
-        let number = seen.requests.len();
-        drop(seen);
-        let answer = match Language::of(request) {
-            None => answer::other(request),
-            Some(language) if !language.asks_for_work(request) => {
-                answer::answer(language, request, &Turn::default(), number)
-            }
-            Some(language) => self.next(language, request, number),
-        };
-        self.changed.notify_all();
-        answer
-    }
-
-    fn next(&self, language: Language, request: &Request, number: usize) -> Answer {
-        let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = script.current();
-        if let Some(wanted) = &turn.after {
-            let last = request.tool_results().pop().unwrap_or_default();
-            if !last.contains(wanted) {
-                let complaint = format!("wanted a tool's result with `{wanted}`, got `{last}`");
-                let answer = answer::refusal(language, &complaint);
-                self.note(|seen| seen.complaints.push(complaint));
-                return answer;
-            }
-        }
-        script.advance();
-        answer::answer(language, request, &turn, number)
     }
 }

@@ -18,9 +18,9 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::Stage;
 use super::answer::{Answer, End};
 use super::request::Request;
+use super::stage::Stage;
 
 /// The largest request: 64 MiB.
 const LIMIT: usize = 64 << 20;

@@ -16,7 +16,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Outcome, Race, Task, escape, netlink, packets, query, scan, stream};
+use super::race::Race;
+use super::task::{Outcome, Step, Task};
+use super::{escape, netlink, packets, query, scan, stream};
 
 /// No task takes longer.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -201,11 +203,7 @@ fn talk(shared: &Shared, key: &str, say: Vec<u8>, heard: &mut String) -> io::Res
         .map(TcpStream::try_clone)
         .transpose()?;
     let mut stream = stream.ok_or_else(|| io::Error::other("no such connection"))?;
-    stream::walk(
-        &mut stream,
-        &[super::Step::Say(say), super::Step::Hear],
-        heard,
-    )
+    stream::walk(&mut stream, &[Step::Say(say), Step::Hear], heard)
 }
 
 fn listen(port: u16, shared: &Shared) -> io::Result<()> {

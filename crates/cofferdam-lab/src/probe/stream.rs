@@ -11,7 +11,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
-use super::Step;
+use super::task::Step;
 
 const CONNECT: Duration = Duration::from_secs(6);
 const HEAR: Duration = Duration::from_secs(6);

@@ -1,6 +1,6 @@
 //! DNS over a stream: every message with its length in two bytes before it (RFC 1035, 4.2.2).
 
-use super::MAX_QUERY;
+use super::query::MAX_QUERY;
 
 /// The stream cannot be read any further: close it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -9,6 +9,7 @@ mod query;
 use std::net::Ipv4Addr;
 
 pub use frame::{FrameError, Frames, frame};
+pub use query::MAX_QUERY;
 use query::{Query, Wrong};
 
 use crate::name::HostName;
@@ -16,9 +17,6 @@ use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::rule::Rule;
 use crate::synthetic::{Synthetic, TableFull};
-
-/// The longest query that is read, in bytes. One name needs 271; the rest is room for EDNS options.
-pub const MAX_QUERY: usize = 1232;
 
 /// The longest answer: header, question of one name, one address. Fits plain UDP (RFC 1035: 512).
 pub const MAX_ANSWER: usize = 12 + 255 + 4 + 16;

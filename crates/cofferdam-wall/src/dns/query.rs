@@ -2,6 +2,9 @@
 
 use crate::name::HostName;
 
+/// The longest query that is read, in bytes. One name needs 271; the rest is room for EDNS options.
+pub const MAX_QUERY: usize = 1232;
+
 /// Why a message is not a query that can be decided about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wrong {
@@ -51,7 +54,7 @@ impl<'a> Query<'a> {
         if flags & 0x7800 != 0 {
             return Err(Wrong::Opcode);
         }
-        if message.len() > super::MAX_QUERY || (questions, answers, authorities) != (1, 0, 0) {
+        if message.len() > MAX_QUERY || (questions, answers, authorities) != (1, 0, 0) {
             return Err(Wrong::Form);
         }
         let rest = &message[Self::HEADER..];

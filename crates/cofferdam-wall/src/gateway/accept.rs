@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::net::TcpStream;
 
-use crate::gateway::complain;
 use crate::gateway::gate::Gate;
 use crate::gateway::proxy;
+use crate::gateway::reset::reset;
 use crate::gateway::room::Room;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::gateway::transparent;
@@ -132,12 +132,4 @@ async fn proxy(sandbox: Arc<Sandbox>, stream: StdTcpStream, room: Room) {
         () = Box::pin(proxy::serve(stream, Gate::new(&sandbox, Some(opening)))) => {}
     }
     drop(open);
-}
-
-/// Closes a connection so that the program gets an error at once.
-pub(super) fn reset(stream: StdTcpStream) {
-    if let Err(error) = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)) {
-        complain(&format!("a connection is closed without a reset: {error}"));
-    }
-    drop(stream);
 }

@@ -10,8 +10,8 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
-use crate::gateway::door::Flow;
-use crate::gateway::hello::HelloError;
+use crate::gateway::flows::Flow;
+use crate::gateway::hello_error::HelloError;
 use crate::gateway::retry::{Reply, Retry};
 
 /// The worker's buffer.

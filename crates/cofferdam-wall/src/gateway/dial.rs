@@ -9,7 +9,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::class::{canonical, tunnelled};
-use crate::gateway::door::{Failure, Place};
+use crate::gateway::failure::Failure;
+use crate::gateway::place::Place;
 use crate::gateway::resolve::{Family, Resolver};
 use crate::{Class, Destination, HostName, Policy, Protocol, Reason, Refusal, Request};
 

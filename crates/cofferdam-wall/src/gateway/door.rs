@@ -1,23 +1,13 @@
 //! What the parts of the gateway that read a protocol ask of the part that decides and dials.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-
 use tokio::net::TcpStream;
-use tokio_util::sync::CancellationToken;
 
+use crate::Kind;
 use crate::gateway::budget::Budget;
-use crate::gateway::flows::Entry;
+use crate::gateway::failure::Failure;
+use crate::gateway::flows::Flow;
+use crate::gateway::place::Place;
 use crate::log::Via;
-use crate::{HostName, Kind};
-
-/// Where a connection wants to go, as the program said it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
-    Name(HostName),
-    Address(IpAddr),
-}
 
 /// A way out: decided about, resolved, checked and dialled.
 #[derive(Debug)]
@@ -25,18 +15,6 @@ pub(crate) struct Way {
     pub(crate) stream: TcpStream,
     pub(crate) kind: Kind,
     pub(crate) flow: Flow,
-}
-
-/// One open connection in the gateway's books. Cancelled when its rule goes. Dropping it logs the end.
-#[derive(Debug)]
-pub(crate) struct Flow {
-    pub(crate) end: CancellationToken,
-    /// Bytes out of and into the sandbox.
-    pub(crate) sent: Arc<AtomicU64>,
-    pub(crate) received: Arc<AtomicU64>,
-    /// Its line in the books; none where a protocol is tried without a sandbox.
-    #[expect(dead_code, reason = "it is there to be dropped")]
-    pub(crate) entry: Option<Entry>,
 }
 
 /// Why there is no way.
@@ -49,26 +27,6 @@ pub(crate) enum Closed {
     },
     /// Allowed, and could not be done.
     Failed(Failure),
-}
-
-/// Why something that is allowed could not be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) reason: String,
-    /// Nobody said no: the time was over.
-    pub(crate) late: bool,
-}
-
-impl Failure {
-    pub(crate) fn new(reason: String) -> Self {
-        let late = false;
-        Self { reason, late }
-    }
-
-    pub(crate) fn late(reason: String) -> Self {
-        let late = true;
-        Self { reason, late }
-    }
 }
 
 /// Something that was refused for what stands in it, not for where its connection goes.

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use crate::control::{Explanation, RuleLine};
 use crate::gateway::dial::{addresses, check, told};
-use crate::gateway::door::Place;
 use crate::gateway::gate::decide;
+use crate::gateway::place::Place;
 use crate::gateway::resolve::{Family, Resolver};
 use crate::{HostName, Kind, NameError, Policy, Refusal};
 

@@ -1,79 +1,26 @@
-//! The books of one sandbox's open connections.
+//! One open connection, from its entry into the books to the end that is logged.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::gateway::door::{Flow, Place};
+use crate::Refusal;
+use crate::gateway::books::Subject;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::log::{Event, Via};
-use crate::{Destination, Kind, Policy, Protocol, Refusal, Request};
 
-/// What a connection was decided on.
-#[derive(Debug, Clone)]
-pub(super) struct Subject {
-    pub(super) place: Place,
-    /// What was dialled.
-    pub(super) address: IpAddr,
-    pub(super) port: u16,
-    pub(super) kind: Kind,
-}
-
-impl Subject {
-    /// What policy says now; none if it refuses, or wants more looked at than was.
-    fn holds(&self, policy: &Policy) -> Result<(), Option<Refusal>> {
-        let destination = match &self.place {
-            Place::Name(name) => Destination::Resolved {
-                name,
-                address: self.address,
-            },
-            Place::Address(address) => Destination::Address(*address),
-        };
-        let allowed = policy
-            .decide(&Request {
-                destination,
-                port: self.port,
-                protocol: Protocol::Tcp,
-            })
-            .map_err(Some)?;
-        if allowed.kind == self.kind {
-            Ok(())
-        } else {
-            Err(None)
-        }
-    }
-}
-
-/// The open connections by number.
-#[derive(Debug, Default)]
-pub(super) struct Books {
-    open: Mutex<HashMap<u64, (Subject, CancellationToken)>>,
-}
-
-impl Books {
-    pub(super) fn count(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Ends every connection that `policy` does not carry; how many. The policy must be in force already.
-    pub(super) fn review(&self, policy: &Policy) -> u64 {
-        let mut closed = 0;
-        for (subject, end) in self.lock().values() {
-            if subject.holds(policy).is_err() && !end.is_cancelled() {
-                end.cancel();
-                closed += 1;
-            }
-        }
-        closed
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (Subject, CancellationToken)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// One open connection in the gateway's books. Cancelled when its rule goes. Dropping it logs the end.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) end: CancellationToken,
+    /// Bytes out of and into the sandbox.
+    pub(crate) sent: Arc<AtomicU64>,
+    pub(crate) received: Arc<AtomicU64>,
+    /// Its line in the books; none where a protocol is tried without a sandbox.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    pub(crate) entry: Option<Entry>,
 }
 
 /// Enters a connection into the books, under the lock that a change of policy takes after it came into
@@ -117,8 +64,8 @@ pub(crate) struct Entry {
     subject: Subject,
     via: Via,
     since: Instant,
-    sent: Arc<std::sync::atomic::AtomicU64>,
-    received: Arc<std::sync::atomic::AtomicU64>,
+    sent: Arc<AtomicU64>,
+    received: Arc<AtomicU64>,
 }
 
 impl Drop for Entry {

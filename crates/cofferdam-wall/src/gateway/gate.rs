@@ -4,10 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::gateway::books::Subject;
 use crate::gateway::budget::Budget;
 use crate::gateway::dial::{self, Unreached, offer, told};
-use crate::gateway::door::{Closed, Door, Failure, Objection, Place, Way};
-use crate::gateway::flows::{self, Subject};
+use crate::gateway::door::{Closed, Door, Objection, Way};
+use crate::gateway::failure::Failure;
+use crate::gateway::flows;
+use crate::gateway::place::Place;
 use crate::gateway::rate::Below;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::log::{Event, Verdict, Via};

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::Reason;
 use crate::dns::{self, Frames, Outcome};
 use crate::gateway::dial::offer;
-use crate::gateway::door::Place;
+use crate::gateway::place::Place;
 use crate::gateway::rate::Below;
 use crate::gateway::sandbox::{Sandbox, Told};
 use crate::log::{Event, Verdict};

@@ -6,7 +6,7 @@
 //!
 //! - `start`, `confine`, `filter`: what the process gives up before it reads its first byte.
 //! - `server`, `channel`, `descriptors`: the library's questions.
-//! - `sandbox`, `flows`: what is known of one sandbox; the policy in force.
+//! - `sandbox`, `books`, `flows`: what is known of one sandbox; the policy in force; its open connections.
 //! - `proof`: what a sandbox reaches while its wall is tried.
 //! - `accept`, `transparent`, `lookups`, `packets`: what arrives out of a sandbox.
 //! - `door`, `gate`, `dial`, `resolve`, `copy`: how something gets out.
@@ -15,27 +15,34 @@
 
 mod accept;
 mod asked;
+mod books;
 mod budget;
 mod channel;
+mod complaint;
 mod confine;
 mod copy;
 mod descriptors;
 mod dial;
 mod door;
+mod error;
 mod explain;
+mod failure;
 mod filter;
 mod flows;
 mod gate;
 mod hello;
+mod hello_error;
 mod http;
 mod journal;
 mod lookups;
 mod nflog;
 mod packets;
+mod place;
 mod proof;
 mod proxy;
 mod rate;
 mod refused;
+mod reset;
 mod resolve;
 mod retry;
 mod room;
@@ -50,29 +57,11 @@ mod workers;
 mod testing;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use complaint::complain;
+pub use error::GatewayError;
 pub use filter::FilterError;
 pub use start::StartError;
-
-/// Lines of [`complain`].
-const COMPLAINTS: usize = 1000;
-
-/// Why the gateway ended otherwise than by having nothing to do.
-#[derive(Debug, thiserror::Error)]
-pub enum GatewayError {
-    #[error(transparent)]
-    Start(#[from] StartError),
-    #[error(transparent)]
-    Filter(#[from] FilterError),
-    #[error("the gateway cannot start a thread: {0}")]
-    Thread(io::Error),
-    #[error("the gateway's control socket does not work: {0}")]
-    Control(io::Error),
-    #[error("a thread of the gateway ended")]
-    Worker,
-}
 
 /// The whole life of the process. `arguments` are those of the command: see `start`.
 pub fn run(arguments: &[OsString]) -> Result<(), GatewayError> {
@@ -87,17 +76,4 @@ pub fn run(arguments: &[OsString]) -> Result<(), GatewayError> {
     // Every sandbox is gone by now, so its last entries are in the queue.
     writer.finish();
     outcome
-}
-
-/// One line to standard error, which the starter keeps in a file: so many in the life of the process, and a
-/// last one that says so.
-pub fn complain(message: &str) {
-    static SAID: AtomicUsize = AtomicUsize::new(0);
-    let message = match SAID.fetch_add(1, Ordering::Relaxed).cmp(&COMPLAINTS) {
-        std::cmp::Ordering::Less => message,
-        std::cmp::Ordering::Equal => "nothing more is said here: it was too much",
-        std::cmp::Ordering::Greater => return,
-    };
-    // There is nobody left to tell if this fails.
-    _ = writeln!(io::stderr(), "cofferdam-gateway: {message}");
 }

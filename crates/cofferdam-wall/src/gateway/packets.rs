@@ -1,19 +1,17 @@
-//! Packets that the kernel refused in a sandbox, on their way into its log.
+//! Packets that the kernel refused in a sandbox, as its socket tells of them.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use tokio_util::sync::CancellationToken;
 
 use crate::gateway::nflog::{self, Packet};
-use crate::gateway::sandbox::{Sandbox, Told};
 use crate::gateway::workers::watched;
-use crate::log::{Event, Verdict};
 
 /// A destination is logged again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -27,13 +25,7 @@ const LONGEST: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Packets {
     socket: OwnedFd,
-    known: Mutex<HashMap<Packet, Known>>,
-}
-
-#[derive(Debug)]
-struct Known {
-    logged: Instant,
-    since: u64,
+    known: Mutex<Known>,
 }
 
 impl Packets {
@@ -46,19 +38,45 @@ impl Packets {
     }
 
     /// Reads everything that is there.
-    pub(super) fn drain(&self, sandbox: &Sandbox) {
-        while self.read(sandbox) == Read::More {}
+    pub(super) fn drain(&self, mut refused: impl FnMut(&mut Known, Packet)) {
+        while self.read(&mut refused) == Read::More {}
+    }
+
+    /// Reads until `end`.
+    pub(super) async fn watch(
+        &self,
+        end: &CancellationToken,
+        mut refused: impl FnMut(&mut Known, Packet),
+    ) {
+        let socket = self.socket.as_fd().try_clone_to_owned();
+        let Ok(socket) = socket.and_then(watched) else {
+            return;
+        };
+        loop {
+            let ready = tokio::select! {
+                // Nothing more is taken for a sandbox that another registration has replaced.
+                biased;
+                () = end.cancelled() => return,
+                ready = socket.readable() => ready,
+            };
+            let Ok(mut ready) = ready else { return };
+            match self.read(&mut refused) {
+                Read::More => tokio::task::yield_now().await,
+                Read::Nothing => ready.clear_ready(),
+                Read::Broken => return,
+            }
+        }
     }
 
     /// Reads a batch. Whoever reads holds the lock until it is counted.
-    fn read(&self, sandbox: &Sandbox) -> Read {
+    fn read(&self, refused: &mut impl FnMut(&mut Known, Packet)) -> Read {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut space = vec![MaybeUninit::<u8>::uninit(); LONGEST];
         for _ in 0..BATCH {
             match rustix::net::recv(&self.socket, space.as_mut_slice(), RecvFlags::empty()) {
                 Ok(((datagram, _), _)) => {
                     for packet in nflog::packets(datagram) {
-                        tell(&mut known, sandbox, packet);
+                        refused(&mut known, packet);
                     }
                 }
                 // Reports were lost; the packets were refused all the same.
@@ -78,75 +96,48 @@ enum Read {
     Broken,
 }
 
-/// Reads until the sandbox ends.
-pub(super) async fn watch(sandbox: Arc<Sandbox>) {
-    let Ok(socket) = sandbox
-        .packets
-        .socket
-        .as_fd()
-        .try_clone_to_owned()
-        .and_then(watched)
-    else {
-        return;
-    };
-    loop {
-        let ready = tokio::select! {
-            // Nothing more is taken for a sandbox that another registration has replaced.
-            biased;
-            () = sandbox.end.cancelled() => return,
-            ready = socket.readable() => ready,
-        };
-        let Ok(mut ready) = ready else { return };
-        match sandbox.packets.read(&sandbox) {
-            Read::More => tokio::task::yield_now().await,
-            Read::Nothing => ready.clear_ready(),
-            Read::Broken => return,
-        }
-    }
+/// Where refused packets went to lately.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    seen: HashMap<Packet, Since>,
 }
 
-fn tell(known: &mut HashMap<Packet, Known>, sandbox: &Sandbox, packet: Packet) {
-    if sandbox.is_proving() {
-        sandbox.seen.packets.fetch_add(1, Ordering::SeqCst);
-        return;
-    }
-    let protocol = packet.protocol_name();
-    let to = match (packet.to, packet.port) {
-        (to, None) => to.to_string(),
-        (to, Some(port)) => std::net::SocketAddr::new(to, port).to_string(),
-    };
-    let mut told = Told {
-        verdict: Some(Verdict::Refused),
-        address: Some(packet.to),
-        port: packet.port,
-        reason: Some(format!("{protocol} to {to}: only TCP leaves a sandbox")),
-        protocol: Some(protocol),
-        ..Told::default()
-    };
-    let now = Instant::now();
-    match known.get_mut(&packet) {
-        Some(one) if now.duration_since(one.logged) < AGAIN => {
-            one.since += 1;
-            sandbox.count_refusal(&told);
-            return;
-        }
-        Some(one) => {
-            told.count = (one.since > 0).then_some(one.since + 1);
-            *one = Known {
-                logged: now,
-                since: 0,
-            };
-        }
-        None => {
-            if known.len() >= MOST {
-                known.clear();
+#[derive(Debug)]
+struct Since {
+    logged: Instant,
+    more: u64,
+}
+
+/// Whether a packet is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// It was, a moment ago.
+    Later,
+    /// Now, as one of so many since the last time.
+    Now(Option<u64>),
+}
+
+impl Known {
+    pub(super) fn due(&mut self, packet: Packet) -> Due {
+        let logged = Instant::now();
+        let fresh = Since { logged, more: 0 };
+        match self.seen.get_mut(&packet) {
+            Some(one) if logged.duration_since(one.logged) < AGAIN => {
+                one.more += 1;
+                Due::Later
             }
-            let one = Known {
-                logged: now,
-                since: 0,
-            };
-            known.insert(packet, one);
+            Some(one) => {
+                let count = (one.more > 0).then_some(one.more + 1);
+                *one = fresh;
+                Due::Now(count)
+            }
+            None => {
+                if self.seen.len() >= MOST {
+                    self.seen.clear();
+                }
+                self.seen.insert(packet, fresh);
+                Due::Now(None)
+            }
         }
     }
-    sandbox.tell(Event::Packet, &told);
 }

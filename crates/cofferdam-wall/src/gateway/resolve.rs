@@ -16,7 +16,7 @@ use hickory_resolver::system_conf;
 use tokio::time::timeout;
 
 use crate::HostName;
-use crate::gateway::door::Failure;
+use crate::gateway::failure::Failure;
 
 const CONFIG: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";

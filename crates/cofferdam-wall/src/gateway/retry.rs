@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use crate::gateway::budget::Share;
-use crate::gateway::hello::{HelloError, TIME};
+use crate::gateway::hello_error::{HelloError, TIME};
 use crate::{ClientHello, HostName, SniError};
 
 const CHANGE_CIPHER_SPEC: u8 = 20;

@@ -11,11 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::control::{Refused, RuleLine, Seen, Status};
 use crate::gateway::asked::Asked;
+use crate::gateway::books::Books;
 use crate::gateway::budget::Budget;
-use crate::gateway::door::Place;
-use crate::gateway::flows::Books;
 use crate::gateway::journal::Journal;
-use crate::gateway::packets::Packets;
+use crate::gateway::nflog::Packet;
+use crate::gateway::packets::{Due, Known, Packets};
+use crate::gateway::place::Place;
 use crate::gateway::rate::{Below, Lookups};
 use crate::gateway::refused::Summary;
 use crate::gateway::resolve::Resolver;
@@ -200,7 +201,8 @@ impl Sandbox {
     /// Ends the proving: what arrived during it.
     pub(super) fn open(&self) -> Seen {
         // The kernel has queued what it refused, which need not have been read yet.
-        self.packets.drain(self);
+        self.packets
+            .drain(|known, packet| self.refuse_packet(known, packet));
         let seen = Seen {
             lookups: self.seen.lookups.load(Ordering::SeqCst),
             connections: self.seen.connections.load(Ordering::SeqCst),
@@ -337,6 +339,34 @@ impl Sandbox {
             told.reason.as_deref().unwrap_or_default(),
             told.opens.as_deref(),
         );
+    }
+
+    /// Counts and logs a packet that the kernel refused.
+    pub(super) fn refuse_packet(&self, known: &mut Known, packet: Packet) {
+        if self.is_proving() {
+            self.seen.packets.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
+        let protocol = packet.protocol_name();
+        let to = match (packet.to, packet.port) {
+            (to, None) => to.to_string(),
+            (to, Some(port)) => SocketAddr::new(to, port).to_string(),
+        };
+        let mut told = Told {
+            verdict: Some(Verdict::Refused),
+            address: Some(packet.to),
+            port: packet.port,
+            reason: Some(format!("{protocol} to {to}: only TCP leaves a sandbox")),
+            protocol: Some(protocol),
+            ..Told::default()
+        };
+        match known.due(packet) {
+            Due::Later => self.count_refusal(&told),
+            Due::Now(count) => {
+                told.count = count;
+                self.tell(Event::Packet, &told);
+            }
+        }
     }
 
     pub(super) fn refused(&self) -> Vec<Refused> {

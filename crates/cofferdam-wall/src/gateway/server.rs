@@ -17,16 +17,18 @@ use crate::Policy;
 use crate::control::{Answer, Ask, Registration, RuleLine};
 use crate::gateway::accept::{self, Entrance};
 use crate::gateway::channel::{Channel, Question};
+use crate::gateway::complaint::complain;
 use crate::gateway::descriptors::Descriptors;
+use crate::gateway::error::GatewayError;
 use crate::gateway::journal::Journals;
-use crate::gateway::packets::{self, Packets};
+use crate::gateway::packets::Packets;
 use crate::gateway::proof::Proof;
 use crate::gateway::resolve::Resolver;
 use crate::gateway::room::Places;
 use crate::gateway::sandbox::{Beginning, Sandbox, compile};
 use crate::gateway::start::Started;
 use crate::gateway::workers::Workers;
-use crate::gateway::{GatewayError, complain, explain, lookups};
+use crate::gateway::{explain, lookups};
 
 /// How long the process stays when nobody needs it.
 const LINGER: Duration = Duration::from_secs(20);
@@ -317,7 +319,11 @@ async fn register(
     }
     let home = gateway.workers.next();
     home.spawn(lookups::over_udp(Arc::clone(&sandbox), descriptors.lookups));
-    home.spawn(packets::watch(Arc::clone(&sandbox)));
+    let watched = Arc::clone(&sandbox);
+    home.spawn(async move {
+        let refuse = |known: &mut _, packet| watched.refuse_packet(known, packet);
+        watched.packets.watch(&watched.end, refuse).await;
+    });
     if let Some(proof) = proof {
         home.spawn(proof.serve(Arc::clone(&sandbox)));
     }

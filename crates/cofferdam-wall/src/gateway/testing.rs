@@ -22,7 +22,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::Budget;
-use super::door::{Closed, Door, Failure, Flow, Objection, Place, Way};
+use super::door::{Closed, Door, Objection, Way};
+use super::failure::Failure;
+use super::flows::Flow;
+use super::place::Place;
 use crate::log::Via;
 use crate::{Allowed, Destination, Kind, Origin, Policy, Protocol, Refusal, Rule};
 

@@ -7,13 +7,15 @@ use std::sync::atomic::Ordering;
 
 use tokio::net::TcpStream;
 
-use crate::gateway::accept::reset;
 use crate::gateway::copy::{both_ways, both_ways_compared, reset_on_close};
-use crate::gateway::door::{Closed, Door, Objection, Place, Way};
+use crate::gateway::door::{Closed, Door, Objection, Way};
 use crate::gateway::gate::Gate;
-use crate::gateway::hello::{self, HelloError, Named};
+use crate::gateway::hello::{self, Named};
+use crate::gateway::hello_error::HelloError;
 use crate::gateway::http;
 use crate::gateway::lookups;
+use crate::gateway::place::Place;
+use crate::gateway::reset::reset;
 use crate::gateway::retry::Retry;
 use crate::gateway::room::Room;
 use crate::gateway::sandbox::{Sandbox, Told};

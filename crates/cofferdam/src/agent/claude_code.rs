@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::access::{Access, Ways};
 use super::json::{self, count, text};
-use super::{
+use super::login::LoginFormat;
+use super::provider::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    AgentRequest, BaseUrl, LoginFormat, StreamParser, Usage,
+    AgentRequest, BaseUrl, StreamParser, Usage,
 };
 
 const NAME: &str = "claude-code";

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use super::completion::Echo;
-use super::{
+use super::provider::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentProgram, AgentProvider, AgentRequest,
     StreamParser,
 };

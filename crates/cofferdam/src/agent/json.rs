@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{AgentError, AgentEvent};
+use super::provider::{AgentError, AgentEvent};
 use crate::text::printable_line;
 
 /// So many characters of a tool's argument are kept.

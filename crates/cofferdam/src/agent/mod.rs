@@ -10,10 +10,8 @@ mod completion;
 mod fuzz;
 mod json;
 mod login;
+mod provider;
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::sync::Arc;
 
 pub use access::Access;
@@ -22,89 +20,10 @@ pub use codex::Codex;
 pub use command::Command;
 pub use completion::{completion, signal_in};
 pub use login::LoginFormat;
-use serde::{Deserialize, Serialize};
-
-/// What an agent is asked to do once.
-#[derive(Debug, Clone)]
-pub struct AgentRequest {
-    /// The whole prompt, expanded. Empty where the user gave none.
-    pub prompt: String,
-    /// An agent session to continue.
-    pub resume: Option<String>,
-    /// Contained providers ask the agent to skip its own permission prompts; no-sandbox never does.
-    pub skip_permissions: bool,
-    /// It has a login, so it needs no key.
-    pub logged_in: bool,
-    /// The variables that it will find: what its program does not read itself may be passed on in
-    /// another way.
-    pub environment: BTreeMap<OsString, OsString>,
-}
-
-/// How an agent is started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentCommand {
-    /// `argv`, never through a shell.
-    pub arguments: Vec<OsString>,
-    /// Written to standard input, which is then closed. Prompts go this way where the agent takes
-    /// them so: no length limit, nothing in the process list.
-    pub stdin: Option<Vec<u8>>,
-    /// Added to the sandbox's environment.
-    pub environment: BTreeMap<OsString, OsString>,
-}
-
-/// A request that this agent cannot serve.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AgentError {
-    #[error("{agent} cannot resume a session")]
-    NoResume { agent: String },
-    #[error("{agent} needs a prompt")]
-    NoPrompt { agent: String },
-    #[error("`{id}` is not a session of {agent}")]
-    BadSession {
-        agent: String,
-        /// Printable.
-        id: String,
-    },
-    #[error("no agent is called `{name}` (there are: {})", known.join(", "))]
-    Unknown {
-        /// Printable.
-        name: String,
-        known: Vec<&'static str>,
-    },
-    #[error("agent `{agent}` takes no {option}")]
-    NoOption {
-        agent: &'static str,
-        option: &'static str,
-    },
-    #[error("agent `{agent}` needs the program to run: give it after `--`")]
-    NoProgram { agent: &'static str },
-}
-
-/// What a user may choose about an agent.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AgentOptions {
-    /// In the agent's own words.
-    pub model: Option<String>,
-    /// How hard it should think, in the agent's own words.
-    pub effort: Option<String>,
-    /// More arguments for the agent's program; for `command`, the program and its arguments.
-    pub arguments: Vec<OsString>,
-}
-
-/// One entry of the registry. Adding an agent is a new file with one of these, and a line in
-/// [`AGENTS`] (S2-33).
-#[derive(Debug)]
-pub struct AgentKind {
-    pub name: &'static str,
-    /// For help texts: a fragment.
-    pub about: &'static str,
-    /// The command that installs its program for one user; empty where there is no such program.
-    pub install: &'static str,
-    /// Hosts that take its makers' own figures and experiments, and that are not in the built-in list: it works as
-    /// well without them.
-    pub not_needed: &'static [&'static str],
-    build: fn(AgentOptions) -> Result<Arc<dyn AgentProvider>, AgentError>,
-}
+pub use provider::{
+    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
+    AgentRequest, BaseUrl, StreamParser, Usage,
+};
 
 /// The agents that come with Cofferdam.
 pub const AGENTS: &[AgentKind] = &[claude_code::KIND, codex::KIND, command::KIND];
@@ -124,126 +43,6 @@ pub fn by_name(name: &str, options: AgentOptions) -> Result<Arc<dyn AgentProvide
             known: AGENTS.iter().map(|kind| kind.name).collect(),
         }),
     }
-}
-
-/// Tokens of one iteration, as the agent reported them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Not read from a cache.
-    pub input_tokens: u64,
-    pub cache_creation_tokens: u64,
-    pub cache_read_tokens: u64,
-    pub output_tokens: u64,
-}
-
-impl std::ops::AddAssign for Usage {
-    fn add_assign(&mut self, other: Self) {
-        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
-        self.cache_creation_tokens = self
-            .cache_creation_tokens
-            .saturating_add(other.cache_creation_tokens);
-        self.cache_read_tokens = self
-            .cache_read_tokens
-            .saturating_add(other.cache_read_tokens);
-        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
-    }
-}
-
-/// One thing an agent's output said. Text is as the agent sent it: sanitise before showing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum AgentEvent {
-    /// The agent's own words: a block or a line of them, without a line feed at its end.
-    Text {
-        text: String,
-    },
-    ToolCall {
-        name: String,
-        arguments: String,
-    },
-    /// The agent's own conversation record.
-    Session {
-        id: String,
-    },
-    /// Replaces what was reported before in this iteration.
-    Usage {
-        usage: Usage,
-    },
-    /// A final message of the agent: the only place where a completion signal counts
-    /// ([`completion`]). Its words were or may have been a [`AgentEvent::Text`] before.
-    Result {
-        text: String,
-        is_error: bool,
-    },
-    /// A line that says nothing of the above.
-    Raw {
-        line: String,
-    },
-}
-
-/// The program of an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AgentProgram<'a> {
-    /// As it is looked up.
-    pub name: &'a OsStr,
-    /// Directories, relative to a user's home, that hold its program as its own installer puts it there: neither
-    /// settings nor logins are in them.
-    pub directories: &'a [&'a str],
-}
-
-/// Turns an agent's standard output into events, line by line.
-pub trait StreamParser: Send + fmt::Debug {
-    /// One line without its line feed. `truncated`: the line was longer than the bound and the rest
-    /// was dropped.
-    fn line(&mut self, line: &[u8], truncated: bool) -> Vec<AgentEvent>;
-
-    /// The output has ended.
-    fn end(&mut self) -> Vec<AgentEvent>;
-}
-
-/// Where an agent's program finds its model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BaseUrl {
-    /// The variable that says it.
-    pub variable: &'static str,
-    /// Where it is unless the variable says something else.
-    pub usual: &'static str,
-}
-
-/// An agent: how to start it and how to read it. Users may write their own.
-pub trait AgentProvider: Send + Sync + fmt::Debug {
-    fn name(&self) -> &str;
-
-    /// Names of variables that this agent takes from the caller's environment.
-    fn environment(&self) -> &[&str];
-
-    /// The login that its program keeps in a file.
-    fn login(&self) -> Option<&LoginFormat> {
-        None
-    }
-
-    /// Where its program finds its model, as far as that is known: what the network refuses there is said
-    /// before anything starts.
-    fn base_url(&self, logged_in: bool) -> Option<BaseUrl> {
-        let _ = logged_in;
-        None
-    }
-
-    /// The program that it starts, so that a sandbox can show the one that the user has.
-    fn program(&self) -> Option<AgentProgram<'_>> {
-        None
-    }
-
-    /// Whether it will be let in where its model is, with these variables and with a login or without.
-    fn access(&self, _environment: &BTreeMap<OsString, OsString>, _logged_in: bool) -> Access {
-        Access::Unknown
-    }
-
-    fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError>;
-
-    /// A fresh parser for one iteration. `signals` are the completion signals in force; the parser
-    /// of a plain-text agent needs them to tell a final message from an echoed prompt.
-    fn parser(&self, request: &AgentRequest, signals: &[String]) -> Box<dyn StreamParser>;
 }
 
 #[cfg(test)]

@@ -5,10 +5,8 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::{Config, ContentError, LocatedRule, Misplaced, yaml};
-
-/// The most entries of one file.
-pub const MAX_RULES: usize = 200_000;
+use super::content::{Config, ContentError, LocatedRule, MAX_RULES, Misplaced};
+use super::yaml;
 
 /// Each field is there or not; one without a value is not the same as none.
 #[derive(Debug, Default, Deserialize)]

@@ -3,37 +3,24 @@
 //! This version reads `firewall.allow`. Everything else in the file is an error, so that no
 //! setting is believed to be in force that is not.
 
+mod content;
 mod firewall;
 mod yaml;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use cofferdam_wall::{Rule, RuleError};
+use cofferdam_wall::Rule;
 
 use crate::fsx::{self, FileError};
 use crate::home::Home;
 use crate::text::{fit, printable_line};
+use content::Misplaced;
 
-pub use firewall::MAX_RULES;
+pub use content::{Config, ContentError, LocatedRule, MAX_RULES, Position};
 
 /// The longest file in bytes: room for [`MAX_RULES`] written in any usual way.
 pub const MAX_FILE: u64 = 16 << 20;
-
-/// What the file says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Config {
-    /// `firewall.allow`; none where the file does not have it.
-    pub allow: Option<Vec<LocatedRule>>,
-}
-
-/// A rule and where it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LocatedRule {
-    pub rule: Rule,
-    /// From 1.
-    pub line: u64,
-}
 
 /// The file is there and cannot be used. Nothing of it is in force.
 #[derive(Debug, thiserror::Error)]
@@ -48,35 +35,6 @@ pub enum ConfigError {
         field: String,
         problem: Box<ContentError>,
     },
-}
-
-/// A place in a text file, both from 1, in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
-    pub line: u64,
-    pub column: u64,
-}
-
-/// What is wrong at one place of the file.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ContentError {
-    #[error("the file is not UTF-8 text")]
-    NotUtf8,
-    /// No YAML, or another shape than the schema's.
-    #[error("{0}")]
-    Yaml(String),
-    #[error("this version of cofferdam reads `firewall` only: take `{0}` out")]
-    NotYet(&'static str),
-    #[error("it has no value: leave it out, or write `{0}`")]
-    NoValue(&'static str),
-    #[error("`domain` and `cidr` in one entry: make two entries of it")]
-    Both,
-    #[error("the entry names neither a `domain` nor a `cidr`")]
-    Neither,
-    #[error("more than {MAX_RULES} entries")]
-    TooMany,
-    #[error(transparent)]
-    Rule(#[from] RuleError),
 }
 
 /// Reads the file; where there is none, nothing is configured.
@@ -105,14 +63,6 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
     })
 }
 
-/// A problem before it is known which file it is in.
-#[derive(Debug, PartialEq, Eq)]
-struct Misplaced {
-    at: Position,
-    field: String,
-    problem: ContentError,
-}
-
 fn text(bytes: &[u8]) -> Result<&str, Misplaced> {
     std::str::from_utf8(bytes).map_err(|error| {
         let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
@@ -126,12 +76,6 @@ fn text(bytes: &[u8]) -> Result<&str, Misplaced> {
             problem: ContentError::NotUtf8,
         }
     })
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.line, self.column)
-    }
 }
 
 /// `: field` on one line and of bounded length, or nothing.

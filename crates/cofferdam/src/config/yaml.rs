@@ -5,7 +5,7 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_saphyr::{Error, Location};
 
-use super::{ContentError, Misplaced, Position};
+use super::content::{ContentError, Misplaced, Position};
 use crate::text::{fit, printable_line};
 
 /// So much of a message is kept: it may quote the file.

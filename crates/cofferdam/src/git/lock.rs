@@ -1,24 +1,20 @@
-//! Locks between processes: flock(2), which ends with its holder, so a killed process leaves none.
+//! The locks of git directories and of the vault: who waits for one can be cancelled.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::fsx::{self, FileError};
+use crate::fsx::FileError;
+pub(crate) use crate::fsx::lock::Lock;
+use crate::fsx::lock::{open, try_hold};
 
 /// A lock was not taken.
 #[derive(Debug)]
 pub(crate) enum LockError {
     Cancelled,
     File(FileError),
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Lock {
-    Shared,
-    Exclusive,
 }
 
 /// In the git directory of a working tree: held for as long as a sandbox can write its files. A sandbox
@@ -41,33 +37,21 @@ pub async fn occupy(git_dir: &Path, cancel: &CancellationToken) -> Result<Option
 /// wherever it leads.
 pub fn vacant(git_dir: &Path) -> Result<Option<File>, FileError> {
     let path = git_dir.join(OCCUPIED);
-    let file = fsx::open_lock(&path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(FileError::new("lock", path, error)),
-    }
+    let file = open(&path)?;
+    Ok(try_hold(&file, Lock::Exclusive, &path)?.then_some(file))
 }
 
 /// Waits for a lock that ends with its holder, so a killed process never leaves one.
 pub(crate) async fn lock(
     path: &Path,
-    kind: Lock,
+    hold: Lock,
     cancel: &CancellationToken,
 ) -> Result<File, LockError> {
-    let file = fsx::open_lock(path).map_err(LockError::File)?;
+    let file = open(path).map_err(LockError::File)?;
     let mut pause = Duration::from_millis(1);
     loop {
-        let tried = match kind {
-            Lock::Shared => file.try_lock_shared(),
-            Lock::Exclusive => file.try_lock(),
-        };
-        match tried {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => {
-                return Err(LockError::File(FileError::new("lock", path, error)));
-            }
+        if try_hold(&file, hold, path).map_err(LockError::File)? {
+            return Ok(file);
         }
         tokio::select! {
             () = cancel.cancelled() => return Err(LockError::Cancelled),

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::command::GitError;
 use super::lock::{Lock, LockError, lock};
 use super::{Oid, Repository};
+use crate::fsx::lock::try_hold;
 use crate::fsx::{self, Context, FileError};
 use crate::home::Home;
 use crate::process::Input;
@@ -386,13 +387,9 @@ impl Vault {
         }
         // Somebody who reads packs right now may be about to link them: next time, then.
         let path = self.directory.join("lease.lock");
-        let lease = fsx::open_lock(&path)?;
-        match lease.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Ok(()),
-            Err(fs::TryLockError::Error(error)) => {
-                return Err(FileError::new("lock", path, error).into());
-            }
+        let lease = fsx::lock::open(&path)?;
+        if !try_hold(&lease, Lock::Exclusive, &path)? {
+            return Ok(());
         }
         let tips = self.directory.join("tips");
         let mut entries = Vec::new();

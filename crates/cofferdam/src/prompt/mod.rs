@@ -10,60 +10,20 @@
 //! neither add an expression nor name another placeholder; inside an expression it is data for the
 //! shell (docs/decisions/0004-prompt-arguments.md).
 
+mod error;
 mod quote;
 mod template;
 
 use std::io;
 use std::path::Path;
 
-pub use template::{Builtins, Expression, Position, Substituted, Template};
+pub use error::{EXPRESSION_LIMIT, Position, PromptError};
+pub use template::{Builtins, Expression, Substituted, Template};
 
 use crate::fsx::{self, Context, FileError};
 
 /// The largest template file: 10 MiB.
 pub const TEMPLATE_LIMIT: u64 = 10 << 20;
-
-/// A shell expression, its values included, is one argument of `sh -c`; the kernel takes no longer
-/// ones (MAX_ARG_STRLEN, execve(2)).
-pub const EXPRESSION_LIMIT: usize = (128 << 10) - 1;
-
-/// Why a template gives no prompt.
-#[derive(Debug, thiserror::Error)]
-pub enum PromptError {
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error("the prompt is empty")]
-    Empty,
-    #[error("{at}: `{{{{{key}}}}}` has no argument{}", others(.also))]
-    MissingArgument {
-        key: String,
-        at: Position,
-        /// The other placeholders without an argument.
-        also: Vec<String>,
-    },
-    #[error("prompt argument `{key}` is built in and cannot be given")]
-    ReservedArgument { key: &'static str },
-    #[error("{at}: prompt argument `{key}` contains a NUL, which no shell expression can take")]
-    NulInArgument { key: String, at: Position },
-    #[error(
-        "{at}: prompt argument `{key}` stands in shell arithmetic or `${{…}}`, where the shell could evaluate it"
-    )]
-    Evaluated { key: String, at: Position },
-    #[error("{at}: the shell expression contains a NUL")]
-    NulInExpression { at: Position },
-    #[error(
-        "{at}: the shell expression is {bytes} bytes long with its arguments; the limit is {EXPRESSION_LIMIT}"
-    )]
-    LongExpression { at: Position, bytes: usize },
-}
-
-fn others(also: &[String]) -> String {
-    if also.is_empty() {
-        String::new()
-    } else {
-        format!(" (nor have: {})", also.join(", "))
-    }
-}
 
 /// Reads a template file: UTF-8, at most [`TEMPLATE_LIMIT`] bytes, a byte order mark is dropped.
 /// Every error names `path`.

@@ -1,22 +1,9 @@
 //! A template's text, cut into its parts once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-use super::{EXPRESSION_LIMIT, PromptError, quote};
-
-/// A place in the template: line and column from 1, columns in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
-    pub line: usize,
-    pub column: usize,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
-    }
-}
+use super::error::{EXPRESSION_LIMIT, Position, PromptError};
+use super::quote;
 
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,24 +1,26 @@
-//! The locks of the registry. flock(2) ends with its holder, so a free lock is the only sign of death that is trusted.
+//! The locks of the registry.
 
-use std::fs::{File, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
 use super::error::RegistryError;
-use crate::fsx::{Context, FileError};
+use crate::fsx::FileError;
+use crate::fsx::lock::{self, hold_within};
 use crate::home::Home;
+
+/// One who only looks has the lock for a moment.
+const MOMENT: Duration = Duration::from_millis(40);
+/// It is held for moments; one that is held longer is held by a stopped process.
+const MAKING: Duration = Duration::from_secs(4);
 
 /// Held while a state directory has no record yet, by who makes it and by who removes dead ones; and while [`crate::registry::written`]
 /// changes its list.
 pub(super) fn making(home: &Home) -> Result<File, RegistryError> {
     let path = home.path().join("lock");
-    let lock = open_lock(home.path(), true)?;
-    // It is held for moments; one that is held longer is held by a stopped process.
-    for _ in 0..100 {
-        if take(&lock, home.path())? {
-            return Ok(lock);
-        }
+    let lock = lock::open(&path)?;
+    if hold_within(&lock, &path, MAKING)? {
+        return Ok(lock);
     }
     let source = std::io::Error::other("another cofferdam process holds it");
     Err(FileError::new("lock", path, source).into())
@@ -26,36 +28,18 @@ pub(super) fn making(home: &Home) -> Result<File, RegistryError> {
 
 pub(super) fn open_lock(directory: &Path, make: bool) -> Result<File, RegistryError> {
     let path = directory.join("lock");
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(make)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(&path)
-        .context("open", &path)?;
-    Ok(file)
+    Ok(if make {
+        lock::open(&path)?
+    } else {
+        lock::open_existing(&path)?
+    })
 }
 
-/// Takes the lock, or says that somebody has it. One who only looks has it for a moment.
+/// Takes the lock, or says that somebody has it.
 pub(super) fn take(lock: &File, directory: &Path) -> Result<bool, RegistryError> {
-    for _ in 0..20 {
-        match lock.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
-            Err(TryLockError::Error(source)) => {
-                return Err(FileError::new("lock", directory.join("lock"), source).into());
-            }
-        }
-    }
-    Ok(false)
+    Ok(hold_within(lock, &directory.join("lock"), MOMENT)?)
 }
 
 pub(super) fn in_use(directory: &Path) -> bool {
-    let Ok(file) = File::open(directory.join("lock")) else {
-        return false;
-    };
-    // A shared lock: two commands that only look do not disturb each other.
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    lock::is_held(&directory.join("lock"))
 }

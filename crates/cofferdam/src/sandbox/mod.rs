@@ -16,9 +16,10 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
+pub use crate::network::NetworkKind;
 pub use crate::process::Exit;
 pub use spec::{
-    Access, ExecRequest, HostProgram, Limits, Mount, MountSource, Network, NetworkKind, SandboxSpec,
+    Access, ExecRequest, HostProgram, Limits, Mount, MountSource, Network, SandboxSpec,
 };
 
 use crate::names::BranchName;

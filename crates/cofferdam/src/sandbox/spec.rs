@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::names::{SandboxId, Slug};
+use crate::network::NetworkKind;
 use crate::wall::WallSpec;
 
 /// Everything a provider needs to make one sandbox.
@@ -113,25 +114,6 @@ impl Network {
             Self::None => NetworkKind::None,
             Self::Wall(_) => NetworkKind::Allowlist,
             Self::Open => NetworkKind::Open,
-        }
-    }
-}
-
-/// The kinds of [`Network`], which a provider can give or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NetworkKind {
-    None,
-    Allowlist,
-    Open,
-}
-
-impl NetworkKind {
-    /// As `--network` calls it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Allowlist => "allowlist",
-            Self::Open => "open",
         }
     }
 }

@@ -202,7 +202,7 @@ impl Login {
         let directory = self.kept.parent().unwrap_or(&self.kept);
         fsx::private_dir(directory)?;
         let path = directory.join("lock");
-        let lock = fsx::lock_within(&path, TIME).await?;
+        let lock = fsx::lock::take_within(&path, TIME).await?;
         let busy = || FileError::new("lock", &path, io::ErrorKind::WouldBlock.into());
         Ok(lock.ok_or_else(busy)?)
     }

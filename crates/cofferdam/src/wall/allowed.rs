@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use cofferdam_wall::{Origin, Rule, RuleError, Target};
 
-use super::rules::{LineError, Loaded, Problem};
+use super::rules::loaded::Loaded;
+use super::rules::problem::{LineError, Problem};
 use crate::fsx::{self, FileError};
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId};

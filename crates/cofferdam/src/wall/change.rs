@@ -66,7 +66,7 @@ impl Change {
         fsx::private_dir(home.path())?;
         fsx::private_dir(&home.allowed())?;
         let path = home.allowed().join("lock");
-        let lock = fsx::lock_within(&path, LOCK_LIMIT).await?;
+        let lock = fsx::lock::take_within(&path, LOCK_LIMIT).await?;
         let lock = lock.ok_or(WallError::Busy(LOCK_LIMIT.as_secs()))?;
         let home = home.clone();
         Ok(Self { home, _lock: lock })

@@ -13,6 +13,7 @@ use super::WallSpec;
 use crate::fsx::{self, Context, FileError};
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId};
+use crate::network::NetworkKind;
 use crate::registry::{Reach, Record};
 
 /// How long a log is kept after its last line.
@@ -47,15 +48,15 @@ pub(super) fn open(spec: &WallSpec) -> Result<File, FileError> {
 /// must not pass for its.
 pub(crate) fn say_unlogged(home: &Home, record: &Record) -> Result<(), FileError> {
     let network = match &record.network {
-        Some(Reach::Open) => "open",
-        Some(Reach::None) => "none",
+        Some(Reach::Open) => NetworkKind::Open,
+        Some(Reach::None) => NetworkKind::None,
         Some(Reach::Allowlist { .. }) | None => return Ok(()),
     };
     let owner = Owner {
         sandbox: record.id,
         name: record.name.to_string(),
         repository: Some(&record.repository),
-        network: Some(network),
+        network: Some(network.as_str()),
     };
     begin(home, &owner).map(drop)
 }

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use crate::fsx::{Context, FileError};
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId, Slug};
+use crate::network::NetworkKind;
 use crate::registry;
 use crate::text::LineFramer;
 
@@ -32,7 +33,7 @@ pub struct Log {
     pub name: String,
     pub began: Timestamp,
     /// "open" or "none" where it has no wall, so that nothing more is logged.
-    pub network: Option<String>,
+    pub network: Option<NetworkKind>,
 }
 
 /// There is no such log.
@@ -73,7 +74,7 @@ pub fn find(home: &Home, repository: &RepoPath, name: Option<&str>) -> Result<Lo
                 sandbox,
                 name: called,
                 began: first.at,
-                network: first.network,
+                network: first.network.and_then(|network| network.parse().ok()),
             });
         }
     }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::environment::Environment;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
 
 /// The scripted agent.
 const AGENT: &str = include_str!("agent.sh");

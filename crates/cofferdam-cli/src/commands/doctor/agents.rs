@@ -13,13 +13,12 @@ use cofferdam::sandbox::native::{self, Found, Host, Unshown};
 use cofferdam::sandbox::{HostProgram, Limits};
 use cofferdam::session::{self, Withheld};
 use cofferdam::text::printable_line;
-use serde::Serialize;
 
-use super::{Finding, Standing};
-use crate::commands::net::repository;
+use super::finding::{Agent, Finding, Standing};
+use crate::commands::here::repository;
 use crate::environment::Environment;
 use crate::interrupt::Interrupt;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
 use crate::ui::table::fit;
 
 /// For a program to say its version.
@@ -27,18 +26,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// So much of it is read, and so much shown.
 const OUTPUT: usize = 4 << 10;
 const SHOWN: usize = 60;
-
-/// What `--json` has about an agent beside the rest.
-#[derive(Debug, Serialize)]
-pub(super) struct Agent {
-    /// Where `PATH` finds its program.
-    path: Option<String>,
-    /// Whether its program started in a sandbox.
-    visible: bool,
-    version: Option<String>,
-    /// `login`, the variable that is its key, or null.
-    access: Option<String>,
-}
 
 /// What the repository around here gives to agents.
 #[derive(Debug)]
@@ -231,7 +218,7 @@ fn tell(
 }
 
 /// The next step for a program that no sandbox shows.
-pub(in crate::commands) fn elsewhere(why: &Unshown) -> &'static str {
+pub(crate) fn elsewhere(why: &Unshown) -> &'static str {
     match why {
         Unshown::In(_) => "install it outside of there, for example in ~/.local",
         Unshown::Checkout(..) => {

@@ -1,6 +1,7 @@
 //! `cofferdam doctor`.
 
 pub(super) mod agents;
+mod finding;
 
 use std::fmt::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,11 +10,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::config::{self, Config};
-use cofferdam::sandbox::native::{self, Status};
+use cofferdam::sandbox::native;
 use cofferdam::session::manage;
 use cofferdam::text::{printable, printable_line};
 use cofferdam::wall::{self, Answer, Ask, Start, WallError};
-use serde::Serialize;
+
+use finding::{Finding, Standing};
 
 use crate::environment::Environment;
 use crate::error::{CliError, message};
@@ -28,57 +30,6 @@ pub(crate) struct Arguments {
     /// agents have `agent`: `path`, `visible`, `version`, `access`
     #[arg(long)]
     json: bool,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Serialize)]
-struct Finding {
-    name: String,
-    status: Standing,
-    detail: String,
-    hint: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent: Option<agents::Agent>,
-}
-
-/// How it stands with that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Standing {
-    Ok,
-    Degraded,
-    Missing,
-    /// It is there, and cannot be used.
-    Malformed,
-    /// Not there, and nothing lacks without it.
-    Absent,
-}
-
-impl From<Status> for Standing {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Ok => Self::Ok,
-            Status::Degraded => Self::Degraded,
-            Status::Missing => Self::Missing,
-        }
-    }
-}
-
-impl Finding {
-    fn new(
-        name: &str,
-        status: Standing,
-        detail: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Self {
-        Self {
-            name: name.to_owned(),
-            status,
-            detail: detail.into(),
-            hint: hint.into(),
-            agent: None,
-        }
-    }
 }
 
 pub(crate) async fn run(
@@ -180,7 +131,7 @@ fn home(path: &Path) -> Finding {
     }
     let mode = found.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        let hint = format!("chmod 700 {}", crate::ui::steps::shell_word(path));
+        let hint = format!("chmod 700 {}", crate::ui::shell::shell_word(path));
         let detail = format!("{shown} has mode {mode:03o}: others can look into it");
         return Finding::new(NAME, Standing::Degraded, detail, hint);
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use cofferdam::wall::Target;
 
 use crate::error::CliError;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
 
 /// A name or an address, and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,10 +4,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use cofferdam::network::NetworkKind;
 use cofferdam::session::manage::ManageError;
 use cofferdam::wall::log::{self, Verdict};
 
-use super::repository;
+use crate::commands::here::repository;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -54,7 +55,7 @@ pub(crate) async fn run(
         let name = cofferdam::text::printable_line(&found.name);
         output::note(&format!("the network log of sandbox {name}\n"));
     }
-    if let Some(network) = &found.network
+    if let Some(network) = found.network
         && !arguments.json
     {
         output::note(&unlogged(&found.name, network));
@@ -97,16 +98,15 @@ pub(crate) async fn run(
 }
 
 /// Why there is nothing to show of a sandbox without a wall.
-fn unlogged(name: &str, network: &str) -> String {
+fn unlogged(name: &str, network: NetworkKind) -> String {
     let name = cofferdam::text::printable_line(name);
-    match network {
-        "none" => format!(
-            "sandbox {name} was started with `--network none`: it reaches nothing, so there is nothing to log\n"
-        ),
-        _ => format!(
-            "sandbox {name} was started with `--network open`: it reaches everything, and nothing of that is logged\n"
-        ),
-    }
+    let why = match network {
+        NetworkKind::None => "it reaches nothing, so there is nothing to log",
+        NetworkKind::Allowlist | NetworkKind::Open => {
+            "it reaches everything, and nothing of that is logged"
+        }
+    };
+    format!("sandbox {name} was started with `--network {network}`: {why}\n")
 }
 
 /// How entries are shown.

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::wall::allowed::Scope;
 
-use super::{sources, tell, warn};
 use crate::commands::allow::{begin, patiently};
+use crate::commands::here::sources;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::rules::{tell, warn};
 
 /// Put edited rules in force in the sandboxes that are at work
 ///

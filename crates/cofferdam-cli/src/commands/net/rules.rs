@@ -6,10 +6,11 @@ use clap::Args;
 use cofferdam::wall::rules::Problem;
 use serde::Serialize;
 
-use super::{place, sources, spoiled, warn};
+use crate::commands::here::sources;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::rules::{place, spoiled, warn};
 use crate::ui::{json, output, table};
 
 /// List the rules in effect, each with who made it and where it stands

@@ -12,10 +12,11 @@ use cofferdam::wall::{
 use serde::Serialize;
 
 use super::destination::Destination;
-use super::{place, sources, spoiled, warn};
+use crate::commands::here::sources;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::rules::{place, spoiled, warn};
 use crate::ui::style::{self, paint};
 use crate::ui::{json, opening, output};
 

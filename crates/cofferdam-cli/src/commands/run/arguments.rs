@@ -5,10 +5,13 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser};
+use clap::builder::{
+    NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser,
+};
 use clap::{ArgGroup, Args, ValueEnum};
 use cofferdam::agent::AGENTS;
 use cofferdam::names::BranchName;
+use cofferdam::network::NetworkKind;
 
 use crate::ui::human::{parse_bytes, parse_duration};
 
@@ -119,8 +122,13 @@ pub(crate) struct Arguments {
     pub(super) pids: Option<u64>,
 
     /// What the sandbox may reach
-    #[arg(long, value_enum, default_value_t = NetworkMode::Allowlist, help_heading = "Network")]
-    pub(super) network: NetworkMode,
+    #[arg(
+        long,
+        value_parser = networks(),
+        default_value_t = NetworkKind::Allowlist,
+        help_heading = "Network"
+    )]
+    pub(super) network: NetworkKind,
 
     /// Open this too, for this run: example.com, db.example.com:5432, "db.example.com:8443 tls"
     #[arg(long, value_name = "RULE", help_heading = "Network")]
@@ -219,17 +227,6 @@ pub(super) enum FileMode {
     Copy,
 }
 
-/// What a sandbox may reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum NetworkMode {
-    /// Nothing but its own loopback
-    None,
-    /// What `cofferdam net rules` lists
-    Allowlist,
-    /// Everything that this machine reaches: no wall
-    Open,
-}
-
 impl Arguments {
     pub(super) fn names_strategy(&self) -> bool {
         self.head || self.merge_to_head || self.branch.is_some()
@@ -246,6 +243,17 @@ fn agents() -> PossibleValuesParser {
         .iter()
         .map(|kind| PossibleValue::new(kind.name).help(kind.about));
     PossibleValuesParser::new(values)
+}
+
+fn networks() -> impl TypedValueParser<Value = NetworkKind> {
+    let values = NetworkKind::ALL.map(|kind| {
+        PossibleValue::new(kind.as_str()).help(match kind {
+            NetworkKind::None => "Nothing but its own loopback",
+            NetworkKind::Allowlist => "What `cofferdam net rules` lists",
+            NetworkKind::Open => "Everything that this machine reaches: no wall",
+        })
+    });
+    PossibleValuesParser::new(values).try_map(|name| name.parse())
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {

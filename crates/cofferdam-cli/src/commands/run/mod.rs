@@ -13,7 +13,6 @@ use cofferdam::session::{Kept, Landing, RunReport};
 use serde::Serialize;
 
 pub(crate) use arguments::Arguments;
-pub(crate) use prompt::PromptInputError;
 
 use crate::environment::Environment;
 use crate::error::{self, CliError};
@@ -45,7 +44,7 @@ pub(crate) async fn run(
         (false, false) => Verbosity::Normal,
     };
     let by_default = !arguments.names_strategy();
-    let place = program::Place::new(&arguments, environment);
+    let around = program::Surroundings::new(&arguments, environment);
     let mut options = plan::options(arguments, environment)?;
 
     let narrator = Narrator::new(verbosity, by_default);
@@ -71,7 +70,7 @@ pub(crate) async fn run(
                 };
                 output::data(&json::event(&last)?)?;
             }
-            Err(place.explain(error))
+            Err(around.explain(error))
         }
     };
     match (interrupt.code(), end) {

@@ -6,13 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 
 use cofferdam::RunOptions;
 use cofferdam::agent::{self, AGENTS, AgentError, AgentOptions, AgentProvider};
+use cofferdam::network::NetworkKind;
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy};
 use cofferdam::session::{Hook, Hooks, NetworkOptions, PromptSource, RunLog};
 use cofferdam::wall::rules::{CheckError, Loaded};
 use cofferdam::wall::{self, Origin, Rule, RuleError};
 
-use super::arguments::{Arguments, FileMode, NetworkMode};
+use super::arguments::{Arguments, FileMode};
 use super::prompt;
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -129,9 +130,9 @@ fn sandbox(arguments: &Arguments) -> Result<Contained, CliError> {
 }
 
 /// Rules that do not go together are known before anything is made.
-fn network(mode: NetworkMode, allow: &[String]) -> Result<NetworkOptions, CliError> {
+fn network(mode: NetworkKind, allow: &[String]) -> Result<NetworkOptions, CliError> {
     match mode {
-        NetworkMode::Allowlist => {
+        NetworkKind::Allowlist => {
             // Not by the parser of the command line, which would show the text as it is.
             let rules = allow.iter().map(|text| Rule::parse(text, Origin::Flag));
             let rules = match rules.collect::<Result<Vec<_>, _>>() {
@@ -158,8 +159,8 @@ fn network(mode: NetworkMode, allow: &[String]) -> Result<NetworkOptions, CliErr
             Ok(NetworkOptions::Allowlist { rules })
         }
         _ if !allow.is_empty() => usage("`--allow` is for `--network allowlist` only"),
-        NetworkMode::None => Ok(NetworkOptions::None),
-        NetworkMode::Open => Ok(NetworkOptions::Open),
+        NetworkKind::None => Ok(NetworkOptions::None),
+        NetworkKind::Open => Ok(NetworkOptions::Open),
     }
 }
 
@@ -172,19 +173,6 @@ fn misused<T>(error: &dyn std::error::Error, meant: Option<&String>) -> Result<T
             None => "see `cofferdam run --help`".to_owned(),
         },
     })
-}
-
-pub(super) fn prompt_arguments(
-    pairs: Vec<(String, String)>,
-) -> Result<BTreeMap<String, String>, CliError> {
-    let mut arguments = BTreeMap::new();
-    for (key, value) in pairs {
-        if arguments.contains_key(&key) {
-            return usage(format!("`--arg {}=` is given twice", key.escape_debug()));
-        }
-        arguments.insert(key, value);
-    }
-    Ok(arguments)
 }
 
 /// `KEY=VALUE` as it is, `KEY` from the caller's environment.

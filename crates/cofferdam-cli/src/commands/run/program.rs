@@ -18,11 +18,11 @@ use super::arguments::{Arguments, FileMode};
 use crate::commands::doctor::agents::elsewhere;
 use crate::environment::Environment;
 use crate::error::CliError;
-use crate::ui::steps::shell_word;
+use crate::ui::shell::shell_word;
 
 /// Where the command was started, and what its sandbox sees of that.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Surroundings {
     directory: PathBuf,
     /// The top of the repository.
     top: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct Place {
     program: Option<OsString>,
 }
 
-impl Place {
+impl Surroundings {
     pub(super) fn new(arguments: &Arguments, environment: &Environment) -> Self {
         let directory = environment.directory.clone();
         let top = environment.top().to_owned();

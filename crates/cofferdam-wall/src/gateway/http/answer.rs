@@ -6,7 +6,8 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode, Version};
 
 use super::authority::Authority;
-use crate::gateway::door::{Closed, Failure};
+use crate::gateway::door::Closed;
+use crate::gateway::failure::Failure;
 
 /// A server's body as it comes, or a text of ours.
 pub(crate) type Body = Either<Incoming, Full<Bytes>>;

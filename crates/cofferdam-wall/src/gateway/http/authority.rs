@@ -8,7 +8,7 @@ use hyper::http::request::Parts;
 use hyper::http::uri::Scheme;
 use hyper::{Version, header};
 
-use crate::gateway::door::Place;
+use crate::gateway::place::Place;
 use crate::{HostName, NameError};
 
 /// The port of `http` where none is written.

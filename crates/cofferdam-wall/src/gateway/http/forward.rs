@@ -18,9 +18,11 @@ use super::answer::{self, Body};
 use super::authority::Authority;
 use super::framing::Framing;
 use super::greeting::Greeting;
-use super::{HEAD_TIME, MAX_LIST, MAX_STREAMS};
+use super::limits::{HEAD_TIME, MAX_LIST, MAX_STREAMS};
 use crate::Kind;
-use crate::gateway::door::{Closed, Door, Failure, Flow, Way};
+use crate::gateway::door::{Closed, Door, Way};
+use crate::gateway::failure::Failure;
+use crate::gateway::flows::Flow;
 use crate::gateway::stream::{Counted, Ending};
 use crate::log::Via;
 

@@ -7,7 +7,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -21,8 +20,11 @@ use self::answer::Body;
 use self::authority::{Asked, Authority, Malformed};
 use self::forward::Upstream;
 use self::framing::{Dirty, Framing};
+use self::limits::{BETWEEN, MAX_HEADERS, MAX_LIST, MAX_RESETS, MAX_STREAMS, PREFACE, TWO};
+pub(crate) use self::limits::{HEAD_TIME, IDLE};
 use self::screen::Screen;
-use super::door::{Door, Objection, Place};
+use super::door::{Door, Objection};
+use super::place::Place;
 use super::stream::{Abort, Client, Ending};
 use crate::log::Via;
 use crate::{HostName, Kind};
@@ -32,28 +34,11 @@ pub(crate) mod authority;
 mod forward;
 mod framing;
 mod greeting;
+mod limits;
 pub(crate) mod screen;
 
 #[cfg(test)]
 mod tests;
-
-/// For the head of a request to be complete.
-pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
-/// Between two requests of an HTTP/1 connection.
-const BETWEEN: Duration = Duration::from_secs(120);
-/// Without a byte in either direction. Long: a model server may think for a quarter of an hour.
-pub(crate) const IDLE: Duration = Duration::from_secs(30 * 60);
-/// At the same time in one HTTP/2 connection.
-const MAX_STREAMS: u32 = 100;
-/// Streams that were reset and are not forgotten yet: more end the connection.
-const MAX_RESETS: usize = 50;
-const MAX_HEADERS: usize = 128;
-/// Bytes of an HTTP/2 head, as the protocol counts them.
-const MAX_LIST: u32 = 32 * 1024;
-/// Bytes of unfinished heads in one HTTP/2 connection.
-const TWO: usize = 2 * MAX_LIST as usize;
-/// What an HTTP/2 client says first when it has not asked whether it may (RFC 9113, 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Carries a connection that may talk to `place` and to nobody else. The server is dialled when the first
 /// acceptable request has come.

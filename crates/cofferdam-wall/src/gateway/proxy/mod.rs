@@ -17,12 +17,15 @@ use tokio::net::TcpStream;
 
 use self::socks::{Reply, SocksError};
 use super::copy::{both_ways, both_ways_compared, reset_on_close};
-use super::door::{Closed, Door, Failure, Objection, Place, Way};
-use super::hello::{self, HelloError, Named};
+use super::door::{Closed, Door, Objection, Way};
+use super::failure::Failure;
+use super::hello::{self, Named};
+use super::hello_error::HelloError;
 use super::http::answer::{self, Body};
 use super::http::authority::Authority;
 use super::http::screen::Screen;
 use super::http::{self, Requests};
+use super::place::Place;
 use super::stream::Client;
 use crate::Kind;
 use crate::log::Via;

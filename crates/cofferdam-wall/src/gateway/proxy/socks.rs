@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::gateway::door::Place;
 use crate::gateway::http::authority::host_of;
+use crate::gateway::place::Place;
 
 /// The first byte of every message.
 pub(super) const VERSION: u8 = 5;

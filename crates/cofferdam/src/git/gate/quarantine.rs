@@ -2,14 +2,12 @@
 //! it moves in by rename. A lock on the directory tells the living from the dead.
 
 use std::ffi::OsString;
-use std::fs;
-use std::os::fd::OwnedFd;
+use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
-
+use crate::fsx::lock::{Lock, open_directory, try_hold};
 use crate::fsx::{self, Context, FileError};
 use crate::git::Repository;
 use crate::git::command::GitCommand;
@@ -23,7 +21,7 @@ pub(super) struct Quarantine {
     path: PathBuf,
     alternate: PathBuf,
     /// Holds the lock.
-    _lock: OwnedFd,
+    _lock: File,
 }
 
 impl Quarantine {
@@ -102,13 +100,12 @@ impl Drop for Quarantine {
 }
 
 /// Locks a directory that still exists under its name.
-fn lock(path: &Path) -> Option<OwnedFd> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).ok()?;
-    let held = rustix::fs::fstat(&fd).ok()?;
+fn lock(path: &Path) -> Option<File> {
+    let lock = open_directory(path).ok()?;
+    try_hold(&lock, Lock::Exclusive, path).ok()?.then_some(())?;
+    let held = lock.metadata().ok()?;
     let found = fs::symlink_metadata(path).ok()?;
-    (found.ino() == held.st_ino && found.dev() == held.st_dev).then_some(fd)
+    (found.ino() == held.ino() && found.dev() == held.dev()).then_some(lock)
 }
 
 /// As GIT_ALTERNATE_OBJECT_DIRECTORIES wants it: the list separator and quotes need C quoting.
