@@ -37,7 +37,9 @@ use crate::git::{Repository, UserRules, copies};
 use crate::names::BranchName;
 use crate::registry::written;
 use crate::registry::{self, Mode, Owned, Phase, Record, Strategy};
-use crate::sandbox::{Contained, HostProgram, IsolatedSandbox, Sandbox, SandboxError, SandboxSpec};
+use crate::sandbox::{
+    Contained, HostProgram, IsolatedSandbox, Lifetime, Sandbox, SandboxError, SandboxSpec,
+};
 use crate::wall::Registration;
 
 /// Fewer are written before anybody can read how many.
@@ -473,6 +475,7 @@ async fn start(
         network: options
             .network
             .spec(&options.home, &owned.record, &plan.repository.top),
+        lifetime: Lifetime::WithMaker,
     };
     host_place::check_mounts(&spec.mounts, &options.home)?;
     let limit = options.timeouts.sandbox_start;
