@@ -443,6 +443,14 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
         SandboxError::Program { .. }
         | SandboxError::Gone(_)
         | SandboxError::TimedOut(_)
+        | SandboxError::Unable { .. }
+        | SandboxError::NotRunning
+        | SandboxError::Running
+        | SandboxError::OtherVersion { .. }
+        | SandboxError::Paused
+        | SandboxError::Frozen
+        | SandboxError::Restless
+        | SandboxError::NoProgram(_)
         | SandboxError::Cancelled => None,
     }
 }

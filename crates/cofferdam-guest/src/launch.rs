@@ -1,35 +1,46 @@
 //! The launcher: in the host's namespaces, with the caller's uid. It opens what only the caller may
-//! open, makes the sandbox's init, maps its ids, and waits until everything in it is dead.
+//! open, makes the sandbox's init, maps its ids, and waits until everything in it is dead, or until it is to live on
+//! without its launcher.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 
-use cofferdam_guest::protocol::{AGENT_ID, Agent, Network, Reply, Setup, SetupMount, Source};
+use cofferdam_guest::protocol::{
+    AGENT_ID, Agent, Lifetime, Network, Reply, Setup, SetupMount, Source,
+};
 
 use crate::channel::Channel;
 use crate::idmap::{self, Maps};
+use crate::serve::Resident;
 use crate::tree::{Prepared, Refusal, mount_error, shown};
 use crate::{init, sys};
 
-/// The exit code: 0 where a sandbox came up and ended.
+/// The exit code: 0 where a sandbox came up, and ended if it was not to stay.
 pub(crate) fn run() -> i32 {
     let Some(mut channel) = open_channel() else {
         return 2;
     };
-    let Ok(setup) = channel.read_setup() else {
+    let Ok((setup, fds)) = channel.read_setup() else {
         return 2;
     };
-    match launch(&mut channel, &setup) {
-        Ok(init) => {
+    let mut channel = Some(channel);
+    match launch(&mut channel, &setup, fds) {
+        Ok((init, leave)) => {
             // The sandbox ends when the host closes its end: this copy must not keep it open.
             drop(channel);
+            if leave.is_some_and(is_told_to_leave) {
+                return 0;
+            }
             match sys::wait(init, true) {
                 Ok(_) => 0,
                 Err(_) => 1,
             }
         }
         Err(refusal) => {
-            let _ = channel.send(&refusal.into());
+            if let Some(mut channel) = channel {
+                let _ = channel.send(&refusal.into());
+            }
             1
         }
     }
@@ -42,7 +53,18 @@ fn open_channel() -> Option<Channel> {
     Some(Channel::new(socket))
 }
 
-fn launch(channel: &mut Channel, setup: &Setup) -> Result<i32, Refusal> {
+/// Waits until the sandbox stays without its launcher, or has ended.
+fn is_told_to_leave(leave: OwnedFd) -> bool {
+    let mut byte = [0u8; 1];
+    matches!(File::from(leave).read(&mut byte), Ok(1))
+}
+
+/// The sandbox's init, and what tells where it is to live on alone.
+fn launch(
+    channel: &mut Option<Channel>,
+    setup: &Setup,
+    fds: Vec<OwnedFd>,
+) -> Result<(i32, Option<OwnedFd>), Refusal> {
     let broken = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| Refusal::Broken(format!("{what}: {error}"))
@@ -56,6 +78,10 @@ fn launch(channel: &mut Channel, setup: &Setup) -> Result<i32, Refusal> {
         }
     };
     let (wait, go) = sys::pipe().map_err(broken("cannot make a pipe"))?;
+    let (resident, leave) = match resident(setup.lifetime, fds)? {
+        Some((resident, leave)) => (Some(resident), Some(leave)),
+        None => (None, None),
+    };
     let network = match setup.network {
         Network::None | Network::Wall => sys::NETWORK,
         Network::Open => 0,
@@ -65,10 +91,13 @@ fn launch(channel: &mut Channel, setup: &Setup) -> Result<i32, Refusal> {
         hint: namespace_hint(&error),
     })?;
     if init == 0 {
-        drop(go);
-        init::run(channel, setup, prepared, &wait);
+        drop((go, leave));
+        let Some(channel) = channel.take() else {
+            sys::exit(2);
+        };
+        init::run(channel, setup, prepared, &wait, resident);
     }
-    drop((wait, prepared));
+    drop((wait, prepared, resident));
     let (unprivileged, outside) = match setup.agent {
         Agent::Caller => (true, sys::own_ids()),
         Agent::Separate { uid, gid } => (false, (uid, gid)),
@@ -86,7 +115,22 @@ fn launch(channel: &mut Channel, setup: &Setup) -> Result<i32, Refusal> {
     }
     // Open until this process ends: its hang-up tells the init that the launcher is dead.
     std::mem::forget(go);
-    Ok(init)
+    Ok((init, leave))
+}
+
+/// What a sandbox that outlives its maker has, and how its launcher hears that it is to leave.
+fn resident(lifetime: Lifetime, fds: Vec<OwnedFd>) -> Result<Option<(Resident, OwnedFd)>, Refusal> {
+    let broken = |what: &str| Refusal::Broken(what.to_owned());
+    match (lifetime, <[OwnedFd; 1]>::try_from(fds)) {
+        (Lifetime::WithConnection, Err(none)) if none.is_empty() => Ok(None),
+        (Lifetime::UntilEnded, Ok([listener])) => {
+            let (leave, stays) = sys::pipe().map_err(|error| broken(&error.to_string()))?;
+            Ok(Some((Resident { listener, stays }, leave)))
+        }
+        _ => Err(broken(
+            "the set-up came with other descriptors than it takes",
+        )),
+    }
 }
 
 fn namespace_hint(error: &io::Error) -> String {

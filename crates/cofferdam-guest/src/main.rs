@@ -3,7 +3,7 @@
 //!
 //! Two processes come of it: the [`launch`]er, which stays in the host's namespaces and waits, and
 //! the [`init`] of the sandbox, which builds the sandbox's [`view`] of the file system, gives up all
-//! privileges and then runs programs on request.
+//! privileges and then [`serve`]s the host: it runs programs on request.
 
 mod channel;
 mod idmap;
@@ -15,6 +15,7 @@ mod pools;
 mod program;
 mod prove;
 mod seccomp;
+mod serve;
 mod sys;
 mod tree;
 mod view;

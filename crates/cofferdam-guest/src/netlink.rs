@@ -456,7 +456,7 @@ pub(crate) fn exchange(
     let mut open: Vec<Step> = steps.clone();
     let mut buffer = vec![0; 16 << 10];
     while !open.is_empty() {
-        let (got, _) = sys::receive(socket.as_fd(), &mut buffer).map_err(failed)?;
+        let (got, _) = sys::receive(socket.as_fd(), &mut buffer, 0).map_err(failed)?;
         for (number, errno) in answers(&buffer[..got]) {
             let Some(at) = open.iter().position(|step| step.number == number) else {
                 continue;

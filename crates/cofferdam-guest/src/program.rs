@@ -1,5 +1,6 @@
 //! Starting one program as the agent.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,17 +20,20 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Of the environment the second part adds to the first.
     pub(crate) fn new(
         arguments: &[Vec<u8>],
-        environment: &[(Vec<u8>, Vec<u8>)],
+        environment: [&[(Vec<u8>, Vec<u8>)]; 2],
         directory: &[u8],
     ) -> io::Result<Self> {
+        let environment: BTreeMap<&[u8], &[u8]> = environment
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key.as_slice(), value.as_slice()))
+            .collect();
         let name = arguments.first().map(Vec::as_slice).unwrap_or_default();
-        let path = environment
-            .iter()
-            .find(|(key, _)| key == b"PATH")
-            .map(|(_, value)| value);
-        let path = path.map_or(&b"/usr/local/bin:/usr/bin:/bin"[..], Vec::as_slice);
+        let path = environment.get(&b"PATH"[..]);
+        let path = path.map_or(&b"/usr/local/bin:/usr/bin:/bin"[..], |path| *path);
         let candidates = if name.is_empty() {
             Vec::new()
         } else if name.contains(&b'/') {
@@ -49,23 +53,25 @@ impl Program {
                 .collect::<io::Result<_>>()?,
             environment: environment
                 .iter()
-                .map(|(key, value)| sys::c_string(&[key, &b"="[..], value].concat()))
+                .map(|(key, value)| sys::c_string(&[*key, &b"="[..], value].concat()))
                 .collect::<io::Result<_>>()?,
             directory: sys::c_string(directory)?,
         })
     }
 
-    /// Forks and executes. The pipe tells how it went: see [`outcome`].
+    /// Forks and executes, with these as its standard descriptors, which are its controlling terminal where `terminal`
+    /// says so. The pipe tells how it went: see [`outcome`].
     pub(crate) fn start(
         &self,
-        fds: &[OwnedFd; 3],
+        fds: &[OwnedFd],
+        terminal: bool,
         limits: ProcessLimits,
         filter: &[libc::sock_filter],
     ) -> io::Result<(i32, OwnedFd)> {
         let (read, write) = sys::pipe()?;
         let pid = sys::fork_into(0)?;
         if pid == 0 {
-            let (step, error) = self.become_it(fds, limits, filter);
+            let (step, error) = self.become_it(fds, terminal, limits, filter);
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             let mut message = [step_code(step), 0, 0, 0, 0];
             message[1..].copy_from_slice(&errno.to_le_bytes());
@@ -77,7 +83,8 @@ impl Program {
 
     fn become_it(
         &self,
-        fds: &[OwnedFd; 3],
+        fds: &[OwnedFd],
+        terminal: bool,
         limits: ProcessLimits,
         filter: &[libc::sock_filter],
     ) -> (ExecStep, io::Error) {
@@ -88,6 +95,9 @@ impl Program {
                 sys::install_fd(fd.as_raw_fd(), target)?;
             }
             sys::close_on_exec_from(3);
+            if terminal {
+                sys::take_terminal(0)?;
+            }
             Ok(())
         })();
         if let Err(error) = prepared {

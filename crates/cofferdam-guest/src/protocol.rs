@@ -1,15 +1,41 @@
-//! Frames: a little-endian `u32` length, at most [`MAX_FRAME`], then one postcard value.
+//! The messages between the host and the guest.
 //!
-//! The host first sends a [`Setup`], then [`Request`]s; the guest answers with [`Reply`]s. The three
-//! file descriptors of a [`Request::Exec`] travel with the first byte of its frame.
+//! The host first sends a [`Setup`], then [`Request`]s; the guest answers with [`Reply`]s. Descriptors travel with the
+//! first byte of the frame that they belong to. A sandbox that outlives its maker is spoken to by others too, over the
+//! listener that came with its set-up: there each side first says its [`greeting`].
 
-use serde::de::DeserializeOwned;
+mod frame;
+mod proof;
+mod setup;
+
 use serde::{Deserialize, Serialize};
 
-/// The longest body of a frame in bytes.
-pub const MAX_FRAME: usize = 1 << 20;
-/// The length of a frame's head in bytes.
-pub const HEAD: usize = 4;
+pub use frame::{FrameError, HEAD, MAX_FRAME, body_length, decode, encode};
+pub use proof::{Attempt, Finding, Findings, Outcome, Passage};
+pub use setup::{Agent, Lifetime, Network, ProcessLimits, Setup, SetupMount, Source};
+
+/// Changes whenever a message here changes its meaning: a host and a guest of different numbers do not go on.
+pub const PROTOCOL: u32 = 1;
+/// The length of a [`greeting`] in bytes.
+pub const GREETING: usize = 8;
+/// What no other protocol begins with.
+const MAGIC: [u8; 4] = *b"cdam";
+
+/// What each side says first over the listener, the host before the guest. Its form never changes, so that two that do
+/// not understand each other can still say so.
+pub fn greeting(version: u32) -> [u8; GREETING] {
+    let mut bytes = [0; GREETING];
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4..].copy_from_slice(&version.to_le_bytes());
+    bytes
+}
+
+/// The version that a greeting names; none where it is no greeting.
+pub fn greeted(bytes: [u8; GREETING]) -> Option<u32> {
+    let [a, b, c, d, version @ ..] = bytes;
+    ([a, b, c, d] == MAGIC).then(|| u32::from_le_bytes(version))
+}
+
 /// The agent's uid and gid as seen inside.
 pub const AGENT_ID: u32 = 1000;
 
@@ -29,134 +55,24 @@ pub const REFUSED_NAME: &str = "wall.cofferdam.invalid";
 /// Connected to when the wall is tried: it stands for no name and no rule may contain it.
 pub const REFUSED_ADDRESS: [u8; 4] = [198, 19, 255, 254];
 
-/// The frame does not follow the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FrameError {
-    /// Longer than [`MAX_FRAME`].
-    TooLong(usize),
-    /// Not a value of the expected type.
-    Malformed,
-}
+/// How many bytes of a program's arguments are remembered for [`Request::Programs`].
+pub const SHOWN_ARGUMENTS: usize = 256;
+/// So many programs are listed, the last ones that were started.
+pub const LISTED: usize = 1024;
+/// So many bytes of a detached program's output are kept. What follows is dropped, with a line that says so.
+pub const MOST_OUTPUT: u64 = 64 << 20;
 
-impl std::fmt::Display for FrameError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::TooLong(length) => write!(f, "a frame of {length} bytes is too long"),
-            Self::Malformed => f.write_str("a malformed frame"),
-        }
-    }
-}
-
-impl std::error::Error for FrameError {}
-
-/// A whole frame, head included.
-pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, FrameError> {
-    let frame = postcard::to_extend(value, vec![0u8; HEAD]).map_err(|_| FrameError::Malformed)?;
-    finish(frame)
-}
-
-fn finish(mut frame: Vec<u8>) -> Result<Vec<u8>, FrameError> {
-    let length = frame.len() - HEAD;
-    if length > MAX_FRAME {
-        return Err(FrameError::TooLong(length));
-    }
-    let head = u32::try_from(length).map_err(|_| FrameError::TooLong(length))?;
-    frame[..HEAD].copy_from_slice(&head.to_le_bytes());
-    Ok(frame)
-}
-
-/// The length of the body that follows this head.
-pub fn body_length(head: [u8; HEAD]) -> Result<usize, FrameError> {
-    let length = u32::from_le_bytes(head) as usize;
-    if length > MAX_FRAME {
-        Err(FrameError::TooLong(length))
-    } else {
-        Ok(length)
-    }
-}
-
-/// The value of a frame's body; bytes left over are an error.
-pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
-    match postcard::take_from_bytes(body) {
-        Ok((value, [])) => Ok(value),
-        _ => Err(FrameError::Malformed),
-    }
-}
-
-/// What a sandbox is made of. Paths are bytes: host paths need not be UTF-8.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setup {
-    pub hostname: String,
-    pub agent: Agent,
-    /// Mounted in this order.
-    pub mounts: Vec<SetupMount>,
-    pub limits: ProcessLimits,
-    /// Programs start here unless a request says otherwise.
-    pub workdir: Vec<u8>,
-    pub network: Network,
-}
-
-/// What the sandbox's network namespace is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Network {
-    /// Its own, with the loopback interface alone.
-    None,
-    /// Its own; connections and lookups are led to the sockets that come with [`Reply::Ready`].
-    Wall,
-    /// The host's.
-    Open,
-}
-
-/// Whose host ids the sandbox's processes have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Agent {
-    /// An ordinary caller's own.
-    Caller,
-    /// The caller is root: these, and what is mounted is mapped to them.
-    Separate { uid: u32, gid: u32 },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SetupMount {
-    pub source: Source,
-    pub target: Vec<u8>,
-    pub writable: bool,
-    /// Left out without a word where the source cannot be opened.
-    pub optional: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Source {
-    Path(Vec<u8>),
-    /// An empty directory that nobody can write.
-    Nothing,
-    /// What an earlier mount shows at the target already. No symlink is followed.
-    Target,
-    /// No mount: a symlink of ours with this text.
-    Link(Vec<u8>),
-}
-
-/// Limits that every program inherits. `None` leaves the caller's in force.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessLimits {
-    /// Processes and threads of the whole sandbox (`RLIMIT_NPROC` counts inside a user namespace).
-    pub processes: Option<u64>,
-    /// Of one process.
-    pub open_files: Option<u64>,
-    /// Bytes of one file.
-    pub file_size: Option<u64>,
-}
-
-/// What the host asks. Every `request` and every `exec` is a number that the host uses once.
+/// What the host asks. Every `request` and every `exec` is a number that is used once on its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     Exec {
         exec: u64,
         arguments: Vec<Vec<u8>>,
-        /// The whole environment.
+        /// Added to the set-up's environment.
         environment: Vec<(Vec<u8>, Vec<u8>)>,
         /// The set-up's workdir unless given.
         directory: Option<Vec<u8>>,
+        streams: Streams,
     },
     /// To the program's process group; `SIGKILL` also to its descendants and its session.
     Signal {
@@ -164,11 +80,24 @@ pub enum Request {
         exec: u64,
         signal: i32,
     },
-    /// Stops every process but the guest itself.
+    /// The same to a program that any connection has started, by its number in [`Reply::Programs`].
+    SignalProgram {
+        request: u64,
+        program: u64,
+        signal: i32,
+    },
+    /// Stops every process but the guest itself, until [`Request::Thaw`] or the end of this connection.
     Freeze {
         request: u64,
     },
     Thaw {
+        request: u64,
+    },
+    /// Stops every process but the guest itself, until [`Request::Resume`], whoever asks for it.
+    Pause {
+        request: u64,
+    },
+    Resume {
         request: u64,
     },
     Ping {
@@ -179,13 +108,73 @@ pub enum Request {
         request: u64,
         passes: Passage,
     },
+    /// On the connection of the set-up: the sandbox is whole. From now on nothing but [`Request::End`] ends it.
+    Stay {
+        request: u64,
+    },
+    /// Ends the sandbox with everything in it. The end of the connection is the answer.
+    End,
+    /// Answered by [`Reply::Status`].
+    Status {
+        request: u64,
+    },
+    /// Answered by [`Reply::Programs`].
+    Programs {
+        request: u64,
+    },
+    /// Answered by [`Reply::Sockets`] with duplicates of the wall's sockets, or by [`Reply::Failed`] where there is
+    /// no wall.
+    Sockets {
+        request: u64,
+    },
+    /// Answered by [`Reply::Terminals`] with the directory of the sandbox's terminals (a devpts).
+    Terminals {
+        request: u64,
+    },
 }
 
-/// What is carried while the wall is tried, and nothing else is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Passage {
-    pub name: String,
-    pub port: u16,
+/// What a program's standard descriptors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Streams {
+    /// The three that came with the request.
+    Given,
+    /// The three that came with the request are one terminal, which becomes the program's controlling terminal.
+    Terminal,
+    /// Two came with the request. What the program prints is appended to the first one, at most [`MOST_OUTPUT`]; when
+    /// it has ended, [`end_line`] is written to the second one. The end of the connection does not end the program.
+    Detached,
+}
+
+impl Streams {
+    /// How many descriptors come with the request.
+    pub fn descriptors(self) -> usize {
+        match self {
+            Self::Given | Self::Terminal => 3,
+            Self::Detached => 2,
+        }
+    }
+}
+
+/// What is written where the end of a detached program is told: `code 0` or `signal 9`, and a line's end.
+pub fn end_line(exit: GuestExit) -> String {
+    match exit {
+        GuestExit::Code(code) => format!("code {code}\n"),
+        GuestExit::Signal(signal) => format!("signal {signal}\n"),
+    }
+}
+
+/// The other direction; none where it is no such line.
+pub fn read_end_line(line: &[u8]) -> Option<GuestExit> {
+    let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
+    let (kind, number) = line.split_once(' ')?;
+    let number: i32 = number.parse().ok()?;
+    let exit = match kind {
+        "code" => GuestExit::Code(number),
+        "signal" => GuestExit::Signal(number),
+        _ => return None,
+    };
+    // Only as it is written: no sign, no zeros before it.
+    (end_line(exit).as_bytes().strip_suffix(b"\n") == Some(line.as_bytes())).then_some(exit)
 }
 
 /// What the guest answers.
@@ -204,11 +193,18 @@ pub enum Reply {
     },
     Started {
         exec: u64,
+        /// Its number in [`Reply::Programs`].
+        program: u64,
     },
     NotStarted {
         exec: u64,
         errno: i32,
         step: ExecStep,
+    },
+    /// Nothing is started while everything has stopped.
+    Stopped {
+        exec: u64,
+        stop: Stop,
     },
     Exited {
         exec: u64,
@@ -226,74 +222,51 @@ pub enum Reply {
         request: u64,
         findings: Findings,
     },
+    Status {
+        request: u64,
+        status: Status,
+    },
+    Programs {
+        request: u64,
+        /// In the order in which they were started.
+        programs: Vec<ProgramEntry>,
+    },
+    Sockets {
+        request: u64,
+    },
+    Terminals {
+        request: u64,
+    },
 }
 
-/// What was found when the wall was tried.
+/// Why everything has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stop {
+    /// Until [`Request::Resume`].
+    Pause,
+    /// A connection holds it by [`Request::Freeze`].
+    Freeze,
+}
+
+/// How a sandbox is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub paused: bool,
+    /// Stopped by connections, for as long as they live.
+    pub frozen: bool,
+    /// How many programs run. What they started is not counted.
+    pub programs: u32,
+}
+
+/// A program that the host started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Findings {
-    /// Every network interface of the namespace.
-    pub interfaces: Vec<String>,
-    pub attempts: Vec<Finding>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    pub attempt: Attempt,
-    pub outcome: Outcome,
-}
-
-/// What is tried. A wall that stands refuses each but the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Attempt {
-    /// [`REFUSED_NAME`], from a server out there.
-    LookupUdp,
-    LookupTcp,
-    /// [`REFUSED_ADDRESS`].
-    Address,
-    /// The metadata service of most clouds, and of another one.
-    Metadata,
-    OtherMetadata,
-    /// UDP, not to a name server.
-    Datagram,
-    /// ICMP without a privilege.
-    Ping,
-    /// Packets of one's own making.
-    Raw,
-    Packet,
-    ConnectV6,
-    DatagramV6,
-    /// [`REFUSED_NAME`] by way of the proxy.
-    Proxy,
-    /// The [`Passage`]: looked up, connected to and read to its end.
-    Passage,
-}
-
-impl Attempt {
-    pub const ALL: [Self; 13] = [
-        Self::LookupUdp,
-        Self::LookupTcp,
-        Self::Address,
-        Self::Metadata,
-        Self::OtherMetadata,
-        Self::Datagram,
-        Self::Ping,
-        Self::Raw,
-        Self::Packet,
-        Self::ConnectV6,
-        Self::DatagramV6,
-        Self::Proxy,
-        Self::Passage,
-    ];
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// The error number; 0 where the connection was closed without a byte.
-    Refused(i32),
-    /// It could be done; the first bytes of what came back.
-    Answered(Vec<u8>),
-    /// Nothing came back in time.
-    Silence,
+pub struct ProgramEntry {
+    pub program: u64,
+    /// As many as fit into [`SHOWN_ARGUMENTS`], the last one cut there.
+    pub arguments: Vec<Vec<u8>>,
+    pub detached: bool,
+    /// None while it runs.
+    pub exit: Option<GuestExit>,
 }
 
 /// What a program that was not started failed at.
@@ -346,6 +319,32 @@ mod tests {
                 what: "this".to_owned(),
                 hint: "that".to_owned(),
             },
+            Reply::Started {
+                exec: 1,
+                program: 9,
+            },
+            Reply::Stopped {
+                exec: 2,
+                stop: Stop::Freeze,
+            },
+            Reply::Status {
+                request: 4,
+                status: Status {
+                    paused: true,
+                    frozen: false,
+                    programs: 7,
+                },
+            },
+            Reply::Programs {
+                request: 5,
+                programs: vec![ProgramEntry {
+                    program: 3,
+                    arguments: vec![b"sleep".to_vec(), b"9".to_vec()],
+                    detached: true,
+                    exit: Some(GuestExit::Code(1)),
+                }],
+            },
+            Reply::Sockets { request: 6 },
             Reply::Exited {
                 exec: 300,
                 exit: GuestExit::Signal(9),
@@ -361,13 +360,25 @@ mod tests {
                 },
             },
         ];
-        let request = Request::Exec {
-            exec: 1,
-            arguments: vec![b"true".to_vec()],
-            environment: vec![(b"A".to_vec(), b"b".to_vec())],
-            directory: None,
-        };
-        let frames = replies.iter().map(encode).chain([encode(&request)]);
+        let requests = [
+            Request::Exec {
+                exec: 1,
+                arguments: vec![b"true".to_vec()],
+                environment: vec![(b"A".to_vec(), b"b".to_vec())],
+                directory: None,
+                streams: Streams::Detached,
+            },
+            Request::SignalProgram {
+                request: 2,
+                program: 3,
+                signal: 15,
+            },
+            Request::End,
+        ];
+        let frames = replies
+            .iter()
+            .map(encode)
+            .chain(requests.iter().map(encode));
         let seeds: Vec<_> = frames.map(|frame| frame.unwrap()).collect();
         cofferdam_lab::fuzz::mutate("guest protocol", &seeds, |frame| {
             let Some((head, body)) = frame.split_first_chunk::<HEAD>() else {
@@ -380,6 +391,47 @@ mod tests {
             }
             let _ = (decode::<Request>(body), decode::<Setup>(body));
         });
+    }
+
+    /// The two things that are no frames: a greeting, and the end of a detached program.
+    #[test]
+    fn fuzz_guest_greetings_and_ends() {
+        let exits = [GuestExit::Code(0), GuestExit::Signal(9)];
+        let mut seeds = vec![greeting(PROTOCOL).to_vec()];
+        seeds.extend(exits.map(|exit| end_line(exit).into_bytes()));
+        seeds.extend(["code +1\n", "signal 09\n", "code 1", "code 1\n\n"].map(Into::into));
+        cofferdam_lab::fuzz::mutate("guest greetings and ends", &seeds, |bytes| {
+            if let Ok(eight) = <[u8; GREETING]>::try_from(bytes)
+                && let Some(version) = greeted(eight)
+            {
+                assert_eq!(greeting(version), eight);
+            }
+            if let Some(exit) = read_end_line(bytes) {
+                assert_eq!(end_line(exit).as_bytes(), bytes);
+            }
+        });
+    }
+
+    #[test]
+    fn ends_are_written_in_one_way() {
+        for exit in [
+            GuestExit::Code(0),
+            GuestExit::Code(-1),
+            GuestExit::Signal(9),
+        ] {
+            assert_eq!(read_end_line(end_line(exit).as_bytes()), Some(exit));
+        }
+        for other in [
+            "",
+            "code",
+            "code 1",
+            "code +1\n",
+            "code 01\n",
+            "code 1\n\n",
+            "end 1\n",
+        ] {
+            assert_eq!(read_end_line(other.as_bytes()), None, "{other:?}");
+        }
     }
 
     #[test]

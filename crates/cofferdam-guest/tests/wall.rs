@@ -22,8 +22,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{
-    self, Agent, Attempt, Findings, GuestExit, HEAD, Network, Outcome, Passage, ProcessLimits,
-    Reply, Request, Setup,
+    self, Agent, Attempt, Findings, GuestExit, HEAD, Lifetime, Network, Outcome, Passage,
+    ProcessLimits, Reply, Request, Setup, Streams,
 };
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -149,7 +149,9 @@ impl Inside {
                 mounts: Vec::new(),
                 limits: ProcessLimits::default(),
                 workdir: b"/".to_vec(),
+                environment: Vec::new(),
                 network,
+                lifetime: Lifetime::WithConnection,
             })
             .unwrap(),
             &[],
@@ -221,6 +223,7 @@ impl Inside {
                 .into(),
             environment: Vec::new(),
             directory: None,
+            streams: Streams::Given,
         };
         self.next += 1;
         self.send(&protocol::encode(&request).unwrap(), &fds);

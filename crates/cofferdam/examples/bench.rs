@@ -25,8 +25,8 @@ use cofferdam::registry;
 use cofferdam::sandbox::native::jail::{self, JailOutput, JailRequest};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{
-    Access, BindMount, BindMountProvider, BranchStrategy, ExecRequest, Limits, Mount, MountSource,
-    Network, SandboxSpec,
+    Access, BindMount, BindMountProvider, BranchStrategy, ExecRequest, Lifetime, Limits, Mount,
+    MountSource, Network, SandboxSpec,
 };
 use cofferdam::session::{Event, EventSink, Landing, RunOptions};
 use tokio_util::sync::CancellationToken;
@@ -137,6 +137,7 @@ async fn native_true(count: usize) -> Result<()> {
             unseen: Vec::new(),
             limits: Limits::default(),
             network: Network::None,
+            lifetime: Lifetime::WithMaker,
         };
         let began = Instant::now();
         let sandbox = native.create(&spec, &cancel).await?;

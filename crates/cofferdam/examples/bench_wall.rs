@@ -14,8 +14,8 @@ use cofferdam::home::Home;
 use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{
-    Access, BindMountProvider, ExecRequest, Execution, Limits, Mount, MountSource, Network,
-    Sandbox, SandboxSpec,
+    Access, BindMountProvider, ExecRequest, Execution, Lifetime, Limits, Mount, MountSource,
+    Network, Sandbox, SandboxSpec,
 };
 use cofferdam::wall::rules::Sources;
 use cofferdam::wall::{Origin, Rule, WallSpec};
@@ -109,6 +109,7 @@ async fn sandbox(home: &Home, walled: Option<(&str, &str)>) -> Result<Arc<dyn Sa
             ..Limits::default()
         },
         network,
+        lifetime: Lifetime::WithMaker,
     };
     let native = Native::new(NativeOptions::default());
     Ok(native.create(&spec, &CancellationToken::new()).await?)

@@ -121,26 +121,22 @@ pub(crate) fn enter_directory(path: &CStr) -> io::Result<()> {
     check_int(unsafe { libc::chdir(path.as_ptr()) }).map(drop)
 }
 
-/// Waits until one of `fds` can be read or has been hung up; -1 waits for ever. True for each such.
-pub(crate) fn poll(fds: &[RawFd], milliseconds: c_int) -> io::Result<Vec<bool>> {
-    let mut polled: Vec<libc::pollfd> = fds
-        .iter()
-        .map(|&fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .collect();
-    // SAFETY: the array is as long as said.
-    let got = unsafe {
-        libc::poll(
-            polled.as_mut_ptr(),
-            polled.len() as libc::nfds_t,
-            milliseconds,
-        )
-    };
-    match check_int(got) {
-        Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
-        _ => Ok(polled.iter().map(|p| p.revents != 0).collect()),
+/// From now on nobody waits in a read or a write of this open file.
+pub(crate) fn do_not_wait(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes a descriptor and numbers.
+    unsafe {
+        let flags = check_int(libc::fcntl(fd.as_raw_fd(), libc::F_GETFL))?;
+        check_int(libc::fcntl(
+            fd.as_raw_fd(),
+            libc::F_SETFL,
+            flags | libc::O_NONBLOCK,
+        ))
+        .map(drop)
     }
+}
+
+/// The terminal that this descriptor is becomes the controlling terminal of this process, which leads a session.
+pub(crate) fn take_terminal(fd: RawFd) -> io::Result<()> {
+    // SAFETY: takes a descriptor and a number.
+    check_int(unsafe { libc::ioctl(fd, libc::TIOCSCTTY as _, 0) }).map(drop)
 }

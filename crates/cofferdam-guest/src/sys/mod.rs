@@ -14,24 +14,27 @@
 mod base;
 mod file;
 mod mount;
+mod poll;
 mod process;
 mod socket;
 
 pub(crate) use base::c_string;
 pub(crate) use file::{
-    close_on_exec_from, enter_directory, install_fd, look_at, make_directory, make_symlink,
-    open_at, pipe, poll, read_link, set_umask, take_standard_input, write_all, write_byte,
+    close_on_exec_from, do_not_wait, enter_directory, install_fd, look_at, make_directory,
+    make_symlink, open_at, pipe, read_link, set_umask, take_standard_input, take_terminal,
+    write_all, write_byte,
 };
 pub(crate) use mount::{
     ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind, attach, change_directory,
     clone_tree, make_mounts_private, map_ids, new_filesystem, open_inside, pivot_here, restrict,
 };
+pub(crate) use poll::{Wait, poll, wait_for};
 pub(crate) use process::{
     NAMESPACES, NETWORK, become_ids, drop_capabilities, drop_groups, execute, exit, fork_into,
     hard_limit, ignore_signal, install_filter, kill, new_session, own_ids, process_option,
     reset_signals, set_hostname, set_limit, signal_descriptor, wait,
 };
 pub(crate) use socket::{
-    interfaces, listen, loopback_up, netlink_socket, receive, scope_abstract_sockets, send_with,
-    try_socket,
+    accept, interfaces, listen, loopback_up, netlink_socket, peer, receive, scope_abstract_sockets,
+    send_now, send_with, try_socket,
 };

@@ -53,6 +53,61 @@ pub(crate) fn listen(socket: BorrowedFd<'_>, backlog: c_int) -> io::Result<()> {
     check_int(unsafe { libc::listen(socket.as_raw_fd(), backlog) }).map(drop)
 }
 
+/// The next connection of a listener; none where nobody waits. Neither it nor what is read from it waits.
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    // SAFETY: no address is asked for; the result is new and ours.
+    let got = unsafe {
+        owned(c_long::from(libc::accept4(
+            listener.as_raw_fd(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+        )))
+    };
+    match got {
+        Ok(connection) => Ok(Some(connection)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Who connected a unix socket, as a process id of this pid namespace: 0 where it has none in it.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    // SAFETY: the structure and its length outlive the call, which fills the one as far as the other says.
+    unsafe {
+        let mut credentials: libc::ucred = std::mem::zeroed();
+        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+        check_int(libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        ))?;
+        if (length as usize) < size_of::<libc::ucred>() {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        Ok(credentials.pid)
+    }
+}
+
+/// Sends what can be sent without waiting; how many bytes went.
+pub(crate) fn send_now(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: pointer and length belong together.
+    let sent = unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            flags,
+        )
+    };
+    Ok(check(sent as c_long)? as usize)
+}
+
 /// The names of all network interfaces of this namespace.
 pub(crate) fn interfaces() -> io::Result<Vec<String>> {
     let mut names = Vec::new();
@@ -76,7 +131,7 @@ pub(crate) fn interfaces() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Sends bytes with descriptors that travel with the first of them; how many bytes went.
+/// Sends what can be sent without waiting, with descriptors that travel with the first byte; how many bytes went.
 pub(crate) fn send_with(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -84,6 +139,7 @@ pub(crate) fn send_with(
 ) -> io::Result<usize> {
     let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let length = size_of_val(raw.as_slice());
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // Words, so that the header in it is aligned.
     let mut control = [0u64; 16];
     // SAFETY: every pointer in the header points to memory that outlives the call, and the control
@@ -106,7 +162,7 @@ pub(crate) fn send_with(
         (*message).cmsg_type = libc::SCM_RIGHTS;
         (*message).cmsg_len = libc::CMSG_LEN(length as u32) as _;
         std::ptr::copy_nonoverlapping(raw.as_ptr().cast(), libc::CMSG_DATA(message), length);
-        let sent = libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL);
+        let sent = libc::sendmsg(socket.as_raw_fd(), &raw const header, flags);
         Ok(check(sent as c_long)? as usize)
     }
 }
@@ -127,12 +183,15 @@ pub(crate) fn scope_abstract_sockets() -> io::Result<()> {
     }
 }
 
-/// Reads what is there; zero is end of file. The second value: descriptors that came along.
+/// Reads what is there, waiting for it unless `flags` say otherwise; zero is end of file. The second value: descriptors
+/// that came along.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
+    flags: c_int,
 ) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut fds = Vec::new();
+    let flags = flags | libc::MSG_CMSG_CLOEXEC;
     // Words, so that the headers in it are aligned.
     let mut control = [0u64; 16];
     // SAFETY: every pointer in the header points to memory that outlives the call; descriptors that
@@ -148,7 +207,7 @@ pub(crate) fn receive(
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = size_of_val(&control) as _;
         let got = loop {
-            let got = libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC);
+            let got = libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags);
             match check(got as c_long) {
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 other => break other?,

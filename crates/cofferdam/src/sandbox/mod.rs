@@ -3,12 +3,17 @@
 //!
 //! A provider knows nothing of agents, prompts or branches. It gets plain data ([`SandboxSpec`]).
 
+mod abilities;
+mod error;
 pub mod host;
+mod kinds;
 pub mod native;
 mod spec;
+mod terminal;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,74 +23,113 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::network::NetworkKind;
 pub use crate::process::Exit;
+pub use abilities::{Abilities, Ability};
+pub use error::SandboxError;
+pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
 pub use spec::{
-    Access, ExecRequest, HostProgram, Limits, Mount, MountSource, Network, SandboxSpec,
+    Access, Detached, ExecRequest, Handle, HostProgram, Lifetime, Limits, Mount, MountSource,
+    Network, SandboxSpec,
 };
+pub use terminal::{Resize, Terminal, TerminalSize};
 
-use crate::names::BranchName;
-use crate::wall::{Registration, WallError};
-
-/// Why a provider could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
-pub enum SandboxError {
-    /// This machine cannot give what the profile promises. Nothing was started.
-    #[error("{what}")]
-    Unsupported {
-        /// Which part, as a sentence fragment that names the object.
-        what: String,
-        /// The next step for the user.
-        hint: String,
-    },
-    /// The program does not exist inside, or cannot be executed.
-    #[error("cannot run `{program}` in the sandbox: {reason}")]
-    Program { program: String, reason: String },
-    #[error("the sandbox did not come up: {0}")]
-    Start(String),
-    /// The sandbox, or contact with it, is gone. Its processes are dead.
-    #[error("the sandbox is gone: {0}")]
-    Gone(String),
-    /// No sandbox starts without the wall that it was to have.
-    #[error("the sandbox has no wall: {0}")]
-    Wall(#[from] WallError),
-    #[error("the sandbox did not answer within {0} s")]
-    TimedOut(u64),
-    #[error("cancelled")]
-    Cancelled,
-}
+use crate::wall::{Registration, Sockets};
 
 pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
 pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A running sandbox. Dropping it ends every process in it.
+/// How a running sandbox is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// By [`Sandbox::pause`].
+    pub paused: bool,
+    /// By [`Sandbox::freeze`], of whomever.
+    pub frozen: bool,
+    /// How many programs run that the host has started.
+    pub programs: u32,
+}
+
+/// One program that the host has started in a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listed {
+    /// The sandbox's own number for it, which no other program ever gets.
+    pub number: u64,
+    /// As far as the sandbox remembers them. What an agent may have chosen: to be made safe for a terminal.
+    pub arguments: Vec<OsString>,
+    pub detached: bool,
+    /// None while it runs.
+    pub exit: Option<Exit>,
+}
+
+/// A running sandbox, and one user's connection to it. Dropping it ends that user's programs; where the sandbox lives
+/// as long as its maker ([`Lifetime::WithMaker`]) it ends every process in it.
 #[async_trait]
 pub trait Sandbox: Send + Sync + fmt::Debug {
     /// Starts a program as the sandbox's agent user. Returns when the program has been executed or
-    /// could not be: a missing program is [`SandboxError::Program`] at once.
+    /// could not be: a missing program is [`SandboxError::Program`] at once. In a sandbox that stands still it is
+    /// [`SandboxError::Paused`] or [`SandboxError::Frozen`].
     async fn exec(&self, request: ExecRequest) -> Result<Box<dyn Execution>, SandboxError>;
 
-    /// Ends every process and frees what the sandbox held. Idempotent. Bounded: 10 s.
+    /// Ends every process and frees what the sandbox held, whatever its lifetime is. Idempotent. Bounded: 10 s.
     async fn close(&self) -> Result<(), SandboxError>;
 
-    /// What keeps it behind the wall, where [`SandboxSpec::network`] is [`Network::Wall`].
+    /// What keeps it behind the wall, where [`SandboxSpec::network`] is [`Network::Wall`]. Its maker has it, and nobody
+    /// who opens it later.
     fn wall(&self) -> Option<&Registration> {
         None
     }
 
-    /// Stops every program inside until [`Sandbox::thaw`]; nothing of the agent runs when this
-    /// returns. A provider that cannot says so.
+    /// Stops every program inside until [`Sandbox::thaw`], or until this connection ends; nothing of the agent runs
+    /// when this returns.
     async fn freeze(&self) -> Result<(), SandboxError> {
-        Err(SandboxError::Unsupported {
-            what: "this sandbox cannot stop its programs for a while".to_owned(),
-            hint: "close it instead".to_owned(),
-        })
+        Err(unable(Ability::Pause))
     }
 
-    /// Lets what [`Sandbox::freeze`] stopped go on.
+    /// Lets what [`Sandbox::freeze`] stopped go on, unless it is paused or somebody else holds it.
     async fn thaw(&self) -> Result<(), SandboxError> {
-        Err(SandboxError::Unsupported {
-            what: "this sandbox cannot stop its programs for a while".to_owned(),
-            hint: "close it instead".to_owned(),
-        })
+        Err(unable(Ability::Pause))
+    }
+
+    /// Stops every program inside until somebody asks for [`Sandbox::resume`]. Idempotent. What is to hold before the
+    /// first instruction after that (new rules) is to be put in force before it is asked for.
+    async fn pause(&self) -> Result<(), SandboxError> {
+        Err(unable(Ability::Pause))
+    }
+
+    async fn resume(&self) -> Result<(), SandboxError> {
+        Err(unable(Ability::Pause))
+    }
+
+    async fn status(&self) -> Result<Status, SandboxError> {
+        Err(unable(Ability::Outlive))
+    }
+
+    /// The programs that run, and those that ended lately, whoever started them.
+    async fn programs(&self) -> Result<Vec<Listed>, SandboxError> {
+        Err(unable(Ability::Outlive))
+    }
+
+    /// As [`Execution::kill`], for a program of [`Sandbox::programs`].
+    async fn signal(&self, _program: u64, _signal: i32) -> Result<(), SandboxError> {
+        Err(unable(Ability::Outlive))
+    }
+
+    /// Duplicates of what it handed to the gateway, to keep its place behind the wall when nobody does any more.
+    async fn sockets(&self) -> Result<Sockets, SandboxError> {
+        Err(unable(Ability::Outlive))
+    }
+
+    /// A descriptor that can be read once every process of the sandbox is dead (a pidfd), where there is one.
+    fn process(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+fn unable(ability: Ability) -> SandboxError {
+    SandboxError::Unable {
+        who: "this sandbox".to_owned(),
+        ability,
     }
 }
 
@@ -93,7 +137,15 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
 /// [`Sandbox::close`] or dropping the sandbox does.
 #[async_trait]
 pub trait Execution: Send + fmt::Debug {
-    /// Present once, and only where the request asked for [`spec::ExecRequest::stdin`].
+    /// Its number in [`Sandbox::programs`].
+    fn number(&self) -> Option<u64> {
+        None
+    }
+    /// Present once, and only where the request asked for [`ExecRequest::terminal`]: then there are no other streams.
+    fn take_terminal(&mut self) -> Option<Terminal> {
+        None
+    }
+    /// Present once, and only where the request asked for [`ExecRequest::stdin`].
     fn take_stdin(&mut self) -> Option<BoxWrite>;
     /// Present once.
     fn take_stdout(&mut self) -> Option<BoxRead>;
@@ -124,11 +176,9 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
         false
     }
 
-    /// The networks that its sandboxes can have: it fails none of them silently. Who says nothing
-    /// promises nothing: its sandboxes reach whatever they reach, and only [`NetworkKind::Open`] may
-    /// be asked for.
-    fn networks(&self) -> &[NetworkKind] {
-        &[NetworkKind::Open]
+    /// What its sandboxes can do. What is not here is refused with [`SandboxError::Unable`] before anything is made.
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
     }
 
     async fn create(
@@ -136,6 +186,19 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
         spec: &SandboxSpec,
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Sandbox>, SandboxError>;
+
+    /// A sandbox that outlives its maker, from any process of its user. [`SandboxError::NotRunning`] where it ended.
+    async fn open(&self, _handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        self.abilities().require(self.name(), Ability::Outlive)?;
+        Err(unable(Ability::Outlive))
+    }
+
+    /// Ends a sandbox that outlives its maker, and frees what it held. Also one that does not answer, and what one
+    /// left that ended in whatever way; so it is no error where there is nothing. Bounded: 10 s.
+    async fn remove(&self, _handle: &Handle) -> Result<(), SandboxError> {
+        self.abilities().require(self.name(), Ability::Outlive)?;
+        Err(unable(Ability::Outlive))
+    }
 }
 
 /// A provider whose sandboxes have a file system of their own: files are streamed in, packs out.
@@ -143,9 +206,9 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
 pub trait IsolatedProvider: Send + Sync + fmt::Debug {
     fn name(&self) -> &str;
 
-    /// As [`BindMountProvider::networks`].
-    fn networks(&self) -> &[NetworkKind] {
-        &[NetworkKind::Open]
+    /// As [`BindMountProvider::abilities`].
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
     }
 
     /// `spec.mounts` is empty.
@@ -154,6 +217,18 @@ pub trait IsolatedProvider: Send + Sync + fmt::Debug {
         spec: &SandboxSpec,
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn IsolatedSandbox>, SandboxError>;
+
+    /// As [`BindMountProvider::open`].
+    async fn open(&self, _handle: &Handle) -> Result<Arc<dyn IsolatedSandbox>, SandboxError> {
+        self.abilities().require(self.name(), Ability::Outlive)?;
+        Err(unable(Ability::Outlive))
+    }
+
+    /// As [`BindMountProvider::remove`].
+    async fn remove(&self, _handle: &Handle) -> Result<(), SandboxError> {
+        self.abilities().require(self.name(), Ability::Outlive)?;
+        Err(unable(Ability::Outlive))
+    }
 }
 
 /// A running sandbox with a file system of its own.
@@ -162,155 +237,4 @@ pub trait IsolatedSandbox: Sandbox {
     /// Copies the host directory `source` (regular files, directories and symlinks as they are) to
     /// the absolute path `target` inside, owned by the agent user.
     async fn copy_in(&self, source: &Path, target: &Path) -> Result<(), SandboxError>;
-}
-
-/// How the agent's changes relate to branches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BranchStrategy {
-    /// Work in the host's working directory itself; commits land on the checked-out branch.
-    Head,
-    /// Work on a temporary branch in a worktree; merge it into the checked-out branch at the end.
-    MergeToHead,
-    /// Commits land on this branch. A branch that does not exist yet starts at `base`, or at HEAD.
-    Branch {
-        branch: BranchName,
-        base: Option<String>,
-    },
-}
-
-/// The strategies of a sandbox that cannot work in the host's directory itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CopyStrategy {
-    MergeToHead,
-    Branch {
-        branch: BranchName,
-        base: Option<String>,
-    },
-}
-
-impl From<CopyStrategy> for BranchStrategy {
-    fn from(strategy: CopyStrategy) -> Self {
-        match strategy {
-            CopyStrategy::MergeToHead => Self::MergeToHead,
-            CopyStrategy::Branch { branch, base } => Self::Branch { branch, base },
-        }
-    }
-}
-
-/// A bind-mount sandbox provider with its branch strategy.
-#[derive(Debug, Clone)]
-pub struct BindMount {
-    pub(crate) provider: Arc<dyn BindMountProvider>,
-    pub(crate) strategy: BranchStrategy,
-}
-
-impl BindMount {
-    pub fn new(provider: impl BindMountProvider + 'static, strategy: BranchStrategy) -> Self {
-        Self {
-            provider: Arc::new(provider),
-            strategy,
-        }
-    }
-}
-
-/// A provider that could mount, used so that the sandbox works on a private copy of the tree.
-#[derive(Debug, Clone)]
-pub struct PrivateCopy {
-    pub(crate) provider: Arc<dyn BindMountProvider>,
-    pub(crate) strategy: CopyStrategy,
-}
-
-impl PrivateCopy {
-    pub fn new(provider: impl BindMountProvider + 'static, strategy: CopyStrategy) -> Self {
-        Self {
-            provider: Arc::new(provider),
-            strategy,
-        }
-    }
-}
-
-/// An isolated sandbox provider with its branch strategy. `head` is not among them: such a sandbox
-/// cannot write to the host's directory.
-#[derive(Debug, Clone)]
-pub struct Isolated {
-    pub(crate) provider: Arc<dyn IsolatedProvider>,
-    pub(crate) strategy: CopyStrategy,
-}
-
-impl Isolated {
-    pub fn new(provider: impl IsolatedProvider + 'static, strategy: CopyStrategy) -> Self {
-        Self {
-            provider: Arc::new(provider),
-            strategy,
-        }
-    }
-}
-
-/// A sandbox that contains the agent: the kinds that [`crate::run`] takes. There is no conversion
-/// from [`host::NoSandbox`], so an unattended run without a sandbox does not compile.
-#[derive(Debug, Clone)]
-pub enum Contained {
-    BindMount(BindMount),
-    PrivateCopy(PrivateCopy),
-    Isolated(Isolated),
-}
-
-impl Contained {
-    pub fn provider_name(&self) -> &str {
-        match self {
-            Self::BindMount(kind) => kind.provider.name(),
-            Self::PrivateCopy(kind) => kind.provider.name(),
-            Self::Isolated(kind) => kind.provider.name(),
-        }
-    }
-
-    pub(crate) fn networks(&self) -> &[NetworkKind] {
-        match self {
-            Self::BindMount(kind) => kind.provider.networks(),
-            Self::PrivateCopy(kind) => kind.provider.networks(),
-            Self::Isolated(kind) => kind.provider.networks(),
-        }
-    }
-
-    pub(crate) fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
-        match self {
-            Self::BindMount(kind) => kind.provider.check_limits(limits),
-            Self::PrivateCopy(kind) => kind.provider.check_limits(limits),
-            Self::Isolated(_) => Ok(()),
-        }
-    }
-
-    pub(crate) fn lacks(&self, program: &OsStr, search_path: Option<&OsStr>) -> bool {
-        match self {
-            Self::BindMount(kind) => kind.provider.lacks(program, search_path),
-            Self::PrivateCopy(kind) => kind.provider.lacks(program, search_path),
-            Self::Isolated(_) => false,
-        }
-    }
-
-    pub fn strategy(&self) -> BranchStrategy {
-        match self {
-            Self::BindMount(kind) => kind.strategy.clone(),
-            Self::PrivateCopy(kind) => kind.strategy.clone().into(),
-            Self::Isolated(kind) => kind.strategy.clone().into(),
-        }
-    }
-}
-
-impl From<BindMount> for Contained {
-    fn from(kind: BindMount) -> Self {
-        Self::BindMount(kind)
-    }
-}
-
-impl From<PrivateCopy> for Contained {
-    fn from(kind: PrivateCopy) -> Self {
-        Self::PrivateCopy(kind)
-    }
-}
-
-impl From<Isolated> for Contained {
-    fn from(kind: Isolated) -> Self {
-        Self::Isolated(kind)
-    }
 }

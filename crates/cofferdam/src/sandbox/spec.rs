@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use cofferdam_guest::protocol::{self, GuestExit};
+
+use super::TerminalSize;
 use crate::names::{SandboxId, Slug};
 use crate::network::NetworkKind;
+use crate::process::Exit;
 use crate::wall::WallSpec;
 
 /// Everything a provider needs to make one sandbox.
@@ -33,6 +37,30 @@ pub struct SandboxSpec {
     pub unseen: Vec<PathBuf>,
     pub limits: Limits,
     pub network: Network,
+    pub lifetime: Lifetime,
+}
+
+/// How long a sandbox lives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Lifetime {
+    /// As long as the value that [`super::BindMountProvider::create`] gives, and the process that holds it.
+    #[default]
+    WithMaker,
+    /// Until [`super::Sandbox::close`] or [`super::BindMountProvider::remove`], or as long as the machine runs. For
+    /// providers with [`super::Ability::Outlive`].
+    UntilRemoved {
+        /// Where the way to it lies: a directory that is there, that its user alone can enter (0700), and that no
+        /// sandbox sees.
+        state: PathBuf,
+    },
+}
+
+/// Where a sandbox is found that outlives its maker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handle {
+    pub id: SandboxId,
+    /// As in [`Lifetime::UntilRemoved`].
+    pub state: PathBuf,
 }
 
 /// A program of the host's.
@@ -129,4 +157,29 @@ pub struct ExecRequest {
     pub directory: Option<PathBuf>,
     /// Whether the caller will write to its standard input; else it reads end of file.
     pub stdin: bool,
+    /// It gets a terminal of this size instead of three streams. For providers with [`super::Ability::Terminal`]. What
+    /// `TERM` says is the caller's choice.
+    pub terminal: Option<TerminalSize>,
+    /// It survives the connection over which it was started. For providers with [`super::Ability::Outlive`]; it has
+    /// neither input nor a terminal.
+    pub detached: Option<Detached>,
+}
+
+/// Where a program that survives its starter leaves what becomes of it. Neither file may be there already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Detached {
+    /// Gets its standard output and error as they come, 64 MiB at most.
+    pub output: PathBuf,
+    /// Gets one line at its end, which [`Detached::read_end`] reads. None comes where the sandbox ends first.
+    pub end: PathBuf,
+}
+
+impl Detached {
+    /// What the file of the end says; `None` as long as it does not.
+    pub fn read_end(content: &[u8]) -> Option<Exit> {
+        protocol::read_end_line(content).map(|exit| match exit {
+            GuestExit::Code(code) => Exit::Code(code),
+            GuestExit::Signal(signal) => Exit::Signal(signal),
+        })
+    }
 }

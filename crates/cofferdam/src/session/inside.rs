@@ -50,8 +50,8 @@ impl Inside<'_> {
         let request = ExecRequest {
             arguments: self.arguments,
             environment: self.environment.clone(),
-            directory: None,
             stdin: false,
+            ..ExecRequest::default()
         };
         let mut execution = tokio::select! {
             () = cancel.cancelled() => return Err(InsideError::Cancelled),

@@ -96,8 +96,8 @@ impl Invocation<'_> {
         let request = ExecRequest {
             arguments: command.arguments,
             environment,
-            directory: None,
             stdin: command.stdin.is_some(),
+            ..ExecRequest::default()
         };
         let mut execution = tokio::select! {
             () = self.cancel.cancelled() => return Err(AgentFailure::Cancelled),

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use crate::support::{Env, command, run};
 use async_trait::async_trait;
 use cofferdam::sandbox::{
-    BindMountProvider, BoxRead, BoxWrite, ExecRequest, Execution, Exit, IsolatedProvider,
-    IsolatedSandbox, MountSource, NetworkKind, Sandbox, SandboxError, SandboxSpec,
+    Abilities, BindMountProvider, BoxRead, BoxWrite, ExecRequest, Execution, Exit,
+    IsolatedProvider, IsolatedSandbox, MountSource, NetworkKind, Sandbox, SandboxError,
+    SandboxSpec,
 };
 use cofferdam::session::manage;
 use cofferdam::{RunError, RunReport};
@@ -155,8 +156,11 @@ impl BindMountProvider for Hostile {
         "hostile"
     }
 
-    fn networks(&self) -> &[NetworkKind] {
-        &[NetworkKind::None]
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            networks: &[NetworkKind::None],
+            ..Abilities::default()
+        }
     }
 
     async fn create(
@@ -181,8 +185,11 @@ impl IsolatedProvider for Hostile {
         "hostile"
     }
 
-    fn networks(&self) -> &[NetworkKind] {
-        &[NetworkKind::None]
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            networks: &[NetworkKind::None],
+            ..Abilities::default()
+        }
     }
 
     async fn create(

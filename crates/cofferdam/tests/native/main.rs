@@ -12,6 +12,7 @@ mod world;
 
 mod ends;
 mod limits;
+mod living;
 mod programs;
 mod rights;
 mod shown;

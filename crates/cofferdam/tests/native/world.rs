@@ -12,8 +12,8 @@ use std::{env, fs};
 use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{
-    Access, BindMountProvider, ExecRequest, Execution, Exit, Limits, Mount, MountSource, Network,
-    Sandbox, SandboxError, SandboxSpec,
+    Access, BindMountProvider, ExecRequest, Execution, Exit, Lifetime, Limits, Mount, MountSource,
+    Network, Sandbox, SandboxError, SandboxSpec,
 };
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
@@ -112,6 +112,7 @@ pub(crate) fn spec() -> SandboxSpec {
         unseen: Vec::new(),
         limits: Limits::default(),
         network: Network::None,
+        lifetime: Lifetime::WithMaker,
     }
 }
 

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use cofferdam::git::private_clone::INSIDE_VAULT;
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
-    Access, BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy, CopyStrategy,
-    ExecRequest, Execution, Exit, Isolated, IsolatedProvider, IsolatedSandbox, Mount, MountSource,
-    NetworkKind, PrivateCopy, Sandbox, SandboxError, SandboxSpec,
+    Abilities, Access, BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy,
+    CopyStrategy, ExecRequest, Execution, Exit, Isolated, IsolatedProvider, IsolatedSandbox, Mount,
+    MountSource, NetworkKind, PrivateCopy, Sandbox, SandboxError, SandboxSpec,
 };
 use cofferdam::session::{Hook, Landing, NetworkOptions, PromptSource};
 use cofferdam_lab::sample::Sample;
@@ -74,8 +74,8 @@ impl BindMountProvider for Own {
         "own"
     }
 
-    fn networks(&self) -> &[NetworkKind] {
-        self.native.networks()
+    fn abilities(&self) -> Abilities {
+        self.native.abilities()
     }
 
     async fn create(
@@ -170,8 +170,11 @@ impl IsolatedProvider for Apart {
         "apart"
     }
 
-    fn networks(&self) -> &[NetworkKind] {
-        &[NetworkKind::None]
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            networks: &[NetworkKind::None],
+            ..Abilities::default()
+        }
     }
 
     async fn create(

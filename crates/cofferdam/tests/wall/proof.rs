@@ -15,7 +15,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cofferdam::sandbox::native::Native;
-use cofferdam::sandbox::{BindMountProvider, Limits, Network, Sandbox, SandboxError, SandboxSpec};
+use cofferdam::sandbox::{
+    BindMountProvider, Lifetime, Limits, Network, Sandbox, SandboxError, SandboxSpec,
+};
 use cofferdam::wall::{Answer, Start, WallError};
 use cofferdam_wall::control::{self, DESCRIPTORS, HEAD, Seen};
 use rustix::net::{
@@ -70,6 +72,7 @@ fn start(house: &House) -> Result<(), SandboxError> {
         unseen: Vec::new(),
         limits: Limits::default(),
         network: Network::Wall(Box::new(wall)),
+        lifetime: Lifetime::WithMaker,
     };
     block_on(async {
         let cancel = CancellationToken::new();

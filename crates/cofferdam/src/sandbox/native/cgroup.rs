@@ -111,6 +111,11 @@ impl Group {
             .try_for_each(|d| set(&d.join("cgroup.procs"), &pid.to_string()))
     }
 
+    /// They outlive this process: [`remove_leftovers`] finds them.
+    pub(super) fn leave(mut self) {
+        self.directories.clear();
+    }
+
     /// The processes are dead, but the kernel may need a moment to let the groups go.
     pub(super) async fn remove(mut self) {
         for _ in 0..100 {

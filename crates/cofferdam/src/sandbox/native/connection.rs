@@ -3,25 +3,20 @@
 //! nobody waits for any more costs nothing.
 
 use std::collections::HashMap;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cofferdam_guest::protocol::{
-    self, ExecStep, GuestExit, HEAD, Reply, Request, WALL_SOCKETS as MAX_SOCKETS,
+    self, ExecStep, GuestExit, ProgramEntry, Reply, Request, Status, Stop,
 };
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
-};
-use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::stream::{self, Received};
 use crate::sandbox::{Exit, SandboxError};
 
 /// How long a healthy guest may take, on a machine that is busy, to execute a program.
@@ -29,9 +24,20 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a program was not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NotStarted {
-    pub(super) step: ExecStep,
-    pub(super) errno: i32,
+pub(super) enum NotStarted {
+    Failed { step: ExecStep, errno: i32 },
+    Stopped(Stop),
+}
+
+/// What a question was answered with.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Done,
+    /// The error number.
+    Failed(i32),
+    Status(Status),
+    Programs(Vec<ProgramEntry>),
+    Descriptors(Vec<OwnedFd>),
 }
 
 #[derive(Debug)]
@@ -42,7 +48,7 @@ struct Outgoing {
 
 #[derive(Debug)]
 struct Slot {
-    started: Option<oneshot::Sender<Result<(), NotStarted>>>,
+    started: Option<oneshot::Sender<Result<u64, NotStarted>>>,
     exit: watch::Sender<Option<Exit>>,
 }
 
@@ -51,8 +57,28 @@ struct State {
     /// Numbers below were given out.
     next: u64,
     programs: HashMap<u64, Slot>,
-    questions: HashMap<u64, oneshot::Sender<Result<(), i32>>>,
+    questions: HashMap<u64, oneshot::Sender<Answer>>,
     gone: Option<String>,
+}
+
+impl State {
+    fn know(&self, number: u64) -> Result<(), &'static str> {
+        if number < self.next {
+            Ok(())
+        } else {
+            Err("an unknown number")
+        }
+    }
+
+    fn not_started(&mut self, exec: u64, why: NotStarted) -> Result<(), &'static str> {
+        self.know(exec)?;
+        if let Some(slot) = self.programs.remove(&exec)
+            && let Some(started) = slot.started
+        {
+            let _ = started.send(Err(why));
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug)]
@@ -96,68 +122,6 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
 }
 
-/// The first reply of a guest: it is ready, or says why not. The descriptors that came with it, at most
-/// [`MAX_SOCKETS`], or it is no greeting; with no later byte any is taken.
-pub(super) async fn greet(stream: &mut UnixStream) -> Result<Vec<OwnedFd>, SandboxError> {
-    let mut fds = Vec::new();
-    // They travel with the first byte.
-    let first = match receive_first(stream, &mut fds).await {
-        Ok(first) => first,
-        Err(error) => return Err(SandboxError::Start(error.to_string())),
-    };
-    let reply = match first {
-        Some(byte) => read_reply(&mut (&[byte][..]).chain(stream)).await,
-        None => Ok(None),
-    };
-    match reply {
-        Ok(Some(Reply::Ready)) => Ok(fds),
-        Ok(Some(Reply::Unsupported { what, hint })) => Err(SandboxError::Unsupported {
-            what: crate::text::printable(&what),
-            hint: crate::text::printable(&hint),
-        }),
-        Ok(Some(Reply::Broken { what })) => Err(SandboxError::Start(crate::text::printable(&what))),
-        Ok(Some(_)) => Err(SandboxError::Start(
-            "its init did not say that it is ready".to_owned(),
-        )),
-        Ok(None) => Err(SandboxError::Start(
-            "its init ended before it was ready".to_owned(),
-        )),
-        Err(error) => Err(SandboxError::Start(error.to_string())),
-    }
-}
-
-/// Reads one byte with the descriptors that travel with it; `None` at the end.
-async fn receive_first(stream: &UnixStream, fds: &mut Vec<OwnedFd>) -> io::Result<Option<u8>> {
-    let mut byte = [0u8; 1];
-    let got = stream
-        .async_io(Interest::READABLE, || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
-            let mut control = RecvAncillaryBuffer::new(&mut space);
-            let mut parts = [IoSliceMut::new(&mut byte)];
-            let flags = RecvFlags::CMSG_CLOEXEC;
-            let received = rustix::net::recvmsg(stream, &mut parts, &mut control, flags)?;
-            let cut = received.flags.contains(ReturnFlags::CTRUNC);
-            for message in control.drain() {
-                if let RecvAncillaryMessage::ScmRights(received) = message {
-                    fds.extend(received);
-                }
-            }
-            if cut || fds.len() > MAX_SOCKETS {
-                fds.clear();
-                let what = "its init sent more descriptors than it was asked for";
-                return Err(io::Error::other(what));
-            }
-            Ok(received.bytes)
-        })
-        .await?;
-    Ok((got == 1).then_some(byte[0]))
-}
-
-/// Sends a frame without descriptors, before the connection is made.
-pub(super) async fn send(stream: &UnixStream, frame: &[u8]) -> io::Result<()> {
-    send_all(stream, frame, &[]).await
-}
-
 impl Connection {
     /// Takes over a stream whose guest is ready.
     pub(super) fn new(stream: UnixStream) -> Self {
@@ -180,7 +144,7 @@ impl Connection {
         Self { outgoing, shared }
     }
 
-    /// Closes the socket, which ends the sandbox.
+    /// Closes the socket, which ends a sandbox that lives as long as this connection.
     pub(super) fn end(&self, reason: &str) {
         self.shared.end(reason);
     }
@@ -208,18 +172,33 @@ impl Connection {
             );
         })?;
         let answer = self.ask(&make(number), fds, wait).await;
-        if !matches!(answer, Ok(Ok(()))) {
+        if !matches!(answer, Ok(Ok(_))) {
             self.shared.state().programs.remove(&number);
         }
         if matches!(answer, Err(SandboxError::TimedOut(_))) {
             // It may still start, and then nobody would own it.
             self.forget(number);
         }
-        Ok(answer?.map(|()| Program {
+        Ok(answer?.map(|program| Program {
             number,
+            program,
             ended,
             connection: self.clone(),
         }))
+    }
+
+    /// Asks for something.
+    pub(super) async fn answer(
+        &self,
+        make: impl FnOnce(u64) -> Request,
+    ) -> Result<Answer, SandboxError> {
+        let (sender, wait) = oneshot::channel();
+        let number = self.number(|state, number| {
+            state.questions.insert(number, sender);
+        })?;
+        let answer = self.ask(&make(number), Vec::new(), wait).await;
+        self.shared.state().questions.remove(&number);
+        answer
     }
 
     /// Asks for something that is either done or refused with an error number.
@@ -227,18 +206,18 @@ impl Connection {
         &self,
         make: impl FnOnce(u64) -> Request,
     ) -> Result<(), SandboxError> {
-        let (sender, wait) = oneshot::channel();
-        let number = self.number(|state, number| {
-            state.questions.insert(number, sender);
-        })?;
-        let answer = self.ask(&make(number), Vec::new(), wait).await;
-        self.shared.state().questions.remove(&number);
-        answer?.map_err(|errno| {
-            SandboxError::Gone(format!(
-                "it refused: {}",
-                io::Error::from_raw_os_error(errno)
-            ))
-        })
+        match self.answer(make).await? {
+            Answer::Done => Ok(()),
+            other => Err(refused(&other)),
+        }
+    }
+
+    /// Says something that the end of the connection answers.
+    pub(super) async fn say(&self, request: &Request) {
+        if let Ok(frame) = protocol::encode(request) {
+            let fds = Vec::new();
+            let _ = self.outgoing.send(Outgoing { frame, fds }).await;
+        }
     }
 
     /// Kills a program without waiting for an answer.
@@ -295,10 +274,22 @@ impl Connection {
     }
 }
 
+/// An answer that is none to what was asked.
+pub(super) fn refused(answer: &Answer) -> SandboxError {
+    SandboxError::Gone(match answer {
+        Answer::Failed(errno) => {
+            format!("it refused: {}", io::Error::from_raw_os_error(*errno))
+        }
+        _ => "it answered something else".to_owned(),
+    })
+}
+
 /// A started program.
 #[derive(Debug)]
 pub(super) struct Program {
     number: u64,
+    /// The sandbox's own number for it.
+    pub(super) program: u64,
     ended: watch::Receiver<Option<Exit>>,
     connection: Connection,
 }
@@ -331,7 +322,7 @@ async fn write_requests(
 ) {
     let work = async {
         while let Some(message) = queue.recv().await {
-            if let Err(error) = send_all(write.as_ref(), &message.frame, &message.fds).await {
+            if let Err(error) = stream::send(write.as_ref(), &message.frame, &message.fds).await {
                 shared.end(format!("cannot write to its init: {error}"));
                 return;
             }
@@ -346,56 +337,12 @@ async fn write_requests(
     let _ = rustix::net::shutdown(write.as_ref(), rustix::net::Shutdown::Both);
 }
 
-async fn send_all(stream: &UnixStream, frame: &[u8], fds: &[OwnedFd]) -> io::Result<()> {
-    let mut rest = frame;
-    let mut first = true;
-    while !rest.is_empty() {
-        let sent = stream
-            .async_io(Interest::WRITABLE, || {
-                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-                let mut control = SendAncillaryBuffer::new(&mut space);
-                let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-                if first && !borrowed.is_empty() {
-                    control.push(SendAncillaryMessage::ScmRights(&borrowed));
-                }
-                let parts = [IoSlice::new(rest)];
-                Ok(rustix::net::sendmsg(
-                    stream,
-                    &parts,
-                    &mut control,
-                    SendFlags::NOSIGNAL,
-                )?)
-            })
-            .await?;
-        first = false;
-        rest = &rest[sent..];
-    }
-    Ok(())
-}
-
-pub(super) async fn read_reply(
-    stream: &mut (impl tokio::io::AsyncRead + Unpin),
-) -> io::Result<Option<Reply>> {
-    let mut head = [0u8; HEAD];
-    if stream.read(&mut head[..1]).await? == 0 {
-        return Ok(None);
-    }
-    stream.read_exact(&mut head[1..]).await?;
-    let length = protocol::body_length(head).map_err(io::Error::other)?;
-    let mut body = Vec::with_capacity(length.min(4096));
-    // The buffer grows with what really arrives, not with what was announced.
-    if stream.take(length as u64).read_to_end(&mut body).await? != length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    protocol::decode(&body).map(Some).map_err(io::Error::other)
-}
-
-async fn read_replies(mut read: OwnedReadHalf, shared: Arc<Shared>) {
+async fn read_replies(read: OwnedReadHalf, shared: Arc<Shared>) {
     let work = async {
         loop {
-            match read_reply(&mut read).await {
-                Ok(Some(reply)) => {
-                    if let Err(what) = deliver(&shared, &reply) {
+            match stream::receive(read.as_ref()).await {
+                Ok(Some(received)) => {
+                    if let Err(what) = deliver(&shared, received) {
                         return format!("its init broke the protocol: {what}");
                     }
                 }
@@ -410,34 +357,27 @@ async fn read_replies(mut read: OwnedReadHalf, shared: Arc<Shared>) {
     }
 }
 
-fn deliver(shared: &Shared, reply: &Reply) -> Result<(), &'static str> {
+/// Descriptors that came with a reply which brings none are closed here.
+fn deliver(shared: &Shared, Received { reply, fds }: Received) -> Result<(), &'static str> {
     let mut state = shared.state();
-    let known = |number: u64| {
-        if number < state.next {
-            Ok(())
-        } else {
-            Err("an unknown number")
-        }
-    };
-    match *reply {
-        Reply::Started { exec } => {
-            known(exec)?;
+    let (request, answer) = match reply {
+        Reply::Started { exec, program } => {
+            state.know(exec)?;
             if let Some(slot) = state.programs.get_mut(&exec)
                 && let Some(started) = slot.started.take()
             {
-                let _ = started.send(Ok(()));
+                let _ = started.send(Ok(program));
             }
+            return Ok(());
         }
         Reply::NotStarted { exec, errno, step } => {
-            known(exec)?;
-            if let Some(slot) = state.programs.remove(&exec)
-                && let Some(started) = slot.started
-            {
-                let _ = started.send(Err(NotStarted { step, errno }));
-            }
+            return state.not_started(exec, NotStarted::Failed { step, errno });
+        }
+        Reply::Stopped { exec, stop } => {
+            return state.not_started(exec, NotStarted::Stopped(stop));
         }
         Reply::Exited { exec, exit } => {
-            known(exec)?;
+            state.know(exec)?;
             if let Some(slot) = state.programs.remove(&exec) {
                 if slot.started.is_some() {
                     return Err("an end before the start");
@@ -447,214 +387,25 @@ fn deliver(shared: &Shared, reply: &Reply) -> Result<(), &'static str> {
                     GuestExit::Signal(signal) => Exit::Signal(signal),
                 }));
             }
+            return Ok(());
         }
-        Reply::Done { request } => {
-            known(request)?;
-            if let Some(question) = state.questions.remove(&request) {
-                let _ = question.send(Ok(()));
-            }
-        }
-        Reply::Failed { request, errno } => {
-            known(request)?;
-            if let Some(question) = state.questions.remove(&request) {
-                let _ = question.send(Err(errno));
-            }
+        Reply::Done { request } => (request, Answer::Done),
+        Reply::Failed { request, errno } => (request, Answer::Failed(errno)),
+        Reply::Status { request, status } => (request, Answer::Status(status)),
+        Reply::Programs { request, programs } => (request, Answer::Programs(programs)),
+        Reply::Sockets { request } | Reply::Terminals { request } => {
+            (request, Answer::Descriptors(fds))
         }
         Reply::Ready | Reply::Unsupported { .. } | Reply::Broken { .. } | Reply::Proved { .. } => {
             return Err("a second greeting");
         }
+    };
+    state.know(request)?;
+    if let Some(question) = state.questions.remove(&request) {
+        let _ = question.send(answer);
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use rustix::pipe::PipeFlags;
-    use std::time::Instant;
-    use tokio::io::AsyncWriteExt;
-
-    fn replies() -> impl Strategy<Value = Vec<u8>> {
-        let number = prop_oneof![0..4u64, any::<u64>()];
-        let reply = (number, any::<i32>(), 0..9u8, ".{0,20}").prop_map(|(n, value, kind, text)| {
-            let reply = match kind {
-                0 => Reply::Ready,
-                1 => Reply::Unsupported {
-                    what: text.clone(),
-                    hint: text,
-                },
-                2 => Reply::Broken { what: text },
-                3 => Reply::Started { exec: n },
-                4 => Reply::NotStarted {
-                    exec: n,
-                    errno: value,
-                    step: ExecStep::Program,
-                },
-                5 => Reply::Exited {
-                    exec: n,
-                    exit: GuestExit::Code(value),
-                },
-                6 => Reply::Exited {
-                    exec: n,
-                    exit: GuestExit::Signal(value),
-                },
-                7 => Reply::Done { request: n },
-                _ => Reply::Failed {
-                    request: n,
-                    errno: value,
-                },
-            };
-            protocol::encode(&reply).unwrap()
-        });
-        let noise = proptest::collection::vec(any::<u8>(), 0..40);
-        prop_oneof![8 => reply, 1 => noise]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200))]
-
-        /// A hostile stand-in for the guest: whatever it says, every call ends within its bound.
-        #[test]
-        fn nothing_a_guest_says_hangs_the_host(
-            said in proptest::collection::vec(replies(), 0..12),
-            stays in any::<bool>(),
-        ) {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let (host, mut guest) = UnixStream::pair().unwrap();
-                let limit = Duration::from_millis(30);
-                let connection = Connection::with_limit(host, limit);
-                let talk = tokio::spawn(async move {
-                    for bytes in said {
-                        let _ = guest.write_all(&bytes).await;
-                        tokio::task::yield_now().await;
-                    }
-                    if stays {
-                        tokio::time::sleep(Duration::from_secs(5)).await;
-                    }
-                });
-                let began = Instant::now();
-                let exec = |exec| Request::Exec {
-                    exec,
-                    arguments: vec![b"true".to_vec()],
-                    environment: Vec::new(),
-                    directory: None,
-                };
-                if let Ok(Ok(mut program)) = connection.exec(exec, Vec::new()).await {
-                    let _ = tokio::time::timeout(limit, program.wait()).await;
-                    let _ = program.signal(9).await;
-                }
-                let _ = connection.question(|request| Request::Ping { request }).await;
-                connection.end("closed");
-                connection.ended().await;
-                assert!(began.elapsed() < Duration::from_secs(2));
-                assert!(connection.question(|request| Request::Ping { request }).await.is_err());
-                assert!(connection.shared.state().programs.is_empty());
-                talk.abort();
-            });
-        }
-    }
-
-    const PIPE: PipeFlags = PipeFlags::CLOEXEC.union(PipeFlags::NONBLOCK);
-
-    /// Writes `bytes`, with so many copies of `fd` at the first of them.
-    fn push(guest: &UnixStream, bytes: &[u8], fd: &OwnedFd, copies: usize) {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let fds = vec![fd.as_fd(); copies];
-        if copies > 0 {
-            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
-        }
-        let parts = [IoSlice::new(bytes)];
-        let sent = rustix::net::sendmsg(guest, &parts, &mut control, SendFlags::empty()).unwrap();
-        assert_eq!(sent, bytes.len());
-    }
-
-    /// Whether nobody holds the other end of this pipe.
-    async fn is_alone(pipe: OwnedFd) -> bool {
-        let mut pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(pipe).unwrap();
-        let mut byte = [0];
-        let read = tokio::time::timeout(Duration::from_secs(10), pipe.read(&mut byte));
-        matches!(read.await, Ok(Ok(0)))
-    }
-
-    #[tokio::test]
-    async fn a_greeting_brings_four_descriptors_and_no_more() {
-        let ready = protocol::encode(&Reply::Ready).unwrap();
-        for copies in [0, 4, 5, 16] {
-            let (mut host, guest) = UnixStream::pair().unwrap();
-            let (read, write) = rustix::pipe::pipe_with(PIPE).unwrap();
-            push(&guest, &ready, &write, copies);
-            drop(write);
-            let greeted = greet(&mut host).await;
-            if copies <= MAX_SOCKETS {
-                assert_eq!(greeted.unwrap().len(), copies);
-            } else {
-                let error = greeted.unwrap_err().to_string();
-                assert!(error.contains("more descriptors"), "{error}");
-                // None of them is kept.
-                assert!(is_alone(read).await, "{copies}");
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn descriptors_that_come_later_are_closed() {
-        let (mut host, guest) = UnixStream::pair().unwrap();
-        let (read, write) = rustix::pipe::pipe_with(PIPE).unwrap();
-        let ready = protocol::encode(&Reply::Ready).unwrap();
-        push(&guest, &ready[..1], &write, 0);
-        // In the middle of the greeting, and with the reply after it.
-        push(&guest, &ready[1..], &write, 4);
-        assert_eq!(greet(&mut host).await.unwrap().len(), 0);
-        let connection = Connection::new(host);
-        let asked = tokio::spawn({
-            let connection = connection.clone();
-            async move {
-                connection
-                    .question(|request| Request::Ping { request })
-                    .await
-            }
-        });
-        let done = protocol::encode(&Reply::Done { request: 0 }).unwrap();
-        guest.readable().await.unwrap();
-        push(&guest, &done, &write, 4);
-        drop(write);
-        asked.await.unwrap().unwrap();
-        assert!(is_alone(read).await);
-        connection.end("closed");
-    }
-
-    #[tokio::test]
-    async fn an_announced_length_costs_nothing() {
-        let (host, mut guest) = UnixStream::pair().unwrap();
-        let connection = Connection::new(host);
-        guest.write_all(&u32::MAX.to_le_bytes()).await.unwrap();
-        connection.ended().await;
-        let error = connection
-            .question(|request| Request::Ping { request })
-            .await
-            .unwrap_err();
-        assert!(error.to_string().contains("too long"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_guest_that_never_reads_does_not_block() {
-        let (host, guest) = UnixStream::pair().unwrap();
-        let connection = Connection::with_limit(host, Duration::from_millis(50));
-        for _ in 0..40 {
-            let big = |exec| Request::Exec {
-                exec,
-                arguments: vec![vec![b'x'; 500_000]],
-                environment: Vec::new(),
-                directory: None,
-            };
-            assert!(connection.exec(big, Vec::new()).await.is_err());
-        }
-        assert!(connection.shared.state().programs.is_empty());
-        drop(guest);
-        connection.ended().await;
-    }
-}
+mod tests;

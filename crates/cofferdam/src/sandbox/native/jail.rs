@@ -11,11 +11,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::NativeOptions;
-use super::sandbox::{NativeSandbox, Output};
+use super::make;
+use super::streams::Output;
 use super::tools::Host;
 use crate::names::{SandboxId, Slug};
 use crate::sandbox::{
-    ExecRequest, Execution, Exit, Limits, Mount, Network, Sandbox, SandboxError, SandboxSpec,
+    ExecRequest, Execution, Exit, Lifetime, Limits, Mount, Network, Sandbox, SandboxError,
+    SandboxSpec,
 };
 
 /// The last bytes of standard error that are kept.
@@ -103,8 +105,9 @@ async fn run_unbounded(
         unseen: host.unseen.to_vec(),
         limits: request.limits,
         network: Network::None,
+        lifetime: Lifetime::WithMaker,
     };
-    let sandbox = NativeSandbox::create(&spec, &NativeOptions::default(), cancel).await?;
+    let sandbox = make::make(&spec, &NativeOptions::default(), cancel).await?;
     let (output, capture) = match request.stdout {
         JailOutput::Fd(fd) => (Output::Fd(fd), 0),
         JailOutput::Capture(limit) => (Output::Pipe, limit),

@@ -1,19 +1,27 @@
 //! The embedded sandbox: Linux namespaces, no daemon, no image. The default.
 //!
 //! [`Native::create`] starts the guest from a sealed memory file; the guest's init builds the
-//! sandbox and runs programs on request over the [`connection`]. [`jail`] runs one program in a
+//! sandbox and runs programs on request over the [`connection`]. One that outlives its maker is found
+//! again by its socket ([`resident`]). [`jail`] runs one program in a
 //! throw-away sandbox; [`probe`] says what this machine lacks.
 
 mod cgroup;
 mod connection;
+mod execution;
 mod identity;
 pub mod jail;
+mod launch;
 mod limits;
+mod make;
 mod package;
 mod probe;
 mod program;
 mod rehearse;
+mod resident;
 mod sandbox;
+mod stream;
+mod streams;
+mod terminal;
 mod tools;
 mod wall;
 
@@ -24,7 +32,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use super::{BindMountProvider, Limits, NetworkKind, Sandbox, SandboxError, SandboxSpec};
+use super::{
+    Abilities, Ability, BindMountProvider, Handle, Limits, NetworkKind, Sandbox, SandboxError,
+    SandboxSpec,
+};
 
 pub use cgroup::remove_leftovers;
 pub use probe::{Check, Status, probe, probe_network};
@@ -76,8 +87,16 @@ impl BindMountProvider for Native {
         tools::is_nowhere(program, search_path)
     }
 
-    fn networks(&self) -> &[NetworkKind] {
-        &[NetworkKind::None, NetworkKind::Allowlist, NetworkKind::Open]
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            networks: &[NetworkKind::None, NetworkKind::Allowlist, NetworkKind::Open],
+            others: &[
+                Ability::Mount,
+                Ability::Pause,
+                Ability::Terminal,
+                Ability::Outlive,
+            ],
+        }
     }
 
     async fn create(
@@ -85,7 +104,15 @@ impl BindMountProvider for Native {
         spec: &SandboxSpec,
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
-        let sandbox = sandbox::NativeSandbox::create(spec, &self.options, cancel).await?;
+        let sandbox = make::make(spec, &self.options, cancel).await?;
         Ok(Arc::new(sandbox))
+    }
+
+    async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        Ok(Arc::new(sandbox::NativeSandbox::open(handle).await?))
+    }
+
+    async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
+        resident::remove(handle).await
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cofferdam_guest::protocol::{self, ProcessLimits, Setup, WALL_SOCKETS};
 use tokio_util::sync::CancellationToken;
 
-use super::sandbox::{Starting, spawn, start_error};
-use super::{NativeOptions, connection, identity, tools};
+use super::launch::{Starting, spawn, start_error};
+use super::{NativeOptions, identity, stream, tools};
 use crate::embedded;
 use crate::names::SandboxId;
 use crate::process::Invocation;
@@ -29,19 +29,21 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
             file_size: None,
         },
         workdir: b"/".to_vec(),
+        environment: Vec::new(),
         network: protocol::Network::Wall,
+        lifetime: protocol::Lifetime::WithConnection,
     };
     let frame = protocol::encode(&setup).map_err(|error| SandboxError::Start(error.to_string()))?;
-    let (mut stream, launcher) = spawn()?;
+    let (stream, launcher) = spawn()?;
     let starting = Starting {
         launcher: Some(launcher),
         group: None,
     };
     let up = async {
-        connection::send(&stream, &frame)
+        stream::send(&stream, &frame, &[])
             .await
             .map_err(start_error)?;
-        match connection::greet(&mut stream).await?.len() {
+        match stream::greet(&stream).await?.len() {
             WALL_SOCKETS => Ok(()),
             count => Err(SandboxError::Start(format!(
                 "its init handed over {count} sockets"

@@ -13,7 +13,7 @@ use cofferdam_guest::protocol::{
 use cofferdam_wall::HostName;
 use tokio::net::UnixStream;
 
-use super::connection;
+use super::stream::{self, Received};
 use crate::sandbox::SandboxError;
 use crate::wall::{Registration, Seen, Sockets, WallError, WallSpec};
 
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Registers the sandbox, tries the wall, and puts the policy in force.
 pub(super) async fn raise(
-    stream: &mut UnixStream,
+    stream: &UnixStream,
     sockets: Vec<OwnedFd>,
     spec: &WallSpec,
 ) -> Result<Registration, SandboxError> {
@@ -50,7 +50,7 @@ pub(super) async fn raise(
     }
 }
 
-async fn prove(stream: &mut UnixStream, port: u16) -> Result<Findings, SandboxError> {
+async fn prove(stream: &UnixStream, port: u16) -> Result<Findings, SandboxError> {
     let broken = |what: String| SandboxError::Start(format!("its wall was not tried: {what}"));
     let passes = Passage {
         name: HostName::HOST.to_owned(),
@@ -58,10 +58,11 @@ async fn prove(stream: &mut UnixStream, port: u16) -> Result<Findings, SandboxEr
     };
     let request = Request::Prove { request: 0, passes };
     let frame = protocol::encode(&request).map_err(|error| broken(error.to_string()))?;
-    connection::send(stream, &frame)
+    stream::send(stream, &frame, &[])
         .await
         .map_err(|error| broken(error.to_string()))?;
-    match connection::read_reply(stream).await {
+    let received = stream::receive(stream).await;
+    match received.map(|received| received.map(|Received { reply, .. }| reply)) {
         Ok(Some(Reply::Proved { findings, .. })) => Ok(findings),
         Ok(Some(Reply::Failed { errno, .. })) => {
             Err(broken(std::io::Error::from_raw_os_error(errno).to_string()))

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::{Making, Ready, step};
 use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
 use crate::registry::{self, Mode, Owned};
-use crate::sandbox::{Contained, HostProgram, Sandbox, SandboxError, SandboxSpec};
+use crate::sandbox::{Contained, HostProgram, Lifetime, Sandbox, SandboxError, SandboxSpec};
 use crate::session::event::{Event, Notice};
 use crate::session::inside::Inside;
 use crate::session::mounts::{self, Workspace};
@@ -58,6 +58,7 @@ impl Making<'_> {
                 &owned.record,
                 &self.plan.repository.top,
             ),
+            lifetime: Lifetime::WithMaker,
         };
         place::check_mounts(&spec.mounts, &self.caller.home)?;
         let limit = self.options.timeouts.sandbox_start;

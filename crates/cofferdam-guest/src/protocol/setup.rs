@@ -1,0 +1,80 @@
+//! What a sandbox is made of: the first frame of all.
+
+use serde::{Deserialize, Serialize};
+
+/// What a sandbox is made of. Paths are bytes: host paths need not be UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    pub hostname: String,
+    pub agent: Agent,
+    /// Mounted in this order.
+    pub mounts: Vec<SetupMount>,
+    pub limits: ProcessLimits,
+    /// Programs start here unless a request says otherwise.
+    pub workdir: Vec<u8>,
+    /// Of every program, unless a request adds to it.
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    pub network: Network,
+    pub lifetime: Lifetime,
+}
+
+/// How long a sandbox lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lifetime {
+    /// As long as the connection over which it was set up.
+    WithConnection,
+    /// With its connection until [`super::Request::Stay`], and from then on until [`super::Request::End`]. A bound unix
+    /// stream socket comes with the set-up, on which it listens for other processes of the host.
+    UntilEnded,
+}
+
+/// What the sandbox's network namespace is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    /// Its own, with the loopback interface alone.
+    None,
+    /// Its own; connections and lookups are led to the sockets that come with [`Reply::Ready`].
+    Wall,
+    /// The host's.
+    Open,
+}
+
+/// Whose host ids the sandbox's processes have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Agent {
+    /// An ordinary caller's own.
+    Caller,
+    /// The caller is root: these, and what is mounted is mapped to them.
+    Separate { uid: u32, gid: u32 },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetupMount {
+    pub source: Source,
+    pub target: Vec<u8>,
+    pub writable: bool,
+    /// Left out without a word where the source cannot be opened.
+    pub optional: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    Path(Vec<u8>),
+    /// An empty directory that nobody can write.
+    Nothing,
+    /// What an earlier mount shows at the target already. No symlink is followed.
+    Target,
+    /// No mount: a symlink of ours with this text.
+    Link(Vec<u8>),
+}
+
+/// Limits that every program inherits. `None` leaves the caller's in force.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessLimits {
+    /// Processes and threads of the whole sandbox (`RLIMIT_NPROC` counts inside a user namespace).
+    pub processes: Option<u64>,
+    /// Of one process.
+    pub open_files: Option<u64>,
+    /// Bytes of one file.
+    pub file_size: Option<u64>,
+}

@@ -1,0 +1,382 @@
+//! What init does for the sandbox's life: it listens to the host's processes, starts programs for them, reaps what
+//! dies, and ends with everything in the sandbox when it is to.
+//!
+//! One thread and one poll: nothing here waits for anybody, and nothing wakes it while nothing happens.
+
+mod answers;
+mod peer;
+mod processes;
+mod programs;
+mod proof;
+mod pump;
+mod standstill;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use cofferdam_guest::protocol::{GuestExit, Reply, Setup, Streams};
+
+use self::peer::Peer;
+use self::programs::Programs;
+use self::proof::Proof;
+use self::standstill::Standstill;
+use crate::{program, seccomp, sys};
+
+/// So many processes of the host at once. Those inside are not counted: they are none.
+const MOST_PEERS: usize = 64;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 64;
+/// How long a program may take to leave its terminal after the hang-up.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Between two looks at what does not stop, in milliseconds.
+const LOOK: i32 = 1;
+
+/// What a sandbox has that outlives its maker.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    /// Whoever connects to it from outside is served.
+    pub(crate) listener: OwnedFd,
+    /// Tells the launcher that it may go.
+    pub(crate) stays: OwnedFd,
+}
+
+/// What is known of one descriptor that is waited for.
+#[derive(Debug, Clone, Copy)]
+enum Whose {
+    Signals,
+    Listener,
+    /// A program of which it is not known yet whether it was executed.
+    Starting(u64),
+    Pump(u64),
+    Proof(usize),
+    Peer(u64),
+}
+
+#[derive(Debug)]
+struct Server<'a> {
+    setup: &'a Setup,
+    filter: Vec<libc::sock_filter>,
+    /// Duplicates of the wall's, where the sandbox outlives its maker. Nothing here reads from them.
+    sockets: Vec<OwnedFd>,
+    signals: OwnedFd,
+    listener: Option<OwnedFd>,
+    /// Cannot be accepted from until something is closed: descriptors have run out.
+    full: bool,
+    /// Until the sandbox stays.
+    stays: Option<OwnedFd>,
+    peers: BTreeMap<u64, Peer>,
+    next_peer: u64,
+    programs: Programs,
+    standstill: Standstill,
+    proofs: Vec<Proof>,
+    /// Programs that are to be killed then, unless they have ended.
+    farewells: Vec<(Instant, u64)>,
+    over: bool,
+}
+
+/// Returns when the sandbox is to end.
+pub(crate) fn run(
+    socket: OwnedFd,
+    setup: &Setup,
+    sockets: Vec<OwnedFd>,
+    resident: Option<Resident>,
+) -> io::Result<()> {
+    let signals = sys::signal_descriptor(&[libc::SIGCHLD])?;
+    sys::ignore_signal(libc::SIGPIPE);
+    let mut maker = Peer::maker(socket);
+    let (kept, listener, stays) = match resident {
+        Some(Resident { listener, stays }) => {
+            // From here on the socket says of its other side that it is this process.
+            sys::listen(listener.as_fd(), BACKLOG)?;
+            sys::do_not_wait(listener.as_fd())?;
+            let kept = sockets.iter().map(OwnedFd::try_clone);
+            (
+                kept.collect::<io::Result<_>>()?,
+                Some(listener),
+                Some(stays),
+            )
+        }
+        // No copy stays here: the wall's sockets are the host's alone, and close when it closes them.
+        None => (Vec::new(), None, None),
+    };
+    maker.tell_with(&Reply::Ready, sockets);
+    let mut server = Server {
+        setup,
+        filter: seccomp::program(),
+        sockets: kept,
+        signals,
+        listener,
+        full: false,
+        stays,
+        peers: BTreeMap::from([(0, maker)]),
+        next_peer: 1,
+        programs: Programs::default(),
+        standstill: Standstill::default(),
+        proofs: Vec::new(),
+        farewells: Vec::new(),
+        over: false,
+    };
+    while !server.over {
+        server.turn()?;
+    }
+    Ok(())
+}
+
+impl Server<'_> {
+    /// Waits until something happens, and does what is to be done then.
+    fn turn(&mut self) -> io::Result<()> {
+        let (whose, waits): (Vec<Whose>, Vec<sys::Wait>) = self.waits().into_iter().unzip();
+        let ready = sys::wait_for(&waits, self.patience())?;
+        for (whose, _) in whose.into_iter().zip(ready).filter(|(_, ready)| *ready) {
+            match whose {
+                Whose::Signals => self.reap()?,
+                Whose::Listener => self.accept(),
+                Whose::Starting(program) => self.decide(program),
+                Whose::Pump(program) => self.programs.carry(program),
+                Whose::Proof(index) => self.proofs[index].read(),
+                Whose::Peer(peer) => self.hear(peer),
+            }
+        }
+        self.tell_proofs();
+        for answer in self.standstill.look() {
+            self.tell(
+                answer.peer,
+                &match answer.done {
+                    Ok(()) => Reply::Done {
+                        request: answer.request,
+                    },
+                    Err(errno) => Reply::Failed {
+                        request: answer.request,
+                        errno,
+                    },
+                },
+            );
+        }
+        self.bid_farewell();
+        self.close_ended();
+        Ok(())
+    }
+
+    fn waits(&self) -> Vec<(Whose, sys::Wait)> {
+        let mut waits = vec![(Whose::Signals, sys::Wait::read(self.signals.as_raw_fd()))];
+        // In this order: what has happened to programs is known before more is asked for.
+        waits.extend(
+            self.programs
+                .starting()
+                .into_iter()
+                .map(|(n, wait)| (Whose::Starting(n), wait)),
+        );
+        waits.extend(
+            self.programs
+                .pumps()
+                .into_iter()
+                .map(|(n, wait)| (Whose::Pump(n), wait)),
+        );
+        let proofs = self.proofs.iter().enumerate();
+        waits.extend(proofs.map(|(n, proof)| (Whose::Proof(n), sys::Wait::read(proof.raw()))));
+        waits.extend(
+            self.peers
+                .iter()
+                .map(|(n, peer)| (Whose::Peer(*n), peer.wait())),
+        );
+        if let Some(listener) = self.listener.as_ref().filter(|_| !self.full) {
+            waits.push((Whose::Listener, sys::Wait::read(listener.as_raw_fd())));
+        }
+        waits
+    }
+
+    /// In milliseconds; -1 is for ever.
+    fn patience(&self) -> i32 {
+        if self.standstill.is_unsettled() {
+            return LOOK;
+        }
+        let Some(next) = self.farewells.iter().map(|(when, _)| *when).min() else {
+            return -1;
+        };
+        let left = next.saturating_duration_since(Instant::now()).as_millis();
+        i32::try_from(left).unwrap_or(i32::MAX).saturating_add(1)
+    }
+
+    fn accept(&mut self) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        match sys::accept(listener.as_fd()) {
+            Ok(Some(socket)) => {
+                // Every process of the sandbox has a number in its pid namespace, which is this one's. Who has none is
+                // outside.
+                let outside = matches!(sys::peer(socket.as_fd()), Ok(0));
+                if outside && self.peers.len() < MOST_PEERS {
+                    self.peers.insert(self.next_peer, Peer::new(socket));
+                    self.next_peer += 1;
+                }
+            }
+            Ok(None) => {}
+            Err(_) => self.full = true,
+        }
+    }
+
+    /// What a connection says.
+    fn hear(&mut self, number: u64) {
+        let Some(peer) = self.peers.get_mut(&number) else {
+            return;
+        };
+        peer.flush();
+        if peer.fill().is_err() {
+            peer.end();
+        }
+        loop {
+            let Some(peer) = self.peers.get_mut(&number) else {
+                return;
+            };
+            match peer.next() {
+                Ok(Some(request)) => self.answer(number, request),
+                Ok(None) => return,
+                Err(peer::Ended) => return peer.end(),
+            }
+        }
+    }
+
+    fn tell(&mut self, peer: u64, reply: &Reply) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.tell(reply);
+        }
+    }
+
+    /// The pipe of a starting program can be read: it runs, or it could not be executed.
+    fn decide(&mut self, number: u64) {
+        let Some(running) = self.programs.get_mut(number) else {
+            return;
+        };
+        let Some(pipe) = running.starting.take() else {
+            return;
+        };
+        let owner = running.owner;
+        let failed = program::outcome(pipe);
+        if failed.is_some() {
+            self.programs.remove(number);
+        }
+        let Some(owner) = owner else {
+            return;
+        };
+        let exec = owner.exec;
+        self.tell(
+            owner.peer,
+            &match failed {
+                None => Reply::Started {
+                    exec,
+                    program: number,
+                },
+                Some((step, errno)) => Reply::NotStarted { exec, errno, step },
+            },
+        );
+    }
+
+    fn reap(&mut self) -> io::Result<()> {
+        // Many deaths may be one signal: only the wake-up matters.
+        let mut buffer = [0u8; 1024];
+        let _ = File::from(self.signals.try_clone()?).read(&mut buffer);
+        self.standstill.disturbed();
+        self.full = false;
+        loop {
+            let (pid, status) = match sys::wait(-1, false) {
+                Ok(Some(ended)) => ended,
+                Ok(None) => return Ok(()),
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let Some(number) = self.programs.of_process(pid) else {
+                continue;
+            };
+            self.decide(number);
+            let exit = if libc::WIFSIGNALED(status) {
+                GuestExit::Signal(libc::WTERMSIG(status))
+            } else {
+                GuestExit::Code(libc::WEXITSTATUS(status))
+            };
+            // Gone by now where it had never started.
+            let Some(running) = self.programs.get_mut(number) else {
+                continue;
+            };
+            running.exit = Some(exit);
+            if let Some(pump) = &mut running.pump {
+                pump.tell_end(exit);
+                if pump.is_done() {
+                    running.pump = None;
+                }
+            }
+            if let Some(owner) = running.owner {
+                self.tell(
+                    owner.peer,
+                    &Reply::Exited {
+                        exec: owner.exec,
+                        exit,
+                    },
+                );
+            }
+        }
+    }
+
+    fn tell_proofs(&mut self) {
+        let (done, open) = std::mem::take(&mut self.proofs)
+            .into_iter()
+            .partition(Proof::is_done);
+        self.proofs = open;
+        for proof in done {
+            let (peer, reply) = proof.reply();
+            self.tell(peer, &reply);
+        }
+    }
+
+    fn close_ended(&mut self) {
+        let ended = self.peers.iter().filter(|(_, peer)| peer.has_ended());
+        let ended: Vec<u64> = ended.map(|(number, _)| *number).collect();
+        for number in ended {
+            let Some(peer) = self.peers.remove(&number) else {
+                continue;
+            };
+            self.full = false;
+            // Nothing half-made stays, and nothing stays that was made for its maker alone.
+            self.over |= peer.maker;
+            self.leave(number);
+        }
+    }
+
+    /// A connection is over: its programs end, unless they were started to survive it.
+    fn leave(&mut self, peer: u64) {
+        let paused = self.standstill.reason().is_some();
+        let farewell = Instant::now() + FAREWELL;
+        let mut farewells = Vec::new();
+        for (number, running) in self.programs.of_peer(peer) {
+            running.owner = None;
+            match running.streams {
+                _ if running.exit.is_some() => {}
+                Streams::Detached => {}
+                // It has heard the hang-up, and shells write their history then.
+                Streams::Terminal if !paused => farewells.push((farewell, number)),
+                Streams::Given | Streams::Terminal => running.kill(),
+            }
+        }
+        self.farewells.extend(farewells);
+        self.standstill.forget(peer);
+        self.standstill.disturbed();
+    }
+
+    fn bid_farewell(&mut self) {
+        let now = Instant::now();
+        let programs = &mut self.programs;
+        self.farewells.retain(|(when, number)| {
+            let running = programs.get_mut(*number);
+            let Some(running) = running.filter(|running| running.exit.is_none()) else {
+                return false;
+            };
+            if *when <= now {
+                running.kill();
+            }
+            *when > now
+        });
+    }
+}

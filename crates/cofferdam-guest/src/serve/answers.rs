@@ -1,0 +1,200 @@
+//! What is done about each request.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use cofferdam_guest::protocol::{ExecStep, Reply, Request, Status, Stop, Streams};
+
+use super::Server;
+use super::programs::{Order, Owner};
+use super::proof::Proof;
+use crate::program::Program;
+use crate::sys;
+
+/// What a request is answered with.
+enum Answer {
+    Done,
+    Reply(Reply, Vec<OwnedFd>),
+    /// By something that happens later.
+    Later,
+}
+
+impl Server<'_> {
+    pub(super) fn answer(&mut self, peer: u64, request: Request) {
+        let (request, answer) = match request {
+            Request::Exec {
+                exec,
+                arguments,
+                environment,
+                directory,
+                streams,
+            } => {
+                let directory = directory.as_ref().unwrap_or(&self.setup.workdir);
+                let environment = [&self.setup.environment[..], &environment];
+                let program = Program::new(&arguments, environment, directory);
+                return self.exec(Owner { peer, exec }, program, &arguments, streams);
+            }
+            Request::End => {
+                self.over = true;
+                return;
+            }
+            Request::Signal {
+                request,
+                exec,
+                signal,
+            } => {
+                let known = self.peers.get(&peer);
+                let program = known.and_then(|peer| peer.execs.get(&exec).copied());
+                let done = program.map_or(Ok(()), |program| self.signal(program, signal));
+                (request, done.map(|()| Answer::Done))
+            }
+            Request::SignalProgram {
+                request,
+                program,
+                signal,
+            } => {
+                let done = self.signal(program, signal);
+                (request, done.map(|()| Answer::Done))
+            }
+            Request::Freeze { request } => {
+                self.standstill.begin(peer, request, Stop::Freeze);
+                (request, Ok(Answer::Later))
+            }
+            Request::Pause { request } => {
+                self.standstill.begin(peer, request, Stop::Pause);
+                (request, Ok(Answer::Later))
+            }
+            Request::Thaw { request } => {
+                let done = self.standstill.end(peer, Stop::Freeze);
+                (request, done.map(|()| Answer::Done))
+            }
+            Request::Resume { request } => {
+                let done = self.standstill.end(peer, Stop::Pause);
+                (request, done.map(|()| Answer::Done))
+            }
+            Request::Ping { request } => (request, Ok(Answer::Done)),
+            Request::Prove { request, passes } => {
+                let limits = self.setup.limits;
+                let begun = Proof::begin((peer, request), &passes, limits, &self.filter);
+                let begun = begun.map(|proof| self.proofs.push(proof));
+                (request, begun.map(|()| Answer::Later))
+            }
+            Request::Stay { request } => (request, self.stay(peer).map(|()| Answer::Done)),
+            Request::Status { request } => {
+                let status = Status {
+                    paused: self.standstill.is_paused(),
+                    frozen: self.standstill.is_frozen(),
+                    programs: self.programs.running(),
+                };
+                (request, reply(Reply::Status { request, status }))
+            }
+            Request::Programs { request } => {
+                let programs = self.programs.list();
+                (request, reply(Reply::Programs { request, programs }))
+            }
+            Request::Sockets { request } => {
+                let fds = self.duplicates();
+                (
+                    request,
+                    fds.map(|fds| Answer::Reply(Reply::Sockets { request }, fds)),
+                )
+            }
+            Request::Terminals { request } => {
+                let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+                let fd = sys::open_at(libc::AT_FDCWD, c"/dev/pts", flags, 0);
+                let answer = |fd| Answer::Reply(Reply::Terminals { request }, vec![fd]);
+                (request, fd.map(answer))
+            }
+        };
+        let Some(peer) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        match answer {
+            Ok(Answer::Done) => peer.tell(&Reply::Done { request }),
+            Ok(Answer::Reply(reply, fds)) => peer.tell_with(&reply, fds),
+            Ok(Answer::Later) => {}
+            Err(error) => peer.tell(&Reply::Failed {
+                request,
+                errno: error.raw_os_error().unwrap_or(libc::EIO),
+            }),
+        }
+    }
+
+    fn exec(
+        &mut self,
+        owner: Owner,
+        program: io::Result<Program>,
+        arguments: &[Vec<u8>],
+        streams: Streams,
+    ) {
+        let Some(peer) = self.peers.get_mut(&owner.peer) else {
+            return;
+        };
+        let exec = owner.exec;
+        let Some(fds) = peer.take_fds(streams.descriptors()) else {
+            return peer.end();
+        };
+        if let Some(stop) = self.standstill.reason() {
+            return peer.tell(&Reply::Stopped { exec, stop });
+        }
+        let started = program.and_then(|program| {
+            let order = Order {
+                program,
+                arguments,
+                owner,
+                streams,
+                fds,
+            };
+            self.programs.start(order, self.setup.limits, &self.filter)
+        });
+        match started {
+            Ok(number) => {
+                let programs = &mut self.programs;
+                // Those that are forgotten by all are forgotten here too.
+                peer.execs.retain(|_, old| programs.get_mut(*old).is_some());
+                peer.execs.insert(exec, number);
+            }
+            Err(error) => peer.tell(&Reply::NotStarted {
+                exec,
+                errno: error.raw_os_error().unwrap_or(libc::EIO),
+                step: ExecStep::Process,
+            }),
+        }
+    }
+
+    fn signal(&mut self, program: u64, signal: i32) -> io::Result<()> {
+        // It would wake what has to stand still.
+        if signal == libc::SIGCONT && self.standstill.reason().is_some() {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        let running = self.programs.get_mut(program);
+        let running = running.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+        let done = running.signal(signal);
+        self.standstill.disturbed();
+        done
+    }
+
+    /// From now on the sandbox lives without the connection and the launcher that made it.
+    fn stay(&mut self, peer: u64) -> io::Result<()> {
+        let refused = || io::Error::from_raw_os_error(libc::EINVAL);
+        let maker = self.peers.get_mut(&peer).filter(|peer| peer.maker);
+        let maker = maker.ok_or_else(refused)?;
+        let stays = self.stays.take().ok_or_else(refused)?;
+        sys::process_option(libc::PR_SET_PDEATHSIG, 0)?;
+        sys::write_byte(std::os::fd::AsFd::as_fd(&stays))?;
+        maker.maker = false;
+        Ok(())
+    }
+
+    /// Of the wall's sockets, for whoever keeps the sandbox's place behind it from now on.
+    fn duplicates(&self) -> io::Result<Vec<OwnedFd>> {
+        if self.sockets.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        self.sockets.iter().map(OwnedFd::try_clone).collect()
+    }
+}
+
+fn reply(reply: Reply) -> io::Result<Answer> {
+    Ok(Answer::Reply(reply, Vec::new()))
+}

@@ -1,0 +1,226 @@
+//! The programs that the host started: whose they are, how they are, and what is left of them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use cofferdam_guest::protocol::{
+    GuestExit, LISTED, ProcessLimits, ProgramEntry, SHOWN_ARGUMENTS, Streams,
+};
+
+use super::processes;
+use super::pump::Pump;
+use crate::program::Program;
+use crate::sys;
+
+/// With more programs than this, those of which no process is left are forgotten.
+const REMEMBERED: usize = LISTED;
+/// Each one takes three descriptors for as long as it runs.
+const MOST_DETACHED: usize = 64;
+
+/// Who started a program: a connection, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) peer: u64,
+    pub(crate) exec: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// None where another program has the number by now.
+    pid: Option<i32>,
+    /// Until it is known whether the program was executed.
+    pub(crate) starting: Option<OwnedFd>,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) exit: Option<GuestExit>,
+    pub(crate) streams: Streams,
+    pub(crate) pump: Option<Pump>,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl Running {
+    /// Killed, with all that it started and that can be told to be its.
+    pub(crate) fn kill(&self) {
+        let Some(pid) = self.pid else {
+            return;
+        };
+        for process in processes::family(pid) {
+            let _ = sys::kill(process, libc::SIGKILL);
+        }
+        let _ = sys::kill(-pid, libc::SIGKILL);
+    }
+
+    pub(crate) fn signal(&self, signal: i32) -> io::Result<()> {
+        if signal == libc::SIGKILL {
+            self.kill();
+            return Ok(());
+        }
+        match self.pid.map(|pid| sys::kill(-pid, signal)) {
+            Some(Err(error)) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its last process is gone, and nothing of it is carried any more.
+    fn is_over(&self) -> bool {
+        let alive = |pid: i32| sys::kill(-pid, 0).is_ok();
+        self.exit.is_some() && self.pump.is_none() && !self.pid.is_some_and(alive)
+    }
+}
+
+/// By numbers of the sandbox's own, which are used once.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    all: BTreeMap<u64, Running>,
+    next: u64,
+}
+
+/// One program that is to be started.
+#[derive(Debug)]
+pub(crate) struct Order<'a> {
+    pub(crate) program: Program,
+    pub(crate) arguments: &'a [Vec<u8>],
+    pub(crate) owner: Owner,
+    pub(crate) streams: Streams,
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+impl Programs {
+    /// Its number. Whether it was executed is told by its `starting`.
+    pub(crate) fn start(
+        &mut self,
+        order: Order<'_>,
+        limits: ProcessLimits,
+        filter: &[libc::sock_filter],
+    ) -> io::Result<u64> {
+        let (pump, fds) = match order.streams {
+            Streams::Given | Streams::Terminal => (None, order.fds),
+            Streams::Detached => {
+                self.check_room()?;
+                let [output, end] = <[OwnedFd; 2]>::try_from(order.fds)
+                    .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+                let (pump, fds) = Pump::new(output, end)?;
+                (Some(pump), fds)
+            }
+        };
+        let terminal = order.streams == Streams::Terminal;
+        let (pid, pipe) = order.program.start(&fds, terminal, limits, filter)?;
+        // A number that is free again belongs to no old program any more.
+        for old in self.all.values_mut().filter(|old| old.pid == Some(pid)) {
+            old.pid = None;
+        }
+        if self.all.len() > REMEMBERED {
+            self.all.retain(|_, old| !old.is_over());
+        }
+        let number = self.next;
+        self.next += 1;
+        let running = Running {
+            pid: Some(pid),
+            starting: Some(pipe),
+            owner: Some(order.owner),
+            exit: None,
+            streams: order.streams,
+            pump,
+            arguments: shown(order.arguments),
+        };
+        self.all.insert(number, running);
+        Ok(number)
+    }
+
+    fn check_room(&self) -> io::Result<()> {
+        let detached = self.all.values().filter(|one| one.pump.is_some()).count();
+        if detached < MOST_DETACHED {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::EAGAIN))
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Running> {
+        self.all.get_mut(&number)
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) {
+        self.all.remove(&number);
+    }
+
+    /// The one that has this process and has not ended.
+    pub(crate) fn of_process(&self, pid: i32) -> Option<u64> {
+        let found = |(_, one): &(&u64, &Running)| one.pid == Some(pid) && one.exit.is_none();
+        self.all.iter().find(found).map(|(number, _)| *number)
+    }
+
+    pub(crate) fn running(&self) -> u32 {
+        let running = self.all.values().filter(|one| one.exit.is_none());
+        u32::try_from(running.count()).unwrap_or(u32::MAX)
+    }
+
+    /// What its connection leaves behind.
+    pub(crate) fn of_peer(&mut self, peer: u64) -> impl Iterator<Item = (u64, &mut Running)> {
+        self.all
+            .iter_mut()
+            .filter(move |(_, one)| one.owner.is_some_and(|owner| owner.peer == peer))
+            .map(|(number, one)| (*number, one))
+    }
+
+    pub(crate) fn starting(&self) -> Vec<(u64, sys::Wait)> {
+        let pipe = |one: &Running| {
+            one.starting
+                .as_ref()
+                .map(|p| sys::Wait::read(p.as_raw_fd()))
+        };
+        let all = self.all.iter();
+        all.filter_map(|(number, one)| Some((*number, pipe(one)?)))
+            .collect()
+    }
+
+    pub(crate) fn pumps(&self) -> Vec<(u64, sys::Wait)> {
+        let pipe = |one: &Running| one.pump.as_ref()?.raw().map(sys::Wait::read);
+        let all = self.all.iter();
+        all.filter_map(|(number, one)| Some((*number, pipe(one)?)))
+            .collect()
+    }
+
+    pub(crate) fn carry(&mut self, number: u64) {
+        if let Some(running) = self.all.get_mut(&number)
+            && let Some(pump) = &mut running.pump
+        {
+            pump.carry();
+            if pump.is_done() {
+                running.pump = None;
+            }
+        }
+    }
+
+    /// The last ones, in the order in which they were started.
+    pub(crate) fn list(&self) -> Vec<ProgramEntry> {
+        let known = self.all.iter().filter(|(_, one)| one.starting.is_none());
+        let mut last: Vec<ProgramEntry> = known
+            .rev()
+            .take(LISTED)
+            .map(|(number, one)| ProgramEntry {
+                program: *number,
+                arguments: one.arguments.clone(),
+                detached: one.streams == Streams::Detached,
+                exit: one.exit,
+            })
+            .collect();
+        last.reverse();
+        last
+    }
+}
+
+fn shown(arguments: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut room = SHOWN_ARGUMENTS;
+    let mut shown = Vec::new();
+    for argument in arguments {
+        let kept = argument.len().min(room);
+        shown.push(argument[..kept].to_vec());
+        // Each one counts, an empty one too.
+        room = room.saturating_sub(kept + 1);
+        if room == 0 {
+            break;
+        }
+    }
+    shown
+}

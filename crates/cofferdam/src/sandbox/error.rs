@@ -1,0 +1,60 @@
+//! What goes wrong with sandboxes.
+
+use super::Ability;
+use crate::wall::WallError;
+
+/// Why a provider could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// This machine cannot give what the profile promises. Nothing was started.
+    #[error("{what}")]
+    Unsupported {
+        /// Which part, as a sentence fragment that names the object.
+        what: String,
+        /// The next step for the user.
+        hint: String,
+    },
+    /// It was never promised, and nothing was done.
+    #[error("{who} cannot {ability}")]
+    Unable {
+        /// "the provider `docker`", "this sandbox".
+        who: String,
+        ability: Ability,
+    },
+    /// Nobody listens for a sandbox that outlives its maker: it was ended, or the machine was.
+    #[error("the sandbox is not running")]
+    NotRunning,
+    /// One that is to be made is there already.
+    #[error("the sandbox is running already")]
+    Running,
+    /// It was made by another version of Cofferdam, and understands nothing but its end.
+    #[error("the sandbox speaks version {theirs} of its protocol, and this program version {ours}")]
+    OtherVersion { theirs: u32, ours: u32 },
+    /// Nothing starts in it until it is resumed.
+    #[error("the sandbox is paused")]
+    Paused,
+    /// Somebody holds it by [`super::Sandbox::freeze`]: nothing starts in it until they are done.
+    #[error("the sandbox stands still while its work is collected")]
+    Frozen,
+    /// One of its programs goes on whatever is done. Nothing was stopped.
+    #[error("the sandbox cannot be stopped for a while: its programs wake each other")]
+    Restless,
+    /// By [`super::Sandbox::signal`].
+    #[error("the sandbox knows no program {0}")]
+    NoProgram(u64),
+    /// The program does not exist inside, or cannot be executed.
+    #[error("cannot run `{program}` in the sandbox: {reason}")]
+    Program { program: String, reason: String },
+    #[error("the sandbox did not come up: {0}")]
+    Start(String),
+    /// The sandbox, or contact with it, is gone. Its processes are dead.
+    #[error("the sandbox is gone: {0}")]
+    Gone(String),
+    /// No sandbox starts without the wall that it was to have.
+    #[error("the sandbox has no wall: {0}")]
+    Wall(#[from] WallError),
+    #[error("the sandbox did not answer within {0} s")]
+    TimedOut(u64),
+    #[error("cancelled")]
+    Cancelled,
+}

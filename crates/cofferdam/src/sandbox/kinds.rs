@@ -1,0 +1,169 @@
+//! The kinds of sandboxes with their branch strategies. What does not go together does not compile.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use super::{
+    Abilities, Ability, BindMountProvider, IsolatedProvider, Limits, NetworkKind, SandboxError,
+};
+use crate::names::BranchName;
+
+/// How the agent's changes relate to branches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BranchStrategy {
+    /// Work in the host's working directory itself; commits land on the checked-out branch.
+    Head,
+    /// Work on a temporary branch in a worktree; merge it into the checked-out branch at the end.
+    MergeToHead,
+    /// Commits land on this branch. A branch that does not exist yet starts at `base`, or at HEAD.
+    Branch {
+        branch: BranchName,
+        base: Option<String>,
+    },
+}
+
+/// The strategies of a sandbox that cannot work in the host's directory itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyStrategy {
+    MergeToHead,
+    Branch {
+        branch: BranchName,
+        base: Option<String>,
+    },
+}
+
+impl From<CopyStrategy> for BranchStrategy {
+    fn from(strategy: CopyStrategy) -> Self {
+        match strategy {
+            CopyStrategy::MergeToHead => Self::MergeToHead,
+            CopyStrategy::Branch { branch, base } => Self::Branch { branch, base },
+        }
+    }
+}
+
+/// A bind-mount sandbox provider with its branch strategy.
+#[derive(Debug, Clone)]
+pub struct BindMount {
+    pub(crate) provider: Arc<dyn BindMountProvider>,
+    pub(crate) strategy: BranchStrategy,
+}
+
+impl BindMount {
+    pub fn new(provider: impl BindMountProvider + 'static, strategy: BranchStrategy) -> Self {
+        Self {
+            provider: Arc::new(provider),
+            strategy,
+        }
+    }
+}
+
+/// A provider that could mount, used so that the sandbox works on a private copy of the tree.
+#[derive(Debug, Clone)]
+pub struct PrivateCopy {
+    pub(crate) provider: Arc<dyn BindMountProvider>,
+    pub(crate) strategy: CopyStrategy,
+}
+
+impl PrivateCopy {
+    pub fn new(provider: impl BindMountProvider + 'static, strategy: CopyStrategy) -> Self {
+        Self {
+            provider: Arc::new(provider),
+            strategy,
+        }
+    }
+}
+
+/// An isolated sandbox provider with its branch strategy. `head` is not among them: such a sandbox
+/// cannot write to the host's directory.
+#[derive(Debug, Clone)]
+pub struct Isolated {
+    pub(crate) provider: Arc<dyn IsolatedProvider>,
+    pub(crate) strategy: CopyStrategy,
+}
+
+impl Isolated {
+    pub fn new(provider: impl IsolatedProvider + 'static, strategy: CopyStrategy) -> Self {
+        Self {
+            provider: Arc::new(provider),
+            strategy,
+        }
+    }
+}
+
+/// A sandbox that contains the agent: the kinds that [`crate::run`] takes. There is no conversion
+/// from [`host::NoSandbox`], so an unattended run without a sandbox does not compile.
+#[derive(Debug, Clone)]
+pub enum Contained {
+    BindMount(BindMount),
+    PrivateCopy(PrivateCopy),
+    Isolated(Isolated),
+}
+
+impl Contained {
+    pub fn provider_name(&self) -> &str {
+        match self {
+            Self::BindMount(kind) => kind.provider.name(),
+            Self::PrivateCopy(kind) => kind.provider.name(),
+            Self::Isolated(kind) => kind.provider.name(),
+        }
+    }
+
+    pub fn abilities(&self) -> Abilities {
+        match self {
+            Self::BindMount(kind) => kind.provider.abilities(),
+            Self::PrivateCopy(kind) => kind.provider.abilities(),
+            Self::Isolated(kind) => kind.provider.abilities(),
+        }
+    }
+
+    /// Refuses what the provider cannot do, before anything is done.
+    pub fn require(&self, ability: Ability) -> Result<(), SandboxError> {
+        self.abilities().require(self.provider_name(), ability)
+    }
+
+    pub(crate) fn networks(&self) -> &'static [NetworkKind] {
+        self.abilities().networks
+    }
+
+    pub(crate) fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
+        match self {
+            Self::BindMount(kind) => kind.provider.check_limits(limits),
+            Self::PrivateCopy(kind) => kind.provider.check_limits(limits),
+            Self::Isolated(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn lacks(&self, program: &OsStr, search_path: Option<&OsStr>) -> bool {
+        match self {
+            Self::BindMount(kind) => kind.provider.lacks(program, search_path),
+            Self::PrivateCopy(kind) => kind.provider.lacks(program, search_path),
+            Self::Isolated(_) => false,
+        }
+    }
+
+    pub fn strategy(&self) -> BranchStrategy {
+        match self {
+            Self::BindMount(kind) => kind.strategy.clone(),
+            Self::PrivateCopy(kind) => kind.strategy.clone().into(),
+            Self::Isolated(kind) => kind.strategy.clone().into(),
+        }
+    }
+}
+
+impl From<BindMount> for Contained {
+    fn from(kind: BindMount) -> Self {
+        Self::BindMount(kind)
+    }
+}
+
+impl From<PrivateCopy> for Contained {
+    fn from(kind: PrivateCopy) -> Self {
+        Self::PrivateCopy(kind)
+    }
+}
+
+impl From<Isolated> for Contained {
+    fn from(kind: Isolated) -> Self {
+        Self::Isolated(kind)
+    }
+}

@@ -1,0 +1,278 @@
+//! Making a sandbox: set up over the control socket, and left alone only when it is whole.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use cofferdam_guest::protocol::{self, Reply, Request, Setup, SetupMount, Source};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::cgroup::Group;
+use super::connection::Connection;
+use super::launch::{Starting, spawn, start_error};
+use super::resident::{self, Door, Process};
+use super::sandbox::{Life, Living, NativeSandbox};
+use super::stream::{self, Received};
+use super::tools::{self, Host};
+use super::{NativeOptions, identity, limits, wall};
+use crate::sandbox::{
+    Access, Handle, Lifetime, Mount, MountSource, Network, SandboxError, SandboxSpec,
+};
+use crate::wall::Registration;
+
+/// The wall is tried with the number before it.
+const STAY: u64 = 1;
+
+/// A sandbox that has come up.
+struct Up {
+    wall: Option<Registration>,
+    /// Of one that lives on: the connection by which it is used from now on, and its init.
+    living: Option<(UnixStream, Newborn)>,
+}
+
+/// Killed unless it is kept: nothing half-made stays.
+#[derive(Debug)]
+struct Newborn {
+    process: Arc<Process>,
+    kept: bool,
+}
+
+impl Newborn {
+    fn keep(mut self) -> Arc<Process> {
+        self.kept = true;
+        Arc::clone(&self.process)
+    }
+}
+
+impl Drop for Newborn {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.process.kill();
+        }
+    }
+}
+
+pub(super) async fn make(
+    spec: &SandboxSpec,
+    options: &NativeOptions,
+    cancel: &CancellationToken,
+) -> Result<NativeSandbox, SandboxError> {
+    if cancel.is_cancelled() {
+        return Err(SandboxError::Cancelled);
+    }
+    let frame = describe(spec, options)?;
+    let door = match &spec.lifetime {
+        Lifetime::WithMaker => None,
+        Lifetime::UntilRemoved { state } => Some(free_door(spec, state).await?),
+    };
+    let group = Group::create(spec.id, &spec.limits)?;
+    let (stream, launcher) = spawn()?;
+    // From here on the keeper's drop ends what was started.
+    let starting = Starting {
+        launcher: Some(launcher),
+        group: Some(group),
+    };
+    let up = come_up(spec, &frame, &stream, &starting, door.as_ref());
+    let came_up = tokio::select! {
+        () = cancel.cancelled() => Err(SandboxError::Cancelled),
+        up = tokio::time::timeout(options.ready_limit, up) => {
+            up.unwrap_or(Err(SandboxError::TimedOut(options.ready_limit.as_secs())))
+        }
+    };
+    let Up { wall, living } = match came_up {
+        Ok(up) => up,
+        Err(error) => {
+            drop(stream);
+            starting.finish().await;
+            if let Some(door) = door {
+                door.remove();
+            }
+            return Err(error);
+        }
+    };
+    let (connection, life) = match (living, &spec.lifetime) {
+        (Some((stream, newborn)), Lifetime::UntilRemoved { state }) => {
+            let life = Life::UntilRemoved(Living {
+                process: newborn.keep(),
+                handle: Handle {
+                    id: spec.id,
+                    state: state.clone(),
+                },
+            });
+            starting.leave().await;
+            (Connection::new(stream), life)
+        }
+        _ => keep(stream, starting),
+    };
+    Ok(NativeSandbox {
+        connection,
+        agent: identity::agent(spec.id)?,
+        life,
+        wall,
+    })
+}
+
+/// Everything until the sandbox is whole.
+async fn come_up(
+    spec: &SandboxSpec,
+    frame: &[u8],
+    stream: &UnixStream,
+    starting: &Starting,
+    door: Option<&Door>,
+) -> Result<Up, SandboxError> {
+    starting.join_group()?;
+    let listener = door.map(Door::bind).transpose().map_err(start_error)?;
+    let fds: Vec<OwnedFd> = listener.into_iter().collect();
+    let sent = stream::send(stream, frame, &fds).await;
+    drop(fds);
+    sent.map_err(start_error)?;
+    let sockets = stream::greet(stream).await?;
+    let wall = match &spec.network {
+        Network::Wall(spec) => Some(wall::raise(stream, sockets, spec).await?),
+        Network::None | Network::Open if sockets.is_empty() => None,
+        Network::None | Network::Open => {
+            return Err(SandboxError::Start(
+                "its init handed over what nobody asked for".to_owned(),
+            ));
+        }
+    };
+    let Some(door) = door else {
+        return Ok(Up { wall, living: None });
+    };
+    let ours = door.connect().await?;
+    let newborn = Newborn {
+        process: Arc::new(Process::of(&ours)?),
+        kept: false,
+    };
+    resident::greet(&ours).await?;
+    // The last step: until it is taken the end of this process is the sandbox's.
+    let request = Request::Stay { request: STAY };
+    let frame =
+        protocol::encode(&request).map_err(|error| start_error(std::io::Error::other(error)))?;
+    stream::send(stream, &frame, &[])
+        .await
+        .map_err(start_error)?;
+    match stream::receive(stream).await.map_err(start_error)? {
+        Some(Received {
+            reply: Reply::Done { request: STAY },
+            ..
+        }) => Ok(Up {
+            wall,
+            living: Some((ours, newborn)),
+        }),
+        _ => Err(SandboxError::Start(
+            "its init did not say that it stays".to_owned(),
+        )),
+    }
+}
+
+/// It lives as long as its connection, and this process.
+fn keep(stream: UnixStream, starting: Starting) -> (Connection, Life) {
+    let connection = Connection::new(stream);
+    let (gone, closed) = watch::channel(false);
+    let keeper = connection.clone();
+    tokio::spawn(async move {
+        keeper.ended().await;
+        starting.finish().await;
+        gone.send_replace(true);
+    });
+    (connection, Life::WithMaker(closed))
+}
+
+/// Where a sandbox is to listen, if none does, and if none could see it there.
+async fn free_door(spec: &SandboxSpec, state: &Path) -> Result<Door, SandboxError> {
+    let refused = |what: String| SandboxError::Unsupported {
+        what,
+        hint: "choose another directory for it, or mount less".to_owned(),
+    };
+    let real = state
+        .canonicalize()
+        .map_err(|error| refused(format!("cannot use {}: {error}", state.display())))?;
+    let shows = |mount: &&Mount| {
+        let MountSource::Path(source) = &mount.source else {
+            return false;
+        };
+        source
+            .canonicalize()
+            .is_ok_and(|source| real.starts_with(source))
+    };
+    if let Some(mount) = spec.mounts.iter().find(shows) {
+        return Err(refused(format!(
+            "the mount at {} shows {}, by which the sandbox is reached",
+            mount.target.display(),
+            state.display()
+        )));
+    }
+    let door = Door::at(state)?;
+    match door.connect().await {
+        Err(SandboxError::NotRunning) => Ok(door),
+        Ok(_) => Err(SandboxError::Running),
+        Err(error) => Err(error),
+    }
+}
+
+/// The first frame.
+fn describe(spec: &SandboxSpec, options: &NativeOptions) -> Result<Vec<u8>, SandboxError> {
+    let agent = identity::agent(spec.id)?;
+    let offered = tools::offered(&Host {
+        search_path: spec.search_path.as_deref(),
+        home: spec.caller_home.as_deref(),
+        programs: &spec.programs,
+        unseen: &spec.unseen,
+    });
+    let environment = tools::environment(spec, &offered);
+    let mut mounts = offered.mounts;
+    mounts.extend(spec.mounts.iter().map(setup_mount));
+    let setup = Setup {
+        hostname: hostname(&spec.hostname),
+        agent,
+        mounts,
+        limits: limits::of(&spec.limits, options.file_size, limits::file_table()),
+        workdir: spec.workdir.as_os_str().as_bytes().to_vec(),
+        environment: bytes(environment),
+        network: match spec.network {
+            Network::None => protocol::Network::None,
+            Network::Wall(_) => protocol::Network::Wall,
+            Network::Open => protocol::Network::Open,
+        },
+        lifetime: match spec.lifetime {
+            Lifetime::WithMaker => protocol::Lifetime::WithConnection,
+            Lifetime::UntilRemoved { .. } => protocol::Lifetime::UntilEnded,
+        },
+    };
+    protocol::encode(&setup).map_err(|error| SandboxError::Unsupported {
+        what: format!("cannot describe the sandbox to its init: {error}"),
+        hint: "mount fewer or shorter paths".to_owned(),
+    })
+}
+
+pub(super) fn bytes(environment: BTreeMap<OsString, OsString>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    environment
+        .into_iter()
+        .map(|(name, value)| (name.into_vec(), value.into_vec()))
+        .collect()
+}
+
+/// What is left of it fits sethostname(2) and a line of `/etc/hosts`.
+fn hostname(wanted: &str) -> String {
+    let usable = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    wanted.chars().filter(usable).take(63).collect()
+}
+
+fn setup_mount(mount: &Mount) -> SetupMount {
+    SetupMount {
+        source: match &mount.source {
+            MountSource::Path(path) => Source::Path(path.as_os_str().as_bytes().to_vec()),
+            MountSource::Nothing => Source::Nothing,
+            MountSource::Target => Source::Target,
+        },
+        target: mount.target.as_os_str().as_bytes().to_vec(),
+        writable: mount.access == Access::ReadWrite,
+        optional: false,
+    }
+}

@@ -1,0 +1,127 @@
+//! Frames and descriptors over the sockets of a guest. Nothing that arrives is trusted: a frame costs what really
+//! arrives of it, and descriptors that nobody asked for are closed.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use cofferdam_guest::protocol::{self, HEAD, Reply, WALL_SOCKETS as MOST_DESCRIPTORS};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+use crate::sandbox::SandboxError;
+
+/// What a guest said.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) reply: Reply,
+    /// At most [`MOST_DESCRIPTORS`].
+    pub(super) fds: Vec<OwnedFd>,
+}
+
+/// The first reply of a guest: it is ready, or says why not. The descriptors that came with it.
+pub(super) async fn greet(stream: &UnixStream) -> Result<Vec<OwnedFd>, SandboxError> {
+    let received = receive(stream).await;
+    let received = received.map_err(|error| SandboxError::Start(error.to_string()))?;
+    let Some(Received { reply, fds }) = received else {
+        let what = "its init ended before it was ready";
+        return Err(SandboxError::Start(what.to_owned()));
+    };
+    match reply {
+        Reply::Ready => Ok(fds),
+        Reply::Unsupported { what, hint } => Err(SandboxError::Unsupported {
+            what: crate::text::printable(&what),
+            hint: crate::text::printable(&hint),
+        }),
+        Reply::Broken { what } => Err(SandboxError::Start(crate::text::printable(&what))),
+        _ => Err(SandboxError::Start(
+            "its init did not say that it is ready".to_owned(),
+        )),
+    }
+}
+
+/// The next reply, with the descriptors that came with its first byte; none at the end. Not cancel safe.
+pub(super) async fn receive(stream: &UnixStream) -> io::Result<Option<Received>> {
+    let mut head = [0u8; HEAD];
+    let (got, fds) = receive_with(stream, &mut head).await?;
+    if got == 0 {
+        return Ok(None);
+    }
+    read_exact(stream, &mut head[got..]).await?;
+    let mut left = protocol::body_length(head).map_err(io::Error::other)?;
+    let mut body = Vec::with_capacity(left.min(4096));
+    let mut chunk = [0u8; 4096];
+    // The buffer grows with what really arrives, not with what was announced.
+    while left > 0 {
+        let part = &mut chunk[..left.min(4096)];
+        read_exact(stream, part).await?;
+        body.extend_from_slice(part);
+        left -= part.len();
+    }
+    let reply = protocol::decode(&body).map_err(io::Error::other)?;
+    Ok(Some(Received { reply, fds }))
+}
+
+async fn receive_with(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let read = || {
+        let mut fds = Vec::new();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(buffer)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = rustix::net::recvmsg(stream, &mut parts, &mut control, flags)?;
+        let cut = received.flags.contains(ReturnFlags::CTRUNC);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                fds.extend(received);
+            }
+        }
+        if cut || fds.len() > MOST_DESCRIPTORS {
+            let what = "its init sent more descriptors than it was asked for";
+            return Err(io::Error::other(what));
+        }
+        Ok((received.bytes, fds))
+    };
+    stream.async_io(Interest::READABLE, read).await
+}
+
+/// Descriptors that come along are closed.
+pub(super) async fn read_exact(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let rest = &mut buffer[filled..];
+        let read = || Ok(rustix::net::recv(stream, &mut *rest, RecvFlags::empty())?.0);
+        match stream.async_io(Interest::READABLE, read).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+    }
+    Ok(())
+}
+
+/// Sends all of it, with descriptors that travel with the first byte: three at most.
+pub(super) async fn send(stream: &UnixStream, bytes: &[u8], fds: &[OwnedFd]) -> io::Result<()> {
+    let mut rest = bytes;
+    let mut first = true;
+    while !rest.is_empty() {
+        let write = || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            if first && !borrowed.is_empty() {
+                control.push(SendAncillaryMessage::ScmRights(&borrowed));
+            }
+            let parts = [IoSlice::new(rest)];
+            let flags = SendFlags::NOSIGNAL;
+            Ok(rustix::net::sendmsg(stream, &parts, &mut control, flags)?)
+        };
+        let sent = stream.async_io(Interest::WRITABLE, write).await?;
+        first = false;
+        rest = &rest[sent..];
+    }
+    Ok(())
+}
