@@ -178,6 +178,13 @@ pub fn body_length(head: [u8; HEAD]) -> Result<usize, FrameError> {
     Ok(length)
 }
 
+/// The value that a frame's body begins with, whatever follows.
+pub fn decode_front<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
+    postcard::take_from_bytes(body)
+        .map(|(value, _)| value)
+        .map_err(|_| FrameError::Malformed)
+}
+
 /// The value of a frame's body; bytes left over are an error.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     match postcard::take_from_bytes(body) {

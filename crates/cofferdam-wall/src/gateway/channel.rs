@@ -1,15 +1,14 @@
 //! One connection of the library: frames with the descriptors that come with them.
 
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use crate::client::frames;
 use crate::control::{self, Answer, Ask, DESCRIPTORS, FrameError, HEAD};
 
 /// Until the rest of a frame is there, and until an answer is taken.
@@ -101,26 +100,13 @@ impl Channel {
         space: &mut [u8],
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<usize, ChannelError> {
-        let (got, cut) = self
+        let got = self
             .stream
             .async_io(Interest::READABLE, || {
-                let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-                let mut control = RecvAncillaryBuffer::new(&mut room);
-                let message = rustix::net::recvmsg(
-                    &self.stream,
-                    &mut [IoSliceMut::new(space)],
-                    &mut control,
-                    RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
-                )?;
-                for part in control.drain() {
-                    if let RecvAncillaryMessage::ScmRights(rights) = part {
-                        descriptors.extend(rights);
-                    }
-                }
-                Ok((message.bytes, message.flags.contains(ReturnFlags::CTRUNC)))
+                frames::receive(&self.stream, space, descriptors)
             })
             .await?;
-        if cut || descriptors.len() > DESCRIPTORS {
+        if descriptors.len() > DESCRIPTORS {
             return Err(ChannelError::Descriptors);
         }
         Ok(got)

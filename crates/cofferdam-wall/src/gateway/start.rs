@@ -10,6 +10,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use rustix::thread::{Gid, Uid};
 
+use crate::inherited;
+
 /// Why the gateway does not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -62,7 +64,7 @@ pub(super) fn prepare(arguments: &[OsString]) -> Result<Started, StartError> {
         return Err(StartError::Usage);
     };
     let (owner, run) = (number(owner)?, number(run)?);
-    close_inherited().map_err(StartError::Inherited)?;
+    inherited::close().map_err(StartError::Inherited)?;
     let control = rustix::stdio::stdin()
         .try_clone_to_owned()
         .map(UnixListener::from)
@@ -89,25 +91,6 @@ pub(super) fn prepare(arguments: &[OsString]) -> Result<Started, StartError> {
         owner: Uid::from_raw(owner),
         home: Home { files },
     })
-}
-
-/// Closes everything but the standard three. A starter's pipe that stayed open here would keep whoever reads
-/// it waiting for as long as the gateway lives.
-fn close_inherited() -> io::Result<()> {
-    let mut open = Vec::new();
-    for entry in std::fs::read_dir("/proc/self/fd")? {
-        let number = entry?.file_name();
-        open.extend(
-            number
-                .to_str()
-                .and_then(|number| number.parse::<i32>().ok()),
-        );
-    }
-    for number in open.into_iter().filter(|number| *number > 2) {
-        // Nothing here owns a descriptor yet. The one that the list was read by is closed already.
-        _ = nix::unistd::close(number);
-    }
-    Ok(())
 }
 
 fn number(argument: &OsStr) -> Result<u32, StartError> {

@@ -8,6 +8,7 @@ use cofferdam_wall::Rule;
 
 use super::allowed::{self, AddError, Added, Removed, Scope, Which};
 use super::rules::Problem;
+use super::supervisor::{self, Supervisor, SupervisorError};
 use super::{Answer, Ask, Start, WallError, gateway, sources_of};
 use crate::fsx;
 use crate::home::Home;
@@ -65,7 +66,7 @@ impl Change {
     pub async fn begin(home: &Home) -> Result<Self, WallError> {
         fsx::private_dir(home.path())?;
         fsx::private_dir(&home.allowed())?;
-        let path = home.allowed().join("lock");
+        let path = lock_file(home);
         let lock = fsx::lock::take_within(&path, LOCK_LIMIT).await?;
         let lock = lock.ok_or(WallError::Busy(LOCK_LIMIT.as_secs()))?;
         let home = home.clone();
@@ -83,18 +84,22 @@ impl Change {
     }
 
     /// Puts the rules in force that the files hold now, in every sandbox at work that `scope` covers.
-    /// Bounded: 13 s for each.
+    /// The lists of long-lived ones are written, whether they are at work or not. Bounded: 25 s for each.
     pub async fn apply(&self, scope: &Scope) -> Result<Vec<Applied>, ChangeError> {
         let behind = self.behind_the_gateway().await?;
         let another = gateway::another_lives(&self.home);
         let mut applied = Vec::new();
         for entry in registry::list(&self.home, None)?.entries {
             let record = entry.record;
-            if !entry.in_use || !covers(scope, &record) {
+            // Who keeps the place of a long-lived one next knows no other rules than those of its list.
+            let lives_on = supervisor::is_long_lived(&self.home, record.id);
+            if !covers(scope, &record) || !(entry.in_use || lives_on) {
                 continue;
             }
             let outcome = if behind.contains(&record.id.to_string()) {
-                self.set(&record).await
+                self.set(&record, lives_on).await
+            } else if lives_on {
+                self.keep(&record, entry.in_use).await
             } else if record.phase == Phase::Creating {
                 record
                     .network
@@ -134,10 +139,14 @@ impl Change {
     }
 
     /// `None`: it has no wall.
-    async fn set(&self, record: &Record) -> Option<Outcome> {
+    async fn set(&self, record: &Record, lives_on: bool) -> Option<Outcome> {
         let loaded = sources_of(&self.home, record)?.load();
         if loaded.problems.iter().any(Problem::is_whole_source) {
             return Some(Outcome::Kept(loaded.problems));
+        }
+        // First: a gateway that comes after this one is told the list.
+        if lives_on && let Err(error) = supervisor::write(self, &self.home, record.id, &loaded) {
+            return Some(Outcome::Failed(error));
         }
         let ask = Ask::SetRules {
             sandbox: record.id.to_string(),
@@ -151,6 +160,39 @@ impl Change {
             Err(error) => Outcome::Failed(error),
         })
     }
+
+    /// For a long-lived one that no gateway has now: its list, and its supervisor, which may have given up for want
+    /// of one. `None`: it has no wall, or nobody keeps its place.
+    async fn keep(&self, record: &Record, in_use: bool) -> Option<Outcome> {
+        let loaded = sources_of(&self.home, record)?.load();
+        if loaded.problems.iter().any(Problem::is_whole_source) {
+            return Some(Outcome::Kept(loaded.problems));
+        }
+        if let Err(error) = supervisor::write(self, &self.home, record.id, &loaded) {
+            return Some(Outcome::Failed(error));
+        }
+        if !in_use {
+            return None;
+        }
+        let told = async {
+            match Supervisor::connect(&self.home.sandbox(record.id)).await? {
+                Some((supervisor, _)) => supervisor.reload(self).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        Some(match told.await {
+            Ok(Some(closed)) => Outcome::InForce { closed },
+            Ok(None) => Outcome::Starting,
+            Err(SupervisorError::OtherVersion(_)) => Outcome::Unreachable,
+            // Behind no gateway, and nobody who brings it there.
+            Err(error) => Outcome::Failed(WallError::Lost(error.to_string())),
+        })
+    }
+}
+
+/// Held while rules change, and while who registers a sandbox has read them.
+pub(super) fn lock_file(home: &Home) -> PathBuf {
+    home.allowed().join("lock")
 }
 
 fn covers(scope: &Scope, record: &Record) -> bool {

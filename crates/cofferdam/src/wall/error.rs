@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use cofferdam_wall::client::{PlaceError, SearchError};
 use cofferdam_wall::control::FrameError;
 
 use crate::fsx::FileError;
@@ -50,6 +51,34 @@ pub enum WallError {
 impl From<FrameError> for WallError {
     fn from(error: FrameError) -> Self {
         Self::Protocol(error.to_string())
+    }
+}
+
+impl From<PlaceError> for WallError {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            PlaceError::File {
+                action,
+                path,
+                source,
+            } => Self::File(FileError::new(action, path, source)),
+            PlaceError::Directory { path, why } => Self::Directory {
+                path,
+                why: why.to_owned(),
+            },
+        }
+    }
+}
+
+impl From<SearchError> for WallError {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Place(error) => error.into(),
+            SearchError::Start(why) => Self::Start(why),
+            SearchError::NotRunning => Self::NotRunning,
+            SearchError::Ended(words) => Self::Ended(crate::text::printable(&words)),
+            SearchError::Silent { process, seconds } => Self::Silent { process, seconds },
+        }
     }
 }
 

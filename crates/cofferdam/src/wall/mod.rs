@@ -1,5 +1,6 @@
 //! The wall around a sandbox, from the library's side: where its rules come from, the gateway that
-//! carries its connections, and the registration that keeps both together while the sandbox lives.
+//! carries its connections, and who keeps both together while the sandbox lives: the registration of a sandbox that
+//! lives as long as its command, the supervisor of one that lives on.
 
 pub mod allowed;
 pub mod change;
@@ -9,6 +10,7 @@ mod journal;
 pub mod log;
 mod registration;
 pub mod rules;
+pub mod supervisor;
 
 use std::os::fd::OwnedFd;
 
@@ -22,7 +24,7 @@ pub use error::WallError;
 pub(crate) use gateway::remove_dead as remove_dead_gateways;
 pub use gateway::{Start, ask, process as gateway_process};
 pub(crate) use journal::{remove_old as remove_old_logs, say_unlogged};
-pub use registration::{Health, Proof, Registration};
+pub use registration::{HandedOver, Health, Proof, Registration};
 
 /// What a provider needs to put a sandbox behind the wall.
 #[derive(Debug, Clone)]

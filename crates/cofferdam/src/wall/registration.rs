@@ -5,9 +5,9 @@
 //! many ends, nothing is carried: no gateway, no network.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use cofferdam_wall::client::Series;
 use cofferdam_wall::control::{self, Answer, Ask, Refused, Seen};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -19,13 +19,6 @@ use super::rules::Problem;
 use super::{Sockets, WallError, WallSpec, journal};
 use crate::home::Home;
 use crate::names::SandboxId;
-
-/// A gateway that lived so long is no part of a series of ends.
-const CALM: Duration = Duration::from_secs(60);
-/// So many ends in a series, and the sandbox has lost its network.
-const ATTEMPTS: u32 = 10;
-/// The second attempt of a series waits so long, each later one twice as long as the one before.
-const BACKOFF: Duration = Duration::from_millis(20);
 
 /// How a registered sandbox is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +36,7 @@ pub enum Health {
 pub struct Registration {
     home: Home,
     sandbox: SandboxId,
-    /// To the task that keeps the connection: the self-test is over.
+    /// To the task that keeps the connection.
     orders: mpsc::Sender<Order>,
     health: watch::Receiver<Health>,
     problems: Vec<Problem>,
@@ -60,7 +53,37 @@ pub struct Proof {
     pub answer: [u8; control::ANSWER],
 }
 
-type Order = oneshot::Sender<Result<Seen, WallError>>;
+#[derive(Debug)]
+enum Order {
+    /// The self-test is over.
+    Open(oneshot::Sender<Result<Seen, WallError>>),
+    /// Another process keeps it from now on.
+    HandOver(oneshot::Sender<HandedOver>),
+}
+
+/// A sandbox's place behind the wall on its way to who keeps it from now on. Dropping it ends the sandbox's
+/// network.
+#[derive(Debug)]
+pub struct HandedOver {
+    /// It holds the registration; `None`: who keeps the place registers.
+    pub(super) connection: Option<OwnedFd>,
+    pub(super) sockets: Sockets,
+    pub(super) log: File,
+    /// As in [`control::Registration::epoch`], of what is registered.
+    pub(super) epoch: u32,
+}
+
+impl HandedOver {
+    /// For a sandbox whose keeper is gone: its sockets, which the sandbox itself still has.
+    pub fn of_sockets(spec: &WallSpec, sockets: Sockets) -> Result<Self, WallError> {
+        Ok(Self {
+            connection: None,
+            sockets,
+            log: journal::open(spec)?,
+            epoch: 0,
+        })
+    }
+}
 
 impl Registration {
     /// Puts a sandbox behind the gateway of its home, which is started where none runs. Until
@@ -102,13 +125,26 @@ impl Registration {
     /// The self-test is over: the policy counts from now on. What had arrived until then tells
     /// whether the wall stands. Bounded: 5 s.
     pub async fn open(&self) -> Result<Seen, WallError> {
+        self.order(Order::Open).await?
+    }
+
+    /// Lets go of it without ending it: for a process that keeps the sandbox's place from now on. Waits for a
+    /// gateway that is being replaced. Bounded: 5 s.
+    pub async fn hand_over(&self) -> Result<HandedOver, WallError> {
+        self.order(Order::HandOver).await
+    }
+
+    async fn order<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<T>) -> Order,
+    ) -> Result<T, WallError> {
         let (answer, answered) = oneshot::channel();
         let asked = async {
-            self.orders.send(answer).await.ok()?;
+            self.orders.send(order(answer)).await.ok()?;
             answered.await.ok()
         };
         match tokio::time::timeout(ANSWER_LIMIT, asked).await {
-            Ok(Some(answer)) => answer,
+            Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(self.lost()),
             Err(_) => Err(WallError::Silent {
                 process: None,
@@ -146,7 +182,7 @@ impl Registration {
         match &*self.health.borrow() {
             Health::Lost(why) => WallError::Lost(why.clone()),
             Health::Carried | Health::Recovering => {
-                WallError::Lost("its supervisor was stopped".to_owned())
+                WallError::Lost("nobody keeps it any more".to_owned())
             }
         }
     }
@@ -214,10 +250,12 @@ impl Keeper {
         mut orders: mpsc::Receiver<Order>,
         health: watch::Sender<Health>,
     ) {
-        let mut ends = 0;
+        let mut series = Series::default();
         loop {
             let began = Instant::now();
-            self.serve(&mut connection, &mut orders).await;
+            if let Some(taker) = self.serve(&mut connection, &mut orders).await {
+                return self.hand_over(connection, taker);
+            }
             drop(connection);
             if self.proving.is_some() {
                 // What arrived while it was proving is unknown now: the proof is void.
@@ -227,10 +265,8 @@ impl Keeper {
                 return;
             }
             health.send_replace(Health::Recovering);
-            if began.elapsed() >= CALM {
-                ends = 0;
-            }
-            match self.recover(&mut ends).await {
+            series.ended_after(began.elapsed());
+            match self.recover(&mut series).await {
                 Ok(again) => connection = again,
                 Err(error) => {
                     health.send_replace(Health::Lost(error.to_string()));
@@ -241,13 +277,23 @@ impl Keeper {
         }
     }
 
-    /// Returns when the connection has ended, or is of no more use.
-    async fn serve(&mut self, connection: &mut Connection, orders: &mut mpsc::Receiver<Order>) {
+    /// Returns when the connection has ended, or is of no more use; and with who takes it over.
+    async fn serve(
+        &mut self,
+        connection: &mut Connection,
+        orders: &mut mpsc::Receiver<Order>,
+    ) -> Option<oneshot::Sender<HandedOver>> {
         loop {
-            let answer = tokio::select! {
-                () = connection.ended() => return,
-                () = connection.strayed(), if self.proving.is_none() => return,
-                Some(answer) = orders.recv() => answer,
+            let order = tokio::select! {
+                () = connection.ended() => return None,
+                () = connection.strayed(), if self.proving.is_none() => return None,
+                Some(order) = orders.recv() => order,
+            };
+            let answer = match order {
+                Order::Open(answer) => answer,
+                // Before the self-test is over there is nothing to hand over: the answer is dropped.
+                Order::HandOver(_) if self.proving.is_some() => continue,
+                Order::HandOver(taker) => return Some(taker),
             };
             let seen = open(connection).await;
             if seen.is_ok() {
@@ -257,26 +303,36 @@ impl Keeper {
             // Who asked may have given up.
             let _ = answer.send(seen);
             if failed {
-                return;
+                return None;
             }
         }
     }
 
+    fn hand_over(self, connection: Connection, taker: oneshot::Sender<HandedOver>) {
+        let Ok(connection) = connection.into_descriptor() else {
+            return;
+        };
+        // Who asked may have given up: then the sandbox's network ends here.
+        let _ = taker.send(HandedOver {
+            connection: Some(connection),
+            sockets: self.sockets,
+            log: self.log,
+            epoch: self.epoch,
+        });
+    }
+
     /// Registers again, at once and then more and more slowly.
-    async fn recover(&mut self, ends: &mut u32) -> Result<Connection, WallError> {
+    async fn recover(&mut self, series: &mut Series) -> Result<Connection, WallError> {
         loop {
-            if *ends >= ATTEMPTS {
+            let Some(wait) = series.attempt() else {
                 return Err(WallError::Ended(String::new()));
-            }
-            if let Some(doublings) = ends.checked_sub(1) {
-                tokio::time::sleep(BACKOFF * 2u32.saturating_pow(doublings)).await;
-            }
-            *ends += 1;
+            };
+            tokio::time::sleep(wait).await;
             // Synthetic addresses that programs remember are another gateway's.
             self.epoch = self.epoch.saturating_add(1);
             match self.register().await {
                 Ok((connection, ..)) => return Ok(connection),
-                Err(error) if *ends >= ATTEMPTS || is_final(&error) => return Err(error),
+                Err(error) if series.is_over() || is_final(&error) => return Err(error),
                 Err(_) => {}
             }
         }

@@ -1,32 +1,30 @@
 //! The gateway as a process of this user: found, started where none runs, and asked.
 //!
-//! One gateway serves one Cofferdam home. Who takes the lock in its directory starts it; the lock's
-//! open file goes on to the gateway and is held for as long as that lives, so there are never two.
+//! One gateway serves one Cofferdam home. How there is never a second one: [`cofferdam_wall::client`].
 
 mod place;
-mod start;
-mod wire;
+pub(super) mod wire;
 
+use std::ffi::OsString;
+use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use cofferdam_wall::control::{self, Answer, Ask};
+pub(crate) use cofferdam_wall::client::ANSWER_LIMIT;
+use cofferdam_wall::client::{PAUSE, Place, Program, Search, Starter};
+use cofferdam_wall::control::{self, Answer, Ask, PROTOCOL};
+use tokio::net::UnixStream;
 
 use super::WallError;
 use crate::home::Home;
-use place::Place;
+use crate::{embedded, fsx, ids};
 pub(crate) use place::{another_lives, remove_dead};
 pub(crate) use wire::Connection;
 
-/// How long a gateway may be without a socket, or a socket without room, before that is an error.
-const CONNECT_LIMIT: Duration = Duration::from_secs(3);
-/// How long one answer may take: many rules are compiled first.
-pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// As [`ANSWER_LIMIT`], where a name is resolved first.
 const EXPLAIN_LIMIT: Duration = Duration::from_secs(20);
-/// How long to wait before looking again.
-const PAUSE: Duration = Duration::from_millis(3);
-/// How often a gateway that ends at once is started for one question.
+/// How often a gateway that ends at once is asked again.
 const STARTS: u32 = 3;
 
 /// Whether a question starts a gateway.
@@ -52,7 +50,7 @@ pub async fn ask(home: &Home, ask: &Ask, start: Start) -> Result<Answer, WallErr
 
 /// The process that serves this home, as it is written down; it may have ended.
 pub fn process(home: &Home) -> Result<Option<u32>, WallError> {
-    Ok(Place::find(home)?.and_then(|place| place.process()))
+    Ok(Place::find(&home.gateway(PROTOCOL))?.and_then(|place| place.process()))
 }
 
 /// The first question on a connection of its own. A gateway that ends just then (unused ones do) is
@@ -78,34 +76,48 @@ pub(crate) async fn begin(
 
 /// A connection to the gateway of this home; what is on the other end may be about to end.
 async fn connect(home: &Home, start: Start) -> Result<Connection, WallError> {
-    let deadline = Instant::now() + CONNECT_LIMIT;
-    let mut starts = 0;
-    loop {
-        let place = match start {
-            Start::IfNeeded => Place::make(home)?,
-            Start::Never => Place::find(home)?.ok_or(WallError::NotRunning)?,
-        };
-        if let Some(stream) = place.connect().await? {
-            return Ok(Connection::new(stream, place));
-        }
-        // Held: between its lock and its socket, at its very end, or stopped with a full queue.
-        if let Some(lock) = place.lock()? {
-            if start == Start::Never {
-                return Err(WallError::NotRunning);
-            }
-            if starts == STARTS {
-                return Err(WallError::Ended(place.last_words()));
-            }
-            starts += 1;
-            start::start(&place, lock)?;
-            continue;
-        }
-        if Instant::now() >= deadline {
-            return Err(WallError::Silent {
-                process: place.process(),
-                seconds: CONNECT_LIMIT.as_secs(),
-            });
-        }
-        tokio::time::sleep(PAUSE).await;
+    if start == Start::IfNeeded {
+        fsx::private_dir(home.path())?;
     }
+    let directory = home.gateway(PROTOCOL);
+    let starter = (start == Start::IfNeeded).then_some(&Embedded as &dyn Starter);
+    let mut search = Search::default();
+    loop {
+        match search.look(&directory, starter) {
+            Ok(Some((stream, place))) => {
+                return Ok(Connection::new(UnixStream::from_std(stream)?, place));
+            }
+            Ok(None) => tokio::time::sleep(PAUSE).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Starts gateways from the executable that this library carries.
+#[derive(Debug)]
+struct Embedded;
+
+impl Starter for Embedded {
+    fn program(&self) -> Result<Program, String> {
+        let executable = embedded::gateway()
+            .map_err(|error| format!("cannot make an executable memory file: {error}"))?;
+        Ok(Program {
+            executable: OsString::from(executable),
+            run_as: run_as()?,
+        })
+    }
+
+    fn spawn(&self, command: Command) -> io::Result<Option<u32>> {
+        // Reaped by the runtime if it ends before its starter; never killed by it.
+        Ok(tokio::process::Command::from(command).spawn()?.id())
+    }
+}
+
+/// Whom a gateway becomes.
+pub(crate) fn run_as() -> Result<u32, String> {
+    ids::gateway().ok_or_else(|| {
+        "root has no unprivileged user id to give to it in this container; run as an ordinary \
+         user, or map more ids into the container"
+            .to_owned()
+    })
 }

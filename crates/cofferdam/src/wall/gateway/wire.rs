@@ -1,16 +1,14 @@
 //! One connection to the gateway: frames out with descriptors, answers in, each with a bound.
 
-use std::io::{self, ErrorKind, IoSlice};
-use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
+use std::io::{self, ErrorKind};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use cofferdam_wall::control::{self, Answer, DESCRIPTORS, HEAD};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use cofferdam_wall::client::{Place, frames};
+use cofferdam_wall::control::{self, Answer, HEAD};
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::UnixStream;
 
-use super::place::Place;
 use crate::wall::WallError;
 
 /// How often it is looked whether the gateway is still the one that others find.
@@ -49,8 +47,9 @@ impl Connection {
         };
         let body = match tokio::time::timeout(limit, asked).await {
             Ok(Ok(body)) => body,
-            Ok(Err(error)) if is_end(&error) => {
-                return Err(WallError::Ended(self.place.last_words()));
+            Ok(Err(error)) if frames::is_end(&error) => {
+                let words = crate::text::printable(&self.place.last_words());
+                return Err(WallError::Ended(words));
             }
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => {
@@ -64,6 +63,11 @@ impl Connection {
             Answer::Error(text) => Err(WallError::Refused(crate::text::printable(&text))),
             answer => Ok(answer),
         }
+    }
+
+    /// The connection itself: what is registered on it stays for as long as it is open.
+    pub(crate) fn into_descriptor(self) -> io::Result<OwnedFd> {
+        Ok(self.stream.into_std()?.into())
     }
 
     /// Returns when others no longer reach this gateway: its directory or its socket was removed, and changes
@@ -91,33 +95,16 @@ impl Connection {
     }
 }
 
-fn is_end(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::UnexpectedEof
-            | ErrorKind::ConnectionReset
-            | ErrorKind::ConnectionRefused
-            | ErrorKind::BrokenPipe
-            | ErrorKind::NotConnected
-    )
-}
-
-async fn send(stream: &UnixStream, frame: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(crate) async fn send(
+    stream: &UnixStream,
+    frame: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let mut rest = frame;
     let mut fds = fds;
     while !rest.is_empty() {
         let sent = stream
-            .async_io(Interest::WRITABLE, || {
-                let mut space =
-                    [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-                let mut control = SendAncillaryBuffer::new(&mut space);
-                if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
-                    return Err(io::Error::other("too many descriptors for one frame"));
-                }
-                let parts = [IoSlice::new(rest)];
-                let sent = rustix::net::sendmsg(stream, &parts, &mut control, SendFlags::NOSIGNAL)?;
-                Ok(sent)
-            })
+            .async_io(Interest::WRITABLE, || frames::send(stream, rest, fds))
             .await?;
         fds = &[];
         rest = &rest[sent..];
@@ -125,7 +112,7 @@ async fn send(stream: &UnixStream, frame: &[u8], fds: &[BorrowedFd<'_>]) -> io::
     Ok(())
 }
 
-async fn receive(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+pub(crate) async fn receive(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut head = [0u8; HEAD];
     stream.read_exact(&mut head).await?;
     let length = control::body_length(head).map_err(io::Error::other)?;

@@ -1,27 +1,38 @@
 //! Starts a gateway: a process of its own, that outlives who starts it.
 
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use super::place::{Lock, Place};
-use crate::embedded;
-use crate::ids;
-use crate::wall::WallError;
+use super::search::SearchError;
+
+/// What a gateway is started from.
+#[derive(Debug)]
+pub struct Program {
+    pub executable: OsString,
+    /// Whom it becomes where its starter is root.
+    pub run_as: u32,
+}
+
+/// Who starts gateways.
+pub trait Starter: Sync {
+    /// Asked only when one is started. Why there is none, in words.
+    fn program(&self) -> Result<Program, String>;
+
+    /// Starts it and sees to it that it is reaped if it ends first. Its number, if it lives.
+    fn spawn(&self, command: Command) -> io::Result<Option<u32>>;
+}
 
 /// Starts one with a socket that listens already: who connects from now on is served, or hears that
 /// it ended. Its standard input is that socket, its standard output the lock, whose open file it
 /// holds for as long as it lives.
-pub(super) fn start(place: &Place, lock: Lock) -> Result<(), WallError> {
-    let failed = |what: &str, error: std::io::Error| WallError::Start(format!("{what}: {error}"));
+pub(super) fn start(place: &Place, lock: Lock, starter: &dyn Starter) -> Result<(), SearchError> {
+    let failed = |what: &str, error: io::Error| SearchError::Start(format!("{what}: {error}"));
     let owner = rustix::process::geteuid().as_raw();
-    let run_as = ids::gateway().ok_or_else(|| {
-        WallError::Start(
-            "root has no unprivileged user id to give to it in this container; run as an ordinary \
-             user, or map more ids into the container"
-                .to_owned(),
-        )
-    })?;
-    let executable = embedded::gateway()
-        .map_err(|error| failed("cannot make an executable memory file", error))?;
+    let program = starter.program().map_err(SearchError::Start)?;
     let listener = place.listen(&lock)?;
     let errors = place.errors(&lock)?;
     let shared = lock
@@ -31,22 +42,21 @@ pub(super) fn start(place: &Place, lock: Lock) -> Result<(), WallError> {
         clippy::disallowed_methods,
         reason = "the gateway outlives its starter and every bound: no Invocation"
     )]
-    let mut command = std::process::Command::new(executable);
+    let mut command = Command::new(program.executable);
     command
         .arg0("cofferdam-gateway")
-        .args([owner.to_string(), run_as.to_string()])
+        .args([owner.to_string(), program.run_as.to_string()])
         .env_clear()
         .current_dir("/")
-        .stdin(std::os::fd::OwnedFd::from(listener))
+        .stdin(OwnedFd::from(listener))
         .stdout(shared)
         .stderr(errors)
         // Keys pressed at the starter's terminal are not for it.
         .process_group(0);
-    // Reaped by the runtime if it ends before its starter; never killed by it.
-    let child = tokio::process::Command::from(command)
-        .spawn()
+    let process = starter
+        .spawn(command)
         .map_err(|error| failed("its program does not start", error))?;
-    if let Some(process) = child.id() {
+    if let Some(process) = process {
         // Only an error message names it.
         let _ = lock.sign(process);
     }

@@ -1,0 +1,43 @@
+//! The supervisor: one small process for each sandbox that outlives its command. It holds the sandbox's lock and
+//! its place behind the wall, and nothing of the sandbox itself: see docs/decisions/0011-a-sandbox-that-lives-on.md.
+//!
+//! It is the gateway's executable in another role. One thread, one poll(2); it wakes up when somebody asks, when the
+//! gateway ends and when the sandbox's init is dead.
+//!
+//! - `messages`: what is said to it and what it answers. `list`: the rules that it knows. Both pure.
+//! - `begin`, `confine`: what it is started with, and what it gives up.
+//! - `serve`, `clients`: the loop, and who asks. `link`: its place behind the wall. `place`: the state directory.
+
+mod list;
+mod messages;
+
+#[cfg(feature = "gateway")]
+mod begin;
+#[cfg(feature = "gateway")]
+mod clients;
+#[cfg(feature = "gateway")]
+mod confine;
+#[cfg(feature = "gateway")]
+mod link;
+#[cfg(feature = "gateway")]
+mod place;
+#[cfg(feature = "gateway")]
+mod serve;
+
+pub use list::{List, ListError};
+pub use messages::{
+    Answer, Ask, Beginning, Behind, Heard, PROTOCOL, Said, Status, Wall, question, read_answer,
+};
+#[cfg(feature = "gateway")]
+pub use serve::run;
+
+/// The first argument of the executable in this role.
+pub const ROLE: &str = "supervise";
+/// How it is called where processes are listed.
+pub const NAME: &str = "cofferdam-supervisor";
+/// Its socket in the sandbox's state directory.
+pub const SOCKET: &str = "supervisor.sock";
+/// The compiled list of rules there. A sandbox that has one lives until it is deleted.
+pub const RULES: &str = "rules";
+/// What it said before it ended otherwise than asked.
+pub const ERRORS: &str = "supervisor.stderr";

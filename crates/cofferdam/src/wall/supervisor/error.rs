@@ -1,0 +1,53 @@
+//! Why a sandbox's supervisor cannot be started, or does not do what it should.
+
+use std::io;
+use std::path::Path;
+
+use cofferdam_wall::control::FrameError;
+
+use super::VERSION;
+use crate::fsx::FileError;
+
+/// Why something about a sandbox's supervisor could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum SupervisorError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Another process holds the sandbox's lock: it keeps the place, or is about to.
+    #[error("another process keeps the sandbox's place")]
+    Taken,
+    #[error("cannot start the sandbox's supervisor: {0}")]
+    Start(String),
+    #[error("nobody keeps the sandbox's place")]
+    NotRunning,
+    #[error("the sandbox's supervisor did not answer within {0} s")]
+    Silent(u64),
+    #[error("the sandbox's supervisor ended while it was asked")]
+    Ended,
+    /// What was asked needs one of this version: it is stopped, and another one started.
+    #[error(
+        "the sandbox's supervisor is of another version of cofferdam (it speaks {0}, this one {VERSION})"
+    )]
+    OtherVersion(u32),
+    #[error("the sandbox's supervisor cannot do that: {0}")]
+    Refused(String),
+    /// What listens there belongs to the user with this id.
+    #[error("what answers for the sandbox belongs to another user ({0})")]
+    Stranger(u32),
+    #[error("the sandbox's supervisor broke the protocol: {0}")]
+    Protocol(String),
+    #[error("lost contact with the sandbox's supervisor: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl SupervisorError {
+    pub(super) fn file(action: &'static str, path: &Path, error: impl Into<io::Error>) -> Self {
+        FileError::new(action, path, error.into()).into()
+    }
+}
+
+impl From<FrameError> for SupervisorError {
+    fn from(error: FrameError) -> Self {
+        Self::Protocol(error.to_string())
+    }
+}

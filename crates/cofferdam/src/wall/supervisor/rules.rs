@@ -1,0 +1,61 @@
+//! The compiled list of a long-lived sandbox's rules: what its supervisor tells every gateway.
+
+use std::path::PathBuf;
+
+use cofferdam_wall::supervisor::{List, RULES};
+
+use crate::fsx;
+use crate::home::Home;
+use crate::names::SandboxId;
+use crate::wall::change::Change;
+use crate::wall::rules::{Loaded, Problem};
+use crate::wall::{WallError, WallSpec};
+
+/// What became of a list.
+#[derive(Debug)]
+pub enum Compiled {
+    /// It says what the sources say; what is wrong with them is left out of it.
+    Written(Vec<Problem>),
+    /// A whole source cannot be read: the list that was there stays.
+    Kept(Vec<Problem>),
+}
+
+/// Whether the sandbox has a list, and so lives until it is deleted.
+pub fn is_long_lived(home: &Home, sandbox: SandboxId) -> bool {
+    file(home, sandbox).symlink_metadata().is_ok()
+}
+
+/// Reads the sources of a sandbox's rules and writes its list, whole or not at all. Without a list there is none to
+/// keep: what could be read is written then. It is in force when [`super::Supervisor::reload`] says so.
+pub async fn write_rules(change: &Change, spec: &WallSpec) -> Result<Compiled, WallError> {
+    let sources = spec.sources.clone();
+    // A list may be long.
+    let loaded = tokio::task::spawn_blocking(move || sources.load());
+    let loaded = loaded.await.map_err(std::io::Error::from)?;
+    let is_there = is_long_lived(&spec.home, spec.sandbox);
+    if is_there && loaded.problems.iter().any(Problem::is_whole_source) {
+        return Ok(Compiled::Kept(loaded.problems));
+    }
+    write(change, &spec.home, spec.sandbox, &loaded)?;
+    Ok(Compiled::Written(loaded.problems))
+}
+
+/// Writes what was read under the same right to change.
+pub(in crate::wall) fn write(
+    _change: &Change,
+    home: &Home,
+    sandbox: SandboxId,
+    loaded: &Loaded,
+) -> Result<(), WallError> {
+    let list = List {
+        rules: loaded.lines(),
+    };
+    let bytes = list
+        .encode()
+        .map_err(|error| WallError::Protocol(error.to_string()))?;
+    Ok(fsx::write_private(&file(home, sandbox), &bytes)?)
+}
+
+fn file(home: &Home, sandbox: SandboxId) -> PathBuf {
+    home.sandbox(sandbox).join(RULES)
+}
