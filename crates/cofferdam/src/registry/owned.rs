@@ -2,14 +2,20 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use super::error::RegistryError;
 use super::listing::{RECORD, list, read, read_dir};
 use super::lock::{making, open_lock, take};
 use super::record::{Phase, Record};
-use crate::fsx::{self, Context};
+use crate::fsx::{self, Context, lock};
 use crate::home::Home;
 use crate::process;
+
+/// How long one waits for another command that changes the same sandbox.
+const TURN_LIMIT: Duration = Duration::from_secs(30);
 
 /// One sandbox's state directory while this process owns it. Dropping it lets go of the lock.
 #[derive(Debug)]
@@ -75,6 +81,44 @@ impl Owned {
         };
         owned.sign()?;
         Ok(owned)
+    }
+
+    /// The right to change the record of a sandbox that lives on, whose lock somebody else holds: one command at a time
+    /// has it. `None`: another one kept it for the whole of [`TURN_LIMIT`].
+    pub(crate) async fn turn(
+        home: &Home,
+        record: &Record,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Self>, RegistryError> {
+        let directory = home.sandbox(record.id);
+        let path = directory.join("turn");
+        let taken = tokio::select! {
+            () = cancel.cancelled() => return Ok(None),
+            taken = lock::take_within(&path, TURN_LIMIT) => taken,
+        };
+        let gone = |error: RegistryError| match error {
+            RegistryError::File(error) if error.is_not_found() => {
+                RegistryError::Gone(record.name.clone())
+            }
+            error => error,
+        };
+        let Some(lock) = taken.map_err(|error| gone(error.into()))? else {
+            return Ok(None);
+        };
+        // What was read before may be old.
+        let record = read(&directory).map_err(gone)?;
+        Ok(Some(Self {
+            record,
+            directory,
+            lock,
+            held: None,
+        }))
+    }
+
+    /// Its lock, for another process to hold as well.
+    pub(crate) fn lock(&self) -> Result<File, RegistryError> {
+        let path = self.directory.join("lock");
+        Ok(self.lock.try_clone().context("share", &path)?)
     }
 
     /// Writes into the lock who holds it, for [`owner`].

@@ -1,8 +1,9 @@
 //! The first lines of a run: what is going to happen, and what about it the user should know.
 
+use super::envfile::Withheld;
 use super::event::{Event, Notice};
 use super::network::NetworkOptions;
-use super::options::RunOptions;
+use super::options::{RunOptions, SessionOptions};
 use super::plan::{Plan, TaskPlan};
 use crate::registry::Strategy;
 
@@ -53,6 +54,27 @@ pub(super) fn events(
         .chain(std::iter::once(planned))
         .chain(notices)
         .collect()
+}
+
+/// The same where no agent is known yet.
+pub(super) fn of_a_session(
+    options: &SessionOptions,
+    plan: &Plan,
+    withheld: &Withheld,
+) -> Vec<Event> {
+    let mut notices = plan.notices.clone();
+    if options.network == NetworkOptions::Open {
+        notices.push(Notice::NetworkOpen);
+    }
+    let names = withheld.callers.clone();
+    if !names.is_empty() {
+        notices.push(Notice::EnvironmentWithheld { names });
+    }
+    let names = withheld.steering.clone();
+    if !names.is_empty() {
+        notices.push(Notice::SteeringWithheld { names });
+    }
+    notices.into_iter().map(Event::Notice).collect()
 }
 
 /// Whether the first line waits for a look at the user's uncommitted work.

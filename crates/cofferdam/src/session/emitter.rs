@@ -73,6 +73,14 @@ impl Emitter {
         }
     }
 
+    /// Without a log, for what was announced already.
+    pub(super) fn sink(sink: EventSink) -> Self {
+        Self {
+            sink,
+            ..Self::silent()
+        }
+    }
+
     pub(super) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

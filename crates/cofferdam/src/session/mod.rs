@@ -21,6 +21,7 @@ mod holder;
 mod hooks;
 mod inside;
 mod iterate;
+pub mod living;
 mod login;
 pub mod manage;
 mod model;
@@ -51,6 +52,7 @@ pub use event::{Event, EventSink, Notice};
 pub use holder::{Holder, Holding};
 pub use hooks::HookError;
 pub use iterate::ExpressionError;
+pub use living::{Session, SessionError, SessionExec};
 pub use login::{ForeignLogin, LoginError};
 pub use network::NetworkOptions;
 pub use options::{

@@ -13,6 +13,7 @@ use crate::home::Home;
 use crate::names::{RepoPath, SandboxId};
 use crate::registry::{Reach, Record};
 use crate::sandbox::{Contained, Network, NetworkKind, Sandbox};
+use crate::wall;
 use crate::wall::rules::{Problem, Sources};
 use crate::wall::{Health, Refused, Rule, WallSpec};
 
@@ -83,6 +84,20 @@ pub(super) fn sources(
         repository: Some(repository.clone()),
         sandbox: Some(sandbox),
         flags: flags.to_vec(),
+    }
+}
+
+/// As the provider gets it for a sandbox that is there. Rules that this version does not understand give none.
+pub(super) fn of_a_record(home: &Home, record: &Record) -> Network {
+    match (&record.network, wall::sources_of(home, record)) {
+        (Some(Reach::Open), _) => Network::Open,
+        (_, Some(sources)) => Network::Wall(Box::new(WallSpec {
+            home: home.clone(),
+            sandbox: record.id,
+            name: record.name.clone(),
+            sources,
+        })),
+        _ => Network::None,
     }
 }
 

@@ -9,6 +9,7 @@ use super::collect::CollectError;
 use super::envfile::EnvFileError;
 use super::hooks::HookError;
 use super::iterate::ExpressionError;
+use super::living::SessionError;
 use super::login::LoginError;
 use super::manage::ManageError;
 use super::plan::PlanError;
@@ -168,6 +169,9 @@ pub enum RunErrorKind {
     /// What a dead command left where this one would work or land could not be finished.
     #[error(transparent)]
     Left(Box<ManageError>),
+    /// It could not be left to live by itself.
+    #[error(transparent)]
+    Session(Box<SessionError>),
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]

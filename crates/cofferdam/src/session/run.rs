@@ -1,6 +1,6 @@
 //! The run itself: each step once, in order, and whatever happened the later ones still follow.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::announce;
 use super::appearing;
@@ -9,24 +9,19 @@ use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use super::iterate::{self, Work};
-use super::manage::{made_branch, recover_in};
+use super::manage::made_branch;
 use super::network;
 use super::options::RunOptions;
-use super::place;
 use super::plan::{self, Plan, PlanError, TaskPlan};
-use super::prepare::{Making, Ready};
+use super::prepare::{self, Making, Ready};
 use super::refusals::Refusals;
 use super::report::{Kept, RunError, RunErrorKind, RunReport};
 use crate::agent::Usage;
-use crate::git::appearing::Watch;
 use crate::git::land::Landing;
 use crate::git::{DiffStyle, UserRules, before, own_files};
-use crate::registry::{Mode, Outcome, Owned, RegistryError, Strategy};
+use crate::registry::{Outcome, Owned, RegistryError, Strategy};
 use crate::text::printable;
 use crate::wall;
-
-/// How long a cancelled step of preparing may take to clean up after itself.
-const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs an agent in a sandbox until it signals completion or the iterations are used up, and brings
 /// verified commits home.
@@ -69,33 +64,13 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     result
 }
 
-/// Plans, once nothing of a dead command's is left in the workspace or where the commits are to land. Also says what was.
+/// Plans both. Also says what a dead command had left.
 async fn plan_alone(options: &RunOptions) -> Result<(Plan, TaskPlan, Vec<String>), RunErrorKind> {
+    // What could only fail is refused before anything of others is touched.
     let (caller, session) = (&options.caller, &options.session);
     let plan = plan::plan(caller, session).await?;
-    let task = plan::plan_task(options, &plan).await?;
-    let Plan {
-        repository, record, ..
-    } = &plan;
-    let mut places = Vec::new();
-    if record.mode == Mode::Bind {
-        let branch = record.branch.as_ref();
-        places.push(place::workspace(repository, &record.strategy, branch));
-    }
-    if matches!(record.strategy, Strategy::MergeToHead { .. }) {
-        places.push(repository.top.as_path().to_owned());
-    }
-    let (home, user) = (&options.caller.home, options.caller.user_home.as_deref());
-    let mut finished = Vec::new();
-    for place in &places {
-        let done = recover_in(home, repository, place, user, &options.caller.cancel).await;
-        finished.extend(done.map_err(|error| RunErrorKind::Left(Box::new(error)))?);
-    }
-    if finished.is_empty() {
-        return Ok((plan, task, finished));
-    }
-    // Its commits may have moved what is checked out.
-    let plan = plan::plan(caller, session).await?;
+    plan::plan_task(options, &plan).await?;
+    let (plan, finished) = plan::settle(caller, session, plan).await?;
     let task = plan::plan_task(options, &plan).await?;
     Ok((plan, task, finished))
 }
@@ -121,9 +96,10 @@ async fn live(
         agent: Some(options.task.agent.as_ref()),
         login: task.login.as_ref(),
         environment: &task.environment,
+        lives_on: false,
     };
     let worked = async {
-        let prepared = prepare_or_cancel(&making, &mut owned, &mut ready).await;
+        let prepared = prepare::or_cancel(&making, &mut owned, &mut ready).await;
         // Where nobody came to look at the user's work.
         events.announce(|| (making.announce)(0));
         let watch = prepared?;
@@ -177,6 +153,7 @@ async fn live(
             Err(RunErrorKind::Cancelled) => Reaches::OwnBranch("the run was stopped"),
             Err(_) => Reaches::OwnBranch("the run failed"),
         },
+        lives: false,
         home: &options.caller.home,
         repo: &plan.repository,
         author: &plan.author,
@@ -209,24 +186,6 @@ async fn live(
         options, plan, owned, events, began, kept, work, worked, collected,
     )
     .await
-}
-
-/// Prepares. The steps see a cancel themselves and take back what they half made; one that does not
-/// within [`CANCEL_GRACE`] is dropped where it is.
-async fn prepare_or_cancel(
-    making: &Making<'_>,
-    owned: &mut Owned,
-    ready: &mut Option<Ready>,
-) -> Result<Option<Watch>, RunErrorKind> {
-    let prepared = making.prepare(owned, ready);
-    tokio::pin!(prepared);
-    tokio::select! {
-        done = &mut prepared => done,
-        () = making.caller.cancel.cancelled() => {
-            let done = tokio::time::timeout(CANCEL_GRACE, &mut prepared).await;
-            done.unwrap_or(Err(RunErrorKind::Cancelled))
-        }
-    }
 }
 
 #[expect(

@@ -8,7 +8,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::envfile::{self, EnvFile, NotTrusted, Withheld};
-use super::options::RunOptions;
+use super::options::{Caller, RunOptions};
 use super::report::RunErrorKind;
 use crate::git::Repository;
 
@@ -31,6 +31,21 @@ pub(super) async fn of_a_run(
     withheld
         .steering
         .retain(|name| !told.contains_key(OsStr::new(name)));
+    Ok((environment, withheld))
+}
+
+/// What a program that declares no names gets in a sandbox that was given these.
+pub(super) async fn of_a_session(
+    caller: &Caller,
+    given: &BTreeMap<OsString, OsString>,
+    repository: &Repository,
+) -> Result<(BTreeMap<OsString, OsString>, Withheld), RunErrorKind> {
+    let (mut environment, mut withheld) =
+        variables(repository, &caller.environment, &[], &caller.cancel).await?;
+    environment.extend(given.clone());
+    let unset = |name: &String| !environment.contains_key(OsStr::new(name));
+    withheld.callers.retain(unset);
+    withheld.steering.retain(unset);
     Ok((environment, withheld))
 }
 

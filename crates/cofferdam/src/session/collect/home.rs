@@ -63,9 +63,19 @@ impl Collector<'_> {
             left: Vec::new(),
         };
         let mut looked = 0;
-        for (number, tip) in tips.all.iter().enumerate() {
+        for tip in &tips.all {
             let is_head = tips.head.as_ref() == Some(&tip.id);
             if journey.home.contains(&tip.id) {
+                if is_head {
+                    collected.checkout = Some(tip.id.clone());
+                }
+                continue;
+            }
+            if let Some(landed) = &owned.record.landed
+                && tip.is_commit
+                && self.repo.is_ancestor(&tip.id, landed, self.cancel).await?
+            {
+                // Home since an earlier collecting.
                 if is_head {
                     collected.checkout = Some(tip.id.clone());
                 }
@@ -89,7 +99,7 @@ impl Collector<'_> {
             looked += 1;
             match self.receive(owned, source, &tip.id).await? {
                 Received::Accepted(accepted) => {
-                    self.welcome(&mut journey, number, tip, &accepted, collected)
+                    self.welcome(&mut journey, tip, &accepted, collected)
                         .await?;
                 }
                 Received::Refused { why, pack } => {
@@ -125,7 +135,6 @@ impl Collector<'_> {
     async fn welcome(
         &self,
         journey: &mut Journey<'_>,
-        number: usize,
         tip: &Tip,
         accepted: &Accepted,
         collected: &mut Collected,
@@ -145,7 +154,7 @@ impl Collector<'_> {
             && name != UNCOMMITTED
             && (tips.own.as_ref()).is_none_or(|own| journey.home.contains(own));
         if !is_own {
-            let at = self.keep_extra(owned, number, id).await?;
+            let at = self.keep_extra(owned, id).await?;
             collected.beside.push(Beside {
                 names: vec![name.clone()],
                 at,
@@ -167,7 +176,13 @@ impl Collector<'_> {
                 .notice(Notice::BranchSwitched { to: name.clone() });
         }
         collected.changed = accepted.changed().iter().cloned().collect();
-        collected.commits = accepted.commits().to_vec();
+        collected.commits = match &owned.record.landed {
+            None => accepted.commits().to_vec(),
+            Some(landed) => {
+                let tips = std::slice::from_ref(id);
+                self.repo.commits_since(landed, tips, self.cancel).await?
+            }
+        };
         collected.tip = Some(id.clone());
         if owned.record.strategy == Strategy::Head {
             let (id, changed) = (owned.record.id, accepted.changed());

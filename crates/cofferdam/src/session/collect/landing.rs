@@ -91,7 +91,8 @@ impl Collector<'_> {
         let record = &owned.record;
         let worktree = record.worktree.as_deref().filter(|path| path.is_dir());
         // In copy mode no worktree was made, so a branch of ours was not either.
-        let old = (record.worktree.is_some() || !record.branch_is_ours).then_some(&record.base);
+        let old = (record.worktree.is_some() || !record.branch_is_ours || record.landed.is_some())
+            .then_some(record.begins());
         let landing = land::branch(self.repo, branch, old, worktree, accepted, self.cancel).await?;
         if let (Landing::Landed { tip, .. }, Some(path)) = (&landing, worktree) {
             let found = Worktree::find(self.repo, path, branch.clone(), record.base.clone())?;

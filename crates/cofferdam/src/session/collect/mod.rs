@@ -95,6 +95,8 @@ pub(super) enum Reaches {
 #[derive(Debug)]
 pub(super) struct Collector<'a> {
     pub reaches: Reaches,
+    /// The sandbox goes on afterwards: what is its own is left where it is.
+    pub lives: bool,
     pub home: &'a Home,
     pub repo: &'a Repository,
     /// Author of a merge commit.
@@ -226,8 +228,8 @@ impl Collector<'_> {
             return Err(CollectError::Inside(owned.record.provider.clone()));
         }
         let left = match owned.record.mode {
-            Mode::Bind => self.tidy_up(owned)?,
-            Mode::Copy | Mode::Inside => Vec::new(),
+            Mode::Bind if !self.lives => self.tidy_up(owned)?,
+            Mode::Bind | Mode::Copy | Mode::Inside => Vec::new(),
         };
         if let Source::Sandbox { sandbox, workdir } = source {
             let rest = super::transfer::commit_the_rest(*sandbox, workdir, self.cancel).await;
@@ -244,7 +246,7 @@ impl Collector<'_> {
             let committed = &collected.changed;
             shared::tell_uncommitted(&left, committed, self.repo, self.cancel, self.events).await;
         }
-        if owned.record.mode == Mode::Copy && matches!(source, Source::State) {
+        if owned.record.mode == Mode::Copy && !self.lives && matches!(source, Source::State) {
             // What cannot be read cannot be asked either.
             collected.copy_is_dirty = !tips.odd.is_empty() || self.copy_is_dirty(owned).await;
             if collected.copy_is_dirty {

@@ -78,7 +78,8 @@ impl Collector<'_> {
                 ..gate::Rules::default()
             },
         };
-        let revisions = format!("{tip}\n^{}\n", owned.record.base);
+        // The sandbox made what landed last, so it has it.
+        let revisions = format!("{tip}\n^{}\n", owned.record.begins());
         let (reader, writer) = pipe_ends()?;
         let pack = self.pack(owned, source, revisions, writer);
         let (packed, received) =

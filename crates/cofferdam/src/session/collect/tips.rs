@@ -168,11 +168,11 @@ impl Collector<'_> {
     pub(super) async fn keep_extra(
         &self,
         owned: &Owned,
-        number: usize,
         tip: &Oid,
     ) -> Result<String, CollectError> {
         let id = owned.record.id;
-        let reference = format!("refs/cofferdam/{id}/extra-{number}");
+        // Named by what it holds: a later collecting never takes the place of an earlier one.
+        let reference = format!("refs/cofferdam/{id}/extra-{tip}");
         self.point(owned, &reference, tip).await?;
         Ok(reference)
     }

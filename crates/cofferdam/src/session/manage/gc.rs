@@ -406,11 +406,34 @@ pub(super) async fn recover_one(
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<Recovered, ManageError> {
-    let mut owned = Owned::adopt(home, record)?;
+    let owned = Owned::adopt(home, record)?;
     if !owned.record.phase.is_unfinished() {
         // Another command has done it since the record was read.
         return Err(RegistryError::InUse(owned.record.name.clone()).into());
     }
+    finish_one(home, repo, owned, caller_home, cancel).await
+}
+
+/// As [`recover_one`], of one that its maker gives up. Where its commits are now.
+pub(in crate::session) async fn give_up(
+    home: &Home,
+    repo: &Repository,
+    owned: Owned,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<Landing, ManageError> {
+    Ok(finish_one(home, repo, owned, caller_home, cancel)
+        .await?
+        .landing)
+}
+
+async fn finish_one(
+    home: &Home,
+    repo: &Repository,
+    mut owned: Owned,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<Recovered, ManageError> {
     // All collecting of what a dead command left passes here, and its repository may be another by now.
     if let Some(lost) = orphan::lost(repo, &owned.record, cancel).await? {
         return Err(orphan::orphaned(&owned.record, owned.directory(), lost));
@@ -421,6 +444,7 @@ pub(super) async fn recover_one(
     let config = identity::user_config(repo, caller_home, cancel).await?;
     let collector = Collector {
         reaches: Reaches::OwnBranch(INTERRUPTED),
+        lives: false,
         home,
         repo,
         author: config.identity.as_ref().unwrap_or(&fallback),

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::git::DiffStyle;
 pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete};
-pub(super) use gc::recover_in;
 pub use gc::{GcReport, Recovered, gc};
+pub(super) use gc::{give_up, recover_in};
 pub(super) use half_merged::barred;
 pub use half_merged::lacking;
 pub use list::{State, Summary, list, unreadable};

@@ -13,6 +13,7 @@ pub(super) use task::{Prompt, TaskPlan, plan as plan_task};
 
 use self::branches::branches;
 use super::event::Notice;
+use super::manage::recover_in;
 use super::options::{Caller, SessionOptions};
 use super::report::RunErrorKind;
 use super::{hide, network, place};
@@ -20,7 +21,7 @@ use crate::git::discovery::Start;
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Identity, Repository, copies};
 use crate::names::{SandboxId, Slug};
-use crate::registry::{self, Lifetime, Mode, PathText, Phase, Record, VERSION};
+use crate::registry::{self, Lifetime, Mode, PathText, Phase, Record, Strategy, VERSION};
 use crate::sandbox::Contained;
 
 /// What will be done. Made by [`plan`] alone.
@@ -39,6 +40,46 @@ pub(super) struct Plan {
     pub notices: Vec<Notice>,
     /// `/workspace/<repo>` inside.
     pub workdir: PathBuf,
+}
+
+/// Plans, once nothing of a dead command's is left in the workspace or where the commits are to land. Also says what
+/// was.
+pub(super) async fn settled(
+    caller: &Caller,
+    options: &SessionOptions,
+) -> Result<(Plan, Vec<String>), RunErrorKind> {
+    let first = plan(caller, options).await?;
+    settle(caller, options, first).await
+}
+
+/// As [`settled`], with a first plan.
+pub(super) async fn settle(
+    caller: &Caller,
+    options: &SessionOptions,
+    first: Plan,
+) -> Result<(Plan, Vec<String>), RunErrorKind> {
+    let Plan {
+        repository, record, ..
+    } = &first;
+    let mut places = Vec::new();
+    if record.mode == Mode::Bind {
+        let branch = record.branch.as_ref();
+        places.push(place::workspace(repository, &record.strategy, branch));
+    }
+    if matches!(record.strategy, Strategy::MergeToHead { .. }) {
+        places.push(repository.top.as_path().to_owned());
+    }
+    let (home, user) = (&caller.home, caller.user_home.as_deref());
+    let mut finished = Vec::new();
+    for place in &places {
+        let done = recover_in(home, repository, place, user, &caller.cancel).await;
+        finished.extend(done.map_err(|error| RunErrorKind::Left(Box::new(error)))?);
+    }
+    if finished.is_empty() {
+        return Ok((first, finished));
+    }
+    // Its commits may have moved what is checked out.
+    Ok((plan(caller, options).await?, finished))
 }
 
 pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Plan, RunErrorKind> {

@@ -6,11 +6,14 @@ mod before;
 mod start;
 mod worktree;
 
+pub(super) use start::programs;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::emitter::Emitter;
 use super::event::Event;
@@ -31,6 +34,9 @@ use crate::git::worktree::Worktree;
 use crate::git::{Repository, UserRules};
 use crate::registry::{Mode, Owned, Phase, Record, Strategy, written};
 use crate::sandbox::{IsolatedSandbox, Sandbox, SandboxError};
+
+/// How long a cancelled step may take to clean up after itself.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// A sandbox that is up, its workspace in place.
 #[derive(Debug, Clone)]
@@ -61,6 +67,8 @@ pub(super) struct Making<'a> {
     pub login: Option<&'a Login>,
     /// Of the programs that are started inside.
     pub environment: &'a BTreeMap<OsString, OsString>,
+    /// Whether the sandbox outlives this process.
+    pub lives_on: bool,
 }
 
 impl Making<'_> {
@@ -290,6 +298,24 @@ async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found,
     let scan = tokio::task::spawn_blocking(move || nested::scan_before(&top, inodes)).await;
     scan.map_err(step("scan for nested git directories"))?
         .map_err(failed)
+}
+
+/// Prepares. The steps see a cancel themselves and take back what they half made; one that does not
+/// within [`CANCEL_GRACE`] is dropped where it is.
+pub(super) async fn or_cancel(
+    making: &Making<'_>,
+    owned: &mut Owned,
+    ready: &mut Option<Ready>,
+) -> Result<Option<Watch>, RunErrorKind> {
+    let prepared = making.prepare(owned, ready);
+    tokio::pin!(prepared);
+    tokio::select! {
+        done = &mut prepared => done,
+        () = making.caller.cancel.cancelled() => {
+            let done = tokio::time::timeout(CANCEL_GRACE, &mut prepared).await;
+            done.unwrap_or(Err(RunErrorKind::Cancelled))
+        }
+    }
 }
 
 /// Wraps a module's own error with the step's name.

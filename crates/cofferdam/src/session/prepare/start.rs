@@ -5,15 +5,23 @@ use std::time::Instant;
 
 use super::{Making, Ready, step};
 use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
+use crate::fsx;
 use crate::registry::{self, Mode, Owned};
-use crate::sandbox::{Contained, HostProgram, Lifetime, Sandbox, SandboxError, SandboxSpec};
+use crate::sandbox::{
+    Access, Contained, HostProgram, Lifetime, Mount, MountSource, Sandbox, SandboxError,
+    SandboxSpec,
+};
 use crate::session::event::{Event, Notice};
 use crate::session::inside::Inside;
+use crate::session::living::Form;
 use crate::session::mounts::{self, Workspace};
 use crate::session::place;
 use crate::session::report::RunErrorKind;
 use crate::session::transfer;
 use crate::wall::Registration;
+
+/// The home of whoever works inside.
+const AGENT_HOME: &str = "/home/agent";
 
 impl Making<'_> {
     pub(super) async fn start(
@@ -25,7 +33,7 @@ impl Making<'_> {
         self.events.emit(&Event::Step { step: "sandbox" });
         let began = Instant::now();
         let isolated = matches!(self.options.sandbox, Contained::Isolated(_));
-        let spec = SandboxSpec {
+        let mut spec = SandboxSpec {
             id: owned.record.id,
             slug: owned.record.name.clone(),
             hostname: format!(
@@ -58,8 +66,25 @@ impl Making<'_> {
                 &owned.record,
                 &self.plan.repository.top,
             ),
-            lifetime: Lifetime::WithMaker,
+            lifetime: if self.lives_on {
+                Lifetime::UntilRemoved {
+                    state: owned.directory().to_owned(),
+                }
+            } else {
+                Lifetime::WithMaker
+            },
         };
+        if self.lives_on {
+            // What is made anew later has the agent's home as it was.
+            let home = owned.directory().join("home");
+            fsx::private_dir(&home)?;
+            spec.mounts.push(Mount {
+                source: MountSource::Path(home),
+                target: AGENT_HOME.into(),
+                access: Access::ReadWrite,
+            });
+            Form::of(&spec, &self.options.environment).write(owned)?;
+        }
         place::check_mounts(&spec.mounts, &self.caller.home)?;
         let limit = self.options.timeouts.sandbox_start;
         let create = async {
@@ -143,7 +168,7 @@ impl Making<'_> {
 
 /// The programs that a sandbox shows as the user has them: this agent's, and those of all agents that are known,
 /// because scripts start them too.
-fn programs(agent: Option<&dyn AgentProvider>) -> Vec<HostProgram> {
+pub(in crate::session) fn programs(agent: Option<&dyn AgentProvider>) -> Vec<HostProgram> {
     let known = AGENTS.iter().filter_map(|kind| {
         let agent = agent::by_name(kind.name, AgentOptions::default()).ok()?;
         agent.program().map(host_program)

@@ -1,0 +1,1 @@
+//! An agent's task in a living sandbox.

@@ -1,0 +1,137 @@
+//! Bringing home the commits of a sandbox that goes on living.
+
+use std::time::Duration;
+
+use super::life::{halt, turn};
+use super::{Named, Session, SessionError};
+use crate::git::land::Landing;
+use crate::git::{CommitLine, Identity, Repository, identity};
+use crate::registry::Owned;
+use crate::sandbox::{BindMountProvider, SandboxError};
+use crate::session::collect::{Collector, Reaches, Source};
+use crate::session::emitter::Emitter;
+use crate::session::options::Caller;
+use crate::session::report::Beside;
+
+/// How long one collecting may take.
+const LIMIT: Duration = Duration::from_secs(600);
+/// Why nothing but the sandbox's own branch moves.
+const LIVES: &str = "the sandbox goes on: `merge` moves the target";
+
+/// What one collecting brought home.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Collection {
+    pub landing: Landing,
+    /// Those that are new, newest last.
+    pub commits: Vec<CommitLine>,
+    pub beside: Vec<Beside>,
+    /// What the gate noticed and let pass, in words.
+    pub notes: Vec<String>,
+    /// The sandbox could not be stopped for the moment it takes, and was ended.
+    pub ended: bool,
+}
+
+impl Session {
+    /// Brings home what is committed inside: every program is stopped for the moment it takes, the commits pass the
+    /// gate, and the sandbox's own branch moves.
+    pub async fn collect(&self) -> Result<Collection, SessionError> {
+        let named = Named {
+            repository: self.repository.clone(),
+            record: self.record.clone(),
+        };
+        let mut turn = turn(&self.caller, &named).await?;
+        let paused = self
+            .sandbox
+            .status()
+            .await
+            .is_ok_and(|status| status.paused);
+        let stands = if paused {
+            Ok(())
+        } else {
+            self.sandbox.freeze().await
+        };
+        match stands {
+            Ok(()) => {}
+            // Programs that wake each other are not waited for: their work is kept, they are not.
+            Err(SandboxError::Restless) => {
+                let closed = self.sandbox.close().await;
+                closed.map_err(|source| self.failed(source))?;
+                let mut collection = gather(&self.caller, &named, &mut turn).await?;
+                collection.ended = true;
+                return Ok(collection);
+            }
+            Err(source) => return Err(self.failed(source)),
+        }
+        let gathered = gather(&self.caller, &named, &mut turn).await;
+        if !paused {
+            // Where that fails they go on when this process is gone.
+            let thawed = self.sandbox.thaw().await;
+            if gathered.is_ok() {
+                thawed.map_err(|source| self.failed(source))?;
+            }
+        }
+        gathered
+    }
+}
+
+/// Brings home what is committed in a sandbox, whether it runs or not.
+pub async fn collect(
+    caller: &Caller,
+    named: Named,
+    provider: &dyn BindMountProvider,
+) -> Result<Collection, SessionError> {
+    let stopped = Named {
+        repository: named.repository.clone(),
+        record: named.record.clone(),
+    };
+    match Session::open(caller, named, provider).await {
+        Ok(session) => session.collect().await,
+        Err(SessionError::Stopped { .. }) => {
+            let mut turn = turn(caller, &stopped).await?;
+            // Nothing starts it now; what a killed one left does not write either.
+            halt(caller, &stopped, provider).await?;
+            gather(caller, &stopped, &mut turn).await
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Nothing of the sandbox runs meanwhile.
+async fn gather(
+    caller: &Caller,
+    named: &Named,
+    turn: &mut Owned,
+) -> Result<Collection, SessionError> {
+    let repository: &Repository = &named.repository;
+    let user = caller.user_home.as_deref();
+    let config = identity::user_config(repository, user, &caller.cancel).await?;
+    let fallback = Identity::fallback();
+    let events = Emitter::sink(caller.events.clone());
+    let collector = Collector {
+        reaches: Reaches::OwnBranch(LIVES),
+        lives: true,
+        home: &caller.home,
+        repo: repository,
+        author: config.identity.as_ref().unwrap_or(&fallback),
+        events: &events,
+        limit: LIMIT,
+        cancel: &caller.cancel,
+    };
+    let collected = Box::pin(collector.collect(turn, Source::State)).await;
+    let collected = collected.map_err(|source| SessionError::Collect {
+        name: named.record.name.to_string(),
+        source,
+    })?;
+    if let Some(tip) = &collected.tip {
+        turn.record.landed = Some(tip.clone());
+        turn.save()?;
+    }
+    Ok(Collection {
+        landing: collected.landing,
+        commits: collected.commits,
+        beside: collected.beside,
+        notes: collected.notes,
+        ended: false,
+    })
+}

@@ -1,0 +1,132 @@
+//! Making a sandbox that lives on: the same steps as for a run, and at the end somebody else keeps its place.
+
+use super::Session;
+use crate::git::own_files;
+use crate::registry::{Lifetime, Owned, RegistryError};
+use crate::sandbox::{Ability, SandboxError};
+use crate::session::announce;
+use crate::session::emitter::Emitter;
+use crate::session::event::Notice;
+use crate::session::manage::give_up;
+use crate::session::options::{Caller, LogLimits, RunLog, SessionOptions};
+use crate::session::plan::{self, PlanError};
+use crate::session::prepare::{self, Making, Ready};
+use crate::session::report::{Kept, RunError, RunErrorKind};
+use crate::session::variables;
+use crate::wall;
+
+impl Session {
+    /// Makes a sandbox that lives until it is deleted. On an error nothing of it is left, unless the error says what.
+    pub async fn create(caller: &Caller, options: &SessionOptions) -> Result<Self, RunError> {
+        let nothing = |kind| RunError {
+            kind,
+            kept: Box::default(),
+        };
+        if caller.cancel.is_cancelled() {
+            return Err(nothing(RunErrorKind::Cancelled));
+        }
+        options
+            .sandbox
+            .require(Ability::Outlive)
+            .map_err(|error| nothing(error.into()))?;
+        let (plan, finished) = plan::settled(caller, options).await.map_err(nothing)?;
+        let config_dir = plan.repository.config_dir();
+        let log = (&RunLog::None, LogLimits::default());
+        let events = Emitter::open(caller.events.clone(), log, &config_dir, "")
+            .map_err(|error| nothing(error.into()))?;
+        own_files::ignore(&config_dir).map_err(|error| nothing(error.into()))?;
+        let resolved =
+            variables::of_a_session(caller, &options.environment, &plan.repository).await;
+        let (environment, withheld) = resolved.map_err(nothing)?;
+        let mut owned =
+            Owned::create(&caller.home, plan.record.clone()).map_err(|error| match error {
+                RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
+                error => nothing(error.into()),
+            })?;
+        wall::say_unlogged(&caller.home, &plan.record).map_err(|error| nothing(error.into()))?;
+        for text in finished {
+            events.notice(Notice::Other { text });
+        }
+        let announce = |_| announce::of_a_session(options, &plan, &withheld);
+        let making = Making {
+            caller,
+            options,
+            plan: &plan,
+            events: &events,
+            announce: &announce,
+            agent: None,
+            login: None,
+            environment: &environment,
+            lives_on: true,
+        };
+        let mut ready = None;
+        let made = prepare::or_cancel(&making, &mut owned, &mut ready).await;
+        events.announce(|| (making.announce)(0));
+        let made = match made {
+            Ok(_) => making.into_living(&mut owned, ready.take()).await,
+            Err(kind) => Err(kind),
+        };
+        match made {
+            Ok(session) => Ok(session),
+            Err(kind) => {
+                let kind = if caller.cancel.is_cancelled() {
+                    RunErrorKind::Cancelled
+                } else {
+                    kind
+                };
+                if let Some(ready) = ready {
+                    let _ = ready.sandbox().close().await;
+                }
+                let mut kept = Kept {
+                    id: Some(plan.record.id),
+                    name: Some(plan.record.name.clone()),
+                    ..Kept::default()
+                };
+                // As one whose command died: what hooks may have made comes home, the rest goes.
+                owned.record.lifetime = Lifetime::Command;
+                let user = caller.user_home.as_deref();
+                let given_up =
+                    give_up(&caller.home, &plan.repository, owned, user, &caller.abandon);
+                match given_up.await {
+                    Ok(landing) => kept.landing = Some(landing),
+                    Err(error) => events.notice(Notice::Other {
+                        text: error.to_string(),
+                    }),
+                }
+                Err(RunError {
+                    kind,
+                    kept: Box::new(kept),
+                })
+            }
+        }
+    }
+}
+
+impl Making<'_> {
+    /// The sandbox is up and its hooks are through: from now on it lives by itself.
+    async fn into_living(
+        &self,
+        owned: &mut Owned,
+        ready: Option<Ready>,
+    ) -> Result<Session, RunErrorKind> {
+        let Some(Ready::Mounted(sandbox)) = ready else {
+            return Err(SandboxError::Start("no sandbox".into()).into());
+        };
+        owned.record.lifetime = Lifetime::UntilDeleted;
+        owned.save()?;
+        let session = Session {
+            caller: self.caller.clone(),
+            repository: self.plan.repository.clone(),
+            record: owned.record.clone(),
+            sandbox,
+        };
+        let lock = owned.lock()?;
+        match session.settle(lock).await {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                let _ = session.sandbox.close().await;
+                Err(RunErrorKind::Session(Box::new(error)))
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What goes wrong with sandboxes that live on.
+
+use crate::fsx::FileError;
+use crate::git::{GitError, RepositoryError};
+use crate::registry::RegistryError;
+use crate::sandbox::SandboxError;
+use crate::session::collect::CollectError;
+use crate::session::report::RunErrorKind;
+use crate::wall::WallError;
+use crate::wall::supervisor::SupervisorError;
+
+/// Why something could not be done with a sandbox that lives on. Nothing of it is lost.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("sandbox `{name}` belongs to a run, and ends with it")]
+    OfARun { name: String },
+    #[error("sandbox `{name}` has ended")]
+    Ended { name: String },
+    #[error("sandbox `{name}` is stopped")]
+    Stopped { name: String },
+    #[error("sandbox `{name}` is running already")]
+    Running { name: String },
+    #[error("sandbox `{name}` is paused")]
+    Paused { name: String },
+    /// Another command collects, stops or starts it.
+    #[error("another command is at work on sandbox `{name}`")]
+    Busy { name: String },
+    #[error("sandbox `{name}` is one of the provider `{provider}`, which is not at hand")]
+    OtherProvider { name: String, provider: String },
+    #[error("the making of sandbox `{name}` was never finished")]
+    Unfinished { name: String },
+    #[error("sandbox `{name}`: {source}")]
+    Sandbox {
+        name: String,
+        #[source]
+        source: SandboxError,
+    },
+    #[error("nobody keeps the place of sandbox `{name}`: {source}")]
+    Supervisor {
+        name: String,
+        #[source]
+        source: SupervisorError,
+    },
+    #[error("sandbox `{name}`: {source}")]
+    Wall {
+        name: String,
+        #[source]
+        source: WallError,
+    },
+    #[error("the commits of sandbox `{name}` are not home: {source}")]
+    Collect {
+        name: String,
+        #[source]
+        source: CollectError,
+    },
+    #[error(transparent)]
+    Run(#[from] Box<RunErrorKind>),
+}
+
+impl SessionError {
+    pub(super) fn sandbox(name: String, source: SandboxError) -> Self {
+        match source {
+            SandboxError::Paused => Self::Paused { name },
+            SandboxError::NotRunning => Self::Stopped { name },
+            source => Self::Sandbox { name, source },
+        }
+    }
+}

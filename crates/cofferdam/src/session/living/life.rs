@@ -1,0 +1,239 @@
+//! How a living sandbox is, and its way between running, paused and stopped.
+
+use std::fs::File;
+
+use serde::Serialize;
+
+use super::form::Form;
+use super::{Named, Session, SessionError};
+use crate::fsx::lock;
+use crate::names::RepoPath;
+use crate::registry::{self, Owned};
+use crate::sandbox::{BindMountProvider, Lifetime, SandboxError, SandboxSpec};
+use crate::session::Caller;
+use crate::session::{network, place, prepare};
+use crate::wall::Registration;
+use crate::wall::change::Change;
+use crate::wall::supervisor::{self, Supervisor, Wall};
+
+/// How a living sandbox is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Condition {
+    Running,
+    Paused,
+    /// No program of it lives; its files do.
+    Stopped,
+}
+
+/// Asks the sandbox itself; the record does not know. A sandbox that does not answer is an error, never a guess.
+pub async fn condition(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Result<Condition, SessionError> {
+    named.check(provider)?;
+    let failed = |source| SessionError::sandbox(named.record.name.to_string(), source);
+    let sandbox = match provider.open(&named.handle(caller)).await {
+        Ok(sandbox) => sandbox,
+        Err(SandboxError::NotRunning) => return Ok(Condition::Stopped),
+        Err(source) => return Err(failed(source)),
+    };
+    let status = sandbox.status().await.map_err(failed)?;
+    Ok(if status.paused {
+        Condition::Paused
+    } else {
+        Condition::Running
+    })
+}
+
+impl Session {
+    /// Stops every program inside until [`Session::resume`]; their memory stays. Idempotent.
+    pub async fn pause(&self) -> Result<(), SessionError> {
+        let paused = self.sandbox.pause().await;
+        paused.map_err(|source| self.failed(source))
+    }
+
+    /// Lets the programs go on. Rules that were changed meanwhile are in force before their first instruction.
+    /// Idempotent. Bounded: 30 s.
+    pub async fn resume(&self) -> Result<(), SessionError> {
+        if let Some(spec) = self.wall_spec() {
+            let walled = |source| self.walled(source);
+            let change = Change::begin(&self.caller.home).await.map_err(walled)?;
+            supervisor::write_rules(&change, &spec)
+                .await
+                .map_err(walled)?;
+            let failed = |source| SessionError::Supervisor {
+                name: self.record.name.to_string(),
+                source,
+            };
+            let found = Supervisor::connect(&self.directory()).await;
+            if let Some((supervisor, _)) = found.map_err(failed)? {
+                supervisor.reload(&change).await.map_err(failed)?;
+            }
+        }
+        let resumed = self.sandbox.resume().await;
+        resumed.map_err(|source| self.failed(source))
+    }
+
+    /// How its place behind the wall is kept; `None`: nobody keeps it, or it is of another version.
+    pub async fn wall(&self) -> Result<Option<Wall>, SessionError> {
+        let found = Supervisor::connect(&self.directory()).await;
+        let found = found.map_err(|source| SessionError::Supervisor {
+            name: self.record.name.to_string(),
+            source,
+        })?;
+        Ok(found.and_then(|(_, status)| status.wall))
+    }
+
+    /// Whether it runs or is paused.
+    pub async fn condition(&self) -> Result<Condition, SessionError> {
+        let status = self.sandbox.status().await;
+        let status = status.map_err(|source| self.failed(source))?;
+        Ok(if status.paused {
+            Condition::Paused
+        } else {
+            Condition::Running
+        })
+    }
+}
+
+/// Ends every program of the sandbox; its files stay, and the agent's home. Idempotent. Bounded: 30 s.
+pub async fn stop(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Result<(), SessionError> {
+    named.check(provider)?;
+    let turn = turn(caller, named).await?;
+    halt(caller, named, provider).await?;
+    drop(turn);
+    Ok(())
+}
+
+/// The programs first: what they still say is carried as long as they live.
+pub(super) async fn halt(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Result<(), SessionError> {
+    let name = || named.record.name.to_string();
+    let handle = named.handle(caller);
+    let removed = provider.remove(&handle).await;
+    removed.map_err(|source| SessionError::sandbox(name(), source))?;
+    let failed = |source| SessionError::Supervisor {
+        name: name(),
+        source,
+    };
+    let found = Supervisor::connect(&handle.state).await.map_err(failed)?;
+    if let Some((supervisor, _)) = found {
+        supervisor.stop().await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Makes the sandbox anew from its files. Bounded: 60 s.
+pub async fn start(
+    caller: &Caller,
+    named: Named,
+    provider: &dyn BindMountProvider,
+) -> Result<Session, SessionError> {
+    named.check(provider)?;
+    let turn = turn(caller, &named).await?;
+    let name = || named.record.name.to_string();
+    let directory = caller.home.sandbox(named.record.id);
+    match condition(caller, &named, provider).await? {
+        Condition::Stopped => {}
+        Condition::Running | Condition::Paused => {
+            return Err(SessionError::Running { name: name() });
+        }
+    }
+    let form = match Form::read(&directory) {
+        Ok(form) => form.next(),
+        Err(registry::RegistryError::File(error)) if error.is_not_found() => {
+            return Err(SessionError::Unfinished { name: name() });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // What a killed one left: a supervisor without its sandbox, control groups.
+    halt(caller, &named, provider).await?;
+    let top = RepoPath::resolve(&named.record.repository);
+    let top = top.unwrap_or_else(|_| named.repository.top.clone());
+    let record = &named.record;
+    let spec = SandboxSpec {
+        id: record.id,
+        slug: record.name.clone(),
+        hostname: form.hostname(),
+        workdir: form.workdir(),
+        mounts: form.mounts(),
+        environment: std::collections::BTreeMap::new(),
+        search_path: caller
+            .environment
+            .get(std::ffi::OsStr::new("PATH"))
+            .cloned(),
+        caller_home: caller.user_home.clone(),
+        programs: prepare::programs(None),
+        unseen: registry::unseen(&caller.home, top.as_path(), caller.user_home.as_deref())?,
+        limits: form.limits(),
+        network: network::of_a_record(&caller.home, record),
+        lifetime: Lifetime::UntilRemoved {
+            state: directory.clone(),
+        },
+    };
+    place::check_mounts(&spec.mounts, &caller.home)
+        .map_err(|error| SessionError::Run(Box::new(error.into())))?;
+    let made = provider.create(&spec, &caller.cancel).await;
+    let sandbox = made.map_err(|source| SessionError::sandbox(name(), source))?;
+    let session = Session {
+        caller: caller.clone(),
+        repository: named.repository,
+        record: named.record,
+        sandbox,
+    };
+    if let Err(error) = session.settle(lock::open(&directory.join("lock"))?).await {
+        // Nothing runs that nobody keeps.
+        let _ = session.sandbox.close().await;
+        return Err(error);
+    }
+    form.write(&turn)?;
+    drop(turn);
+    Ok(session)
+}
+
+impl Session {
+    /// Hands the place of a sandbox that was just made to a supervisor.
+    pub(super) async fn settle(&self, lock: File) -> Result<(), SessionError> {
+        let walled = |source| self.walled(source);
+        let place = match (self.wall_spec(), self.sandbox.wall()) {
+            (Some(spec), Some(registration)) => {
+                let change = Change::begin(&self.caller.home).await.map_err(walled)?;
+                supervisor::write_rules(&change, &spec)
+                    .await
+                    .map_err(walled)?;
+                Some(
+                    Registration::hand_over(registration)
+                        .await
+                        .map_err(walled)?,
+                )
+            }
+            _ => None,
+        };
+        let started = self.start_keeper(place, lock).await;
+        started.map_err(|source| SessionError::Supervisor {
+            name: self.record.name.to_string(),
+            source,
+        })
+    }
+}
+
+/// The right to change what a sandbox's record says, which one command at a time has.
+pub(super) async fn turn(caller: &Caller, named: &Named) -> Result<Owned, SessionError> {
+    let turn = Owned::turn(&caller.home, &named.record, &caller.cancel).await?;
+    let name = || named.record.name.to_string();
+    let turn = turn.ok_or_else(|| SessionError::Busy { name: name() })?;
+    if !turn.record.lives_on() {
+        return Err(SessionError::Ended { name: name() });
+    }
+    Ok(turn)
+}

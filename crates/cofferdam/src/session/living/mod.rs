@@ -1,0 +1,170 @@
+//! A sandbox that lives until it is deleted: made once, found by any process of its user, used as often as wanted. Its
+//! programs, its place behind the wall and its files are kept by its guest and its supervisor
+//! (docs/decisions/0011-a-sandbox-that-lives-on.md); a [`Session`] is one process's way to it.
+
+mod agent;
+mod collect;
+mod create;
+mod error;
+mod exec;
+mod form;
+mod keep;
+mod life;
+mod remove;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use collect::{Collection, collect};
+pub use error::SessionError;
+pub use exec::{Program, ProgramId, SessionExec};
+pub(super) use form::Form;
+pub use life::{Condition, condition, start, stop};
+pub use remove::end;
+
+use super::options::Caller;
+use crate::git::Repository;
+use crate::git::discovery::Start;
+use crate::names::{SandboxId, Slug};
+use crate::registry::{self, Lifetime, Record};
+use crate::sandbox::{BindMountProvider, Handle, Sandbox, SandboxError};
+
+/// A living sandbox, as one process has it open. Dropping it leaves the sandbox alive.
+///
+/// ```no_run
+/// # async fn example(home: std::path::PathBuf, repository: std::path::PathBuf) -> Result<(), Box<dyn std::error::Error>> {
+/// use cofferdam::home::Home;
+/// use cofferdam::sandbox::native::{Native, NativeOptions};
+/// use cofferdam::sandbox::{BindMount, BranchStrategy};
+/// use cofferdam::session::{Caller, Session, SessionExec, SessionOptions};
+///
+/// let caller = Caller::new(Home::new(home));
+/// let strategy = BranchStrategy::Branch { branch: "work".parse()?, base: None };
+/// let sandbox = BindMount::new(Native::new(NativeOptions::default()), strategy);
+/// let session = Session::create(&caller, &SessionOptions::new(repository, sandbox)).await?;
+/// let mut program = session.exec(SessionExec::new(["make", "test"])).await?;
+/// program.wait().await?;
+/// session.collect().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    caller: Caller,
+    repository: Repository,
+    record: Record,
+    sandbox: Arc<dyn Sandbox>,
+}
+
+/// One living sandbox, as a command names it.
+#[derive(Debug)]
+pub struct Named {
+    pub(super) repository: Repository,
+    pub(super) record: Record,
+}
+
+impl Named {
+    /// The sandbox of the repository around `directory` that is called `name`. An error where it is none that lives on.
+    pub async fn find(caller: &Caller, directory: &Path, name: &str) -> Result<Self, SessionError> {
+        let user = caller.user_home.as_deref();
+        let start = Start::find(directory, &registry::workspaces(&caller.home)?)?;
+        let repository = Repository::discover(&caller.git, &start, user, &caller.cancel).await?;
+        let record = registry::find(&caller.home, &repository.top, name)?.record;
+        if record.lifetime != Lifetime::UntilDeleted {
+            let name = record.name.to_string();
+            return Err(SessionError::OfARun { name });
+        }
+        if !record.lives_on() {
+            let name = record.name.to_string();
+            return Err(SessionError::Ended { name });
+        }
+        Ok(Self { repository, record })
+    }
+
+    pub fn name(&self) -> &Slug {
+        &self.record.name
+    }
+
+    pub fn id(&self) -> SandboxId {
+        self.record.id
+    }
+
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    pub(super) fn handle(&self, caller: &Caller) -> Handle {
+        handle(caller, &self.record)
+    }
+
+    /// A provider is found by its name, which a record keeps.
+    pub(super) fn check(&self, provider: &dyn BindMountProvider) -> Result<(), SessionError> {
+        if self.record.provider == provider.name() {
+            return Ok(());
+        }
+        Err(SessionError::OtherProvider {
+            name: self.record.name.to_string(),
+            provider: self.record.provider.clone(),
+        })
+    }
+}
+
+fn handle(caller: &Caller, record: &Record) -> Handle {
+    Handle {
+        id: record.id,
+        state: caller.home.sandbox(record.id),
+    }
+}
+
+impl Session {
+    /// Opens one that runs, and has its place behind the wall kept again where nobody does. Bounded: 20 s.
+    pub async fn open(
+        caller: &Caller,
+        named: Named,
+        provider: &dyn BindMountProvider,
+    ) -> Result<Self, SessionError> {
+        named.check(provider)?;
+        let name = named.record.name.to_string();
+        let sandbox = match provider.open(&named.handle(caller)).await {
+            Ok(sandbox) => sandbox,
+            Err(SandboxError::NotRunning) => return Err(SessionError::Stopped { name }),
+            Err(source) => return Err(SessionError::sandbox(name, source)),
+        };
+        let session = Self {
+            caller: caller.clone(),
+            repository: named.repository,
+            record: named.record,
+            sandbox,
+        };
+        session.keep().await?;
+        Ok(session)
+    }
+
+    pub fn name(&self) -> &Slug {
+        &self.record.name
+    }
+
+    pub fn id(&self) -> SandboxId {
+        self.record.id
+    }
+
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// The sandbox itself, for what its provider's trait offers.
+    pub fn sandbox(&self) -> &dyn Sandbox {
+        self.sandbox.as_ref()
+    }
+
+    /// Leaves it alive. As dropping it.
+    pub fn detach(self) {}
+
+    fn directory(&self) -> PathBuf {
+        self.caller.home.sandbox(self.record.id)
+    }
+
+    fn failed(&self, source: SandboxError) -> SessionError {
+        SessionError::sandbox(self.record.name.to_string(), source)
+    }
+}
