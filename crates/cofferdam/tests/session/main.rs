@@ -17,6 +17,7 @@ mod half_merged;
 mod hidden;
 mod homes;
 mod lifecycle;
+mod living;
 mod prompts;
 mod providers;
 mod shared;
