@@ -16,3 +16,4 @@ mod living;
 mod programs;
 mod rights;
 mod shown;
+mod terminals;
