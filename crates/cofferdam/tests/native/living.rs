@@ -278,20 +278,14 @@ fn a_maker_that_dies_too_early_leaves_nothing() {
             tokio::time::sleep(Duration::from_millis(2 + 2 * point)).await;
             maker.kill().unwrap();
             maker.wait().unwrap();
-            let whole = || match UnixStream::connect(living.socket()) {
-                Ok(_) => Some(living.init()),
-                Err(_) => None,
-            };
             // What was whole before it died stays; what was not is gone by itself.
-            match open(&living.handle()).await {
-                Ok(sandbox) => {
-                    after += 1;
-                    assert!(ok(&*sandbox, "echo whole").await == "whole\n");
-                }
-                Err(_) => {
-                    before += 1;
-                    eventually("nobody listens", || whole().is_none()).await;
-                }
+            if let Ok(sandbox) = open(&living.handle()).await {
+                after += 1;
+                assert_eq!(ok(&*sandbox, "echo whole").await, "whole\n");
+            } else {
+                before += 1;
+                let listens = || UnixStream::connect(living.socket()).is_ok();
+                eventually("nobody listens", || !listens()).await;
             }
         }
         assert!(before > 0, "none was killed early enough: {after}");

@@ -5,6 +5,7 @@
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "tests start helpers, write files, and stop at the first surprise"
 )]
 
