@@ -40,6 +40,8 @@ pub(crate) struct Peer {
     queued: usize,
     /// Its numbers, and those of the programs.
     pub(crate) execs: BTreeMap<u64, u64>,
+    /// There are requests that were left for the next turn: nothing more is read until they are answered.
+    pub(crate) behind: bool,
     /// To be closed as soon as what is queued has gone out.
     leaving: bool,
     ended: bool,
@@ -65,6 +67,7 @@ impl Peer {
             queue: VecDeque::new(),
             queued: 0,
             execs: BTreeMap::new(),
+            behind: false,
             leaving: false,
             ended: false,
         }
@@ -73,7 +76,7 @@ impl Peer {
     pub(crate) fn wait(&self) -> sys::Wait {
         sys::Wait {
             fd: self.socket.as_raw_fd(),
-            read: !self.leaving,
+            read: !self.leaving && !self.behind,
             write: !self.queue.is_empty(),
         }
     }

@@ -12,4 +12,5 @@ mod life;
 mod place;
 mod proof;
 mod registration;
+mod resident;
 mod support;
