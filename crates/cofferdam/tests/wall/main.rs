@@ -4,6 +4,7 @@
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stdout,
     reason = "tests write files, and fail by panicking"
 )]
 
@@ -12,4 +13,5 @@ mod life;
 mod place;
 mod proof;
 mod registration;
+mod supervisor;
 mod support;
