@@ -25,6 +25,8 @@ mod place;
 mod serve;
 
 pub use list::{List, ListError};
+#[cfg(test)]
+pub(crate) use messages::read_question;
 pub use messages::{
     Answer, Ask, Beginning, Behind, Heard, PROTOCOL, Said, Status, Wall, question, read_answer,
 };

@@ -55,12 +55,15 @@ impl House {
     }
 
     pub(crate) fn status(&self, start: Start) -> Result<Vec<Status>, WallError> {
-        block_on(async {
-            match ask(&self.home, &Ask::Status, start).await? {
-                Answer::Status(status) => Ok(status),
-                other => panic!("{other:?}"),
-            }
-        })
+        block_on(self.behind(start))
+    }
+
+    /// The sandboxes behind the gateway.
+    pub(crate) async fn behind(&self, start: Start) -> Result<Vec<Status>, WallError> {
+        match ask(&self.home, &Ask::Status, start).await? {
+            Answer::Status(status) => Ok(status),
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn spec(&self, rules: &[&str]) -> WallSpec {

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use cofferdam::home::Home;
 use cofferdam::names::SandboxId;
+use cofferdam::wall::HandedOver;
 use cofferdam::wall::supervisor::{Supervisor, SupervisorError, Wall, start};
-use cofferdam::wall::{HandedOver, Start};
 use rustix::process::Signal;
 
 use super::world::{RULES, Sandbox, carries, field, made, pid, pidfd};
@@ -88,9 +88,7 @@ fn it_ends_with_the_sandboxs_init() {
         assert!(!sandbox.socket().exists());
         assert!(!sandbox.is_locked());
         assert_eq!(sandbox.status().await, None);
-        until("nothing of it is carried", || {
-            sandbox.house.status(Start::Never).unwrap().is_empty()
-        });
+        sandbox.are_behind(0).await;
         // Nor does one begin for a dead sandbox.
         let refused = sandbox.start(None).await.map(|_| ());
         assert!(

@@ -4,4 +4,4 @@ mod asked;
 mod life;
 mod network;
 mod size;
-mod world;
+pub(crate) mod world;

@@ -22,7 +22,7 @@ fn what_is_handed_over_stays_carried_and_is_registered_once() {
         // This process has nothing of it any more.
         carries(doors);
         let gateway = sandbox.house.gateway();
-        let behind = sandbox.house.status(Start::Never).unwrap();
+        let behind = sandbox.house.behind(Start::Never).await.unwrap();
         let same = behind
             .iter()
             .filter(|one| one.sandbox == sandbox.spec.sandbox.to_string());
@@ -120,9 +120,7 @@ fn a_killed_supervisor_carries_nothing_until_it_is_replaced() {
         assert!(!sandbox.is_locked());
         assert!(sandbox.socket().exists());
         assert_eq!(sandbox.status().await, None);
-        until("the gateway has noticed", || {
-            sandbox.house.status(Start::Never).unwrap().is_empty()
-        });
+        sandbox.are_behind(0).await;
         // The connection waits in the queue that the guest holds; the lookup gets no answer.
         assert_eq!(doors.look_up_once("allowed.example.com"), None);
         let waiting = TcpStream::connect(doors.connections).unwrap();
@@ -149,7 +147,7 @@ fn without_a_list_nothing_is_registered_and_the_status_says_why() {
         assert!(why.contains("list of rules"), "{why}");
         assert_eq!(doors.look_up_once("allowed.example.com"), None);
         assert!(matches!(
-            sandbox.house.status(Start::Never),
+            sandbox.house.behind(Start::Never).await,
             Err(WallError::NotRunning)
         ));
         // With one it is there again.
@@ -313,9 +311,7 @@ fn the_registration_of_a_command_lives_beside_it() {
         carries(kept);
         carries(doors);
         drop(registration);
-        until("one is left", || {
-            sandbox.house.status(Start::Never).unwrap().len() == 1
-        });
+        sandbox.are_behind(1).await;
         carries(kept);
         let found = Supervisor::connect(&sandbox.directory()).await.unwrap();
         assert!(found.is_some());

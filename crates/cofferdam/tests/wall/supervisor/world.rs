@@ -8,8 +8,10 @@ use std::process::{Child, Command, Stdio};
 
 use cofferdam::fsx;
 use cofferdam::wall::change::Change;
-use cofferdam::wall::supervisor::{self, Status, Supervisor, SupervisorError, Wall, write_rules};
-use cofferdam::wall::{HandedOver, Sockets, WallSpec};
+use cofferdam::wall::supervisor::{
+    self, Compiled, Status, Supervisor, SupervisorError, Wall, write_rules,
+};
+use cofferdam::wall::{HandedOver, Sockets, Start, WallSpec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::support::{Doors, House, is_dead, registered, sockets, until};
@@ -21,6 +23,8 @@ pub(crate) struct Sandbox {
     pub(crate) house: House,
     pub(crate) spec: WallSpec,
     init: Child,
+    /// Of it, also when it is dead and gone.
+    pidfd: OwnedFd,
 }
 
 impl Sandbox {
@@ -39,7 +43,13 @@ impl Sandbox {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        Self { house, spec, init }
+        let pidfd = pidfd(Pid::from_child(&init));
+        Self {
+            house,
+            spec,
+            init,
+            pidfd,
+        }
     }
 
     pub(crate) fn directory(&self) -> PathBuf {
@@ -70,7 +80,7 @@ impl Sandbox {
     }
 
     pub(crate) fn init(&self) -> OwnedFd {
-        pidfd(Pid::from_child(&self.init))
+        self.pidfd.try_clone().unwrap()
     }
 
     pub(crate) fn init_process(&self) -> u32 {
@@ -89,6 +99,12 @@ impl Sandbox {
         let change = Change::begin(&self.house.home).await.unwrap();
         write_rules(&change, &spec).await.unwrap();
         change
+    }
+
+    /// The list as its sources are now.
+    pub(crate) async fn compiled(&self) -> Compiled {
+        let change = Change::begin(&self.house.home).await.unwrap();
+        write_rules(&change, &self.spec).await.unwrap()
     }
 
     pub(crate) async fn start(
@@ -122,6 +138,19 @@ impl Sandbox {
     pub(crate) async fn status(&self) -> Option<Status> {
         let found = Supervisor::connect(&self.directory()).await.unwrap();
         found.map(|(_, status)| status)
+    }
+
+    /// Waits until so many sandboxes are behind the gateway of this home.
+    pub(crate) async fn are_behind(&self, count: usize) {
+        let began = std::time::Instant::now();
+        loop {
+            let behind = self.house.behind(Start::Never).await.unwrap();
+            if behind.len() == count {
+                return;
+            }
+            assert!(began.elapsed() < crate::support::LIMIT, "{behind:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
     }
 
     /// Waits for this network.
