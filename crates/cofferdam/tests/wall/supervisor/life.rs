@@ -9,6 +9,7 @@ use cofferdam::home::Home;
 use cofferdam::names::SandboxId;
 use cofferdam::wall::HandedOver;
 use cofferdam::wall::supervisor::{Supervisor, SupervisorError, Wall, start};
+use cofferdam_lab::skip;
 use rustix::process::Signal;
 
 use super::world::{RULES, Sandbox, carries, field, made, pid, pidfd};
@@ -222,19 +223,15 @@ fn it_keeps_nothing_of_its_starters() {
     let sandbox = Sandbox::new(&RULES);
     block_on(async {
         let (_, status, _) = sandbox.handed_over().await;
-        let open = fs::read_dir(format!("/proc/{}/fd", status.process));
-        let Ok(open) = open else {
-            return cofferdam_lab::skip!(
-                "only root sees what a process that cannot be dumped has open"
-            );
-        };
-        let open: Vec<_> = open
-            .map(|entry| fs::read_link(entry.unwrap().path()).unwrap())
-            .map(|path| path.display().to_string())
-            .collect();
+        let path = format!("/proc/{}/fd", status.process);
+        if fs::read_dir(&path).is_err() {
+            return skip!("only root sees what a process that cannot be dumped has open");
+        }
         // Its standard three, lock, init, directory, listener, signals, five of the sandbox's, the connection, the
-        // gateway's directory and the watch on it.
-        assert_eq!(open.len(), 16, "{open:#?}");
+        // gateway's directory and the watch on it. A moment ago also the starter.
+        until("it has what it needs and no more", || {
+            fs::read_dir(&path).unwrap().count() == 16
+        });
     });
 }
 

@@ -75,8 +75,13 @@ impl Sandbox {
         File::options().read(true).write(true).open(path).unwrap()
     }
 
+    /// Held for more than the moment in which somebody looks, or a process is made that has a copy until it executes.
     pub(crate) fn is_locked(&self) -> bool {
-        self.lock().try_lock().is_err()
+        let lock = self.lock();
+        (0..50).all(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            lock.try_lock().is_err()
+        })
     }
 
     pub(crate) fn init(&self) -> OwnedFd {
@@ -94,11 +99,15 @@ impl Sandbox {
 
     /// Only these, from now on, where the list is read.
     pub(crate) async fn write(&self, rules: &[&str]) -> Change {
+        let change = Change::begin(&self.house.home).await.unwrap();
+        self.write_within(&change, rules).await;
+        change
+    }
+
+    pub(crate) async fn write_within(&self, change: &Change, rules: &[&str]) {
         let mut spec = self.spec.clone();
         spec.sources.flags = self.house.spec(rules).sources.flags;
-        let change = Change::begin(&self.house.home).await.unwrap();
-        write_rules(&change, &spec).await.unwrap();
-        change
+        write_rules(change, &spec).await.unwrap();
     }
 
     /// The list as its sources are now.
