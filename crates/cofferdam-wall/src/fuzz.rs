@@ -80,7 +80,9 @@ fn fuzz_supervisor_protocol() {
     let mut seeds: Vec<_> = asks.into_iter().chain(answers).collect();
     // The number of the version comes first.
     let mut newer = seeds.clone();
-    newer.iter_mut().for_each(|frame| frame[control::HEAD] += 1);
+    for frame in &mut newer {
+        frame[control::HEAD] += 1;
+    }
     seeds.append(&mut newer);
     seeds.push(control::encode(&beginning).unwrap());
     let mut list = supervisor::List {

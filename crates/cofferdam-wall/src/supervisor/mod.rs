@@ -6,7 +6,8 @@
 //!
 //! - `messages`: what is said to it and what it answers. `list`: the rules that it knows. Both pure.
 //! - `begin`, `confine`: what it is started with, and what it gives up.
-//! - `serve`, `clients`: the loop, and who asks. `link`: its place behind the wall. `place`: the state directory.
+//! - `serve`, `clients`: the loop, and who asks. `place`: the state directory.
+//! - `link`, `carried`, `exchange`: its place behind the wall.
 
 mod list;
 mod messages;
@@ -14,9 +15,13 @@ mod messages;
 #[cfg(feature = "gateway")]
 mod begin;
 #[cfg(feature = "gateway")]
+mod carried;
+#[cfg(feature = "gateway")]
 mod clients;
 #[cfg(feature = "gateway")]
 mod confine;
+#[cfg(feature = "gateway")]
+mod exchange;
 #[cfg(feature = "gateway")]
 mod link;
 #[cfg(feature = "gateway")]

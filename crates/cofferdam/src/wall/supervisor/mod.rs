@@ -156,6 +156,8 @@ impl Supervisor {
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                         return Err(SupervisorError::NotRunning);
                     }
+                    // Whoever listened closed before it took this in.
+                    io::ErrorKind::ConnectionReset => return Err(SupervisorError::Ended),
                     io::ErrorKind::WouldBlock => tokio::time::sleep(PAUSE).await,
                     _ => {
                         let path = self.path.join(socket);
