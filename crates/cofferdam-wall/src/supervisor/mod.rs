@@ -11,6 +11,7 @@
 
 mod list;
 mod messages;
+mod names;
 
 #[cfg(feature = "gateway")]
 mod begin;
@@ -21,6 +22,8 @@ mod clients;
 #[cfg(feature = "gateway")]
 mod confine;
 #[cfg(feature = "gateway")]
+mod error;
+#[cfg(feature = "gateway")]
 mod exchange;
 #[cfg(feature = "gateway")]
 mod link;
@@ -29,22 +32,14 @@ mod place;
 #[cfg(feature = "gateway")]
 mod serve;
 
+#[cfg(feature = "gateway")]
+pub use error::SupervisorError;
 pub use list::{List, ListError};
 #[cfg(test)]
 pub(crate) use messages::read_question;
 pub use messages::{
     Answer, Ask, Beginning, Behind, Heard, PROTOCOL, Said, Status, Wall, question, read_answer,
 };
+pub use names::{ERRORS, NAME, ROLE, RULES, SOCKET};
 #[cfg(feature = "gateway")]
 pub use serve::run;
-
-/// The first argument of the executable in this role.
-pub const ROLE: &str = "supervise";
-/// How it is called where processes are listed.
-pub const NAME: &str = "cofferdam-supervisor";
-/// Its socket in the sandbox's state directory.
-pub const SOCKET: &str = "supervisor.sock";
-/// The compiled list of rules there. A sandbox that has one lives until it is deleted.
-pub const RULES: &str = "rules";
-/// What it said before it ended otherwise than asked.
-pub const ERRORS: &str = "supervisor.stderr";

@@ -4,7 +4,6 @@
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::panic,
-    clippy::print_stdout,
     reason = "tests write files, and fail by panicking"
 )]
 

@@ -16,13 +16,15 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::net::UnixStream;
 
-use super::{Status, Supervisor, SupervisorError, exchange, status_of};
+use super::error::SupervisorError;
+use super::found::{Status, Supervisor, exchange, status_of};
 use crate::embedded;
 use crate::fsx::{self, Context};
 use crate::home::Home;
 use crate::names::SandboxId;
+use crate::wall::change::right;
+use crate::wall::gateway;
 use crate::wall::registration::HandedOver;
-use crate::wall::{change, gateway};
 
 /// For the first answer: a gateway may have to be started first.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -97,7 +99,7 @@ async fn take(lock: &OwnedFd, path: &Path) -> Result<(), SupervisorError> {
 fn behind(home: &Home, wall: &HandedOver) -> Result<Behind, SupervisorError> {
     Ok(Behind {
         gateway: home.gateway(PROTOCOL).as_os_str().as_bytes().to_vec(),
-        changes: change::lock_file(home).as_os_str().as_bytes().to_vec(),
+        changes: right::lock_file(home).as_os_str().as_bytes().to_vec(),
         run_as: gateway::run_as().map_err(SupervisorError::Start)?,
         epoch: wall.connection.is_some().then_some(wall.epoch),
     })
