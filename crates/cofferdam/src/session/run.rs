@@ -20,6 +20,7 @@ use crate::agent::Usage;
 use crate::git::land::Landing;
 use crate::git::{DiffStyle, UserRules, before, own_files};
 use crate::registry::{Outcome, Owned, RegistryError, Strategy};
+use crate::sandbox::Sandbox;
 use crate::text::printable;
 use crate::wall;
 
@@ -69,8 +70,11 @@ async fn plan_alone(options: &RunOptions) -> Result<(Plan, TaskPlan, Vec<String>
     // What could only fail is refused before anything of others is touched.
     let (caller, session) = (&options.caller, &options.session);
     let plan = plan::plan(caller, session).await?;
-    plan::plan_task(options, &plan).await?;
+    let task = plan::plan_task(options, &plan).await?;
     let (plan, finished) = plan::settle(caller, session, plan).await?;
+    if finished.is_empty() {
+        return Ok((plan, task, finished));
+    }
     let task = plan::plan_task(options, &plan).await?;
     Ok((plan, task, finished))
 }
@@ -122,15 +126,8 @@ async fn live(
         }
     });
 
-    if let (Some(ready), Some(login)) = (&ready, &task.login) {
-        let (inside, abandon) = (&task.environment, &options.caller.abandon);
-        match login.take_back(ready.sandbox(), inside, abandon).await {
-            Ok(true) => events.notice(Notice::LoginRenewed),
-            Ok(false) => {}
-            Err(error) => events.notice(Notice::Other {
-                text: error.to_string(),
-            }),
-        }
+    if let Some(ready) = &ready {
+        take_login_back(options, task, ready.sandbox(), events).await;
     }
     // Of a run that ended soon, or before its agent started.
     refusals.tell(events);
@@ -311,8 +308,26 @@ async fn finish(
     })
 }
 
+/// A login that the agent's program renewed is kept for later runs.
+pub(super) async fn take_login_back(
+    options: &RunOptions,
+    task: &TaskPlan,
+    sandbox: &dyn Sandbox,
+    events: &Emitter,
+) {
+    let Some(login) = &task.login else { return };
+    let (inside, abandon) = (&task.environment, &options.caller.abandon);
+    match login.take_back(sandbox, inside, abandon).await {
+        Ok(true) => events.notice(Notice::LoginRenewed),
+        Ok(false) => {}
+        Err(error) => events.notice(Notice::Other {
+            text: error.to_string(),
+        }),
+    }
+}
+
 /// `<branch>[-<name>].log`, without separators and in lower case.
-fn log_name(plan: &Plan, name: Option<&str>) -> String {
+pub(super) fn log_name(plan: &Plan, name: Option<&str>) -> String {
     let is_merge = matches!(plan.record.strategy, Strategy::MergeToHead { .. });
     let mut text = match &plan.record.branch {
         // A temporary branch is one of many: its target says more.

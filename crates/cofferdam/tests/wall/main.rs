@@ -13,4 +13,5 @@ mod place;
 mod proof;
 mod registration;
 mod resident;
+mod supervisor;
 mod support;

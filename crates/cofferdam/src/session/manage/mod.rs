@@ -39,6 +39,7 @@ use crate::git::{Git, GitError, Oid, Repository, RepositoryError};
 use crate::home::Home;
 use crate::names::SandboxId;
 use crate::registry::{self, Entry, Record, RegistryError};
+use crate::sandbox::SandboxError;
 
 /// One sandbox of one repository, as a command names it.
 #[derive(Debug, Clone)]
@@ -103,6 +104,9 @@ pub enum ManageError {
     /// Of sandboxes whose repositories are gone.
     #[error("{} sandboxes are called `{name}`", ids.len())]
     Ambiguous { name: String, ids: Vec<String> },
+    /// Its programs go on, and nothing of it can be taken away.
+    #[error("sandbox `{name}` cannot be ended: {source}")]
+    Alive { name: String, source: SandboxError },
     #[error("no author is known for a merge commit")]
     NoIdentity,
     #[error(transparent)]
