@@ -34,7 +34,7 @@ pub struct Applied {
 pub enum Outcome {
     /// Its rules are what the files say; so many open connections were ended by that.
     InForce { closed: u64 },
-    /// It is just starting, and reads the files itself.
+    /// It is just starting, or its supervisor is: who registers it reads the rules then.
     Starting,
     /// It is behind the gateway of another version of Cofferdam: the old rules stay.
     Unreachable,
