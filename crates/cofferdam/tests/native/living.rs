@@ -427,7 +427,9 @@ both! {
         let request = ExecRequest { arguments: words(["true"]), ..ExecRequest::default() };
         assert!(matches!(sandbox.exec(request).await, Err(SandboxError::Frozen)));
         end(killed);
+        let began = Instant::now();
         while sandbox.status().await.unwrap().frozen {
+            assert!(began.elapsed() < Duration::from_secs(20), "it stays frozen");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         ok(&*sandbox, "true").await;

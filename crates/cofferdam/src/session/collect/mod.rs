@@ -189,7 +189,7 @@ impl Collector<'_> {
             repo: &repo,
             ..*self
         };
-        this.bring_home_quietly(owned, source, collected).await
+        Box::pin(this.bring_home_quietly(owned, source, collected)).await
     }
 
     /// As [`Self::bring_home`], in a repository whose drivers do not run.

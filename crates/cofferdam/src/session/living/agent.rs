@@ -24,6 +24,10 @@ impl Session {
     /// Runs an agent in it, until it signals completion or the iterations are used up, and collects. The sandbox goes
     /// on, also after an error. `sandbox`: the kind that the session is of.
     pub async fn agent(&self, task: &Task, sandbox: Contained) -> Result<RunReport, RunError> {
+        Box::pin(self.run(task, sandbox)).await
+    }
+
+    async fn run(&self, task: &Task, sandbox: Contained) -> Result<RunReport, RunError> {
         let began = Instant::now();
         let nothing = |kind| RunError {
             kind,

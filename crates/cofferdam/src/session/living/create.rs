@@ -18,6 +18,10 @@ use crate::wall;
 impl Session {
     /// Makes a sandbox that lives until it is deleted. On an error nothing of it is left, unless the error says what.
     pub async fn create(caller: &Caller, options: &SessionOptions) -> Result<Self, RunError> {
+        Box::pin(Self::make(caller, options)).await
+    }
+
+    async fn make(caller: &Caller, options: &SessionOptions) -> Result<Self, RunError> {
         let nothing = |kind| RunError {
             kind,
             kept: Box::default(),
@@ -63,7 +67,7 @@ impl Session {
         let made = prepare::or_cancel(&making, &mut owned, &mut ready).await;
         events.announce(|| (making.announce)(0));
         let made = match made {
-            Ok(_) => making.into_living(&mut owned, ready.take()).await,
+            Ok(_) => making.leave(&mut owned, ready.take()).await,
             Err(kind) => Err(kind),
         };
         match made {
@@ -104,7 +108,7 @@ impl Session {
 
 impl Making<'_> {
     /// The sandbox is up and its hooks are through: from now on it lives by itself.
-    async fn into_living(
+    async fn leave(
         &self,
         owned: &mut Owned,
         ready: Option<Ready>,
