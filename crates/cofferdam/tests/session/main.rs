@@ -18,6 +18,7 @@ mod hidden;
 mod homes;
 mod lifecycle;
 mod living;
+mod older;
 mod prompts;
 mod providers;
 mod shared;
