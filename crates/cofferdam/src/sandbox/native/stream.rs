@@ -50,11 +50,12 @@ pub(super) async fn greet(stream: &UnixStream) -> Result<Vec<OwnedFd>, SandboxEr
 /// The next reply, with the descriptors that came with its first byte; none at the end. Not cancel safe.
 pub(super) async fn receive(stream: &UnixStream) -> io::Result<Option<Received>> {
     let mut head = [0u8; HEAD];
-    let (got, fds) = receive_with(stream, &mut head).await?;
+    // With a later byte none is taken.
+    let (got, fds) = receive_with(stream, &mut head[..1]).await?;
     if got == 0 {
         return Ok(None);
     }
-    read_exact(stream, &mut head[got..]).await?;
+    read_exact(stream, &mut head[1..]).await?;
     let length = protocol::body_length(head).map_err(io::Error::other)?;
     let mut body = Vec::new();
     // The buffer grows with what really arrives, not with what was announced.
