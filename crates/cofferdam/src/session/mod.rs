@@ -62,5 +62,6 @@ pub use options::{
 pub use plan::PlanError;
 pub use report::{Beside, Iteration, Kept, RunError, RunErrorKind, RunReport};
 pub use run::run;
+pub use runlog::run_log;
 pub use stream::AgentFailure;
 pub use variables::{env_file_is_exposed, variables};

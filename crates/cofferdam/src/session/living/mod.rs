@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub use collect::{Collection, collect};
 pub use error::SessionError;
-pub use exec::{Program, ProgramId, SessionExec};
+pub use exec::{Program, ProgramId, SessionExec, left_running};
 pub(super) use form::Form;
 pub use life::{Condition, condition, start, stop};
 pub use remove::end;
