@@ -10,6 +10,7 @@ use cofferdam::session::manage::{self, Summary};
 use cofferdam::text::{printable_bytes_line, printable_line};
 use jiff::Timestamp;
 
+use super::living;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -39,7 +40,7 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, CliError> {
     let repository = (!arguments.all).then_some(environment.directory.as_path());
     let user_home = environment.user_home.as_deref();
-    let found = manage::list(
+    let mut found = manage::list(
         &environment.home,
         &environment.git,
         repository,
@@ -47,6 +48,7 @@ pub(crate) async fn run(
         &interrupt.cancel,
     )
     .await?;
+    let silent = manage::ask(&environment.home, &living::provider(), &mut found).await;
     if arguments.json {
         output::data(&json::line(&found)?)?;
     } else if found.is_empty() {
@@ -67,6 +69,12 @@ pub(crate) async fn run(
         let (name, id) = (&one.name, one.id);
         output::note(&format!(
             "the repository of {name} is gone: put it back, or end it with `cofferdam delete {id}`\n"
+        ));
+    }
+    for (name, why) in silent {
+        let why = printable_line(&why);
+        output::note(&format!(
+            "warning: {name} does not say how it is: {why}; end it with: cofferdam stop {name}\n"
         ));
     }
     for one in manage::unreadable(&environment.home)? {

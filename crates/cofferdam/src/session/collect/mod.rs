@@ -34,7 +34,7 @@ mod landing;
 mod packing;
 mod tips;
 
-pub(super) use home::keeps_work;
+pub(super) use home::{keeps_work, sets_aside};
 
 /// Why commits did not come home. They stay in the state directory.
 #[derive(Debug, thiserror::Error)]

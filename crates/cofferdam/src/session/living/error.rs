@@ -5,6 +5,7 @@ use crate::git::{GitError, RepositoryError};
 use crate::registry::RegistryError;
 use crate::sandbox::SandboxError;
 use crate::session::collect::CollectError;
+use crate::session::manage::ManageError;
 use crate::session::report::RunErrorKind;
 use crate::wall::WallError;
 use crate::wall::supervisor::SupervisorError;
@@ -62,6 +63,8 @@ pub enum SessionError {
         #[source]
         source: CollectError,
     },
+    #[error(transparent)]
+    Manage(#[from] Box<ManageError>),
     #[error(transparent)]
     Run(#[from] Box<RunErrorKind>),
 }

@@ -1,7 +1,7 @@
 //! Delete a sandbox: its worktree, its state and its branch. A tip that is nowhere else stays at
 //! `refs/cofferdam/trash/<name>` for 30 days.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -132,31 +132,16 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         done => drop(done?),
     }
     let record = &owned.record;
-    let config = identity::user_config(&repo, target.caller_home.as_deref(), cancel).await?;
-    let own_branch = match (&record.strategy, &record.branch) {
-        (Strategy::Branch | Strategy::MergeToHead { .. }, Some(branch)) => Some(branch),
-        _ => None,
-    };
-    if let (Some(path), Some(branch)) = (
-        record.worktree.as_ref().filter(|path| path.is_dir()),
-        own_branch,
-    ) {
-        let worktree = Worktree::find(&repo, path, branch.clone(), record.base.clone())?;
-        let ends = tips(&repo, record, cancel).await?;
-        let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
-        let rules = UserRules {
-            config: Some(&config),
-            caller_home: target.caller_home.as_deref(),
-        };
-        let scratch = owned.directory().join("scratch");
-        let ends = (ends.first().unwrap_or(&record.base), &ends[..]);
-        let changes = uncommitted(&repo, &worktree, ends, rules, &scratch, cancel).await?;
-        if !changes.is_empty() && !options.force {
-            return Err(ManageError::UncommittedWork {
-                name: owned.record.name.to_string(),
-                path: path.clone(),
-            });
-        }
+    let own_branch = own_branch(record);
+    let user = target.caller_home.as_deref();
+    let found = uncommitted_in(&target.home, &repo, record, user, cancel).await?;
+    if let Some(path) = found.filter(|_| !options.force) {
+        return Err(ManageError::UncommittedWork {
+            name: owned.record.name.to_string(),
+            path,
+        });
+    }
+    if let Some(worktree) = worktree_of(&repo, record)? {
         worktree::remove(&repo, &worktree)?;
     }
     let copy = owned.directory().join("work");
@@ -200,6 +185,46 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         kept_branch,
         kept_work: None,
     })
+}
+
+fn own_branch(record: &Record) -> Option<&BranchName> {
+    match &record.strategy {
+        Strategy::Branch | Strategy::MergeToHead { .. } => record.branch.as_ref(),
+        Strategy::Head => None,
+    }
+}
+
+fn worktree_of(repo: &Repository, record: &Record) -> Result<Option<Worktree>, ManageError> {
+    let path = record.worktree.as_ref().filter(|path| path.is_dir());
+    let (Some(path), Some(branch)) = (path, own_branch(record)) else {
+        return Ok(None);
+    };
+    let found = Worktree::find(repo, path, branch.clone(), record.base.clone())?;
+    Ok(Some(found))
+}
+
+/// The worktree, where it has uncommitted work.
+pub(super) async fn uncommitted_in(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<Option<PathBuf>, ManageError> {
+    let (Some(worktree), Some(path)) = (worktree_of(repo, record)?, &record.worktree) else {
+        return Ok(None);
+    };
+    let config = identity::user_config(repo, caller_home, cancel).await?;
+    let ends = tips(repo, record, cancel).await?;
+    let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
+    let rules = UserRules {
+        config: Some(&config),
+        caller_home,
+    };
+    let scratch = home.sandbox(record.id).join("scratch");
+    let ends = (ends.first().unwrap_or(&record.base), &ends[..]);
+    let changes = uncommitted(repo, &worktree, ends, rules, &scratch, cancel).await?;
+    Ok((!changes.is_empty()).then(|| path.clone()))
 }
 
 /// The newest other sandbox of the repository that works, or has worked, on `branch`.

@@ -10,7 +10,7 @@ mod orphan;
 mod show;
 mod tips;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +20,7 @@ pub use gc::{GcReport, Recovered, gc};
 pub(super) use gc::{give_up, recover_in};
 pub(super) use half_merged::barred;
 pub use half_merged::lacking;
-pub use list::{State, Summary, list, unreadable};
+pub use list::{State, Summary, ask, list, unreadable};
 pub use merge::{Merge, merge};
 pub use merged::{Stays, stays};
 pub use orphan::Lost;
@@ -28,7 +28,7 @@ pub use show::{diff, log};
 pub(super) use tips::made_branch;
 
 use self::tips::Tip;
-use super::collect::CollectError;
+use super::collect::{self, CollectError};
 use crate::fsx::FileError;
 use crate::git::discovery::Start;
 use crate::git::land::LandError;
@@ -38,7 +38,7 @@ use crate::git::worktree::WorktreeError;
 use crate::git::{Git, GitError, Oid, Repository, RepositoryError};
 use crate::home::Home;
 use crate::names::SandboxId;
-use crate::registry::{self, Entry, Record, RegistryError};
+use crate::registry::{self, Entry, Owned, Record, RegistryError};
 use crate::sandbox::SandboxError;
 
 /// One sandbox of one repository, as a command names it.
@@ -123,6 +123,43 @@ fn no_branch(name: &str, branch: &str, running: bool) -> String {
     }
 }
 
+/// The right to change what a sandbox's record says: of one that lives on, a command at a time has it; of another, who
+/// owns it.
+async fn take(
+    home: &Home,
+    record: Record,
+    cancel: &CancellationToken,
+) -> Result<Owned, RegistryError> {
+    if !record.lives_on() {
+        return Owned::adopt(home, record);
+    }
+    let name = record.name.clone();
+    let turn = Owned::turn(home, &record, cancel).await?;
+    turn.ok_or(RegistryError::InUse(name))
+}
+
+/// What would be lost with a sandbox that lives on and was just collected, as an error that says so: uncommitted work in
+/// its worktree, and what did not come home.
+pub(super) async fn at_risk(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<Option<ManageError>, ManageError> {
+    let name = record.name.to_string();
+    let directory = home.sandbox(record.id);
+    if let Some(path) = delete::uncommitted_in(home, repo, record, caller_home, cancel).await? {
+        return Ok(Some(ManageError::UncommittedWork { name, path }));
+    }
+    Ok(
+        collect::sets_aside(&directory).then_some(ManageError::KeptWork {
+            name,
+            path: directory,
+        }),
+    )
+}
+
 impl Target {
     /// Whether there is such a sandbox to delete, in this repository or left over from one that is gone.
     pub async fn check(&self) -> Result<(), ManageError> {
@@ -132,13 +169,27 @@ impl Target {
         }
     }
 
-    /// The repository and the sandbox in it.
+    /// The sandbox, and its repository in the checkout that it was made from.
     pub(super) async fn find(&self) -> Result<(Repository, Entry), ManageError> {
-        let home = self.caller_home.as_deref();
-        let start = Start::find(&self.repository, &registry::workspaces(&self.home)?)?;
-        let repository = Repository::discover(&self.git, &start, home, &self.cancel).await?;
+        let (here, entry) = self.find_here().await?;
+        let there = &entry.record.repository;
+        if here.top.as_path() == there {
+            return Ok((here, entry));
+        }
+        Ok((self.discover(there).await?, entry))
+    }
+
+    /// The sandbox, and its repository in the checkout that the command works in.
+    pub(super) async fn find_here(&self) -> Result<(Repository, Entry), ManageError> {
+        let repository = self.discover(&self.repository).await?;
         let entry = registry::find(&self.home, &repository.top, &self.name)?;
         Ok((repository, entry))
+    }
+
+    async fn discover(&self, directory: &Path) -> Result<Repository, ManageError> {
+        let home = self.caller_home.as_deref();
+        let start = Start::find(directory, &registry::workspaces(&self.home)?)?;
+        Ok(Repository::discover(&self.git, &start, home, &self.cancel).await?)
     }
 
     /// Where the sandbox's work ended: [`tips::tips`], one at least.
