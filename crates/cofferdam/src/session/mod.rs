@@ -15,6 +15,7 @@ mod dispose;
 mod emitter;
 mod envfile;
 mod event;
+mod form;
 mod harmless;
 mod hide;
 mod holder;
@@ -27,6 +28,7 @@ pub mod manage;
 mod model;
 mod mounts;
 mod network;
+mod network_options;
 mod options;
 mod place;
 mod plan;
@@ -54,7 +56,7 @@ pub use hooks::HookError;
 pub use iterate::ExpressionError;
 pub use living::{Session, SessionError, SessionExec};
 pub use login::{ForeignLogin, LoginError};
-pub use network::NetworkOptions;
+pub use network_options::NetworkOptions;
 pub use options::{
     COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions,
     SessionOptions, Task, Timeouts,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::form::Form;
 use super::{Session, SessionError};
 use crate::fsx::{self, Context};
 use crate::sandbox::{Detached, ExecRequest, Execution, Listed, TerminalSize};
+use crate::session::form::Form;
 use crate::session::variables;
 
 /// A program to start. It gets the sandbox's own variables, those of `.cofferdam/.env`, and these.

@@ -4,13 +4,13 @@ use std::fs::File;
 
 use serde::Serialize;
 
-use super::form::Form;
 use super::{Named, Session, SessionError};
 use crate::fsx::lock;
 use crate::names::RepoPath;
 use crate::registry::{self, Owned};
 use crate::sandbox::{BindMountProvider, Lifetime, SandboxError, SandboxSpec};
 use crate::session::Caller;
+use crate::session::form::Form;
 use crate::session::{network, place, prepare};
 use crate::wall::Registration;
 use crate::wall::change::Change;

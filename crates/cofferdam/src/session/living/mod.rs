@@ -7,7 +7,6 @@ mod collect;
 mod create;
 mod error;
 mod exec;
-mod form;
 mod keep;
 mod life;
 mod remove;
@@ -18,7 +17,6 @@ use std::sync::Arc;
 pub use collect::{Collection, collect};
 pub use error::SessionError;
 pub use exec::{Program, ProgramId, SessionExec};
-pub(super) use form::Form;
 pub use life::{Condition, condition, start, stop};
 pub use remove::end;
 

@@ -12,8 +12,8 @@ use crate::sandbox::{
     SandboxSpec,
 };
 use crate::session::event::{Event, Notice};
+use crate::session::form::Form;
 use crate::session::inside::Inside;
-use crate::session::living::Form;
 use crate::session::mounts::{self, Workspace};
 use crate::session::place;
 use crate::session::report::RunErrorKind;
