@@ -10,7 +10,7 @@ use cofferdam_wall::{Class, Destination, HostName, Policy, Protocol, Request};
 use super::event::Notice;
 use super::network_options::{self, NetworkOptions};
 use super::options::RunOptions;
-use super::plan::PlanError;
+use super::plan::error::PlanError;
 use crate::names::{RepoPath, SandboxId};
 
 /// Where a URL leads.

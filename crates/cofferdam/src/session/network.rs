@@ -7,7 +7,7 @@ use super::emitter::Emitter;
 use super::event::Notice;
 use super::network_options::NetworkOptions;
 use super::options::{Caller, SessionOptions};
-use super::plan::PlanError;
+use super::plan::error::PlanError;
 use super::refusals::Refusals;
 use crate::config;
 use crate::home::Home;

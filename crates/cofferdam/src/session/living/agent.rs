@@ -9,6 +9,7 @@ use crate::registry::{Reach, Strategy};
 use crate::sandbox::Contained;
 use crate::session::announce;
 use crate::session::emitter::Emitter;
+use crate::session::error::{RunError, RunErrorKind};
 use crate::session::form::Form;
 use crate::session::iterate::{self, Work};
 use crate::session::manage::made_branch;
@@ -17,7 +18,7 @@ use crate::session::network_options::NetworkOptions;
 use crate::session::options::{RunOptions, SessionOptions, Task};
 use crate::session::plan::{self, Plan, TaskPlan};
 use crate::session::refusals::Refusals;
-use crate::session::report::{Kept, RunError, RunErrorKind, RunReport};
+use crate::session::report::{Kept, RunReport};
 use crate::session::run::{log_name, take_login_back};
 use crate::text::printable;
 

@@ -125,7 +125,7 @@ impl Session {
         let form = Form::read(&self.directory())?;
         let given = form.environment();
         let resolved = variables::of_a_session(&self.caller, &given, &self.repository).await;
-        let (mut environment, _) = resolved.map_err(Box::new)?;
+        let (mut environment, _) = resolved?;
         environment.extend(exec.environment);
         Ok(ExecRequest {
             arguments: exec.arguments,

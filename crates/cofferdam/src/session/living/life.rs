@@ -181,8 +181,7 @@ pub async fn start(
             state: directory.clone(),
         },
     };
-    place::check_mounts(&spec.mounts, &caller.home)
-        .map_err(|error| SessionError::Run(Box::new(error.into())))?;
+    place::check_mounts(&spec.mounts, &caller.home)?;
     let made = provider.create(&spec, &caller.cancel).await;
     let sandbox = made.map_err(|source| SessionError::sandbox(name(), source))?;
     let session = Session {

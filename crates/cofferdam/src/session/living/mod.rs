@@ -5,7 +5,7 @@
 mod agent;
 mod collect;
 mod create;
-mod error;
+pub(super) mod error;
 mod exec;
 mod keep;
 mod life;
