@@ -27,6 +27,8 @@ use crate::{program, seccomp, sys};
 
 /// So many processes of the host at once. Those inside are not counted: they are none.
 const MOST_PEERS: usize = 64;
+/// So many requests of one are answered before it is another's turn.
+const TURN: usize = 32;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 /// How long a program may take to leave its terminal after the hang-up.
@@ -140,6 +142,7 @@ impl Server<'_> {
                 Whose::Peer(peer) => self.hear(peer),
             }
         }
+        self.catch_up();
         self.tell_proofs();
         for answer in self.standstill.look() {
             self.tell(
@@ -190,6 +193,9 @@ impl Server<'_> {
 
     /// In milliseconds; -1 is for ever.
     fn patience(&self) -> i32 {
+        if self.peers.values().any(|peer| peer.behind) {
+            return 0;
+        }
         if self.standstill.is_unsettled() {
             return LOOK;
         }
@@ -225,18 +231,37 @@ impl Server<'_> {
             return;
         };
         peer.flush();
-        if peer.fill().is_err() {
-            peer.end();
+        if !peer.behind {
+            if peer.fill().is_err() {
+                peer.end();
+            }
+            self.take_turn(number);
         }
-        loop {
+    }
+
+    /// What was left of the turn before.
+    fn catch_up(&mut self) {
+        let behind = self.peers.iter().filter(|(_, peer)| peer.behind);
+        let behind: Vec<u64> = behind.map(|(number, _)| *number).collect();
+        for number in behind {
+            self.take_turn(number);
+        }
+    }
+
+    fn take_turn(&mut self, number: u64) {
+        for _ in 0..TURN {
             let Some(peer) = self.peers.get_mut(&number) else {
                 return;
             };
+            peer.behind = false;
             match peer.next() {
                 Ok(Some(request)) => self.answer(number, request),
                 Ok(None) => return,
                 Err(peer::Ended) => return peer.end(),
             }
+        }
+        if let Some(peer) = self.peers.get_mut(&number) {
+            peer.behind = true;
         }
     }
 

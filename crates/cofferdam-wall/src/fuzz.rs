@@ -4,7 +4,7 @@
 use cofferdam_lab::fuzz::mutate;
 
 use crate::control::{self, Answer, Ask, Registration, RuleLine, Seen};
-use crate::{ClientHello, Origin, Policy, Rule, Synthetic, dns};
+use crate::{ClientHello, Origin, Policy, Rule, Synthetic, dns, supervisor};
 
 /// A frame that is read is written again as it was meant.
 #[test]
@@ -45,6 +45,73 @@ fn fuzz_gateway_protocol() {
             assert_eq!(control::decode::<Ask>(&again[control::HEAD..]), Ok(ask));
         }
         _ = control::decode::<Answer>(body);
+    });
+}
+
+/// What a supervisor is asked and answers, also in versions that are not ours; and its list of rules.
+#[test]
+fn fuzz_supervisor_protocol() {
+    let status = |wall| {
+        supervisor::Answer::Status(supervisor::Status {
+            process: 300,
+            wall,
+            epoch: 2,
+        })
+    };
+    let answers = [
+        status(supervisor::Wall::Carried),
+        status(supervisor::Wall::Lost("why".to_owned())),
+        supervisor::Answer::Stopped,
+        supervisor::Answer::Refused("no".to_owned()),
+        supervisor::Answer::Reloaded { closed: 1 << 40 },
+    ];
+    let beginning = supervisor::Beginning {
+        sandbox: "one".to_owned(),
+        behind: Some(supervisor::Behind {
+            gateway: b"/g".to_vec(),
+            changes: b"/l".to_vec(),
+            run_as: 7,
+            epoch: Some(1),
+        }),
+    };
+    let asks = [supervisor::Ask::Status, supervisor::Ask::Reload];
+    let asks = asks.map(|ask| supervisor::question(ask).unwrap());
+    let answers = answers.map(|answer| control::encode(&(supervisor::PROTOCOL, answer)).unwrap());
+    let mut seeds: Vec<_> = asks.into_iter().chain(answers).collect();
+    // The number of the version comes first.
+    let mut newer = seeds.clone();
+    for frame in &mut newer {
+        frame[control::HEAD] += 1;
+    }
+    seeds.append(&mut newer);
+    seeds.push(control::encode(&beginning).unwrap());
+    let mut list = supervisor::List {
+        rules: vec![RuleLine {
+            text: "a.test:443 tls".to_owned(),
+            origin: Origin::Live,
+        }],
+    };
+    seeds.push(list.encode().unwrap());
+    list.rules.clear();
+    seeds.push(list.encode().unwrap());
+    mutate("supervisor protocol", &seeds, |file| {
+        if let Ok(list) = supervisor::List::decode(file) {
+            assert_eq!(supervisor::List::decode(&list.encode().unwrap()), Ok(list));
+        }
+        let Some((_, body)) = file.split_first_chunk::<{ control::HEAD }>() else {
+            return;
+        };
+        _ = control::decode::<supervisor::Beginning>(body);
+        if let Ok(supervisor::Heard::Ours(answer)) = supervisor::read_answer(body) {
+            let again = control::encode(&(supervisor::PROTOCOL, &answer)).unwrap();
+            let again = supervisor::read_answer(&again[control::HEAD..]);
+            assert_eq!(again, Ok(supervisor::Heard::Ours(answer)));
+        }
+        if let Ok(Some(ask)) = supervisor::read_question(body) {
+            let again = supervisor::question(ask).unwrap();
+            let again = supervisor::read_question(&again[control::HEAD..]);
+            assert_eq!(again, Ok(Some(ask)));
+        }
     });
 }
 

@@ -86,11 +86,11 @@ impl Server<'_> {
                     frozen: self.standstill.is_frozen(),
                     programs: self.programs.running(),
                 };
-                (request, reply(Reply::Status { request, status }))
+                (request, Ok(reply(Reply::Status { request, status })))
             }
             Request::Programs { request } => {
                 let programs = self.programs.list();
-                (request, reply(Reply::Programs { request, programs }))
+                (request, Ok(reply(Reply::Programs { request, programs })))
             }
             Request::Sockets { request } => {
                 let fds = self.duplicates();
@@ -195,6 +195,6 @@ impl Server<'_> {
     }
 }
 
-fn reply(reply: Reply) -> io::Result<Answer> {
-    Ok(Answer::Reply(reply, Vec::new()))
+fn reply(reply: Reply) -> Answer {
+    Answer::Reply(reply, Vec::new())
 }

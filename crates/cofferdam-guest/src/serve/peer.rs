@@ -27,11 +27,20 @@ struct Outgoing {
 #[derive(Debug)]
 pub(crate) struct Ended;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It has not yet said what it speaks.
+    New,
+    Talking,
+    /// To be closed as soon as what is queued has gone out.
+    Leaving,
+    Ended,
+}
+
 #[derive(Debug)]
 pub(crate) struct Peer {
     socket: OwnedFd,
-    /// It has said that it speaks this protocol.
-    greeted: bool,
+    phase: Phase,
     /// It came over the control socket and the sandbox is not whole yet: its end is the sandbox's.
     pub(crate) maker: bool,
     bytes: Vec<u8>,
@@ -40,16 +49,15 @@ pub(crate) struct Peer {
     queued: usize,
     /// Its numbers, and those of the programs.
     pub(crate) execs: BTreeMap<u64, u64>,
-    /// To be closed as soon as what is queued has gone out.
-    leaving: bool,
-    ended: bool,
+    /// There are requests that were left for the next turn: nothing more is read until they are answered.
+    pub(crate) behind: bool,
 }
 
 impl Peer {
     /// The connection over which the sandbox was set up.
     pub(crate) fn maker(socket: OwnedFd) -> Self {
         Self {
-            greeted: true,
+            phase: Phase::Talking,
             maker: true,
             ..Self::new(socket)
         }
@@ -58,32 +66,31 @@ impl Peer {
     pub(crate) fn new(socket: OwnedFd) -> Self {
         Self {
             socket,
-            greeted: false,
+            phase: Phase::New,
             maker: false,
             bytes: Vec::new(),
             fds: VecDeque::new(),
             queue: VecDeque::new(),
             queued: 0,
             execs: BTreeMap::new(),
-            leaving: false,
-            ended: false,
+            behind: false,
         }
     }
 
     pub(crate) fn wait(&self) -> sys::Wait {
         sys::Wait {
             fd: self.socket.as_raw_fd(),
-            read: !self.leaving,
+            read: self.phase != Phase::Leaving && !self.behind,
             write: !self.queue.is_empty(),
         }
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.ended || self.leaving && self.queue.is_empty()
+        self.phase == Phase::Ended || self.phase == Phase::Leaving && self.queue.is_empty()
     }
 
     pub(crate) fn end(&mut self) {
-        self.ended = true;
+        self.phase = Phase::Ended;
     }
 
     /// Takes in a share of what has arrived.
@@ -100,7 +107,7 @@ impl Peer {
         if got == 0 || self.fds.len() > MOST_DESCRIPTORS {
             return Err(Ended);
         }
-        if !self.greeted {
+        if self.phase == Phase::New {
             self.greet()?;
         }
         Ok(())
@@ -113,15 +120,18 @@ impl Peer {
         };
         let version = protocol::greeted(*greeting).ok_or(Ended)?;
         self.bytes.drain(..GREETING);
-        self.greeted = true;
-        self.leaving = version != PROTOCOL;
+        self.phase = if version == PROTOCOL {
+            Phase::Talking
+        } else {
+            Phase::Leaving
+        };
         self.push(protocol::greeting(PROTOCOL).to_vec(), Vec::new());
         Ok(())
     }
 
     /// The next whole request that has arrived.
     pub(crate) fn next(&mut self) -> Result<Option<Request>, Ended> {
-        if !self.greeted || self.leaving || self.ended {
+        if self.phase != Phase::Talking {
             return Ok(None);
         }
         let Some(head) = self.bytes.first_chunk::<HEAD>() else {

@@ -4,7 +4,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::place::{Place, PlaceError};
+use super::error::SearchError;
+use super::place::Place;
 use super::start::{Starter, start};
 
 /// How long a gateway may be without a socket, or a socket without room, before that is an error.
@@ -13,23 +14,6 @@ const LIMIT: Duration = Duration::from_secs(3);
 pub const PAUSE: Duration = Duration::from_millis(3);
 /// How often a gateway that ends at once is started in one search.
 const STARTS: u32 = 3;
-
-/// Why no gateway is reached.
-#[derive(Debug, thiserror::Error)]
-pub enum SearchError {
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-    #[error("cannot start the gateway: {0}")]
-    Start(String),
-    #[error("no gateway is running")]
-    NotRunning,
-    /// As often as it was started, with what it said last.
-    #[error("the gateway ends as soon as it is started: {0}")]
-    Ended(String),
-    /// Its lock is held, and it says nothing.
-    #[error("the gateway did not answer within {} s", LIMIT.as_secs())]
-    Silent { process: Option<u32>, seconds: u64 },
-}
 
 /// A search for a gateway. Bounded: 3 s from its beginning.
 #[derive(Debug)]

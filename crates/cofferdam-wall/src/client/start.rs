@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use super::error::SearchError;
 use super::place::{Lock, Place};
-use super::search::SearchError;
 
 /// What a gateway is started from.
 #[derive(Debug)]

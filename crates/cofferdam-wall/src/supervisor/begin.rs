@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::error::SupervisorError;
 use super::link::{Gateways, Link};
 use super::messages::Beginning;
 use super::place::StateDirectory;
-use super::serve::SupervisorError;
 use crate::client::frames::Incoming;
 use crate::control::{self, DESCRIPTORS};
 use crate::inherited;

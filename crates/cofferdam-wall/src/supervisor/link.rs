@@ -14,16 +14,14 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 use rustix::event::PollFlags;
-use rustix::fs::inotify;
 
+use super::carried::Carried;
 use super::clients::Ticket;
+use super::exchange::Exchange;
 use super::messages::Wall;
 use super::place::StateDirectory;
-use crate::client::frames::{self, Incoming, Outgoing};
-use crate::client::{
-    ANSWER_LIMIT, PAUSE, Place, PlaceError, Program, Search, SearchError, Series, Starter,
-};
-use crate::control::{self, Answer, Ask, DESCRIPTORS, FrameError, MAX_FRAME, Registration};
+use crate::client::{PAUSE, Place, PlaceError, Program, Search, SearchError, Series, Starter};
+use crate::control::{self, Answer, Ask, DESCRIPTORS, Registration, RuleLine};
 
 /// A change of rules holds its lock for moments; one that is held so long is held by a stopped process.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
@@ -69,39 +67,41 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Carried {
-    stream: UnixStream,
-    /// Where others find this gateway, and by which socket.
-    place: Option<Place>,
-    socket: Option<(u64, u64)>,
-    /// Tells when that may have changed. Without it, it is looked at whenever somebody asks something.
-    watch: Option<OwnedFd>,
-    since: Instant,
-    /// New rules, and who wants them in force.
-    setting: Option<(Exchange, Vec<Ticket>)>,
-}
-
-#[derive(Debug)]
 enum Step {
     /// After an attempt that failed.
-    Pause { until: Instant },
+    Pause {
+        until: Instant,
+    },
     /// Rules may be changing: what is read must be in force when the next change begins.
-    Lock { next: Instant, deadline: Instant },
-    /// The rules are read; they are for these, too.
-    Search {
-        search: Search,
+    Lock {
         next: Instant,
-        frame: Vec<u8>,
-        tickets: Vec<Ticket>,
-        lock: Option<File>,
+        deadline: Instant,
     },
-    Register {
-        stream: UnixStream,
-        place: Place,
-        exchange: Exchange,
-        tickets: Vec<Ticket>,
-        _lock: Option<File>,
-    },
+    Search(Sought),
+    Register(Asked),
+}
+
+/// A gateway that is looked for.
+#[derive(Debug)]
+struct Sought {
+    search: Search,
+    next: Instant,
+    /// The rules are read.
+    frame: Vec<u8>,
+    /// They are for these, too.
+    tickets: Vec<Ticket>,
+    /// Held until they are in force.
+    lock: Option<File>,
+}
+
+/// A gateway that was found and asked.
+#[derive(Debug)]
+struct Asked {
+    stream: UnixStream,
+    place: Place,
+    exchange: Exchange,
+    tickets: Vec<Ticket>,
+    lock: Option<File>,
 }
 
 /// What follows from a step: the next state, and whether there is something to do in it at once.
@@ -177,9 +177,9 @@ impl Link {
                 let wanted = setting.map_or(PollFlags::IN, |(exchange, _)| exchange.interest());
                 (Some(&carried.stream), wanted, carried.watch.as_ref())
             }
-            Some(State::Trying(Step::Register {
-                stream, exchange, ..
-            })) => (Some(stream), exchange.interest(), None),
+            Some(State::Trying(Step::Register(asked))) => {
+                (Some(&asked.stream), asked.exchange.interest(), None)
+            }
             _ => (None, PollFlags::empty(), None),
         };
         let stream = stream.map(|stream| (stream.as_fd(), wanted));
@@ -191,57 +191,12 @@ impl Link {
         match &self.0.as_ref()?.state {
             State::Carried(carried) => Some(carried.setting.as_ref()?.0.deadline),
             State::Trying(Step::Pause { until }) => Some(*until),
-            State::Trying(Step::Lock { next, .. } | Step::Search { next, .. }) => Some(*next),
-            State::Trying(Step::Register { exchange, .. }) => Some(exchange.deadline),
+            State::Trying(Step::Lock { next, .. }) => Some(*next),
+            State::Trying(Step::Search(sought)) => Some(sought.next),
+            State::Trying(Step::Register(asked)) => Some(asked.exchange.deadline),
             State::Lost(_) => None,
         }
     }
-}
-
-impl Carried {
-    fn new(stream: UnixStream, place: Option<Place>) -> Self {
-        let socket = place.as_ref().and_then(Place::socket_here);
-        let watch = place.as_ref().and_then(|place| watch(place).ok());
-        Self {
-            stream,
-            place,
-            socket,
-            watch,
-            since: Instant::now(),
-            setting: None,
-        }
-    }
-
-    /// Others no longer reach this gateway: changes of rules would not come here.
-    fn has_strayed(&self) -> bool {
-        if let Some(watch) = &self.watch {
-            while rustix::io::read(watch, &mut [0u8; 1024][..]).is_ok_and(|got| got > 0) {}
-        }
-        self.place
-            .as_ref()
-            .is_none_or(|place| place.socket_found() != self.socket)
-    }
-
-    /// The gateway has ended, or says something that nobody asked.
-    fn has_ended(&self) -> bool {
-        let read = frames::receive(&self.stream, &mut [0], &mut Vec::new());
-        !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-    }
-}
-
-fn watch(place: &Place) -> rustix::io::Result<OwnedFd> {
-    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-    let path = format!(
-        "/proc/self/fd/{}",
-        std::os::fd::AsRawFd::as_raw_fd(&place.directory())
-    );
-    let changes = inotify::WatchFlags::CREATE
-        | inotify::WatchFlags::DELETE
-        | inotify::WatchFlags::MOVE
-        | inotify::WatchFlags::DELETE_SELF
-        | inotify::WatchFlags::MOVE_SELF;
-    inotify::add_watch(&watch, path, changes)?;
-    Ok(watch)
 }
 
 impl Keeper {
@@ -270,7 +225,7 @@ impl Keeper {
             }
             let sandbox = self.gateways.sandbox.clone();
             let ask = |rules| Ask::SetRules { sandbox, rules };
-            return match self.question(directory, ask) {
+            return match question(directory, ask) {
                 Ok(frame) => {
                     let tickets = std::mem::take(&mut self.wanted);
                     carried.setting = Some((Exchange::new(frame), tickets));
@@ -331,83 +286,57 @@ impl Keeper {
                     self.failed(Vec::new(), &why)
                 }
             },
-            Step::Search {
-                mut search,
-                next,
-                frame,
-                tickets,
-                lock,
-            } => {
-                if now < next {
-                    return (
-                        State::Trying(Step::Search {
-                            search,
-                            next,
-                            frame,
-                            tickets,
-                            lock,
-                        }),
-                        false,
-                    );
-                }
-                match search.look(&self.gateways.directory, Some(&self.gateways)) {
-                    Ok(Some((stream, place))) => {
-                        let step = Step::Register {
-                            stream,
-                            place,
-                            exchange: Exchange::new(frame),
-                            tickets,
-                            _lock: lock,
-                        };
-                        (State::Trying(step), true)
-                    }
-                    Ok(None) => {
-                        let step = Step::Search {
-                            search,
-                            next: now + PAUSE,
-                            frame,
-                            tickets,
-                            lock,
-                        };
-                        (State::Trying(step), false)
-                    }
-                    // No later attempt goes better.
-                    Err(error @ SearchError::Place(PlaceError::Directory { .. })) => {
-                        self.lose(tickets, error.to_string())
-                    }
-                    Err(error) => self.failed(tickets, &error.to_string()),
-                }
+            Step::Search(sought) => self.seek(sought),
+            Step::Register(asked) => self.register(asked),
+        }
+    }
+
+    fn seek(&mut self, mut sought: Sought) -> Next {
+        let now = Instant::now();
+        if now < sought.next {
+            return (State::Trying(Step::Search(sought)), false);
+        }
+        let looked = sought
+            .search
+            .look(&self.gateways.directory, Some(&self.gateways));
+        match looked {
+            Ok(Some((stream, place))) => {
+                let asked = Asked {
+                    stream,
+                    place,
+                    exchange: Exchange::new(sought.frame),
+                    tickets: sought.tickets,
+                    lock: sought.lock,
+                };
+                (State::Trying(Step::Register(asked)), true)
             }
-            Step::Register {
-                stream,
-                place,
-                mut exchange,
-                tickets,
-                _lock,
-            } => {
-                let sockets = self.gateways.sockets.each_ref().map(AsFd::as_fd);
-                match exchange.advance(&stream, &sockets) {
-                    Ok(None) => {
-                        let step = Step::Register {
-                            stream,
-                            place,
-                            exchange,
-                            tickets,
-                            _lock,
-                        };
-                        (State::Trying(step), false)
-                    }
-                    Ok(Some(Answer::Done)) => {
-                        self.told(tickets, &Ok(0));
-                        (State::Carried(Carried::new(stream, Some(place))), true)
-                    }
-                    Ok(Some(answer)) => self.lose(tickets, refusal(answer)),
-                    Err(error) => {
-                        let said = place.last_words();
-                        let why = format!("the gateway did not take it in: {error} {said}");
-                        self.failed(tickets, why.trim_end())
-                    }
-                }
+            Ok(None) => {
+                sought.next = now + PAUSE;
+                (State::Trying(Step::Search(sought)), false)
+            }
+            // No later attempt goes better.
+            Err(error @ SearchError::Place(PlaceError::Directory { .. })) => {
+                self.lose(sought.tickets, error.to_string())
+            }
+            Err(error) => self.failed(sought.tickets, &error.to_string()),
+        }
+    }
+
+    fn register(&mut self, mut asked: Asked) -> Next {
+        let sockets = self.gateways.sockets.each_ref().map(AsFd::as_fd);
+        match asked.exchange.advance(&asked.stream, &sockets) {
+            Ok(None) => (State::Trying(Step::Register(asked)), false),
+            Ok(Some(Answer::Done)) => {
+                drop(asked.lock);
+                self.told(asked.tickets, &Ok(0));
+                let carried = Carried::new(asked.stream, Some(asked.place));
+                (State::Carried(carried), true)
+            }
+            Ok(Some(answer)) => self.lose(asked.tickets, refusal(answer)),
+            Err(error) => {
+                let said = asked.place.last_words();
+                let why = format!("the gateway did not take it in: {error} {said}");
+                self.failed(asked.tickets, why.trim_end())
             }
         }
     }
@@ -425,30 +354,21 @@ impl Keeper {
                 proving: None,
             })
         };
-        match self.question(directory, ask) {
+        match question(directory, ask) {
             Ok(frame) => {
                 self.epoch = Some(epoch);
                 directory.set_epoch(epoch);
-                let step = Step::Search {
+                let sought = Sought {
                     search: Search::default(),
                     next: Instant::now(),
                     frame,
                     tickets: std::mem::take(&mut self.wanted),
                     lock,
                 };
-                (State::Trying(step), true)
+                (State::Trying(Step::Search(sought)), true)
             }
             Err(why) => self.lose(Vec::new(), why),
         }
-    }
-
-    fn question(
-        &self,
-        directory: &StateDirectory,
-        ask: impl FnOnce(Vec<control::RuleLine>) -> Ask,
-    ) -> Result<Vec<u8>, String> {
-        let rules = directory.rules().map_err(|error| error.to_string())?;
-        control::encode(&ask(rules)).map_err(|error| error.to_string())
     }
 
     /// `None`: somebody changes rules.
@@ -509,6 +429,15 @@ impl Keeper {
     }
 }
 
+/// A question that tells the list as it is now.
+fn question(
+    directory: &StateDirectory,
+    ask: impl FnOnce(Vec<RuleLine>) -> Ask,
+) -> Result<Vec<u8>, String> {
+    let rules = directory.rules().map_err(|error| error.to_string())?;
+    control::encode(&ask(rules)).map_err(|error| error.to_string())
+}
+
 fn refusal(answer: Answer) -> String {
     match answer {
         Answer::Error(text) => format!("the gateway does not take its rules: {text}"),
@@ -527,57 +456,5 @@ impl Starter for Gateways {
     fn spawn(&self, mut command: Command) -> io::Result<Option<u32>> {
         // Reaped by the loop, if it ends first.
         Ok(Some(command.spawn()?.id()))
-    }
-}
-
-/// One question to the gateway and its answer.
-#[derive(Debug)]
-struct Exchange {
-    question: Option<Outgoing>,
-    answer: Incoming,
-    deadline: Instant,
-}
-
-impl Exchange {
-    fn new(frame: Vec<u8>) -> Self {
-        Self {
-            question: Some(Outgoing::new(frame)),
-            answer: Incoming::new(MAX_FRAME),
-            deadline: Instant::now() + ANSWER_LIMIT,
-        }
-    }
-
-    /// An error says that this connection is of no more use.
-    fn advance(
-        &mut self,
-        stream: &UnixStream,
-        fds: &[BorrowedFd<'_>],
-    ) -> io::Result<Option<Answer>> {
-        if let Some(question) = &mut self.question
-            && question.advance(stream, fds)?
-        {
-            self.question = None;
-        }
-        let answer = if self.question.is_none() {
-            self.answer.advance(stream)?
-        } else {
-            None
-        };
-        match answer {
-            Some((body, _)) => {
-                let answer: Result<Answer, FrameError> = control::decode(&body);
-                answer.map(Some).map_err(io::Error::other)
-            }
-            None if Instant::now() >= self.deadline => Err(io::ErrorKind::TimedOut.into()),
-            None => Ok(None),
-        }
-    }
-
-    fn interest(&self) -> PollFlags {
-        if self.question.is_some() {
-            PollFlags::OUT
-        } else {
-            PollFlags::IN
-        }
     }
 }

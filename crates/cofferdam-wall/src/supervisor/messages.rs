@@ -94,7 +94,7 @@ pub fn question(ask: Ask) -> Result<Vec<u8>, FrameError> {
 
 /// What a frame's body asks. `None`: a version that is not ours asks what only it knows.
 #[cfg(feature = "gateway")]
-pub(super) fn read_question(body: &[u8]) -> Result<Option<Ask>, FrameError> {
+pub(crate) fn read_question(body: &[u8]) -> Result<Option<Ask>, FrameError> {
     let (version, kind): (u32, u32) = control::decode_front(body)?;
     if version == PROTOCOL {
         let (_, ask): (u32, Ask) = control::decode(body)?;

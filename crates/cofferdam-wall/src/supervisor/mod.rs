@@ -6,17 +6,25 @@
 //!
 //! - `messages`: what is said to it and what it answers. `list`: the rules that it knows. Both pure.
 //! - `begin`, `confine`: what it is started with, and what it gives up.
-//! - `serve`, `clients`: the loop, and who asks. `link`: its place behind the wall. `place`: the state directory.
+//! - `serve`, `clients`: the loop, and who asks. `place`: the state directory.
+//! - `link`, `carried`, `exchange`: its place behind the wall.
 
 mod list;
 mod messages;
+mod names;
 
 #[cfg(feature = "gateway")]
 mod begin;
 #[cfg(feature = "gateway")]
+mod carried;
+#[cfg(feature = "gateway")]
 mod clients;
 #[cfg(feature = "gateway")]
 mod confine;
+#[cfg(feature = "gateway")]
+mod error;
+#[cfg(feature = "gateway")]
+mod exchange;
 #[cfg(feature = "gateway")]
 mod link;
 #[cfg(feature = "gateway")]
@@ -24,20 +32,14 @@ mod place;
 #[cfg(feature = "gateway")]
 mod serve;
 
+#[cfg(feature = "gateway")]
+pub use error::SupervisorError;
 pub use list::{List, ListError};
+#[cfg(test)]
+pub(crate) use messages::read_question;
 pub use messages::{
     Answer, Ask, Beginning, Behind, Heard, PROTOCOL, Said, Status, Wall, question, read_answer,
 };
+pub use names::{ERRORS, NAME, ROLE, RULES, SOCKET};
 #[cfg(feature = "gateway")]
 pub use serve::run;
-
-/// The first argument of the executable in this role.
-pub const ROLE: &str = "supervise";
-/// How it is called where processes are listed.
-pub const NAME: &str = "cofferdam-supervisor";
-/// Its socket in the sandbox's state directory.
-pub const SOCKET: &str = "supervisor.sock";
-/// The compiled list of rules there. A sandbox that has one lives until it is deleted.
-pub const RULES: &str = "rules";
-/// What it said before it ended otherwise than asked.
-pub const ERRORS: &str = "supervisor.stderr";

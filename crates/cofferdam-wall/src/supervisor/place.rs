@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::list::{List, ListError};
-use super::{RULES, SOCKET};
+use super::names::{RULES, SOCKET};
 use crate::control::RuleLine;
 
 /// The number of the last table of synthetic addresses, for who keeps the place next.

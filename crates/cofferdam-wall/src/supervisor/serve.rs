@@ -14,37 +14,16 @@ use rustix::process::WaitOptions;
 use super::begin::{self, Begun};
 use super::clients::{Clients, Ticket};
 use super::confine;
+use super::error::SupervisorError;
 use super::link::Link;
 use super::messages::{self, Answer, Ask, Status, Wall};
 use super::place::StateDirectory;
 use crate::client::frames::Outgoing;
-use crate::control::FrameError;
 
 /// Until a place that is still being sought is told to the starter as it is.
 const SETTLE: Duration = Duration::from_secs(9);
 /// Without descriptors nobody can be heard for so long.
 const REST: Duration = Duration::from_millis(100);
-
-/// Why a supervisor does not begin, or ends otherwise than asked.
-#[derive(Debug, thiserror::Error)]
-pub enum SupervisorError {
-    #[error("standard input is not a starter's socket: {0}")]
-    Begin(io::Error),
-    #[error("its beginning cannot be read: {0}")]
-    Message(#[from] FrameError),
-    #[error("it begins with other descriptors than it should")]
-    Descriptors,
-    #[error("the sandbox's init is dead")]
-    Dead,
-    #[error("its lock cannot be signed: {0}")]
-    Sign(io::Error),
-    #[error("its socket cannot be made: {0}")]
-    Socket(io::Error),
-    #[error("it cannot give up what it does not need: {0}")]
-    GiveUp(Errno),
-    #[error("it cannot wait: {0}")]
-    Wait(io::Error),
-}
 
 /// The whole life of the process.
 pub fn run() -> Result<(), SupervisorError> {

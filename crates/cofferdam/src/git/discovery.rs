@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::nested;
-use super::repository::RepositoryError;
+use super::repository_error::RepositoryError;
 use crate::fsx;
 use crate::names::Slug;
 

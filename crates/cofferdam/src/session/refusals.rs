@@ -35,6 +35,16 @@ impl Refusals {
         }
     }
 
+    /// What was refused until now is told to nobody.
+    pub(super) fn since_now(home: &Home, sandbox: SandboxId) -> Self {
+        let mut refusals = Self::of(home, sandbox);
+        refusals.reader = Reader::open(&refusals.log).ok();
+        if let Some(reader) = &mut refusals.reader {
+            let _ = reader.read(|_| {});
+        }
+        refusals
+    }
+
     /// Tells what comes, for as long as it is polled.
     pub(super) async fn follow(&mut self, events: &Emitter) -> Infallible {
         loop {

@@ -7,6 +7,7 @@ use super::appearing;
 use super::collect::{self, Collected, Collector, Reaches, Source};
 use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
+use super::error::{RunError, RunErrorKind};
 use super::event::{Event, Notice};
 use super::iterate::{self, Work};
 use super::manage::made_branch;
@@ -15,12 +16,13 @@ use super::options::RunOptions;
 use super::plan::{self, Plan, PlanError, TaskPlan};
 use super::prepare::{self, Making, Ready};
 use super::refusals::Refusals;
-use super::report::{Kept, RunError, RunErrorKind, RunReport};
+use super::report::{Kept, RunReport};
 use super::runlog;
 use crate::agent::Usage;
 use crate::git::land::Landing;
 use crate::git::{DiffStyle, UserRules, before, own_files};
 use crate::registry::{Outcome, Owned, RegistryError};
+use crate::sandbox::Sandbox;
 use crate::text::printable;
 use crate::wall;
 
@@ -70,8 +72,11 @@ async fn plan_alone(options: &RunOptions) -> Result<(Plan, TaskPlan, Vec<String>
     // What could only fail is refused before anything of others is touched.
     let (caller, session) = (&options.caller, &options.session);
     let plan = plan::plan(caller, session).await?;
-    plan::plan_task(options, &plan).await?;
+    let task = plan::plan_task(options, &plan).await?;
     let (plan, finished) = plan::settle(caller, session, plan).await?;
+    if finished.is_empty() {
+        return Ok((plan, task, finished));
+    }
     let task = plan::plan_task(options, &plan).await?;
     Ok((plan, task, finished))
 }
@@ -123,15 +128,8 @@ async fn live(
         }
     });
 
-    if let (Some(ready), Some(login)) = (&ready, &task.login) {
-        let (inside, abandon) = (&task.environment, &options.caller.abandon);
-        match login.take_back(ready.sandbox(), inside, abandon).await {
-            Ok(true) => events.notice(Notice::LoginRenewed),
-            Ok(false) => {}
-            Err(error) => events.notice(Notice::Other {
-                text: error.to_string(),
-            }),
-        }
+    if let Some(ready) = &ready {
+        take_login_back(options, task, ready.sandbox(), events).await;
     }
     // Of a run that ended soon, or before its agent started.
     refusals.tell(events);
@@ -310,4 +308,22 @@ async fn finish(
         preserved_worktree: kept.preserved_worktree,
         refused: kept.refused,
     })
+}
+
+/// A login that the agent's program renewed is kept for later runs.
+pub(super) async fn take_login_back(
+    options: &RunOptions,
+    task: &TaskPlan,
+    sandbox: &dyn Sandbox,
+    events: &Emitter,
+) {
+    let Some(login) = &task.login else { return };
+    let (inside, abandon) = (&task.environment, &options.caller.abandon);
+    match login.take_back(sandbox, inside, abandon).await {
+        Ok(true) => events.notice(Notice::LoginRenewed),
+        Ok(false) => {}
+        Err(error) => events.notice(Notice::Other {
+            text: error.to_string(),
+        }),
+    }
 }

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::cover;
 use super::emitter::Emitter;
+use super::error::RunErrorKind;
 use super::event::Notice;
 use super::mounts;
-use super::plan::PlanError;
-use super::report::RunErrorKind;
+use super::plan::error::PlanError;
 use crate::fsx::{self, FileError};
 use crate::git::gate;
 use crate::git::inodes::{Inodes, Look};

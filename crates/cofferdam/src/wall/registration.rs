@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::change::Change;
+use super::change::right::Change;
 use super::gateway::{self, ANSWER_LIMIT, Connection, Start};
 use super::rules::Problem;
 use super::{Sockets, WallError, WallSpec, journal};

@@ -1,8 +1,6 @@
 //! Sandboxes that outlive their makers: found by other processes, used by several at once, ended in one way.
 
-use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -11,18 +9,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use cofferdam::names::SandboxId;
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
-    Access, BindMountProvider, Detached, ExecRequest, Execution, Exit, Handle, Lifetime, Limits,
-    Sandbox, SandboxError, SandboxSpec,
+    Access, BindMountProvider, ExecRequest, Handle, Lifetime, Limits, Sandbox, SandboxError,
+    SandboxSpec, TerminalSize,
 };
 use cofferdam_lab::skip;
-use tokio::io::AsyncReadExt;
 
 use crate::world::{
-    both, control_groups, create, eventually, fails, finish, is_root, marker, mount, ok,
-    processes_with, run_async, sh, spec, start, status_of, words,
+    both, control_groups, create, eventually, is_root, marker, mount, ok, processes_with,
+    run_async, spec, start, status_of, words,
 };
 
 /// A place for one, and its end whatever the test does.
@@ -162,6 +158,19 @@ fn helper_that_opens_one() {
     });
 }
 
+#[test]
+fn helper_that_freezes_one() {
+    let Some((handle, _)) = told() else {
+        return;
+    };
+    run_async(async move {
+        let sandbox = open(&handle).await.unwrap();
+        sandbox.freeze().await.unwrap();
+        println!("frozen");
+        std::future::pending::<()>().await;
+    });
+}
+
 /// Reads until the line, and returns what came before it.
 fn until(child: &mut Child, line: &str) -> String {
     let mut said = String::new();
@@ -269,26 +278,14 @@ fn a_maker_that_dies_too_early_leaves_nothing() {
             tokio::time::sleep(Duration::from_millis(2 + 2 * point)).await;
             maker.kill().unwrap();
             maker.wait().unwrap();
-            let whole = || match UnixStream::connect(living.socket()) {
-                Ok(_) => Some(living.init()),
-                Err(_) => None,
-            };
             // What was whole before it died stays; what was not is gone by itself.
-            eventually("one of the two", || {
-                let of_maker = processes_with(&living.handle().state.to_string_lossy());
-                assert_eq!(of_maker, Vec::<u32>::new());
-                true
-            })
-            .await;
-            match open(&living.handle()).await {
-                Ok(sandbox) => {
-                    after += 1;
-                    assert!(ok(&*sandbox, "echo whole").await == "whole\n");
-                }
-                Err(_) => {
-                    before += 1;
-                    eventually("nobody listens", || whole().is_none()).await;
-                }
+            if let Ok(sandbox) = open(&living.handle()).await {
+                after += 1;
+                assert_eq!(ok(&*sandbox, "echo whole").await, "whole\n");
+            } else {
+                before += 1;
+                let listens = || UnixStream::connect(living.socket()).is_ok();
+                eventually("nobody listens", || !listens()).await;
             }
         }
         assert!(before > 0, "none was killed early enough: {after}");
@@ -381,8 +378,8 @@ both! {
         assert_eq!(heard[..], cofferdam_guest_greeting(None));
         let perl = r#"
             $SIG{PIPE} = "IGNORE"; use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) or die; connect(S, pack_sockaddr_un("/in/way.sock")) or die "connect $!";
-            my $wrote = syswrite(S, "cdam\1\0\0\0"); my $got = sysread(S, my $said, 8); print defined $got ? "got $got" : "refused";"#;
-        let script = format!("for i in 1 2 3; do (perl -e '{perl}'; echo) & done; wait; setsid perl -e '{perl}'; echo");
+            my $wrote = syswrite(S, "cdam\1\0\0\0"); my $got = sysread(S, my $said, 8); print defined $got ? "got $got\n" : "refused\n";"#;
+        let script = format!("for i in 1 2 3; do perl -e '{perl}' & done; wait; setsid perl -e '{perl}'");
         let said = ok(&*sandbox, &script).await;
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines.len(), 4, "{said}");
@@ -397,10 +394,7 @@ both! {
         let sandbox = living.create().await;
         let counts = "while :; do echo x >> /tmp/count; sleep 0.005; done";
         let run = start(&*sandbox, counts).await;
-        let count = async |sandbox: &dyn Sandbox| sandbox.status().await.unwrap().programs;
-        assert_eq!(count(&*sandbox).await, 1);
-        let size = |pid: u32| fs::metadata(format!("/proc/{pid}/root/tmp/count")).map_or(0, |m| m.len());
-        let _ = size;
+        assert_eq!(sandbox.status().await.unwrap().programs, 1);
         let other = living.open().await;
         other.pause().await.unwrap();
         other.pause().await.unwrap();
@@ -419,7 +413,7 @@ both! {
         collector.thaw().await.unwrap();
         assert!(sandbox.status().await.unwrap().paused);
         let before = states(living.init());
-        assert!(!before.is_empty() && before.iter().all(|state| state == "T (stopped)"), "{before:?}");
+        assert!(!before.is_empty() && before.iter().all(|state| state.starts_with(['T', 'D'])), "{before:?}");
         sandbox.resume().await.unwrap();
         sandbox.resume().await.unwrap();
         assert!(!sandbox.status().await.unwrap().paused);
@@ -428,12 +422,16 @@ both! {
         let more = ok(&*sandbox, &format!("while [ $(wc -l < /tmp/count) -le {} ]; do sleep 0.01; done; echo on", seen.trim())).await;
         assert_eq!(more, "on\n");
         // Killed in the middle, a collector lets go.
-        collector.freeze().await.unwrap();
+        let mut killed = helper("living::helper_that_freezes_one", &living, "");
+        until(&mut killed, "frozen");
         let request = ExecRequest { arguments: words(["true"]), ..ExecRequest::default() };
         assert!(matches!(sandbox.exec(request).await, Err(SandboxError::Frozen)));
-        drop(collector);
-        eventually("thawed", || states(living.init()).iter().any(|state| state != "T (stopped)")).await;
-        assert!(!sandbox.status().await.unwrap().frozen);
+        end(killed);
+        let began = Instant::now();
+        while sandbox.status().await.unwrap().frozen {
+            assert!(began.elapsed() < Duration::from_secs(20), "it stays frozen");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         ok(&*sandbox, "true").await;
         drop(run);
     }
@@ -457,4 +455,147 @@ fn states(init: u32) -> Vec<String> {
         }
     }
     found
+}
+
+both! {
+    /// Programs that a shell has stopped stay so after a pause.
+    async fn what_slept_before_sleeps_on() {
+        let living = Living::new();
+        let sandbox = living.create().await;
+        let script = "sleep 1000 & kill -STOP $!; echo $! > /tmp/asleep; sleep 1000 & echo $! > /tmp/awake; wait";
+        let _run = start(&*sandbox, script).await;
+        let state = async |name: &str| {
+            let script = format!("until test -s /tmp/{name}; do sleep 0.01; done; grep State: /proc/$(cat /tmp/{name})/status");
+            ok(&*sandbox, &script).await
+        };
+        while !state("asleep").await.contains('T') {}
+        assert!(state("awake").await.contains('S'));
+        sandbox.pause().await.unwrap();
+        sandbox.resume().await.unwrap();
+        assert!(state("asleep").await.contains('T'));
+        assert!(state("awake").await.contains('S'));
+    }
+}
+
+both! {
+    /// A hang-up wakes whoever leads a session, and a dead parent whoever it had stopped: neither goes on.
+    async fn nothing_wakes_while_paused() {
+        let mut living = Living::new();
+        let shared = tempfile::tempdir().unwrap();
+        fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        living.spec.mounts = vec![mount(shared.path(), "/in", Access::ReadWrite)];
+        let sandbox = living.create().await;
+        let beats = |name: &str| format!("while :; do echo x >> /in/{name}; sleep 0.005; done");
+        let size = |name: &str| fs::metadata(shared.path().join(name)).map_or(0, |found| found.len());
+        let leader = format!("trap ': woken' HUP CONT; ({}) & {}", beats("a"), beats("b"));
+        let request = ExecRequest {
+            arguments: words(["sh", "-c", &leader]),
+            terminal: Some(TerminalSize { rows: 9, columns: 9 }),
+            ..ExecRequest::default()
+        };
+        let mut run = sandbox.exec(request).await.unwrap();
+        let terminal = run.take_terminal().unwrap();
+        let other = start(&*sandbox, &format!("set -m; ({}) & {}", beats("c"), beats("d"))).await;
+        eventually("they beat", || ["a", "b", "c", "d"].iter().all(|name| size(name) > 0)).await;
+        sandbox.pause().await.unwrap();
+        drop(terminal);
+        sandbox.signal(other.number().unwrap(), 9).await.unwrap();
+        let all = || ["a", "b", "c", "d"].map(size);
+        // Whoever was woken has a moment until init hears of it, and goes on for no longer.
+        let (mut before, mut since) = (all(), Instant::now());
+        eventually("they stand still", || {
+            let now = all();
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+            since.elapsed() > Duration::from_secs(1)
+        })
+        .await;
+        assert!(sandbox.status().await.unwrap().paused);
+        // The control: those that were not killed beat again.
+        sandbox.resume().await.unwrap();
+        eventually("they beat again", || size("b") > before[1]).await;
+    }
+}
+
+/// Every process, mount and control group of it.
+#[test]
+fn its_end_leaves_nothing() {
+    if !is_root() {
+        return skip!("only root has control groups to limit a sandbox with");
+    }
+    run_async(async {
+        let mounts = || fs::read_to_string("/proc/self/mounts").unwrap();
+        let before = mounts();
+        for close in [true, false] {
+            let mut living = Living::new();
+            living.spec.limits = Limits {
+                memory: Some(256 << 20),
+                ..Limits::default()
+            };
+            let marker = marker();
+            let sandbox = living.create().await;
+            start(
+                &*sandbox,
+                &format!("trap '' HUP TERM; setsid sleep {marker} & sleep {marker}; :"),
+            )
+            .await;
+            eventually("both", || {
+                processes_with(&format!("sleep {marker}")).len() >= 2
+            })
+            .await;
+            let init = living.init();
+            assert_eq!(control_groups(living.spec.id).len(), 1);
+            // A use of it does not take its groups along.
+            drop(sandbox);
+            assert_eq!(control_groups(living.spec.id).len(), 1);
+            if close {
+                living.open().await.close().await.unwrap();
+            } else {
+                // Also one that answers nothing any more.
+                let pid = rustix::process::Pid::from_raw(i32::try_from(init).unwrap()).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+                remove(&living.handle()).await.unwrap();
+            }
+            assert_eq!(processes_with(&marker), Vec::<u32>::new());
+            assert!(is_gone(init));
+            assert_eq!(control_groups(living.spec.id), Vec::<PathBuf>::new());
+        }
+        assert_eq!(mounts(), before);
+    });
+}
+
+both! {
+    /// What counts is how often init was let run because it had waited for something.
+    async fn nothing_wakes_an_idle_one() {
+        let living = Living::new();
+        let sandbox = living.create().await;
+        // Programs that sleep, and a connection that says nothing.
+        let _run = start(&*sandbox, "sleep 1000; :").await;
+        let init = living.init();
+        let wakes = || status_of(init, "voluntary_ctxt_switches").parse::<u64>().unwrap();
+        // The control: what is asked of one that sleeps is one.
+        let before = wakes();
+        for _ in 0..20 {
+            sandbox.status().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(wakes() > before);
+        for paused in [false, true] {
+            if paused {
+                sandbox.pause().await.unwrap();
+                sandbox.status().await.unwrap();
+            }
+            // What was asked for settles, and then there is nothing.
+            let (mut before, mut since) = (wakes(), Instant::now());
+            eventually("it sleeps", || {
+                let now = wakes();
+                if now != before {
+                    (before, since) = (now, Instant::now());
+                }
+                since.elapsed() > Duration::from_millis(1500)
+            })
+            .await;
+        }
+    }
 }

@@ -5,6 +5,7 @@
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "tests start helpers, write files, and stop at the first surprise"
 )]
 
@@ -16,3 +17,4 @@ mod living;
 mod programs;
 mod rights;
 mod shown;
+mod terminals;

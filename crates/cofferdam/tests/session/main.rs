@@ -17,6 +17,8 @@ mod half_merged;
 mod hidden;
 mod homes;
 mod lifecycle;
+mod living;
+mod older;
 mod prompts;
 mod providers;
 mod shared;

@@ -4,8 +4,10 @@ use cofferdam::fsx;
 use cofferdam::registry::{Lifetime, Mode, Owned, Phase, Reach, Record, Strategy, VERSION};
 use cofferdam::wall::allowed::Scope;
 use cofferdam::wall::change::{Applied, Change, Outcome};
+use cofferdam::wall::supervisor::{Compiled, Wall};
 use cofferdam::wall::{Origin, Rule, WallSpec};
 
+use crate::supervisor::world::{Sandbox, carries, made};
 use crate::support::{House, block_on, registered};
 
 const REFUSED: Option<u8> = Some(3);
@@ -134,5 +136,85 @@ fn a_rule_counts_at_once_until_its_line_is_removed_and_a_broken_config_changes_n
             (REFUSED, REFUSED)
         );
         assert_eq!(doors.look_up("a.test"), FOUND);
+    });
+}
+
+/// Who keeps its place knows the list alone: it is written whether somebody does just now or not.
+#[test]
+fn the_lists_of_long_lived_sandboxes_follow() {
+    let sandbox = Sandbox::new(&[]);
+    let spec = &sandbox.spec;
+    // Its maker is done with it.
+    drop(at_work(spec, "one"));
+    let scope = Scope::Sandbox(spec.sandbox);
+    let list = || {
+        let file = std::fs::read(sandbox.rules()).unwrap();
+        let rules = cofferdam_wall::supervisor::List::decode(&file)
+            .unwrap()
+            .rules;
+        rules.into_iter().map(|rule| rule.text).collect::<Vec<_>>()
+    };
+    let change = async |add: &[&str], remove: &[&str]| {
+        let change = Change::begin(&sandbox.house.home).await.unwrap();
+        for text in add {
+            change.add(&scope, &[rule(text)]).unwrap();
+        }
+        for text in remove {
+            let which = cofferdam::wall::allowed::Which::Exactly(Box::new(rule(text)));
+            change.remove(&scope, &[which]).unwrap();
+        }
+        change.apply(&scope).await.unwrap()
+    };
+    block_on(async {
+        // The control: without a list it does not live on, and gets none.
+        assert!(change(&["a.test:443"], &[]).await.is_empty());
+        assert!(!sandbox.rules().exists());
+        drop(sandbox.write(&[]).await);
+        assert_eq!(list(), ["a.test:443"]);
+
+        // Nobody keeps its place.
+        assert!(change(&["allowed.example.com:443"], &[]).await.is_empty());
+        assert_eq!(list(), ["a.test:443", "allowed.example.com:443"]);
+
+        let (sockets, doors) = made();
+        sandbox.replaced(sockets).await.unwrap();
+        carries(doors);
+        let applied = change(&["b.test:443"], &["a.test:443"]).await;
+        assert_eq!(in_force(&applied), 1, "{applied:?}");
+        assert_eq!(list(), ["allowed.example.com:443", "b.test:443"]);
+        assert_eq!(
+            (doors.look_up("a.test"), doors.look_up("b.test")),
+            (REFUSED, FOUND)
+        );
+
+        // The gateway that comes next is told them, too.
+        crate::support::kill(sandbox.house.gateway());
+        carries(doors);
+        assert_eq!(
+            (doors.look_up("a.test"), doors.look_up("b.test")),
+            (REFUSED, FOUND)
+        );
+
+        // One that has given up for want of a list has one again.
+        std::fs::remove_file(sandbox.rules()).unwrap();
+        crate::support::kill(sandbox.house.gateway());
+        sandbox
+            .becomes("lost", |wall| matches!(wall, Wall::Lost(_)))
+            .await;
+        drop(sandbox.write(&[]).await);
+        let applied = change(&[], &["b.test:443"]).await;
+        assert_eq!(in_force(&applied), 1, "{applied:?}");
+        carries(doors);
+        assert_eq!(doors.look_up("b.test"), REFUSED);
+
+        // A source that cannot be read: the list stays.
+        let before = list();
+        fsx::write_private(&sandbox.house.home.config(), b"firewall: {allow: [}\n").unwrap();
+        let applied = change(&["c.test:443"], &[]).await;
+        assert!(matches!(&applied[..], [one] if matches!(one.outcome, Outcome::Kept(_))));
+        assert_eq!(list(), before);
+        let again = sandbox.compiled().await;
+        assert!(matches!(again, Compiled::Kept(_)), "{again:?}");
+        assert_eq!(list(), before);
     });
 }

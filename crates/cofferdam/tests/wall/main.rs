@@ -12,4 +12,6 @@ mod life;
 mod place;
 mod proof;
 mod registration;
+mod resident;
+mod supervisor;
 mod support;

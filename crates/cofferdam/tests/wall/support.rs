@@ -55,12 +55,15 @@ impl House {
     }
 
     pub(crate) fn status(&self, start: Start) -> Result<Vec<Status>, WallError> {
-        block_on(async {
-            match ask(&self.home, &Ask::Status, start).await? {
-                Answer::Status(status) => Ok(status),
-                other => panic!("{other:?}"),
-            }
-        })
+        block_on(self.behind(start))
+    }
+
+    /// The sandboxes behind the gateway.
+    pub(crate) async fn behind(&self, start: Start) -> Result<Vec<Status>, WallError> {
+        match ask(&self.home, &Ask::Status, start).await? {
+            Answer::Status(status) => Ok(status),
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn spec(&self, rules: &[&str]) -> WallSpec {
@@ -101,7 +104,7 @@ pub(crate) fn kill(process: Pid) {
 }
 
 /// It has closed its files: its lock and its sockets. Its command line goes before they do.
-fn is_dead(process: Pid) -> bool {
+pub(crate) fn is_dead(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     stat.map_or(true, |text| text.contains(") Z ") || text.contains(") X "))
 }
@@ -192,6 +195,18 @@ impl Doors {
 
     /// The same; `None`: there was no answer for a moment.
     pub(crate) fn look_up_once(&self, name: &str) -> Option<u8> {
+        self.ask(name).map(|answer| answer[3] & 0x0f)
+    }
+
+    /// The address that stands for a name that is found.
+    pub(crate) fn address_of(&self, name: &str) -> Ipv4Addr {
+        until("the name is found", || self.look_up(name) == Some(0));
+        let answer = self.ask(name).unwrap();
+        let address = answer.last_chunk::<4>().unwrap();
+        Ipv4Addr::from(*address)
+    }
+
+    fn ask(&self, name: &str) -> Option<Vec<u8>> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket
             .set_read_timeout(Some(Duration::from_millis(100)))
@@ -206,6 +221,6 @@ impl Doors {
         let mut answer = [0u8; 512];
         let length = socket.recv(&mut answer).ok()?;
         assert!(length >= 12 && answer[..2] == query[..2]);
-        Some(answer[3] & 0x0f)
+        Some(answer[..length].to_vec())
     }
 }

@@ -93,7 +93,8 @@ pub struct Gate {
     pub id: SandboxId,
     /// The commit that was exported.
     pub base: Oid,
-    /// A host-owned directory whose `pack/` holds the base's history and nothing else.
+    /// A host-owned directory whose `pack/` holds the base's history, what passed the gate since, and
+    /// nothing else.
     pub alternate: PathBuf,
     /// The sandbox's state directory: where a refused pack is kept.
     pub state: PathBuf,
@@ -111,6 +112,7 @@ pub struct Accepted {
     changed: Vec<PathBuf>,
     executes: Vec<String>,
     notes: Vec<String>,
+    pack: PathBuf,
 }
 
 impl Accepted {
@@ -145,6 +147,11 @@ impl Accepted {
     /// What a reviewer should know: names that mislead or collide. Printable.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// The pack in the repository that they came in with.
+    pub fn pack(&self) -> &std::path::Path {
+        &self.pack
     }
 
     /// `refs/cofferdam/<id>/tip`, which holds the commits.
@@ -299,7 +306,8 @@ impl Gate {
             self.check(&quarantine, tip, cancel),
             refs::read(&self.repo, &reference, cancel)
         );
-        let (accepted, old) = (accepted.map_err(whose::refuse_if_theirs)?, old?);
+        let (mut accepted, old) = (accepted.map_err(whose::refuse_if_theirs)?, old?);
+        accepted.pack = self.repo.objects().join(format!("pack/pack-{name}.pack"));
         let keep = quarantine.migrate(&self.repo, &name)?;
         drop(quarantine);
         let moved = if old.as_ref() == Some(tip) {
@@ -351,6 +359,7 @@ impl Gate {
             changed,
             executes: verdict.executes,
             notes: verdict.notes,
+            pack: PathBuf::new(),
         })
     }
 }

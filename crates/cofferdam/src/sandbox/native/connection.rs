@@ -180,8 +180,8 @@ impl Connection {
             self.forget(number);
         }
         Ok(answer?.map(|program| Program {
-            number,
-            program,
+            exec: number,
+            number: program,
             ended,
             connection: self.clone(),
         }))
@@ -287,9 +287,10 @@ pub(super) fn refused(answer: &Answer) -> SandboxError {
 /// A started program.
 #[derive(Debug)]
 pub(super) struct Program {
-    number: u64,
+    /// Its number on this connection.
+    exec: u64,
     /// The sandbox's own number for it.
-    pub(super) program: u64,
+    pub(super) number: u64,
     ended: watch::Receiver<Option<Exit>>,
     connection: Connection,
 }
@@ -304,7 +305,7 @@ impl Program {
     }
 
     pub(super) async fn signal(&self, signal: i32) -> Result<(), SandboxError> {
-        let exec = self.number;
+        let exec = self.exec;
         self.connection
             .question(|request| Request::Signal {
                 request,

@@ -25,7 +25,7 @@ pub(super) struct Outside {
 #[async_trait]
 impl Execution for NativeExecution {
     fn number(&self) -> Option<u64> {
-        Some(self.program.program)
+        Some(self.program.number)
     }
 
     fn take_terminal(&mut self) -> Option<Terminal> {

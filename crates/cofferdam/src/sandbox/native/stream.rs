@@ -15,6 +15,9 @@ use tokio::net::UnixStream;
 
 use crate::sandbox::SandboxError;
 
+/// So much of a long reply is made room for at once.
+const PART: usize = 16 << 10;
+
 /// What a guest said.
 #[derive(Debug)]
 pub(super) struct Received {
@@ -47,20 +50,19 @@ pub(super) async fn greet(stream: &UnixStream) -> Result<Vec<OwnedFd>, SandboxEr
 /// The next reply, with the descriptors that came with its first byte; none at the end. Not cancel safe.
 pub(super) async fn receive(stream: &UnixStream) -> io::Result<Option<Received>> {
     let mut head = [0u8; HEAD];
-    let (got, fds) = receive_with(stream, &mut head).await?;
+    // With a later byte none is taken.
+    let (got, fds) = receive_with(stream, &mut head[..1]).await?;
     if got == 0 {
         return Ok(None);
     }
-    read_exact(stream, &mut head[got..]).await?;
-    let mut left = protocol::body_length(head).map_err(io::Error::other)?;
-    let mut body = Vec::with_capacity(left.min(4096));
-    let mut chunk = [0u8; 4096];
+    read_exact(stream, &mut head[1..]).await?;
+    let length = protocol::body_length(head).map_err(io::Error::other)?;
+    let mut body = Vec::new();
     // The buffer grows with what really arrives, not with what was announced.
-    while left > 0 {
-        let part = &mut chunk[..left.min(4096)];
-        read_exact(stream, part).await?;
-        body.extend_from_slice(part);
-        left -= part.len();
+    while body.len() < length {
+        let filled = body.len();
+        body.resize(length.min(filled + PART), 0);
+        read_exact(stream, &mut body[filled..]).await?;
     }
     let reply = protocol::decode(&body).map_err(io::Error::other)?;
     Ok(Some(Received { reply, fds }))

@@ -308,7 +308,7 @@ pub(in crate::session) fn sets_aside(directory: &Path) -> bool {
 
 /// What the gate refused, and git directories that were moved out of a workspace.
 fn is_set_aside(name: &str) -> bool {
-    name == "nested" || (name.ends_with(".pack") && name != "incoming.pack")
+    name == "nested" || (name != "incoming.pack" && name.strip_suffix(".pack").is_some())
 }
 
 fn has_entry(directory: &Path, is_meant: impl Fn(&str) -> bool) -> bool {

@@ -14,6 +14,7 @@ use tokio::net::unix::pipe;
 use super::{CollectError, Collector, Source};
 use crate::fsx::{self, Context, FileError};
 use crate::git::gate::{self, Accepted, Gate, GateError};
+use crate::git::private_clone;
 use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
 use crate::git::{ObjectFormat, Oid};
 use crate::process::{Exit, Input};
@@ -78,14 +79,22 @@ impl Collector<'_> {
                 ..gate::Rules::default()
             },
         };
-        // The sandbox made what landed last, so it has it.
-        let revisions = format!("{tip}\n^{}\n", owned.record.begins());
+        let since = match &owned.record.landed {
+            Some(landed) if was_given_back(owned.directory(), landed) => landed,
+            _ => &owned.record.base,
+        };
+        let revisions = format!("{tip}\n^{since}\n");
         let (reader, writer) = pipe_ends()?;
         let pack = self.pack(owned, source, revisions, writer);
         let (packed, received) =
             tokio::join!(pack, gate.receive(Input::Fd(reader), tip, self.cancel));
         match (packed, received) {
-            (_, Ok(accepted)) => Ok(Received::Accepted(accepted)),
+            (_, Ok(accepted)) => {
+                if self.lives {
+                    give_back(owned.directory(), &accepted)?;
+                }
+                Ok(Received::Accepted(accepted))
+            }
             // A pack that could not be made explains a refusal better than its remains do; one
             // that its reader let go of says nothing, and the reader knows why.
             (Err(error), Err(refused)) if !cut_off(&error) => {
@@ -319,6 +328,31 @@ impl Collector<'_> {
             Err(_) => true,
         }
     }
+}
+
+/// One line for each tip whose commits the sandbox has from us again.
+const GIVEN_BACK: &str = "given-back";
+
+/// Later packs need not hold again what came home, and may refer to it.
+fn give_back(directory: &Path, accepted: &gate::Accepted) -> Result<(), FileError> {
+    private_clone::give_back(directory, accepted.pack())?;
+    let path = directory.join(GIVEN_BACK);
+    let mut list = given_back(&path)?;
+    list.extend_from_slice(format!("{}\n", accepted.tip()).as_bytes());
+    fsx::write_private(&path, &list)
+}
+
+fn given_back(path: &Path) -> Result<Vec<u8>, FileError> {
+    match fsx::read_bounded(path, 16 << 20) {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        read => read,
+    }
+}
+
+fn was_given_back(directory: &Path, tip: &Oid) -> bool {
+    let list = given_back(&directory.join(GIVEN_BACK)).unwrap_or_default();
+    let mut lines = list.split(|&byte| byte == b'\n');
+    lines.any(|line| line == tip.as_str().as_bytes())
 }
 
 fn cut_off(error: &CollectError) -> bool {

@@ -1,1 +1,204 @@
-//! An agent's task in a living sandbox.
+//! An agent's task in a living sandbox, as often as wanted.
+
+use std::time::Instant;
+
+use super::{Collection, Session, SessionError};
+use crate::agent::Usage;
+use crate::git::{DiffStyle, Identity, identity};
+use crate::registry::{Reach, Strategy};
+use crate::sandbox::Contained;
+use crate::session::announce;
+use crate::session::emitter::Emitter;
+use crate::session::error::{RunError, RunErrorKind};
+use crate::session::form::Form;
+use crate::session::iterate::{self, Work};
+use crate::session::manage::made_branch;
+use crate::session::network;
+use crate::session::network_options::NetworkOptions;
+use crate::session::options::{RunOptions, SessionOptions, Task};
+use crate::session::plan::{self, Plan, TaskPlan};
+use crate::session::refusals::Refusals;
+use crate::session::report::{Kept, RunReport};
+use crate::session::run::take_login_back;
+use crate::session::runlog;
+use crate::text::printable;
+
+impl Session {
+    /// Runs an agent in it, until it signals completion or the iterations are used up, and collects. The sandbox goes
+    /// on, also after an error. `sandbox`: the kind that the session is of.
+    pub async fn agent(&self, task: &Task, sandbox: Contained) -> Result<RunReport, RunError> {
+        Box::pin(self.run(task, sandbox)).await
+    }
+
+    async fn run(&self, task: &Task, sandbox: Contained) -> Result<RunReport, RunError> {
+        let began = Instant::now();
+        let nothing = |kind| RunError {
+            kind,
+            kept: Box::default(),
+        };
+        let session = |error| nothing(RunErrorKind::Session(Box::new(error)));
+        let form = Form::read(&self.directory()).map_err(|error| session(error.into()))?;
+        let options = RunOptions {
+            caller: self.caller.clone(),
+            session: self.options(&form, sandbox),
+            task: task.clone(),
+        };
+        let plan = self.plan(&form).await.map_err(session)?;
+        let planned = plan::plan_task(&options, &plan).await.map_err(nothing)?;
+        let name = runlog::file_name(&self.record, Some(self.record.name.as_str()));
+        let log = (&options.task.log, options.task.log_limits);
+        let config_dir = plan.repository.config_dir();
+        let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &name)
+            .map_err(|error| nothing(error.into()))?;
+        events.announce(|| announce::events(&options, &plan, &planned, events.path(), 0));
+        let mut work = Work::default();
+        let mut refusals = Refusals::since_now(&self.caller.home, self.record.id);
+        let worked = self
+            .work(&options, &planned, &events, &mut work, &mut refusals)
+            .await;
+        refusals.tell(&events);
+        let mut kept = Kept {
+            id: Some(self.record.id),
+            name: Some(self.record.name.clone()),
+            branch: Some(plan.source_branch.clone()),
+            target_branch: Some(plan.target_branch.clone()),
+            made_branch: made_branch(&self.record),
+            base: Some(plan.record.begins().clone()),
+            iterations: work.iterations,
+            log: events.path().map(std::path::Path::to_owned),
+            ..Kept::default()
+        };
+        let collected = self.collect().await;
+        if let Ok(Collection {
+            landing,
+            commits,
+            beside,
+            notes,
+            ..
+        }) = &collected
+        {
+            kept.landing = Some(landing.clone());
+            kept.commits.clone_from(commits);
+            kept.beside.clone_from(beside);
+            kept.notes.clone_from(notes);
+        }
+        if let Err(kind) = worked {
+            events.write(&format!("error: {kind}"));
+            return Err(RunError {
+                kind,
+                kept: Box::new(kept),
+            });
+        }
+        let collected = match collected {
+            Ok(collected) => collected,
+            Err(error) => {
+                return Err(RunError {
+                    kind: RunErrorKind::Session(Box::new(error)),
+                    kept: Box::new(kept),
+                });
+            }
+        };
+        let base = plan.record.begins().clone();
+        let diffstat = match collected.commits.last() {
+            Some(last) => {
+                let (style, cancel) = (DiffStyle::Stat, &self.caller.abandon);
+                let bytes = plan.repository.diff(&base, &last.id, style, cancel).await;
+                printable(&String::from_utf8_lossy(&bytes.unwrap_or_default()))
+            }
+            None => String::new(),
+        };
+        let mut usage = Usage::default();
+        kept.iterations
+            .iter()
+            .filter_map(|iteration| iteration.usage)
+            .for_each(|one| usage += one);
+        Ok(RunReport {
+            id: self.record.id,
+            name: self.record.name.clone(),
+            source_branch: plan.source_branch,
+            target_branch: plan.target_branch,
+            made_branch: kept.made_branch,
+            base,
+            iterations: kept.iterations,
+            completion: work.completion,
+            landing: collected.landing,
+            beside: kept.beside,
+            notes: kept.notes,
+            commits: kept.commits,
+            taken: Vec::new(),
+            diffstat,
+            usage,
+            duration: began.elapsed(),
+            log: kept.log,
+            preserved_worktree: None,
+            refused: Vec::new(),
+        })
+    }
+
+    async fn work(
+        &self,
+        options: &RunOptions,
+        planned: &TaskPlan,
+        events: &Emitter,
+        work: &mut Work,
+        refusals: &mut Refusals,
+    ) -> Result<(), RunErrorKind> {
+        let sandbox = self.sandbox();
+        let (environment, cancel) = (&planned.environment, &options.caller.cancel);
+        let worked = async {
+            if let Some(login) = &planned.login {
+                login.give(sandbox, environment, cancel).await?;
+            }
+            tokio::select! {
+                done = iterate::iterate(options, planned, sandbox, events, work) => done,
+                never = network::watch(sandbox, refusals, events) => match never {},
+            }
+        };
+        // Whatever a cancelled step calls its end.
+        let worked = worked.await.map_err(|error| match error {
+            _ if cancel.is_cancelled() => RunErrorKind::Cancelled,
+            error => error,
+        });
+        take_login_back(options, planned, sandbox, events).await;
+        worked
+    }
+
+    /// What it was made with, as far as a task asks.
+    fn options(&self, form: &Form, sandbox: Contained) -> SessionOptions {
+        let mut options = SessionOptions::new(&self.record.repository, sandbox);
+        options.name = Some(self.record.name.to_string());
+        options.environment = form.environment();
+        options.limits = form.limits();
+        options.network = match &self.record.network {
+            Some(Reach::Open) => NetworkOptions::Open,
+            Some(reach @ Reach::Allowlist { .. }) => NetworkOptions::Allowlist {
+                rules: reach.rules().unwrap_or_default(),
+            },
+            Some(Reach::None) | None => NetworkOptions::None,
+        };
+        options
+    }
+
+    async fn plan(&self, form: &Form) -> Result<Plan, SessionError> {
+        let caller = &self.caller;
+        let user = caller.user_home.as_deref();
+        let config = identity::user_config(&self.repository, user, &caller.cancel).await?;
+        let author = config.identity.clone().unwrap_or_else(Identity::fallback);
+        let repository = self.repository.clone();
+        let target_branch = match &self.record.strategy {
+            Strategy::MergeToHead { target } => target.to_string(),
+            Strategy::Head | Strategy::Branch => repository.head.branch_text(),
+        };
+        Ok(Plan {
+            config,
+            author,
+            record: self.record.clone(),
+            branch_exists: true,
+            source_branch: self.record.branch_text(),
+            target_branch,
+            notices: Vec::new(),
+            workdir: form.workdir(),
+            repository,
+        })
+    }
+}

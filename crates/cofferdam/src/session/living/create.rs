@@ -6,18 +6,23 @@ use crate::registry::{Lifetime, Owned, RegistryError};
 use crate::sandbox::{Ability, SandboxError};
 use crate::session::announce;
 use crate::session::emitter::Emitter;
+use crate::session::error::{RunError, RunErrorKind};
 use crate::session::event::Notice;
 use crate::session::manage::give_up;
 use crate::session::options::{Caller, LogLimits, RunLog, SessionOptions};
 use crate::session::plan::{self, PlanError};
 use crate::session::prepare::{self, Making, Ready};
-use crate::session::report::{Kept, RunError, RunErrorKind};
+use crate::session::report::Kept;
 use crate::session::variables;
 use crate::wall;
 
 impl Session {
     /// Makes a sandbox that lives until it is deleted. On an error nothing of it is left, unless the error says what.
     pub async fn create(caller: &Caller, options: &SessionOptions) -> Result<Self, RunError> {
+        Box::pin(Self::make(caller, options)).await
+    }
+
+    async fn make(caller: &Caller, options: &SessionOptions) -> Result<Self, RunError> {
         let nothing = |kind| RunError {
             kind,
             kept: Box::default(),
@@ -37,7 +42,7 @@ impl Session {
         own_files::ignore(&config_dir).map_err(|error| nothing(error.into()))?;
         let resolved =
             variables::of_a_session(caller, &options.environment, &plan.repository).await;
-        let (environment, withheld) = resolved.map_err(nothing)?;
+        let (environment, withheld) = resolved.map_err(|error| nothing(error.into()))?;
         let mut owned =
             Owned::create(&caller.home, plan.record.clone()).map_err(|error| match error {
                 RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
@@ -63,7 +68,7 @@ impl Session {
         let made = prepare::or_cancel(&making, &mut owned, &mut ready).await;
         events.announce(|| (making.announce)(0));
         let made = match made {
-            Ok(_) => making.into_living(&mut owned, ready.take()).await,
+            Ok(_) => making.leave(&mut owned, ready.take()).await,
             Err(kind) => Err(kind),
         };
         match made {
@@ -104,7 +109,7 @@ impl Session {
 
 impl Making<'_> {
     /// The sandbox is up and its hooks are through: from now on it lives by itself.
-    async fn into_living(
+    async fn leave(
         &self,
         owned: &mut Owned,
         ready: Option<Ready>,

@@ -4,9 +4,11 @@ use crate::fsx::FileError;
 use crate::git::{GitError, RepositoryError};
 use crate::registry::RegistryError;
 use crate::sandbox::SandboxError;
-use crate::session::collect::CollectError;
-use crate::session::manage::ManageError;
-use crate::session::report::RunErrorKind;
+use crate::session::collect::error::CollectError;
+use crate::session::envfile::EnvFileError;
+use crate::session::manage::error::ManageError;
+use crate::session::plan::error::PlanError;
+use crate::session::variables::VariablesError;
 use crate::wall::WallError;
 use crate::wall::supervisor::SupervisorError;
 
@@ -66,7 +68,19 @@ pub enum SessionError {
     #[error(transparent)]
     Manage(#[from] Box<ManageError>),
     #[error(transparent)]
-    Run(#[from] Box<RunErrorKind>),
+    EnvFile(#[from] EnvFileError),
+    /// What it was made with may not be given to a sandbox any more.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+impl From<VariablesError> for SessionError {
+    fn from(error: VariablesError) -> Self {
+        match error {
+            VariablesError::EnvFile(error) => Self::EnvFile(error),
+            VariablesError::Git(error) => Self::Git(error),
+        }
+    }
 }
 
 impl SessionError {

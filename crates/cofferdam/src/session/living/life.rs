@@ -4,13 +4,13 @@ use std::fs::File;
 
 use serde::Serialize;
 
-use super::form::Form;
 use super::{Named, Session, SessionError};
 use crate::fsx::lock;
 use crate::names::RepoPath;
 use crate::registry::{self, Owned};
 use crate::sandbox::{BindMountProvider, Handle, Lifetime, SandboxError, SandboxSpec};
 use crate::session::Caller;
+use crate::session::form::Form;
 use crate::session::{network, place, prepare};
 use crate::wall::Registration;
 use crate::wall::change::Change;
@@ -188,8 +188,7 @@ pub async fn start(
             state: directory.clone(),
         },
     };
-    place::check_mounts(&spec.mounts, &caller.home)
-        .map_err(|error| SessionError::Run(Box::new(error.into())))?;
+    place::check_mounts(&spec.mounts, &caller.home)?;
     let made = provider.create(&spec, &caller.cancel).await;
     let sandbox = made.map_err(|source| SessionError::sandbox(name(), source))?;
     let session = Session {

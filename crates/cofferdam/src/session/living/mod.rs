@@ -5,9 +5,8 @@
 mod agent;
 mod collect;
 mod create;
-mod error;
+pub(super) mod error;
 mod exec;
-mod form;
 mod keep;
 mod life;
 mod remove;
@@ -18,7 +17,6 @@ use std::sync::Arc;
 pub use collect::{Collection, collect};
 pub use error::SessionError;
 pub use exec::{Program, ProgramId, SessionExec, left_running};
-pub(super) use form::Form;
 pub(super) use life::ask;
 pub use life::{Condition, condition, start, stop};
 pub use remove::{end, end_if_safe};

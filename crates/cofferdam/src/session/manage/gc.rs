@@ -22,7 +22,6 @@ use crate::git::{Git, Identity, Oid, Repository, UserRules, gate, identity, land
 use crate::home::Home;
 use crate::registry::written;
 use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy};
-use crate::sandbox::native;
 use crate::session::collect::{self, Collector, Reaches, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
@@ -438,7 +437,7 @@ async fn finish_one(
     if let Some(lost) = orphan::lost(repo, &owned.record, cancel).await? {
         return Err(orphan::orphaned(&owned.record, owned.directory(), lost));
     }
-    native::remove_leftovers(owned.record.id).await;
+    orphan::end(&owned).await?;
     let events = Emitter::silent();
     let fallback = Identity::fallback();
     let config = identity::user_config(repo, caller_home, cancel).await?;

@@ -1,6 +1,7 @@
 //! What people do with sandboxes after (or during) their runs: list, look, merge, delete, clean up.
 
 mod delete;
+pub(super) mod error;
 mod gc;
 mod half_merged;
 mod list;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::git::DiffStyle;
 pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete};
+pub use error::{Lost, ManageError};
 pub use gc::{GcReport, Recovered, gc};
 pub(super) use gc::{give_up, recover_in};
 pub(super) use half_merged::barred;
@@ -23,21 +25,16 @@ pub use half_merged::lacking;
 pub use list::{State, Summary, ask, list, unreadable};
 pub use merge::{Merge, merge};
 pub use merged::{Stays, stays};
-pub use orphan::Lost;
 pub use show::{diff, log};
 pub(super) use tips::made_branch;
 
 use self::tips::Tip;
-use super::collect::{self, CollectError};
-use crate::fsx::FileError;
+use super::collect;
 use crate::git::discovery::Start;
-use crate::git::land::LandError;
 use crate::git::land::Landing;
-use crate::git::refs::{self, RefError};
-use crate::git::worktree::WorktreeError;
-use crate::git::{Git, GitError, Oid, Repository, RepositoryError};
+use crate::git::refs;
+use crate::git::{Git, Repository};
 use crate::home::Home;
-use crate::names::SandboxId;
 use crate::registry::{self, Entry, Owned, Record, RegistryError};
 
 /// One sandbox of one repository, as a command names it.
@@ -51,72 +48,6 @@ pub struct Target {
     /// A sandbox name or id.
     pub name: String,
     pub cancel: CancellationToken,
-}
-
-/// Why a command on a sandbox did nothing, or not all of it.
-#[derive(Debug, thiserror::Error)]
-pub enum ManageError {
-    #[error(transparent)]
-    Repository(#[from] RepositoryError),
-    #[error(transparent)]
-    Registry(#[from] RegistryError),
-    #[error(transparent)]
-    Git(#[from] GitError),
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error(transparent)]
-    Collect(#[from] CollectError),
-    #[error("sandbox `{name}` is running")]
-    Running { name: String },
-    #[error("sandbox `{name}` was interrupted and its commits are not collected yet")]
-    Interrupted { name: String },
-    #[error("the commits of sandbox `{name}` cannot be brought home: {source}")]
-    Uncollectable { name: String, source: CollectError },
-    #[error("the merge of sandbox `{name}` was cut short: {source}")]
-    HalfMerged { name: String, source: LandError },
-    #[error("{}", no_branch(name, branch, *running))]
-    NoBranch {
-        name: String,
-        branch: String,
-        /// There may be one at the end of its run.
-        running: bool,
-        /// Where its run left it, if that commit is still there.
-        tip: Option<Oid>,
-    },
-    #[error("HEAD is detached: there is no branch to merge into")]
-    DetachedTarget,
-    #[error("{} has uncommitted changes", path.display())]
-    UncommittedWork { name: String, path: PathBuf },
-    #[error("what did not come home of sandbox `{name}` is only in {}", path.display())]
-    KeptWork { name: String, path: PathBuf },
-    /// Cancelled while waiting for it, or it took too long.
-    #[error("another `cofferdam gc` is at work, and has to end first")]
-    OtherCleansUp,
-    #[error("{} {lost}, and {work}", repository.display())]
-    Orphaned {
-        id: SandboxId,
-        repository: PathBuf,
-        lost: Lost,
-        /// What it keeps and where, in words.
-        work: String,
-    },
-    /// Of sandboxes whose repositories are gone.
-    #[error("{} sandboxes are called `{name}`", ids.len())]
-    Ambiguous { name: String, ids: Vec<String> },
-    #[error("no author is known for a merge commit")]
-    NoIdentity,
-    #[error(transparent)]
-    Worktree(#[from] WorktreeError),
-    #[error(transparent)]
-    Refs(#[from] RefError),
-}
-
-fn no_branch(name: &str, branch: &str, running: bool) -> String {
-    if running {
-        format!("there is no branch `{branch}` of sandbox `{name}` yet")
-    } else {
-        format!("branch `{branch}` of sandbox `{name}` does not exist any more")
-    }
 }
 
 /// The right to change what a sandbox's record says: of one that lives on, a command at a time has it; of another, who

@@ -3,36 +3,17 @@
 
 use std::path::Path;
 
+use super::Target;
 use super::delete::{self, DeleteOptions, Deleted};
-use super::{ManageError, Target};
+use super::error::{Lost, ManageError};
 use crate::git::land::Landing;
-use crate::git::{GitError, Oid, Repository, RepositoryError, land};
+use crate::git::{GitError, Repository, RepositoryError, land};
 use crate::home::Home;
 use crate::registry::{self, Entry, Owned, Phase, Record, RegistryError};
-use crate::sandbox::native;
+use crate::sandbox::native::{Native, NativeOptions};
+use crate::sandbox::{BindMountProvider, Handle};
 use crate::session::collect;
 use tokio_util::sync::CancellationToken;
-
-/// What is where a sandbox's repository was.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lost {
-    Gone,
-    /// One without this commit, from which the agent started.
-    Other(Oid),
-}
-
-impl std::fmt::Display for Lost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Gone => f.write_str("is no repository any more"),
-            Self::Other(base) => write!(
-                f,
-                "is another repository now (it has no commit {})",
-                base.short()
-            ),
-        }
-    }
-}
 
 /// What is lost if the repository at the sandbox's place is not its own. Commits of the sandbox would miss their parents
 /// in another, and its branches are not there.
@@ -165,9 +146,23 @@ pub(super) async fn clear(
     Ok(Some(removed))
 }
 
-async fn forget(owned: Owned) -> Result<(), RegistryError> {
-    native::remove_leftovers(owned.record.id).await;
-    owned.forget()
+async fn forget(owned: Owned) -> Result<(), ManageError> {
+    end(&owned).await?;
+    Ok(owned.forget()?)
+}
+
+/// What may live of a sandbox whose command died: its control groups, and where it was to live on the sandbox itself.
+pub(super) async fn end(owned: &Owned) -> Result<(), ManageError> {
+    let handle = Handle {
+        id: owned.record.id,
+        state: owned.directory().to_owned(),
+    };
+    let name = || owned.record.name.to_string();
+    let ended = Native::new(NativeOptions::default()).remove(&handle).await;
+    ended.map_err(|source| ManageError::Alive {
+        name: name(),
+        source,
+    })
 }
 
 /// Whether there is work of the sandbox that only its record or its state directory leads to: commits on a reference of

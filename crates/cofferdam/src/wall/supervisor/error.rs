@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 
 use cofferdam_wall::control::FrameError;
+use cofferdam_wall::supervisor::PROTOCOL;
 
-use super::VERSION;
 use crate::fsx::FileError;
 
 /// Why something about a sandbox's supervisor could not be done.
@@ -26,7 +26,7 @@ pub enum SupervisorError {
     Ended,
     /// What was asked needs one of this version: it is stopped, and another one started.
     #[error(
-        "the sandbox's supervisor is of another version of cofferdam (it speaks {0}, this one {VERSION})"
+        "the sandbox's supervisor is of another version of cofferdam (it speaks {0}, this one {PROTOCOL})"
     )]
     OtherVersion(u32),
     #[error("the sandbox's supervisor cannot do that: {0}")]

@@ -7,7 +7,7 @@ use cofferdam_wall::supervisor::{List, RULES};
 use crate::fsx;
 use crate::home::Home;
 use crate::names::SandboxId;
-use crate::wall::change::Change;
+use crate::wall::change::right::Change;
 use crate::wall::rules::{Loaded, Problem};
 use crate::wall::{WallError, WallSpec};
 

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -15,13 +16,15 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::net::UnixStream;
 
-use super::{Status, Supervisor, SupervisorError, exchange, status_of};
+use super::error::SupervisorError;
+use super::found::{Status, Supervisor, exchange, status_of};
 use crate::embedded;
 use crate::fsx::{self, Context};
 use crate::home::Home;
 use crate::names::SandboxId;
+use crate::wall::change::right;
+use crate::wall::gateway;
 use crate::wall::registration::HandedOver;
-use crate::wall::{change, gateway};
 
 /// For the first answer: a gateway may have to be started first.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -41,11 +44,7 @@ pub async fn start(
     let supervisor = Supervisor::at(&path)?;
     let supervisor =
         supervisor.ok_or_else(|| SupervisorError::file("open", &path, Errno::NOENT))?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Err(SupervisorError::Taken),
-        Err(errno) => return Err(SupervisorError::file("lock", &path.join("lock"), errno)),
-    }
+    take(&lock, &path).await?;
     let beginning = Beginning {
         sandbox: sandbox.to_string(),
         behind: wall.as_ref().map(|wall| behind(home, wall)).transpose()?,
@@ -85,10 +84,22 @@ pub async fn start(
     Ok((supervisor, status_of(heard)?))
 }
 
+/// Takes the lock, unless that is done. One who only looks has it for a moment.
+async fn take(lock: &OwnedFd, path: &Path) -> Result<(), SupervisorError> {
+    for _ in 0..20 {
+        match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) => tokio::time::sleep(Duration::from_millis(2)).await,
+            Err(errno) => return Err(SupervisorError::file("lock", &path.join("lock"), errno)),
+        }
+    }
+    Err(SupervisorError::Taken)
+}
+
 fn behind(home: &Home, wall: &HandedOver) -> Result<Behind, SupervisorError> {
     Ok(Behind {
         gateway: home.gateway(PROTOCOL).as_os_str().as_bytes().to_vec(),
-        changes: change::lock_file(home).as_os_str().as_bytes().to_vec(),
+        changes: right::lock_file(home).as_os_str().as_bytes().to_vec(),
         run_as: gateway::run_as().map_err(SupervisorError::Start)?,
         epoch: wall.connection.is_some().then_some(wall.epoch),
     })
@@ -139,7 +150,7 @@ fn spawn(supervisor: &Supervisor) -> Result<UnixStream, SupervisorError> {
 }
 
 /// What it said before it ended.
-fn last_words(state_directory: &std::path::Path) -> String {
+fn last_words(state_directory: &Path) -> String {
     let said = fsx::read_bounded(&state_directory.join(protocol::ERRORS), 64 << 10);
     let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
     let line = said.lines().rev().find(|line| !line.trim().is_empty());

@@ -1,22 +1,14 @@
-//! A change of rules: kept in its file, and in force at once in the sandboxes that it is for.
+//! What the files say, put in force in the sandboxes at work.
 
-use std::fs::File;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use cofferdam_wall::Rule;
-
-use super::allowed::{self, AddError, Added, Removed, Scope, Which};
-use super::rules::Problem;
-use super::supervisor::{self, Supervisor, SupervisorError};
-use super::{Answer, Ask, Start, WallError, gateway, sources_of};
-use crate::fsx;
-use crate::home::Home;
+use super::right::Change;
 use crate::names::{SandboxId, Slug};
 use crate::registry::{self, Phase, Reach, Record, RegistryError};
-
-/// A change holds its lock for moments; one that is held so long is held by a stopped process.
-const LOCK_LIMIT: Duration = Duration::from_secs(20);
+use crate::wall::allowed::{AddError, Scope};
+use crate::wall::rules::Problem;
+use crate::wall::supervisor::{self, Supervisor, SupervisorError};
+use crate::wall::{Answer, Ask, Start, WallError, gateway, sources_of};
 
 /// Why rules were not changed.
 #[derive(Debug, thiserror::Error)]
@@ -27,15 +19,6 @@ pub enum ChangeError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Wall(#[from] WallError),
-}
-
-/// The right to change the rules of one home: files and gateway change together, one change after the
-/// other, so that none is lost. A sandbox that registers holds it too: rules that it has read must be
-/// those in force when it is there.
-#[derive(Debug)]
-pub struct Change {
-    home: Home,
-    _lock: File,
 }
 
 /// What a change came to for one sandbox at work.
@@ -51,7 +34,7 @@ pub struct Applied {
 pub enum Outcome {
     /// Its rules are what the files say; so many open connections were ended by that.
     InForce { closed: u64 },
-    /// It is just starting, and reads the files itself.
+    /// It is just starting, or its supervisor is: who registers it reads the rules then.
     Starting,
     /// It is behind the gateway of another version of Cofferdam: the old rules stay.
     Unreachable,
@@ -62,27 +45,6 @@ pub enum Outcome {
 }
 
 impl Change {
-    /// Waits for changes that others make. Bounded: 20 s.
-    pub async fn begin(home: &Home) -> Result<Self, WallError> {
-        fsx::private_dir(home.path())?;
-        fsx::private_dir(&home.allowed())?;
-        let path = lock_file(home);
-        let lock = fsx::lock::take_within(&path, LOCK_LIMIT).await?;
-        let lock = lock.ok_or(WallError::Busy(LOCK_LIMIT.as_secs()))?;
-        let home = home.clone();
-        Ok(Self { home, _lock: lock })
-    }
-
-    /// Keeps rules for `scope`. From now on they count for sandboxes that start.
-    pub fn add(&self, scope: &Scope, rules: &[Rule]) -> Result<Added, AddError> {
-        allowed::add(&self.home, scope, rules)
-    }
-
-    /// Takes rules of `scope` out of its file. From now on they count for no sandbox that starts.
-    pub fn remove(&self, scope: &Scope, which: &[Which]) -> Result<Removed, AddError> {
-        allowed::remove(&self.home, scope, which)
-    }
-
     /// Puts the rules in force that the files hold now, in every sandbox at work that `scope` covers.
     /// The lists of long-lived ones are written, whether they are at work or not. Bounded: 25 s for each.
     pub async fn apply(&self, scope: &Scope) -> Result<Vec<Applied>, ChangeError> {
@@ -188,11 +150,6 @@ impl Change {
             Err(error) => Outcome::Failed(WallError::Lost(error.to_string())),
         })
     }
-}
-
-/// Held while rules change, and while who registers a sandbox has read them.
-pub(super) fn lock_file(home: &Home) -> PathBuf {
-    home.allowed().join("lock")
 }
 
 fn covers(scope: &Scope, record: &Record) -> bool {

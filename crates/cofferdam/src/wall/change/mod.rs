@@ -1,0 +1,7 @@
+//! A change of rules: kept in its file, and in force at once in the sandboxes that it is for.
+
+mod apply;
+pub(super) mod right;
+
+pub use apply::{Applied, ChangeError, Outcome};
+pub use right::Change;
