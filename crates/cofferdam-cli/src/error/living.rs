@@ -45,8 +45,8 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         | SessionError::File(_)
         | SessionError::Wall { .. }
         | SessionError::Manage(_)
-        | SessionError::Run(_) => return None,
-        _ => return None,
+        | SessionError::EnvFile(_)
+        | SessionError::Plan(_) => return None,
     };
     Some(hint)
 }
@@ -89,7 +89,8 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         SessionError::Git(error) => Some(error),
         SessionError::File(error) => Some(error),
         SessionError::Manage(error) => Some(error.as_ref()),
-        SessionError::Run(error) => Some(error.as_ref()),
+        SessionError::EnvFile(error) => Some(error),
+        SessionError::Plan(error) => Some(error),
         _ => None,
     }
 }

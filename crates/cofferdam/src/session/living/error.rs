@@ -14,7 +14,6 @@ use crate::wall::supervisor::SupervisorError;
 
 /// Why something could not be done with a sandbox that lives on. Nothing of it is lost.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SessionError {
     #[error(transparent)]
     Registry(#[from] RegistryError),
