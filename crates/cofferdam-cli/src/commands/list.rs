@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::manage::{self, Summary};
+use cofferdam::registry;
+use cofferdam::session::manage::{self, ManageError, Summary};
 use cofferdam::text::{printable_bytes_line, printable_line};
 use jiff::Timestamp;
 
-use super::living;
+use super::{here, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -31,6 +32,10 @@ pub(crate) struct Arguments {
     /// A list of objects, one for each sandbox
     #[arg(long)]
     json: bool,
+
+    /// Their names alone, for completion in a shell
+    #[arg(long, hide = true, conflicts_with_all = ["all", "wide", "json"])]
+    names: bool,
 }
 
 pub(crate) async fn run(
@@ -38,6 +43,16 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    if arguments.names {
+        let repository = here::repository(environment, interrupt).await?;
+        let listing = registry::list(&environment.home, Some(&repository.top));
+        let entries = listing.map_err(ManageError::from)?.entries;
+        let lines = entries
+            .iter()
+            .map(|entry| format!("{}\n", entry.record.name));
+        output::data(&lines.collect::<String>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let repository = (!arguments.all).then_some(environment.directory.as_path());
     let user_home = environment.user_home.as_deref();
     let mut found = manage::list(
