@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
-use super::delete::{delete_branch, relies_on};
+use super::branch::{delete_branch, relies_on};
 use super::{ManageError, Target};
 use crate::git::land::Landing;
 use crate::git::refs::{self, Own, RefError, Transaction};
