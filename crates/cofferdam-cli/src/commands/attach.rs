@@ -386,7 +386,7 @@ async fn on_a_terminal(
     };
     let drained = drained(end, pumps, &mut signals).await;
     if exit.is_err() {
-        raw.calm();
+        tty::calm();
     }
     drop(raw);
     drained?;

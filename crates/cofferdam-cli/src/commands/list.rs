@@ -20,6 +20,10 @@ use crate::ui::{human, json, output, table};
 
 /// List the sandboxes of this repository
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(crate) struct Arguments {
     /// Those of all your repositories
     #[arg(long, short)]
