@@ -22,7 +22,7 @@ use crate::agent::Usage;
 use crate::git::land::Landing;
 use crate::git::{DiffStyle, UserRules, before, own_files};
 use crate::registry::{Outcome, Owned, RegistryError};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Ability, Sandbox};
 use crate::text::printable;
 use crate::wall;
 
@@ -169,7 +169,10 @@ async fn live(
     };
     let collected = Box::pin(collector.collect(&mut owned, source)).await;
     if let Some(sandbox) = &isolated {
-        let _ = tokio::time::timeout(options.session.timeouts.close, sandbox.close()).await;
+        // What is not home is only there.
+        if collected.is_ok() || !options.session.sandbox.abilities().has(Ability::Outlive) {
+            let _ = tokio::time::timeout(options.session.timeouts.close, sandbox.close()).await;
+        }
     }
     let kept = Kept {
         id: Some(plan.record.id),

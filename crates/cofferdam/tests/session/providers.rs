@@ -8,12 +8,14 @@ use async_trait::async_trait;
 use cofferdam::git::private_clone::INSIDE_VAULT;
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
-    Abilities, Access, BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy,
-    CopyStrategy, ExecRequest, Execution, Exit, Isolated, IsolatedProvider, IsolatedSandbox, Mount,
-    MountSource, NetworkKind, PrivateCopy, Sandbox, SandboxError, SandboxSpec,
+    Abilities, Ability, Access, BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy,
+    CopyStrategy, ExecRequest, Execution, Exit, Handle, Isolated, IsolatedProvider,
+    IsolatedSandbox, Mount, MountSource, NetworkKind, PrivateCopy, Sandbox, SandboxError,
+    SandboxSpec,
 };
 use cofferdam::session::{Hook, Landing, NetworkOptions, PromptSource};
 use cofferdam_lab::sample::Sample;
+use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::bad_input::{HEAD, branch, whole, whole_ok};
@@ -34,6 +36,8 @@ enum Fault {
     HangRead,
     FailCopy,
     HangCopy,
+    /// Nothing of its work can be brought out.
+    FailPack,
 }
 
 /// A provider that mounts: it keeps a diary and lets the embedded one do the work.
@@ -103,6 +107,9 @@ impl Sandbox for Watched {
         self.own.note(format!("exec {program}"));
         match self.own.fault {
             Fault::HangExec => std::future::pending().await,
+            Fault::FailPack if request.arguments.iter().any(|word| packs(word)) => {
+                return Err(SandboxError::Gone("the wire was cut".into()));
+            }
             Fault::PanicExec => return Err(SandboxError::Gone("it fell over".into())),
             _ => {}
         }
@@ -119,6 +126,10 @@ impl Sandbox for Watched {
             _ => closed,
         }
     }
+}
+
+fn packs(word: &std::ffi::OsStr) -> bool {
+    word.to_string_lossy().contains("pack-objects")
 }
 
 #[derive(Debug)]
@@ -173,7 +184,7 @@ impl IsolatedProvider for Apart {
     fn abilities(&self) -> Abilities {
         Abilities {
             networks: &[NetworkKind::None],
-            ..Abilities::default()
+            others: &[Ability::Outlive],
         }
     }
 
@@ -350,6 +361,41 @@ fn uncommitted_work_of_an_isolated_sandbox_is_not_lost() {
         assert_eq!(env.read("README.md"), "hello\n");
     }
     assert_eq!(env.subjects("main"), ["first", "work"]);
+}
+
+/// Its work is in it alone: it is not closed, and nobody looks for its work elsewhere.
+#[test]
+fn an_isolated_sandbox_stays_until_its_work_is_home() {
+    let env = Env::new();
+    let own = Own::new(Fault::FailPack);
+    let (native, diary) = (own.native.clone(), own.diary.clone());
+    let isolated = Isolated::new(Apart(own), copy_branch("topic"));
+    let failed = run(env.with(isolated, agent(WORK))).unwrap_err();
+    assert!(failed.to_string().contains("the wire was cut"), "{failed}");
+    let diary = diary.lock().unwrap().clone();
+    assert!(!diary.contains(&"close".to_owned()), "{diary:?}");
+    let id = failed.kept.id.unwrap();
+    let state = env.home.sandbox(id);
+    let report = crate::support::gc(&env);
+    assert!(report.recovered.is_empty(), "{report:?}");
+    assert!(state.join("record.json").exists(), "{report:?}");
+    let told = format!("{report:?}");
+    assert!(told.contains("is in the apart sandbox itself"), "{told}");
+    // It lives, and its commit with it.
+    let handle = Handle { id, state };
+    crate::support::block_on(async {
+        let sandbox = BindMountProvider::open(&native, &handle).await.unwrap();
+        let request = ExecRequest {
+            arguments: ["git", "log", "-1", "--format=%s"].map(Into::into).to_vec(),
+            ..ExecRequest::default()
+        };
+        let mut program = sandbox.exec(request).await.unwrap();
+        let mut out = String::new();
+        let mut stdout = program.take_stdout().unwrap();
+        stdout.read_to_string(&mut out).await.unwrap();
+        assert_eq!(out, "work\n");
+        BindMountProvider::remove(&native, &handle).await.unwrap();
+    });
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::{CollectError, Collector, Reaches, merge_message};
-use crate::git::Head;
 use crate::git::gate::Accepted;
 use crate::git::land::Landing;
 use crate::git::land::{self, Incoming, Landed};
 use crate::git::worktree::{self, Worktree};
+use crate::git::{Head, refs};
 use crate::names::BranchName;
 use crate::registry::{Owned, Strategy};
 use crate::session::barred::barred;
@@ -42,6 +42,19 @@ impl Collector<'_> {
                     other => return Ok(other),
                 }
                 if let Reaches::OwnBranch(why) = self.reaches {
+                    // Whoever was cut short, or its user, may have come so far already.
+                    let full = target.full();
+                    if let Some(at) = refs::read(self.repo, &full, self.cancel).await?
+                        && self
+                            .repo
+                            .is_ancestor(accepted.tip(), &at, self.cancel)
+                            .await?
+                    {
+                        return Ok(Landing::Landed {
+                            branch: target.as_str().to_owned(),
+                            tip: at,
+                        });
+                    }
                     return Ok(Landing::Kept {
                         reference: branch.as_str().to_owned(),
                         why: why.to_owned(),

@@ -8,7 +8,7 @@ use super::error::{Lost, ManageError};
 use crate::git::land::Landing;
 use crate::git::{GitError, Repository, RepositoryError, land};
 use crate::home::Home;
-use crate::registry::{self, Entry, Owned, Phase, Record, RegistryError};
+use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError};
 use crate::sandbox::native::{Native, NativeOptions};
 use crate::sandbox::{BindMountProvider, Handle};
 use crate::session::collect;
@@ -121,7 +121,11 @@ pub(super) async fn forget(owned: Owned) -> Result<(), ManageError> {
 }
 
 /// What may live of a sandbox whose command died: its control groups, and where it was to live on the sandbox itself.
+/// Nothing of one that has its files inside: its provider alone ends it, and its work goes with it.
 pub(super) async fn end(owned: &Owned) -> Result<(), ManageError> {
+    if owned.record.mode == Mode::Inside {
+        return Ok(());
+    }
     let handle = Handle {
         id: owned.record.id,
         state: owned.directory().to_owned(),

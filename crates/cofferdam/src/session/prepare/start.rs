@@ -8,7 +8,7 @@ use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
 use crate::fsx;
 use crate::registry::{self, Mode, Owned};
 use crate::sandbox::{
-    Access, Contained, HostProgram, Lifetime, Mount, MountSource, Sandbox, SandboxError,
+    Ability, Access, Contained, HostProgram, Lifetime, Mount, MountSource, Sandbox, SandboxError,
     SandboxSpec,
 };
 use crate::session::error::{RunErrorKind, step};
@@ -66,7 +66,10 @@ impl Making<'_> {
                 &owned.record,
                 &self.plan.repository.top,
             ),
-            lifetime: if self.lives_on {
+            // One that has its files inside stays where its work could not be brought home.
+            lifetime: if self.lives_on
+                || (isolated && self.options.sandbox.abilities().has(Ability::Outlive))
+            {
                 Lifetime::UntilRemoved {
                     state: owned.directory().to_owned(),
                 }
