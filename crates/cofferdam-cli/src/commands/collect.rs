@@ -38,6 +38,7 @@ pub(crate) async fn run(
         interrupt,
         async |caller, named| {
             let name = named.name().clone();
+            let own = named.record().branch_text();
             let collection = lives::collect(caller, named, &living::provider()).await?;
             let (landing, commits) = (&collection.landing, &collection.commits);
             output::data(&match landing {
@@ -52,9 +53,12 @@ pub(crate) async fn run(
                 let next = paint("next:", style::HINT, colour);
                 output::data(&format!("{next} cofferdam merge {name}\n"))?;
             }
-            if matches!(landing, Landing::Kept { .. } | Landing::Refused { .. }) {
-                stands.set(true);
-            }
+            // With `--merge-to-head` they wait on its own branch for `merge`.
+            stands.set(match landing {
+                Landing::Kept { reference, .. } if *reference == own => stands.get(),
+                Landing::Kept { .. } | Landing::Refused { .. } => true,
+                _ => stands.get(),
+            });
             Ok(())
         },
     )

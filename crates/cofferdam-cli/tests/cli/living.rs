@@ -458,6 +458,8 @@ fn with_merge_to_head_the_target_moves_at_merge_alone() {
         lives.exec("box", &commit_script(&["a"])).expect_code(0);
         lives.cofferdam(&["diff", "box"]).expect_code(0);
         lives.cofferdam(&["log", "box"]).expect_code(0);
+        lives.exec("box", &commit_script(&["z"])).expect_code(0);
+        lives.cofferdam(&["collect", "box"]).expect_code(0);
         assert_eq!(lives.git(&["rev-parse", "main"]), base, "{mode}");
         lives.cofferdam(&["merge", "box"]).expect_code(0);
         assert_eq!(lives.read("a.txt"), "a\n", "{mode}");

@@ -15,7 +15,8 @@ use crate::ui::human::parse_duration;
 /// Let an agent work in a sandbox and bring its verified commits home
 ///
 /// Without a branch strategy the agent works in this checkout itself (`--head`), or with
-/// `--mode copy` on a temporary branch (`--merge-to-head`).
+/// `--mode copy` on a temporary branch (`--merge-to-head`). The sandbox ends with the agent, unless it is kept (`--keep`)
+/// or was there before (`--in`).
 #[derive(Debug, Args)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -68,6 +69,19 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     pub(super) sandbox: Sandbox,
+
+    /// Work in this sandbox, which `cofferdam create` made, instead of one of its own
+    #[arg(
+        long = "in",
+        value_name = "SANDBOX",
+        conflicts_with_all = ["Strategy", "Sandbox", "name", "keep"],
+        help_heading = "Sandbox"
+    )]
+    pub(super) within: Option<String>,
+
+    /// Leave the sandbox alive at the end, as `cofferdam create` makes one
+    #[arg(long, help_heading = "Sandbox")]
+    pub(super) keep: bool,
 
     /// Names the sandbox, its temporary branch and its log
     #[arg(long, help_heading = "Sandbox")]

@@ -2,17 +2,20 @@
 //! while it goes on, and summed up at its end.
 
 mod arguments;
+mod life;
 mod plan;
 mod program;
 mod prompt;
 
 use std::process::ExitCode;
 
-use cofferdam::RunOptions;
+use cofferdam::registry;
 use cofferdam::session::{Kept, Landing, RunReport};
+use cofferdam::{RunError, RunOptions};
 use serde::Serialize;
 
 pub(crate) use arguments::Arguments;
+use life::Life;
 
 use crate::environment::Environment;
 use crate::error::{self, CliError};
@@ -43,8 +46,10 @@ pub(crate) async fn run(
         (false, true) => Verbosity::Verbose,
         (false, false) => Verbosity::Normal,
     };
-    let by_default = !arguments.strategy.is_named();
+    let life = Life::of(&arguments);
+    let by_default = !arguments.strategy.is_named() && !life.stays();
     let around = program::Surroundings::new(&arguments, environment);
+    let quiet = arguments.quiet;
     let mut options = plan::options(arguments, environment)?;
 
     let narrator = Narrator::new(verbosity, by_default);
@@ -52,7 +57,17 @@ pub(crate) async fn run(
     let live = Live::start(mode, Stream::Error, narrator, colour.on_stderr())
         .map_err(CliError::Runtime)?;
     options.caller.events = live.sink();
-    let (interrupt, result) = supervise(options, live).await?;
+    let (interrupt, result) = supervise(options, live, async |options| {
+        life::work(options, &life).await
+    })
+    .await?;
+    let made = match &result {
+        Ok(report) => Some((report.id, &report.name)),
+        Err(error) => error.kept.id.zip(error.kept.name.as_ref()),
+    };
+    let goes_on = made
+        .filter(|(id, _)| life.stays() && registry::is_in_use(&environment.home, *id))
+        .map(|(_, name)| format!("{name} goes on: cofferdam shell {name}\n"));
     let end = match result {
         Ok(report) => {
             let text = match mode {
@@ -60,7 +75,7 @@ pub(crate) async fn run(
                 Mode::Plain | Mode::Terminal => summary::render(&report, colour.on_stdout()),
             };
             output::data(&text)?;
-            Ok(exit_code(&report))
+            Ok(exit_code(&report, life.stays()))
         }
         Err(error) => {
             if mode == Mode::Json {
@@ -73,6 +88,9 @@ pub(crate) async fn run(
             Err(around.explain(error))
         }
     };
+    if let (Some(text), false) = (&goes_on, mode == Mode::Json || quiet) {
+        output::note(text);
+    }
     match (interrupt.code(), end) {
         (None, end) => end,
         (Some(code), end) => {
@@ -84,17 +102,18 @@ pub(crate) async fn run(
     }
 }
 
-/// Runs it under the user's signals, until the live view has shown everything.
+/// Runs it by `work` under the user's signals, until the live view has shown everything.
 pub(crate) async fn supervise(
     mut options: RunOptions,
     live: Live,
-) -> Result<(Interrupt, Result<RunReport, cofferdam::RunError>), CliError> {
+    work: impl AsyncFnOnce(RunOptions) -> Result<RunReport, RunError>,
+) -> Result<(Interrupt, Result<RunReport, RunError>), CliError> {
     let feed = live.feed();
     let interrupt =
         Interrupt::listen(move |stage| announce(&feed, stage)).map_err(CliError::Runtime)?;
     options.caller.cancel = interrupt.cancel.clone();
     options.caller.abandon = interrupt.abandon.clone();
-    let result = Box::pin(cofferdam::run(options)).await;
+    let result = Box::pin(work(options)).await;
     live.finish().await;
     Ok((interrupt, result))
 }
@@ -108,9 +127,13 @@ fn announce(feed: &Feed, stage: Stage) {
     });
 }
 
-/// A run whose commits did not land where they should is no success.
-fn exit_code(report: &RunReport) -> ExitCode {
-    match report.landing {
+/// A run whose commits did not land where they should is no success. Those of a sandbox that stays wait on its own
+/// branch for `merge`.
+fn exit_code(report: &RunReport, stays: bool) -> ExitCode {
+    match &report.landing {
+        Landing::Kept { reference, .. } if stays && *reference == report.source_branch => {
+            ExitCode::SUCCESS
+        }
         Landing::Nothing | Landing::Landed { .. } => ExitCode::SUCCESS,
         Landing::Kept { .. } | Landing::Refused { .. } => ExitCode::FAILURE,
     }

@@ -25,6 +25,14 @@ pub(super) fn options(
     if works_in_the_checkout(&arguments) && !arguments.sandbox.copy.is_empty() {
         return usage("`--copy` is for a worktree: add `--merge-to-head` or `--branch NAME`");
     }
+    if arguments.keep && works_in_the_checkout(&arguments) {
+        return Err(CliError::Misused {
+            message:
+                "`--keep` cannot leave a sandbox in this checkout itself: nobody would watch it"
+                    .to_owned(),
+            hint: "add `--merge-to-head` or `--branch NAME`".to_owned(),
+        });
+    }
     let agent = agent(&arguments)?;
     let making = making::session(arguments.sandbox.clone(), environment)?;
     // Last, because it may wait for another program.

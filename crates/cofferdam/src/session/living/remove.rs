@@ -39,9 +39,8 @@ pub async fn end_if_safe(
         Err(SandboxError::NotRunning) => None,
         Err(source) => return Err(failed(source)),
     };
-    if let Some(sandbox) = &sandbox
-        && !sandbox.status().await.map_err(failed)?.paused
-    {
+    if let Some(sandbox) = &sandbox {
+        // One that is paused too: somebody may let it go on meanwhile.
         sandbox.freeze().await.map_err(failed)?;
     }
     // What was frozen goes on when its connection ends here.

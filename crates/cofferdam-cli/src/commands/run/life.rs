@@ -1,0 +1,87 @@
+//! Where an agent works: in a sandbox that ends with it, in one that is kept, or in one that was there before.
+
+use cofferdam::registry::{Mode, Record, Strategy};
+use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, PrivateCopy};
+use cofferdam::session::living::{Condition, Named};
+use cofferdam::session::{RunReport, Session, SessionError};
+use cofferdam::{RunError, RunOptions};
+
+use super::arguments::Arguments;
+use crate::commands::living::provider;
+
+/// How long the agent's sandbox lives.
+#[derive(Debug)]
+pub(super) enum Life {
+    /// As long as the agent.
+    Run,
+    Kept,
+    /// It was there before, and is there afterwards.
+    In(String),
+}
+
+impl Life {
+    pub(super) fn of(arguments: &Arguments) -> Self {
+        match &arguments.within {
+            Some(name) => Self::In(name.clone()),
+            None if arguments.keep => Self::Kept,
+            None => Self::Run,
+        }
+    }
+
+    /// Whether the sandbox is there when the agent has ended.
+    pub(super) fn stays(&self) -> bool {
+        !matches!(self, Self::Run)
+    }
+}
+
+/// Runs the agent to its end.
+pub(super) async fn work(options: RunOptions, life: &Life) -> Result<RunReport, RunError> {
+    let caller = &options.caller;
+    let (session, sandbox) = match life {
+        Life::Run => return Box::pin(cofferdam::run(options)).await,
+        Life::Kept => {
+            let session = Box::pin(Session::create(caller, &options.session)).await?;
+            (session, options.session.sandbox.clone())
+        }
+        Life::In(name) => {
+            let named = Named::find(caller, &options.session.repository, name);
+            let named = named.await.map_err(before)?;
+            let sandbox = kind_of(named.record());
+            let session = Session::open(caller, named, &provider()).await;
+            let session = session.map_err(before)?;
+            if session.condition().await.map_err(before)? == Condition::Paused {
+                let name = session.name().to_string();
+                return Err(before(SessionError::Paused { name }));
+            }
+            (session, sandbox)
+        }
+    };
+    session.agent(&options.task, sandbox).await
+}
+
+/// No agent was started.
+fn before(error: SessionError) -> RunError {
+    RunError {
+        kind: cofferdam::session::RunErrorKind::Session(Box::new(error)),
+        kept: Box::default(),
+    }
+}
+
+/// What its sandbox was made as.
+fn kind_of(record: &Record) -> Contained {
+    let branch = match (&record.strategy, &record.branch) {
+        (Strategy::Branch, Some(branch)) => Some(branch.clone()),
+        _ => None,
+    };
+    let base = None;
+    match (record.mode, branch) {
+        (Mode::Bind, Some(branch)) => {
+            BindMount::new(provider(), BranchStrategy::Branch { branch, base }).into()
+        }
+        (Mode::Bind, None) => BindMount::new(provider(), BranchStrategy::MergeToHead).into(),
+        (_, Some(branch)) => {
+            PrivateCopy::new(provider(), CopyStrategy::Branch { branch, base }).into()
+        }
+        (_, None) => PrivateCopy::new(provider(), CopyStrategy::MergeToHead).into(),
+    }
+}

@@ -1,0 +1,98 @@
+//! Agents in sandboxes that stay.
+
+use crate::environment::{check, commit_script};
+use crate::lives::Lives;
+
+#[test]
+fn an_agent_works_in_it_as_often_as_wanted() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let work = |name: &str| {
+        let script = format!("{} echo $$ > ~/here", commit_script(&[name]));
+        lives.run(&["--in", "box"], &script).expect_code(0)
+    };
+    let done = work("a");
+    let words = "landed: 1 commit on cofferdam/box, which is now at ";
+    assert!(done.stdout.contains(words), "{done}");
+    assert!(
+        done.stdout.contains("\nnext: cofferdam merge box\n"),
+        "{done}"
+    );
+    assert!(
+        done.stderr.ends_with("box goes on: cofferdam shell box\n"),
+        "{done}"
+    );
+    assert!(!done.stderr.contains("no strategy given"), "{done}");
+    let done = work("b");
+    assert!(done.stdout.contains(words), "{done}");
+    lives.exec("box", "cat a.txt b.txt ~/here").expect_code(0);
+    lives.cofferdam(&["merge", "box"]).expect_code(0);
+    assert_eq!(
+        (lives.read("a.txt"), lives.read("b.txt")),
+        ("a\n".into(), "b\n".into())
+    );
+    // One that fails leaves it as it is.
+    let done = lives.run(&["--in", "box"], "exit 3").expect_code(1);
+    assert!(
+        done.stderr.contains("box goes on: cofferdam shell box\n"),
+        "{done}"
+    );
+    assert_eq!(lives.state("box"), "active");
+    let log = lives.cofferdam(&["log", "box"]).expect_code(0);
+    assert_eq!(log.stdout.lines().count(), 2, "{log}");
+}
+
+#[test]
+fn a_run_may_leave_its_sandbox_alive() {
+    for options in [
+        &["--branch", "b"][..],
+        &["--merge-to-head"],
+        &["--mode", "copy"],
+    ] {
+        let lives = Lives::new();
+        let options = [options, &["--keep", "--name", "kept", "--network", "none"]].concat();
+        lives
+            .run(
+                &options,
+                &format!("{} echo kept > ~/note", commit_script(&["a"])),
+            )
+            .expect_code(0);
+        assert_eq!(lives.state("kept"), "active");
+        let note = lives.exec("kept", "cat ~/note").expect_code(0);
+        assert_eq!(note.stdout, "kept\n");
+        lives.cofferdam(&["merge", "kept"]).expect_code(0);
+        assert_eq!(lives.read("a.txt"), "a\n", "{options:?}");
+        lives.cofferdam(&["delete", "kept"]).expect_code(0);
+        lives.expect_clean();
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let done = lives.run(&["--keep"], "true");
+    check!(lives, done, @"
+    code: 2
+    --- stdout
+    --- stderr
+    error: `--keep` cannot leave a sandbox in this checkout itself: nobody would watch it
+    hint: add `--merge-to-head` or `--branch NAME`
+    ");
+    for option in [
+        &["--branch", "b"][..],
+        &["--network", "none"],
+        &["--env", "A=1"],
+        &["--on-sandbox-ready", "true"],
+        &["--name", "x"],
+        &["--keep"],
+    ] {
+        let done = lives.run(&[&["--in", "box"], option].concat(), "true");
+        assert_eq!(done.status.code(), Some(2), "{done}");
+        assert!(done.stderr.contains("cannot be used with"), "{done}");
+    }
+    lives.cofferdam(&["pause", "box"]).expect_code(0);
+    let done = lives.run(&["--in", "box"], "true").expect_code(1);
+    assert!(done.stderr.contains("`cofferdam resume box`"), "{done}");
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    let done = lives.run(&["--in", "box"], "true").expect_code(1);
+    assert!(done.stderr.contains("`cofferdam start box`"), "{done}");
+}
