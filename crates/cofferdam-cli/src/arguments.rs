@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, completions, delete, demo, diff, doctor, gc, list, log, man, merge, net, revoke, run,
+    allow, collect, completions, create, delete, demo, diff, doctor, exec, gc, list, log, logs,
+    man, merge, net, pause, resume, revoke, run, shell, start, status, stop,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -31,7 +32,17 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::Arguments>),
+    Create(Box<create::Arguments>),
+    Exec(exec::Arguments),
+    Shell(shell::Arguments),
+    Logs(logs::Arguments),
     List(list::Arguments),
+    Status(status::Arguments),
+    Pause(pause::Arguments),
+    Resume(resume::Arguments),
+    Stop(stop::Arguments),
+    Start(start::Arguments),
+    Collect(collect::Arguments),
     Diff(diff::Arguments),
     Log(log::Arguments),
     Merge(merge::Arguments),

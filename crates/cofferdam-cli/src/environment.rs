@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use cofferdam::git::Git;
 use cofferdam::home::Home;
 use cofferdam::registry;
+use cofferdam::session::Caller;
 
 /// What the command takes from its surroundings.
 #[derive(Debug)]
@@ -150,6 +151,15 @@ impl Environment {
         let top = self.top();
         // It only explains; a run that cannot read the records fails by itself.
         registry::unseen(&self.home, top, self.user_home.as_deref()).unwrap_or_default()
+    }
+
+    /// On whose behalf the library works: nobody listens to it yet, and nothing cancels it.
+    pub(crate) fn caller(&self) -> Caller {
+        let mut caller = Caller::new(self.home.clone());
+        caller.git = self.git.clone();
+        caller.user_home.clone_from(&self.user_home);
+        caller.environment.clone_from(&self.variables);
+        caller
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {

@@ -19,7 +19,9 @@ use cofferdam::prompt::PromptError;
 use cofferdam::registry::RegistryError;
 use cofferdam::sandbox::SandboxError;
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{AgentFailure, CollectError, Landing, PlanError, RunError, RunErrorKind};
+use cofferdam::session::{
+    AgentFailure, CollectError, Landing, PlanError, RunError, RunErrorKind, SessionError,
+};
 use cofferdam::text::{printable, printable_bytes_line};
 use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
@@ -30,6 +32,7 @@ use crate::input::PromptInputError;
 use crate::ui::shell::shell_word;
 use crate::ui::{style, summary};
 
+mod living;
 mod names;
 mod plan;
 mod told;
@@ -63,6 +66,11 @@ pub(crate) enum CliError {
     Program { error: Box<RunError>, hint: String },
     #[error(transparent)]
     Manage(#[from] ManageError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A program that could not be started in a sandbox: the exit code is a shell's.
+    #[error("{error}")]
+    NotStarted { error: SessionError, code: u8 },
     #[error(transparent)]
     Wall(#[from] WallError),
     #[error(transparent)]
@@ -99,6 +107,7 @@ pub(crate) fn report(error: &CliError, colour: bool) -> ExitCode {
         | CliError::Misused { .. }
         | CliError::Agent(_)
         | CliError::Prompt(_) => ExitCode::from(USAGE),
+        CliError::NotStarted { code, .. } => ExitCode::from(*code),
         _ => ExitCode::FAILURE,
     }
 }
@@ -163,7 +172,9 @@ fn hints(error: &CliError) -> Vec<String> {
     let mut hints = Vec::new();
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(current) = next {
-        if let Some(hint) = hint(current) {
+        // Of a sandbox that lives on nobody else brings the commits home.
+        let said = current.is::<CollectError>() && !hints.is_empty();
+        if let Some(hint) = hint(current).filter(|_| !said) {
             let hint = printable(&hint);
             if !hint.is_empty() && !hints.contains(&hint) {
                 hints.push(hint);
@@ -191,6 +202,7 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             CliError::Agent(error) => Some(error),
             CliError::Run(error) => Some(&error.kind),
             CliError::Manage(error) => Some(error),
+            CliError::Session(error) | CliError::NotStarted { error, .. } => Some(error),
             CliError::Wall(error) => Some(error),
             CliError::Change(error) => Some(error),
             CliError::NetworkLog(error) => Some(error),
@@ -213,11 +225,15 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             RunErrorKind::Agent { failure, .. } => Some(failure),
             RunErrorKind::Collect(error) => Some(error),
             RunErrorKind::Left(error) => Some(error.as_ref()),
+            RunErrorKind::Session(error) => Some(error.as_ref()),
             _ => None,
         };
     }
     if let Some(PlanError::Name(error)) = error.downcast_ref() {
         return Some(error);
+    }
+    if let Some(error) = error.downcast_ref::<SessionError>() {
+        return living::held(error);
     }
     if let Some(error) = error.downcast_ref::<ManageError>() {
         return match error {
@@ -257,6 +273,9 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     }
     if let Some(error) = error.downcast_ref::<SandboxError>() {
         return sandbox_hint(error);
+    }
+    if let Some(error) = error.downcast_ref::<SessionError>() {
+        return living::hint(error);
     }
     if let Some(error) = error.downcast_ref::<RepositoryError>() {
         return repository_hint(error);

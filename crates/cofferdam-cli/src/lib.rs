@@ -67,14 +67,20 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// `cofferdam run ./my-agent.sh` lacks only the `--` before the program.
+/// `cofferdam run ./my-agent.sh` lacks only the `--` before the program, as `cofferdam exec NAME ls` does.
 fn suggest(error: &mut clap::Error) {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return;
     };
-    let runs = std::env::args_os().nth(1).is_some_and(|word| word == "run");
-    if error.kind() == ErrorKind::UnknownArgument && runs && !argument.starts_with('-') {
-        let tip = "the agent's program goes after `--`, at the end".into();
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    if error.kind() != ErrorKind::UnknownArgument || argument.starts_with('-') {
+        return;
     }
+    let command = std::env::args_os().nth(1);
+    let tip = match command.as_ref().and_then(|word| word.to_str()) {
+        Some("run") => "the agent's program goes after `--`, at the end",
+        Some("exec") => "the program goes after `--`, at the end",
+        _ => return,
+    };
+    let tips = vec![tip.into()];
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
 }

@@ -1,22 +1,35 @@
 //! One file for each command: its options, and what it does with the library.
 
 pub(crate) mod allow;
+mod attach;
 mod built_in;
+pub(crate) mod collect;
 pub(crate) mod completions;
+pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod exec;
 pub(crate) mod gc;
 mod here;
 pub(crate) mod list;
+mod living;
 pub(crate) mod log;
+pub(crate) mod logs;
+mod making;
 pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod net;
+pub(crate) mod pause;
+pub(crate) mod resume;
 pub(crate) mod revoke;
 pub(crate) mod run;
 mod several;
+pub(crate) mod shell;
+pub(crate) mod start;
+pub(crate) mod status;
+pub(crate) mod stop;
 
 use std::process::ExitCode;
 
@@ -35,11 +48,30 @@ pub(crate) async fn dispatch(
     match command {
         Command::Run(arguments) => run::run(*arguments, environment).await,
         Command::Demo(arguments) => demo::run(&arguments, environment).await,
+        // The user's signals are the program's.
+        Command::Exec(arguments) => Box::pin(exec::run(arguments, environment)).await,
+        Command::Shell(arguments) => Box::pin(shell::run(arguments, environment)).await,
         Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
         Command::Man(arguments) => man::run(&arguments, Arguments::command(), environment),
         command => {
             let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
             let done = match command {
+                Command::Create(arguments) => {
+                    create::run(*arguments, environment, &interrupt).await
+                }
+                Command::Logs(arguments) => logs::run(&arguments, environment, &interrupt).await,
+                Command::Status(arguments) => {
+                    status::run(&arguments, environment, &interrupt).await
+                }
+                Command::Pause(arguments) => pause::run(&arguments, environment, &interrupt).await,
+                Command::Resume(arguments) => {
+                    resume::run(&arguments, environment, &interrupt).await
+                }
+                Command::Stop(arguments) => stop::run(&arguments, environment, &interrupt).await,
+                Command::Start(arguments) => start::run(&arguments, environment, &interrupt).await,
+                Command::Collect(arguments) => {
+                    collect::run(&arguments, environment, &interrupt).await
+                }
                 Command::List(arguments) => list::run(&arguments, environment, &interrupt).await,
                 Command::Diff(arguments) => diff::run(arguments, environment, &interrupt).await,
                 Command::Log(arguments) => log::run(arguments, environment, &interrupt).await,
@@ -54,7 +86,12 @@ pub(crate) async fn dispatch(
                 Command::Doctor(arguments) => {
                     doctor::run(&arguments, environment, &interrupt).await
                 }
-                Command::Run(_) | Command::Demo(_) | Command::Completions(_) | Command::Man(_) => {
+                Command::Run(_)
+                | Command::Demo(_)
+                | Command::Exec(_)
+                | Command::Shell(_)
+                | Command::Completions(_)
+                | Command::Man(_) => {
                     return Ok(ExitCode::SUCCESS);
                 }
             };

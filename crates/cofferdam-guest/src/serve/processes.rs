@@ -10,6 +10,8 @@ pub(crate) struct Process {
     parent: i32,
     session: i32,
     state: u8,
+    /// 0 where the kernel does not say.
+    threads: u64,
 }
 
 impl Process {
@@ -22,7 +24,7 @@ impl Process {
     /// interrupted, and runs no instruction before its child does.
     pub(crate) fn has_stopped(&self, all: &[Self]) -> bool {
         let stopped = |state: u8| matches!(state, b'T' | b't' | b'Z' | b'X');
-        if matches!(self.state, b'Z' | b'X') {
+        if matches!(self.state, b'Z' | b'X') || (self.threads == 1 && stopped(self.state)) {
             return true;
         }
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
@@ -74,11 +76,13 @@ fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
+    let threads = fields.nth(13).and_then(|number| number.parse().ok());
     Some(Process {
         pid,
         parent,
         session,
         state,
+        threads: threads.unwrap_or_default(),
     })
 }
 

@@ -129,6 +129,13 @@ fn behind(top: &Path, dot_git: &Path) -> Vec<PathBuf> {
     target.into_iter().chain(directory).chain(shared).collect()
 }
 
+/// The directory that all checkouts of the repository at `top` share, as git finds it. `None`: there is no checkout.
+pub fn shared(top: &Path) -> Option<PathBuf> {
+    let dot_git = top.join(".git");
+    dot_git.symlink_metadata().ok()?;
+    behind(top, &dot_git).pop()
+}
+
 /// Where git goes that reads this in a file of its own: it leaves out line ends behind the path, and nothing else, and
 /// for it a path ends at a NUL.
 pub(super) fn target<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t Path> {

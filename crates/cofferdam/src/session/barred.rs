@@ -12,7 +12,8 @@ pub(super) fn barred(home: &Home, id: SandboxId, top: &Path) -> Option<String> {
     registry::barred(home, top).or_else(|| {
         let entries = registry::list(home, None).ok()?.entries.into_iter();
         let other = entries
-            .filter(|entry| !entry.in_use && entry.record.id != id)
+            .filter(|entry| !entry.in_use || entry.record.lives_on())
+            .filter(|entry| entry.record.id != id)
             .find(|entry| was_in(&home.sandbox(entry.record.id), top))?;
         Some(format!(
             "the merge of sandbox `{}` was cut short here: `cofferdam gc` finishes it",

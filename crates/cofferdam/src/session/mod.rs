@@ -66,5 +66,6 @@ pub use options::{
 pub use plan::PlanError;
 pub use report::{Beside, Iteration, Kept, RunReport};
 pub use run::run;
+pub use runlog::run_log;
 pub use stream::AgentFailure;
 pub use variables::{VariablesError, env_file_is_exposed, variables};

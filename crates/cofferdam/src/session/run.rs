@@ -17,10 +17,11 @@ use super::plan::{self, Plan, PlanError, TaskPlan};
 use super::prepare::{self, Making, Ready};
 use super::refusals::Refusals;
 use super::report::{Kept, RunReport};
+use super::runlog;
 use crate::agent::Usage;
 use crate::git::land::Landing;
 use crate::git::{DiffStyle, UserRules, before, own_files};
-use crate::registry::{Outcome, Owned, RegistryError, Strategy};
+use crate::registry::{Outcome, Owned, RegistryError};
 use crate::sandbox::Sandbox;
 use crate::text::printable;
 use crate::wall;
@@ -39,7 +40,7 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         return Err(nothing(RunErrorKind::Cancelled));
     }
     let (plan, task, finished) = plan_alone(&options).await.map_err(nothing)?;
-    let log_name = log_name(&plan, options.session.name.as_deref());
+    let log_name = runlog::file_name(&plan.record, options.session.name.as_deref());
     let config_dir = plan.repository.config_dir();
     let log = (&options.task.log, options.task.log_limits);
     let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &log_name)
@@ -325,33 +326,4 @@ pub(super) async fn take_login_back(
             text: error.to_string(),
         }),
     }
-}
-
-/// `<branch>[-<name>].log`, without separators and in lower case.
-pub(super) fn log_name(plan: &Plan, name: Option<&str>) -> String {
-    let is_merge = matches!(plan.record.strategy, Strategy::MergeToHead { .. });
-    let mut text = match &plan.record.branch {
-        // A temporary branch is one of many: its target says more.
-        Some(_) if is_merge => {
-            format!("{}-{}", plan.target_branch, plan.record.name)
-        }
-        _ => plan.source_branch.clone(),
-    };
-    if let (Some(name), true) = (name, !is_merge) {
-        text.push('-');
-        text.push_str(name);
-    }
-    let safe: String = text
-        .to_lowercase()
-        .chars()
-        .map(|c| {
-            if c.is_alphanumeric() || "-_.".contains(c) {
-                c
-            } else {
-                '-'
-            }
-        })
-        .take(120)
-        .collect();
-    format!("{}.log", safe.trim_start_matches('.'))
 }

@@ -4,13 +4,55 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::options::LogLimits;
 use crate::fsx::{Context, FileError};
+use crate::git::own_files;
+use crate::registry::{Record, Strategy};
 
 /// Where a line end is looked for, so that no line is cut: longer lines are.
 const LINE: u64 = 64 << 10;
+
+/// `<branch>[-<name>].log`, without separators and in lower case.
+pub(super) fn file_name(record: &Record, name: Option<&str>) -> String {
+    let mut text = match &record.strategy {
+        // A temporary branch is one of many: its target says more.
+        Strategy::MergeToHead { target } => format!("{target}-{}", record.name),
+        _ => record.branch_text(),
+    };
+    if let (Some(name), Strategy::Head | Strategy::Branch) = (name, &record.strategy) {
+        text.push('-');
+        text.push_str(name);
+    }
+    let safe: String = text
+        .to_lowercase()
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(120)
+        .collect();
+    format!("{}.log", safe.trim_start_matches('.'))
+}
+
+/// The log that the run of that sandbox wrote, unless it was told another place. Runs without a name share those of
+/// their branch.
+pub fn run_log(record: &Record) -> Option<PathBuf> {
+    let logs = record.repository.join(own_files::DIRECTORY).join("logs");
+    let names = [
+        file_name(record, Some(record.name.as_str())),
+        file_name(record, None),
+    ];
+    names
+        .map(|name| logs.join(name))
+        .into_iter()
+        .find(|path| path.symlink_metadata().is_ok_and(|found| found.is_file()))
+}
 
 /// A log that is open for appending.
 #[derive(Debug)]

@@ -16,6 +16,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{House, block_on};
 
+/// Ended also where its test fails.
+struct Ended(Handle);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        block_on(Native::default().remove(&self.0)).unwrap();
+    }
+}
+
 /// What a program inside says.
 async fn perl(sandbox: &dyn Sandbox, script: &str) -> String {
     let request = ExecRequest {
@@ -63,6 +72,7 @@ fn its_place_behind_the_wall_is_kept_by_whoever_is_outside() {
             state: state.path().to_owned(),
         },
     };
+    let _ended = Ended(handle.clone());
     block_on(async {
         let native = Native::default();
         let made: Arc<dyn Sandbox> = native

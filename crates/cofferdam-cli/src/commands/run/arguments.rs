@@ -5,15 +5,12 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{
-    NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser,
-};
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::Args;
+use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser};
 use cofferdam::agent::AGENTS;
-use cofferdam::names::BranchName;
-use cofferdam::network::NetworkKind;
 
-use crate::ui::human::{parse_bytes, parse_duration};
+use crate::commands::making::{Sandbox, Strategy};
+use crate::ui::human::parse_duration;
 
 /// Let an agent work in a sandbox and bring its verified commits home
 ///
@@ -24,7 +21,6 @@ use crate::ui::human::{parse_bytes, parse_duration};
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"
 )]
-#[command(group = ArgGroup::new("strategy").args(["head", "merge_to_head", "branch"]))]
 pub(crate) struct Arguments {
     /// The agent; `command`, any program, is meant where only `-- COMMAND` is given
     #[arg(long, value_name = "AGENT", value_parser = agents(), help_heading = "Agent")]
@@ -67,72 +63,11 @@ pub(crate) struct Arguments {
     )]
     pub(super) template_values: Vec<(String, String)>,
 
-    /// Work in this checkout itself; commits land on its branch
-    #[arg(long, help_heading = "Branch strategy")]
-    pub(super) head: bool,
+    #[command(flatten)]
+    pub(super) strategy: Strategy,
 
-    /// Work on a temporary branch and merge it into the checked-out branch at the end
-    #[arg(long, help_heading = "Branch strategy")]
-    pub(super) merge_to_head: bool,
-
-    /// Work on this branch, which is made if it does not exist
-    #[arg(long, value_name = "NAME", help_heading = "Branch strategy")]
-    pub(super) branch: Option<BranchName>,
-
-    /// Where a new branch starts; HEAD unless given
-    #[arg(
-        long,
-        value_name = "REVISION",
-        requires = "branch",
-        help_heading = "Branch strategy"
-    )]
-    pub(super) base: Option<String>,
-
-    /// How the sandbox sees the files: the host's directory itself, or a copy of its own
-    #[arg(long, value_enum, default_value_t = FileMode::Bind, help_heading = "Sandbox")]
-    pub(super) mode: FileMode,
-
-    /// A file or directory below the repository's top to copy into the worktree, committed or not
-    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "head", help_heading = "Sandbox")]
-    pub(super) copy: Vec<PathBuf>,
-
-    /// A file or directory below the repository's top that the sandbox must not see; may be given more than once
-    #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
-    pub(super) hide: Vec<PathBuf>,
-
-    /// A variable for the agent; without a value it is taken from your environment
-    #[arg(long = "env", value_name = "KEY[=VALUE]", help_heading = "Sandbox")]
-    pub(super) variables: Vec<OsString>,
-
-    /// The most memory, swap included: 512m, 2g
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Sandbox")]
-    pub(super) memory: Option<u64>,
-
-    /// The most CPU time, in CPUs: 1.5
-    #[arg(long, value_name = "NUMBER", value_parser = parse_cpus, help_heading = "Sandbox")]
-    pub(super) cpus: Option<f64>,
-
-    /// The most processes
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        value_parser = clap::value_parser!(u64).range(1..),
-        help_heading = "Sandbox"
-    )]
-    pub(super) pids: Option<u64>,
-
-    /// What the sandbox may reach
-    #[arg(
-        long,
-        value_parser = networks(),
-        default_value_t = NetworkKind::Allowlist,
-        help_heading = "Network"
-    )]
-    pub(super) network: NetworkKind,
-
-    /// Open this too, for this run: example.com, db.example.com:5432, "db.example.com:8443 tls"
-    #[arg(long, value_name = "RULE", help_heading = "Network")]
-    pub(super) allow: Vec<String>,
+    #[command(flatten)]
+    pub(super) sandbox: Sandbox,
 
     /// Names the sandbox, its temporary branch and its log
     #[arg(long, help_heading = "Sandbox")]
@@ -178,18 +113,6 @@ pub(crate) struct Arguments {
     )]
     pub(super) grace: Duration,
 
-    /// Run on this machine, in the worktree, before the sandbox exists
-    #[arg(long, value_name = "COMMAND", help_heading = "Hooks")]
-    pub(super) on_worktree_ready: Vec<String>,
-
-    /// Run on this machine when the sandbox is up
-    #[arg(long, value_name = "COMMAND", help_heading = "Hooks")]
-    pub(super) on_host_ready: Vec<String>,
-
-    /// Run in the sandbox when it is up
-    #[arg(long, value_name = "COMMAND", help_heading = "Hooks")]
-    pub(super) on_sandbox_ready: Vec<String>,
-
     /// Write the run log there instead of `.cofferdam/logs/`
     #[arg(
         long,
@@ -220,18 +143,7 @@ pub(crate) struct Arguments {
     pub(super) command: Vec<OsString>,
 }
 
-/// How the sandbox sees the files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum FileMode {
-    Bind,
-    Copy,
-}
-
 impl Arguments {
-    pub(super) fn names_strategy(&self) -> bool {
-        self.head || self.merge_to_head || self.branch.is_some()
-    }
-
     /// Whether the agent is a program that the user named.
     pub(super) fn runs_command(&self) -> bool {
         self.agent.as_deref().unwrap_or("command") == "command"
@@ -243,17 +155,6 @@ fn agents() -> PossibleValuesParser {
         .iter()
         .map(|kind| PossibleValue::new(kind.name).help(kind.about));
     PossibleValuesParser::new(values)
-}
-
-fn networks() -> impl TypedValueParser<Value = NetworkKind> {
-    let values = NetworkKind::ALL.map(|kind| {
-        PossibleValue::new(kind.as_str()).help(match kind {
-            NetworkKind::None => "Nothing but its own loopback",
-            NetworkKind::Allowlist => "What `cofferdam net rules` lists",
-            NetworkKind::Open => "Everything that this machine reaches: no wall",
-        })
-    });
-    PossibleValuesParser::new(values).try_map(|name| name.parse())
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {
@@ -268,16 +169,4 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
 fn parse_count(text: &str) -> Result<NonZeroU32, String> {
     text.parse()
         .map_err(|_| format!("`{}` is not a number of at least 1", text.escape_debug()))
-}
-
-fn parse_cpus(text: &str) -> Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|&cpus: &f64| cpus.is_finite() && cpus >= 0.01)
-        .ok_or_else(|| {
-            format!(
-                "`{}` is not a number of CPUs such as 2 or 1.5",
-                text.escape_debug()
-            )
-        })
 }

@@ -43,7 +43,7 @@ pub(crate) async fn run(
         (false, true) => Verbosity::Verbose,
         (false, false) => Verbosity::Normal,
     };
-    let by_default = !arguments.names_strategy();
+    let by_default = !arguments.strategy.is_named();
     let around = program::Surroundings::new(&arguments, environment);
     let mut options = plan::options(arguments, environment)?;
 

@@ -14,8 +14,9 @@ use cofferdam::sandbox::native::{self, Host};
 use cofferdam::sandbox::{HostProgram, SandboxError};
 use cofferdam::session::{AgentFailure, RunErrorKind};
 
-use super::arguments::{Arguments, FileMode};
+use super::arguments::Arguments;
 use crate::commands::doctor::agents::elsewhere;
+use crate::commands::making::FileMode;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::ui::shell::shell_word;
@@ -40,9 +41,9 @@ impl Surroundings {
     pub(super) fn new(arguments: &Arguments, environment: &Environment) -> Self {
         let directory = environment.directory.clone();
         let top = environment.top().to_owned();
-        let checkout = arguments.mode == FileMode::Bind
-            && !arguments.merge_to_head
-            && arguments.branch.is_none();
+        let checkout = arguments.sandbox.mode == FileMode::Bind
+            && !arguments.strategy.merge_to_head
+            && arguments.strategy.branch.is_none();
         let program = arguments.runs_command().then(|| arguments.command.first());
         Self {
             program: program.flatten().cloned(),

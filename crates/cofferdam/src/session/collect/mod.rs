@@ -32,7 +32,7 @@ mod packing;
 mod tips;
 
 pub use error::CollectError;
-pub(super) use home::keeps_work;
+pub(super) use home::{keeps_work, sets_aside};
 
 /// Where the sandbox's repository can be read.
 #[derive(Debug)]

@@ -19,7 +19,8 @@ use crate::session::options::{RunOptions, SessionOptions, Task};
 use crate::session::plan::{self, Plan, TaskPlan};
 use crate::session::refusals::Refusals;
 use crate::session::report::{Kept, RunReport};
-use crate::session::run::{log_name, take_login_back};
+use crate::session::run::take_login_back;
+use crate::session::runlog;
 use crate::text::printable;
 
 impl Session {
@@ -44,7 +45,7 @@ impl Session {
         };
         let plan = self.plan(&form).await.map_err(session)?;
         let planned = plan::plan_task(&options, &plan).await.map_err(nothing)?;
-        let name = log_name(&plan, Some(self.record.name.as_str()));
+        let name = runlog::file_name(&self.record, Some(self.record.name.as_str()));
         let log = (&options.task.log, options.task.log_limits);
         let config_dir = plan.repository.config_dir();
         let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &name)

@@ -6,6 +6,7 @@ use crate::registry::RegistryError;
 use crate::sandbox::SandboxError;
 use crate::session::collect::error::CollectError;
 use crate::session::envfile::EnvFileError;
+use crate::session::manage::error::ManageError;
 use crate::session::plan::error::PlanError;
 use crate::session::variables::VariablesError;
 use crate::wall::WallError;
@@ -13,7 +14,6 @@ use crate::wall::supervisor::SupervisorError;
 
 /// Why something could not be done with a sandbox that lives on. Nothing of it is lost.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SessionError {
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -64,6 +64,8 @@ pub enum SessionError {
         #[source]
         source: CollectError,
     },
+    #[error(transparent)]
+    Manage(#[from] Box<ManageError>),
     #[error(transparent)]
     EnvFile(#[from] EnvFileError),
     /// What it was made with may not be given to a sandbox any more.

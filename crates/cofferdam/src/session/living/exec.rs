@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::{Session, SessionError};
-use crate::fsx::{self, Context};
-use crate::sandbox::{Detached, ExecRequest, Execution, Listed, TerminalSize};
+use super::{Named, Session, SessionError};
+use crate::fsx::{self, Context, FileError};
+use crate::sandbox::{Detached, ExecRequest, Execution, Exit, Listed, TerminalSize};
 use crate::session::form::Form;
+use crate::session::options::Caller;
 use crate::session::variables;
+
+/// Of the file that tells a program's end.
+const END_LIMIT: u64 = 4096;
 
 /// A program to start. It gets the sandbox's own variables, those of `.cofferdam/.env`, and these.
 #[derive(Debug, Clone, Default)]
@@ -68,7 +72,45 @@ pub struct Program {
     pub end: PathBuf,
 }
 
+impl Program {
+    /// How it ended. `None`: it runs, or the sandbox ended first.
+    pub fn exit(&self) -> Result<Option<Exit>, FileError> {
+        match fsx::read_bounded(&self.end, END_LIMIT) {
+            Ok(said) => Ok(Detached::read_end(&said)),
+            // It has its output's name before its end's.
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The programs that were left running in this start of the sandbox and in earlier ones, oldest first; also where it is
+/// stopped.
+pub fn left_running(caller: &Caller, named: &Named) -> Result<Vec<Program>, SessionError> {
+    let programs = caller.home.sandbox(named.id()).join(PROGRAMS);
+    let mut found = Vec::new();
+    let entries = match std::fs::read_dir(&programs).context("read", &programs) {
+        Err(error) if error.is_not_found() => return Ok(found),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry.context("read", &programs)?.file_name();
+        let id = name.to_str().and_then(|name| name.strip_suffix(".log"));
+        if let Some(id) = id.and_then(|id| id.parse().ok()) {
+            let (output, end) = files_of(&programs, id);
+            found.push(Program { id, output, end });
+        }
+    }
+    found.sort_by_key(|program| program.id);
+    Ok(found)
+}
+
 impl Session {
+    /// Counts the starts of the sandbox, as [`ProgramId::start`] does.
+    pub fn starts(&self) -> Result<u32, SessionError> {
+        Ok(Form::read(&self.directory())?.starts())
+    }
+
     /// Starts a program, which ends with this session.
     pub async fn exec(&self, exec: SessionExec) -> Result<Box<dyn Execution>, SessionError> {
         let request = self.request(exec).await?;

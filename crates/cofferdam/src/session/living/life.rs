@@ -8,7 +8,7 @@ use super::{Named, Session, SessionError};
 use crate::fsx::lock;
 use crate::names::RepoPath;
 use crate::registry::{self, Owned};
-use crate::sandbox::{BindMountProvider, Lifetime, SandboxError, SandboxSpec};
+use crate::sandbox::{BindMountProvider, Handle, Lifetime, SandboxError, SandboxSpec};
 use crate::session::Caller;
 use crate::session::form::Form;
 use crate::session::{network, place, prepare};
@@ -34,14 +34,21 @@ pub async fn condition(
     provider: &dyn BindMountProvider,
 ) -> Result<Condition, SessionError> {
     named.check(provider)?;
-    let failed = |source| SessionError::sandbox(named.record.name.to_string(), source);
-    let sandbox = match provider.open(&named.handle(caller)).await {
+    let asked = ask(provider, &named.handle(caller)).await;
+    asked.map_err(|source| SessionError::sandbox(named.record.name.to_string(), source))
+}
+
+/// As [`condition`], of whichever sandbox it is.
+pub(in crate::session) async fn ask(
+    provider: &dyn BindMountProvider,
+    handle: &Handle,
+) -> Result<Condition, SandboxError> {
+    let sandbox = match provider.open(handle).await {
         Ok(sandbox) => sandbox,
         Err(SandboxError::NotRunning) => return Ok(Condition::Stopped),
-        Err(source) => return Err(failed(source)),
+        Err(error) => return Err(error),
     };
-    let status = sandbox.status().await.map_err(failed)?;
-    Ok(if status.paused {
+    Ok(if sandbox.status().await?.paused {
         Condition::Paused
     } else {
         Condition::Running

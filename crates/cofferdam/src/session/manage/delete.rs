@@ -8,16 +8,15 @@ use serde::Serialize;
 
 use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
-use super::tips::tips;
+use super::risk::{own_branch, uncommitted_in, worktree_of};
 use super::{Lost, ManageError, Target, half_merged, orphan};
+use crate::git::Repository;
 use crate::git::refs;
-use crate::git::worktree::{self, Worktree};
-use crate::git::{Oid, Repository, UserRules, identity};
+use crate::git::worktree;
 use crate::home::Home;
 use crate::names::{BranchName, Slug};
-use crate::registry::{self, Entry, Owned, Record, RegistryError, Strategy};
+use crate::registry::{self, Entry, Owned, Record, RegistryError};
 use crate::session::collect;
-use crate::session::uncommitted::uncommitted;
 
 /// How long a run may take to stop, collect and dispose.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
@@ -142,31 +141,16 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         done => drop(done?),
     }
     let record = &owned.record;
-    let config = identity::user_config(&repo, target.caller_home.as_deref(), cancel).await?;
-    let own_branch = match (&record.strategy, &record.branch) {
-        (Strategy::Branch | Strategy::MergeToHead { .. }, Some(branch)) => Some(branch),
-        _ => None,
-    };
-    if let (Some(path), Some(branch)) = (
-        record.worktree.as_ref().filter(|path| path.is_dir()),
-        own_branch,
-    ) {
-        let worktree = Worktree::find(&repo, path, branch.clone(), record.base.clone())?;
-        let ends = tips(&repo, record, cancel).await?;
-        let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
-        let rules = UserRules {
-            config: Some(&config),
-            caller_home: target.caller_home.as_deref(),
-        };
-        let scratch = owned.directory().join("scratch");
-        let ends = (ends.first().unwrap_or(&record.base), &ends[..]);
-        let changes = uncommitted(&repo, &worktree, ends, rules, &scratch, cancel).await?;
-        if !changes.is_empty() && !options.force {
-            return Err(ManageError::UncommittedWork {
-                name: owned.record.name.to_string(),
-                path: path.clone(),
-            });
-        }
+    let own_branch = own_branch(record);
+    let user = target.caller_home.as_deref();
+    let found = uncommitted_in(&target.home, &repo, record, user, cancel).await?;
+    if let Some(path) = found.filter(|_| !options.force) {
+        return Err(ManageError::UncommittedWork {
+            name: owned.record.name.to_string(),
+            path,
+        });
+    }
+    if let Some(worktree) = worktree_of(&repo, record)? {
         worktree::remove(&repo, &worktree)?;
     }
     let copy = owned.directory().join("work");

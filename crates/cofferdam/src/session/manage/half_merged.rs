@@ -7,6 +7,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
+use super::turn::take;
 use crate::git::Repository;
 use crate::git::land::{self, Landed};
 use crate::home::Home;
@@ -51,11 +52,11 @@ pub(super) async fn finish_in(
 ) -> Result<Vec<String>, ManageError> {
     let mut said = Vec::new();
     for Entry { record, in_use } in registry::list(home, None)?.entries {
-        if in_use || !was_in(&home.sandbox(record.id), top) {
+        if (in_use && !record.lives_on()) || !was_in(&home.sandbox(record.id), top) {
             continue;
         }
         let name = record.name.clone();
-        let owned = match Owned::adopt(home, record) {
+        let owned = match take(home, record, cancel).await {
             Ok(owned) => owned,
             // Another command is at it.
             Err(RegistryError::InUse(_) | RegistryError::Gone(_)) => continue,

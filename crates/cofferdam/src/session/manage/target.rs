@@ -1,6 +1,6 @@
 //! What a command on a sandbox is about, as its user names it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
@@ -27,13 +27,27 @@ pub struct Target {
 }
 
 impl Target {
-    /// The repository and the sandbox in it.
+    /// The sandbox, and its repository in the checkout that it was made from.
     pub(super) async fn find(&self) -> Result<(Repository, Entry), ManageError> {
-        let home = self.caller_home.as_deref();
-        let start = Start::find(&self.repository, &registry::workspaces(&self.home)?)?;
-        let repository = Repository::discover(&self.git, &start, home, &self.cancel).await?;
+        let (here, entry) = self.find_here().await?;
+        let there = &entry.record.repository;
+        if here.top.as_path() == there {
+            return Ok((here, entry));
+        }
+        Ok((self.discover(there).await?, entry))
+    }
+
+    /// The sandbox, and its repository in the checkout that the command works in.
+    pub(super) async fn find_here(&self) -> Result<(Repository, Entry), ManageError> {
+        let repository = self.discover(&self.repository).await?;
         let entry = registry::find(&self.home, &repository.top, &self.name)?;
         Ok((repository, entry))
+    }
+
+    async fn discover(&self, directory: &Path) -> Result<Repository, ManageError> {
+        let home = self.caller_home.as_deref();
+        let start = Start::find(directory, &registry::workspaces(&self.home)?)?;
+        Ok(Repository::discover(&self.git, &start, home, &self.cancel).await?)
     }
 
     /// Where the sandbox's work ended: [`tips::tips`], one at least.

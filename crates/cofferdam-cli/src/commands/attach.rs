@@ -1,0 +1,454 @@
+//! A program in a sandbox whose streams, signals and end are those of the command.
+
+use std::collections::VecDeque;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cofferdam::sandbox::{BoxRead, BoxWrite, Execution, Exit, SandboxError, Terminal};
+use cofferdam::session::living::{self as lives, Condition};
+use cofferdam::session::{Caller, Session, SessionError, SessionExec};
+use rustix::process::Signal as Number;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::living;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::ui::output;
+use crate::ui::streams::{self, Sink};
+use crate::ui::tty::{self, Raw};
+
+/// Presses that are further apart do not count together.
+const TOGETHER: Duration = Duration::from_secs(2);
+/// How long what a program left running may keep silent before its output counts as done.
+const SILENCE: Duration = Duration::from_millis(100);
+/// No pipe holds more of what a program wrote before its end.
+const LAST: usize = 1 << 20;
+/// So much may be typed ahead.
+const AHEAD: usize = 1 << 20;
+/// So long after a key without an answer it is asked whether the sandbox is paused.
+const ANSWER: Duration = Duration::from_secs(1);
+/// How long a program may go on that was told to end, where its terminal has nobody left.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a program waits for its start while the sandbox's work is collected.
+const COLLECTING: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+const CTRL_C: u8 = 3;
+
+/// What is to be run, and where.
+#[derive(Debug)]
+pub(super) struct Attached<'a> {
+    pub(super) name: &'a str,
+    pub(super) exec: SessionExec,
+    pub(super) environment: &'a Environment,
+}
+
+/// Runs it to its end; the exit code is its own, and 128 and the number of the signal that ended it.
+pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
+    let mut signals = Signals::listen().map_err(CliError::Runtime)?;
+    let caller = attached.environment.caller();
+    let started = Box::pin(start(&attached, &caller));
+    let (session, execution) = tokio::select! {
+        started = started => started?,
+        signal = signals.next() => return Err(interrupted(signal)),
+    };
+    let ended = if attached.exec.terminal.is_some() {
+        on_a_terminal(&session, execution, signals).await
+    } else {
+        on_streams(execution, attached.exec.stdin, signals).await
+    };
+    match ended {
+        Ok(exit) => Ok(ExitCode::from(code(exit))),
+        Err(Ended::Left(code)) => Err(CliError::Interrupted { code }),
+        Err(Ended::Terminal(error)) => Err(CliError::Failed {
+            message: format!("the terminal on standard input cannot be used: {error}"),
+            hint: "leave out `-t`".to_owned(),
+        }),
+        Err(Ended::Sandbox(error)) => Err(gone(&attached, &caller, error).await.into()),
+    }
+}
+
+/// Opens the sandbox and starts the program. While the sandbox's work is collected, it waits.
+pub(super) async fn start(
+    attached: &Attached<'_>,
+    caller: &Caller,
+) -> Result<(Session, Box<dyn Execution>), CliError> {
+    let session = living::open(attached.name, caller, attached.environment).await?;
+    let until = Instant::now() + COLLECTING;
+    loop {
+        match session.exec(attached.exec.clone()).await {
+            Ok(execution) => return Ok((session, execution)),
+            Err(SessionError::Sandbox {
+                source: SandboxError::Frozen,
+                ..
+            }) if Instant::now() < until => sleep(PAUSE).await,
+            Err(error) => return Err(not_started(error)),
+        }
+    }
+}
+
+/// As shells have it: 126 for what cannot be run, 127 for what is not there.
+pub(super) fn not_started(error: SessionError) -> CliError {
+    match &error {
+        SessionError::Sandbox {
+            source: SandboxError::Program { reason, .. },
+            ..
+        } => {
+            let code = if reason.to_lowercase().contains("permission") {
+                126
+            } else {
+                127
+            };
+            CliError::NotStarted { error, code }
+        }
+        _ => error.into(),
+    }
+}
+
+fn code(exit: Exit) -> u8 {
+    match exit {
+        Exit::Code(code) => u8::try_from(code & 0xff).unwrap_or(1),
+        Exit::Signal(signal) => u8::try_from(128 + signal).unwrap_or(255),
+    }
+}
+
+fn interrupted(signal: i32) -> CliError {
+    CliError::Interrupted {
+        code: code(Exit::Signal(signal)),
+    }
+}
+
+/// Why there is no exit of the program's own.
+#[derive(Debug)]
+enum Ended {
+    /// The user left it, or their terminal did.
+    Left(u8),
+    Terminal(io::Error),
+    Sandbox(SandboxError),
+}
+
+/// Contact was lost: most often because somebody stopped or deleted the sandbox.
+async fn gone(attached: &Attached<'_>, caller: &Caller, error: SandboxError) -> SessionError {
+    let name = attached.name.to_owned();
+    let named = match living::named(&name, caller, attached.environment).await {
+        Ok(named) => named,
+        Err(error) => return error,
+    };
+    let name = named.name().to_string();
+    match lives::condition(caller, &named, &living::provider()).await {
+        Ok(Condition::Stopped) => SessionError::Stopped { name },
+        _ => SessionError::Sandbox {
+            name,
+            source: error,
+        },
+    }
+}
+
+/// Those of the command's signals that are the program's.
+#[derive(Debug)]
+struct Signals([(Signal, i32); 4]);
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        let one = |kind: SignalKind| Ok::<_, io::Error>((signal(kind)?, kind.as_raw_value()));
+        Ok(Self([
+            one(SignalKind::interrupt())?,
+            one(SignalKind::terminate())?,
+            one(SignalKind::hangup())?,
+            one(SignalKind::quit())?,
+        ]))
+    }
+
+    async fn next(&mut self) -> i32 {
+        let [(int, a), (term, b), (hup, c), (quit, d)] = &mut self.0;
+        tokio::select! {
+            _ = int.recv() => *a,
+            _ = term.recv() => *b,
+            _ = hup.recv() => *c,
+            _ = quit.recv() => *d,
+        }
+    }
+}
+
+/// Counts presses of Ctrl-C, one soon after the other.
+#[derive(Debug, Default)]
+struct Presses {
+    last: Option<Instant>,
+    count: u32,
+}
+
+impl Presses {
+    fn press(&mut self) -> u32 {
+        let now = Instant::now();
+        let soon = self
+            .last
+            .is_some_and(|last| now.duration_since(last) < TOGETHER);
+        self.count = if soon { self.count + 1 } else { 1 };
+        self.last = Some(now);
+        self.count
+    }
+}
+
+/// With three streams.
+async fn on_streams(
+    mut execution: Box<dyn Execution>,
+    input: bool,
+    mut signals: Signals,
+) -> Result<Exit, Ended> {
+    let (end, ended) = watch::channel(false);
+    let outputs = [
+        (execution.take_stdout(), Sink::stdout as fn() -> Sink),
+        (execution.take_stderr(), Sink::stderr),
+    ];
+    let count = Arc::new(AtomicU64::new(0));
+    let pumps: Vec<JoinHandle<()>> = outputs
+        .into_iter()
+        .filter_map(|(from, to)| Some(tokio::spawn(pump(from?, to, ended.clone(), count.clone()))))
+        .collect();
+    if let Some(stdin) = execution.take_stdin().filter(|_| input) {
+        tokio::spawn(feed(stdin));
+    }
+    let mut presses = Presses::default();
+    let exit = loop {
+        tokio::select! {
+            exit = execution.wait() => break exit.map_err(Ended::Sandbox),
+            signal = signals.next() => {
+                pass_on(&mut *execution, signal, &mut presses).await?;
+            }
+        }
+    };
+    drained(end, pumps, &mut signals).await?;
+    exit
+}
+
+/// What comes on standard input, then its end.
+async fn feed(mut stdin: BoxWrite) {
+    let mut input = streams::input();
+    while let Some(bytes) = input.recv().await {
+        // The program may read no more of it.
+        if stdin.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+    let _ = stdin.shutdown().await;
+}
+
+/// The second Ctrl-C ends the program whatever it does, and the third ends the waiting for that.
+async fn pass_on(
+    execution: &mut dyn Execution,
+    signal: i32,
+    presses: &mut Presses,
+) -> Result<(), Ended> {
+    let presses = if signal == Number::INT.as_raw() {
+        presses.press()
+    } else {
+        1
+    };
+    let signal = match presses {
+        1 => signal,
+        2 => Number::KILL.as_raw(),
+        _ => return Err(Ended::Left(code(Exit::Signal(signal)))),
+    };
+    // It may have ended; then that is what is waited for.
+    let _ = execution.kill(signal).await;
+    Ok(())
+}
+
+/// Passes on what a program prints, until its end and what it wrote before.
+async fn pump(
+    mut from: BoxRead,
+    to: fn() -> Sink,
+    ended: watch::Receiver<bool>,
+    count: Arc<AtomicU64>,
+) {
+    let mut buffer = vec![0; 64 << 10];
+    let mut sink = None;
+    let mut last = LAST;
+    loop {
+        let mut over = ended.clone();
+        let silent = async {
+            let _ = over.wait_for(|ended| *ended).await;
+            sleep(SILENCE).await;
+        };
+        let read = tokio::select! {
+            biased;
+            read = from.read(&mut buffer) => read,
+            // Something that the program left running has it open.
+            () = silent => break,
+        };
+        let Ok(length @ 1..) = read else { break };
+        count.fetch_add(1, Ordering::Relaxed);
+        let sink = sink.get_or_insert_with(to);
+        // Where nobody reads any more, the program is told in its own way: by a broken pipe.
+        if !sink.send(buffer[..length].to_vec()).await {
+            break;
+        }
+        if *ended.borrow() {
+            last = last.saturating_sub(length);
+            if last == 0 {
+                break;
+            }
+        }
+    }
+    drop(from);
+    if let Some(sink) = sink {
+        sink.finish().await;
+    }
+}
+
+/// Waits until everything is written that the program printed, or the user has enough of it.
+async fn drained(
+    end: watch::Sender<bool>,
+    pumps: Vec<JoinHandle<()>>,
+    signals: &mut Signals,
+) -> Result<(), Ended> {
+    let _ = end.send(true);
+    for pump in pumps {
+        tokio::select! {
+            _ = pump => {}
+            signal = signals.next() => return Err(Ended::Left(code(Exit::Signal(signal)))),
+        }
+    }
+    Ok(())
+}
+
+/// With the user's terminal.
+async fn on_a_terminal(
+    session: &Session,
+    mut execution: Box<dyn Execution>,
+    mut signals: Signals,
+) -> Result<Exit, Ended> {
+    let missing = || Ended::Sandbox(SandboxError::Gone("it gave no terminal".to_owned()));
+    let Terminal {
+        output,
+        mut input,
+        size,
+    } = execution.take_terminal().ok_or_else(missing)?;
+    let listen = |kind| signal(kind).map_err(Ended::Terminal);
+    let mut resized = listen(SignalKind::window_change())?;
+    let mut continued = listen(SignalKind::from_raw(Number::CONT.as_raw()))?;
+    let raw = Raw::enter().map_err(Ended::Terminal)?;
+    // It may have changed while the program was started.
+    let _ = size.resize(tty::size());
+    let (end, ended) = watch::channel(false);
+    let answers = Arc::new(AtomicU64::new(0));
+    let pumps = vec![tokio::spawn(pump(
+        output,
+        Sink::stdout,
+        ended,
+        answers.clone(),
+    ))];
+    let mut keys = streams::input();
+    let mut ahead: VecDeque<u8> = VecDeque::new();
+    let mut watch = Watch::new(session, answers);
+    let exit = loop {
+        tokio::select! {
+            exit = execution.wait() => break exit.map_err(Ended::Sandbox),
+            typed = keys.recv(), if ahead.len() < AHEAD => match typed {
+                Some(typed) => {
+                    if watch.leaves(&typed) {
+                        break Err(Ended::Left(code(Exit::Signal(Number::INT.as_raw()))));
+                    }
+                    ahead.extend(typed);
+                }
+                // The terminal is gone: its programs are hung up with what is dropped here.
+                None => break Err(Ended::Left(code(Exit::Signal(Number::HUP.as_raw())))),
+            },
+            written = input.write(ahead.as_slices().0), if !ahead.is_empty() => match written {
+                Ok(written) => drop(ahead.drain(..written)),
+                // Nobody inside has it open any more: the end follows.
+                Err(_) => ahead.clear(),
+            },
+            _ = resized.recv() => {
+                let _ = size.resize(tty::size());
+            }
+            _ = continued.recv() => {
+                let _ = raw.again();
+                let _ = size.resize(tty::size());
+            }
+            // Keys are no signals here: these are meant for the command, and then for its program.
+            signal = signals.next() => {
+                let _ = execution.kill(signal).await;
+                let last = tokio::time::timeout(FAREWELL, execution.wait()).await;
+                break match last {
+                    Ok(exit) => exit.map_err(Ended::Sandbox),
+                    Err(_) => Err(Ended::Left(code(Exit::Signal(signal)))),
+                };
+            }
+            () = watch.due() => watch.ask().await,
+        }
+    };
+    let drained = drained(end, pumps, &mut signals).await;
+    if exit.is_err() {
+        tty::calm();
+    }
+    drop(raw);
+    drained?;
+    exit
+}
+
+/// Notices that a terminal is silent because its sandbox is paused.
+struct Watch<'a> {
+    session: &'a Session,
+    answers: Arc<AtomicU64>,
+    /// When to ask, and how many answers there were when a key was typed.
+    due: Option<(Instant, u64)>,
+    /// Where it was told that the sandbox is paused: how many answers there had been.
+    told: Option<u64>,
+    presses: Presses,
+}
+
+impl<'a> Watch<'a> {
+    fn new(session: &'a Session, answers: Arc<AtomicU64>) -> Self {
+        Self {
+            session,
+            answers,
+            due: None,
+            told: None,
+            presses: Presses::default(),
+        }
+    }
+
+    /// Whether what is typed asks to leave a program that cannot hear it.
+    fn leaves(&mut self, typed: &[u8]) -> bool {
+        let answers = self.answers.load(Ordering::Relaxed);
+        match self.due {
+            Some((_, before)) if before == answers => {}
+            _ => self.due = Some((Instant::now() + ANSWER, answers)),
+        }
+        let presses = typed.iter().filter(|&&key| key == CTRL_C);
+        let most = presses.map(|_| self.presses.press()).max();
+        self.told == Some(answers) && most.is_some_and(|most| most >= 3)
+    }
+
+    async fn due(&self) {
+        match self.due {
+            Some((at, _)) => sleep(at.saturating_duration_since(Instant::now())).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn ask(&mut self) {
+        let Some((_, before)) = self.due.take() else {
+            return;
+        };
+        if self.answers.load(Ordering::Relaxed) != before || self.told == Some(before) {
+            return;
+        }
+        let asked = tokio::time::timeout(ANSWER, self.session.condition()).await;
+        if matches!(asked, Ok(Ok(Condition::Paused))) {
+            let name = self.session.name();
+            output::note(&format!(
+                "\r\n{name} is paused; it goes on with: cofferdam resume {name}\r\n\
+                 (Ctrl-C three times leaves it)\r\n"
+            ));
+            self.told = Some(before);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `cofferdam collect`.
+
+use std::cell::Cell;
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::Landing;
+use cofferdam::session::living as lives;
+
+use super::living;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::style::{self, paint};
+use crate::ui::{output, summary};
+
+/// Bring home now what was committed in sandboxes that go on
+///
+/// Their own branch moves, and nothing else. `diff`, `log` and `merge` do it by themselves. Programs inside stand still
+/// for the moment that it takes.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandboxes, as `cofferdam list` names them
+    #[arg(required = true, value_name = "SANDBOX")]
+    names: Vec<String>,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let colour = environment.colour.on_stdout();
+    let stands = Cell::new(false);
+    let code = living::each(
+        &arguments.names,
+        environment,
+        interrupt,
+        async |caller, named| {
+            let name = named.name().clone();
+            let collection = lives::collect(caller, named, &living::provider()).await?;
+            let (landing, commits) = (&collection.landing, &collection.commits);
+            output::data(&match landing {
+                Landing::Nothing => format!(
+                    "{} {name} has no new commit\n",
+                    paint("nothing:", style::WARNING, colour)
+                ),
+                _ => summary::merged(landing, commits, colour),
+            })?;
+            living::beside(name.as_str(), &collection);
+            if matches!(landing, Landing::Landed { .. } | Landing::Kept { .. }) {
+                let next = paint("next:", style::HINT, colour);
+                output::data(&format!("{next} cofferdam merge {name}\n"))?;
+            }
+            if matches!(landing, Landing::Kept { .. } | Landing::Refused { .. }) {
+                stands.set(true);
+            }
+            Ok(())
+        },
+    )
+    .await?;
+    Ok(if stands.get() {
+        ExitCode::FAILURE
+    } else {
+        code
+    })
+}

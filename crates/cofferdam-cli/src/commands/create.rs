@@ -1,0 +1,182 @@
+//! `cofferdam create`: a sandbox that stays until it is deleted.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::names::{NameError, Slug};
+use cofferdam::registry::{Reach, Record};
+use cofferdam::sandbox::BranchStrategy;
+use cofferdam::session::{PlanError, RunError, RunErrorKind, Session, SessionOptions};
+use cofferdam::text::printable_line;
+use serde::Serialize;
+
+use super::living;
+use super::making::{self, Sandbox, Strategy};
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::live::{Live, Mode, Stream};
+use crate::ui::steps::{Narrator, Verbosity};
+use crate::ui::style::{self, paint};
+use crate::ui::{json, output};
+
+/// Make a sandbox that stays until it is deleted
+///
+/// Programs run in it with `exec` and `shell`, and what they commit comes home with `collect`, `diff`, `log` and `merge`.
+/// Without a branch strategy it works on the branch `cofferdam/NAME`.
+#[derive(Debug, Args)]
+#[command(mut_arg("head", |head| head.hide(true)))]
+pub(crate) struct Arguments {
+    /// What the other commands call it
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    #[command(flatten)]
+    strategy: Strategy,
+
+    #[command(flatten)]
+    sandbox: Sandbox,
+
+    /// One object: `id`, `name`, `branch`, `base`, `mode`, `network`, `repository`
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// What was made.
+#[derive(Debug, Serialize)]
+struct Made<'a> {
+    id: String,
+    name: &'a str,
+    branch: String,
+    base: &'a str,
+    mode: &'static str,
+    network: &'static str,
+    repository: String,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    if arguments.strategy.head {
+        return Err(CliError::Misused {
+            message: "`create` cannot work in this checkout itself: nobody would watch it between your commands"
+                .to_owned(),
+            hint: "leave out `--head`, and the sandbox gets a branch of its own; or use `cofferdam run --head`, which \
+                   watches the checkout until its agent ends"
+                .to_owned(),
+        });
+    }
+    let name = Slug::sandbox_name(&arguments.name).map_err(|error| misnamed(&error))?;
+    let json = arguments.json;
+    let options = options(arguments, &name, environment).map_err(|error| match error {
+        CliError::Usage(message) => CliError::Misused {
+            message,
+            hint: "see `cofferdam create --help`".to_owned(),
+        },
+        error => error,
+    })?;
+    let mut caller = living::caller(environment, interrupt);
+    let mode = if environment.live {
+        Mode::Terminal
+    } else {
+        Mode::Plain
+    };
+    let colour = environment.colour;
+    let narrator = Narrator::new(Verbosity::Quiet, false);
+    let live = Live::start(mode, Stream::Error, narrator, colour.on_stderr())
+        .map_err(CliError::Runtime)?;
+    caller.events = live.sink();
+    let made = Box::pin(Session::create(&caller, &options)).await;
+    live.finish().await;
+    let session = made.map_err(|error| explain(error, &name))?;
+    let record = session.record();
+    output::data(&if json {
+        json::line(&told(record))?
+    } else {
+        render(record, colour.on_stdout())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(
+    arguments: Arguments,
+    name: &Slug,
+    environment: &Environment,
+) -> Result<SessionOptions, CliError> {
+    let own = BranchStrategy::Branch {
+        branch: format!("cofferdam/{name}")
+            .parse()
+            .map_err(|error| misnamed(&error))?,
+        base: None,
+    };
+    let contained = making::contained(&arguments.strategy, arguments.sandbox.mode, own)?;
+    let making = making::session(arguments.sandbox, environment)?;
+    let mut options = SessionOptions::new(environment.directory.clone(), contained);
+    making.put_into(&mut options);
+    options.name = Some(arguments.name);
+    Ok(options)
+}
+
+fn told(record: &Record) -> Made<'_> {
+    Made {
+        id: record.id.to_string(),
+        name: record.name.as_str(),
+        branch: record.branch_text(),
+        base: record.base.as_str(),
+        mode: record.mode.as_str(),
+        network: network(record),
+        repository: record.repository.to_string_lossy().into_owned(),
+    }
+}
+
+fn render(record: &Record, colour: bool) -> String {
+    let name = &record.name;
+    format!(
+        "{} {name} on {}, mode {}, network {}\n{} cofferdam shell {name}\n",
+        paint("created:", style::GOOD, colour),
+        printable_line(&record.branch_text()),
+        record.mode.as_str(),
+        network(record),
+        paint("next:", style::HINT, colour),
+    )
+}
+
+/// What it may reach, in the words of `--network`.
+pub(super) fn network(record: &Record) -> &'static str {
+    match record.network {
+        None | Some(Reach::None) => "none",
+        Some(Reach::Allowlist { .. }) => "allowlist",
+        Some(Reach::Open) => "open",
+    }
+}
+
+fn misnamed(error: &NameError) -> CliError {
+    let hint = match error {
+        NameError::Sandbox { slug } if !slug.is_empty() => format!(
+            "it has {} characters: shorten it, for example to `cofferdam create {}`",
+            slug.len(),
+            slug[..slug.len().min(20)].trim_end_matches('-')
+        ),
+        _ => "use letters and digits, for example `cofferdam create fix-17`".to_owned(),
+    };
+    CliError::Failed {
+        message: error.to_string(),
+        hint,
+    }
+}
+
+/// With the next step where it is another than that of a run.
+fn explain(error: RunError, name: &Slug) -> CliError {
+    let hint = match &error.kind {
+        RunErrorKind::Plan(PlanError::NameTaken(_)) => format!(
+            "see how it is with `cofferdam status {name}`, or take another name: `cofferdam create {name}-2`"
+        ),
+        _ => return CliError::Run(error),
+    };
+    CliError::Program {
+        error: Box::new(error),
+        hint,
+    }
+}

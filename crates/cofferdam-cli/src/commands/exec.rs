@@ -1,0 +1,119 @@
+//! `cofferdam exec`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::SessionExec;
+
+use super::attach::{self, Attached};
+use super::{living, making};
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::ui::{output, tty};
+
+/// Run a program in a sandbox that stays
+///
+/// Its exit code is the program's own: 128 and the number of the signal that ended it, 127 where there is no such
+/// program. Signals are passed on to it; a second Ctrl-C kills it. What it prints comes through as it is. Without `-i` or
+/// `-t` its standard input is at its end, also where something is piped to this command.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandbox, as `cofferdam list` names it
+    #[arg(value_name = "SANDBOX")]
+    name: String,
+
+    /// Give it this terminal: as large, every key its own
+    #[arg(long = "tty", short = 't')]
+    terminal: bool,
+
+    /// Pass standard input on, and its end; `-t` does by itself
+    #[arg(long, short)]
+    interactive: bool,
+
+    /// A variable for the program; without a value it is taken from your environment
+    #[arg(long = "env", short, value_name = "KEY[=VALUE]")]
+    env: Vec<OsString>,
+
+    /// Where it starts: a directory inside; the top of the repository unless given
+    #[arg(long, short, value_name = "DIR")]
+    workdir: Option<PathBuf>,
+
+    /// Leave it running, and print the id by which `cofferdam logs` knows it
+    #[arg(long, conflicts_with_all = ["terminal", "interactive"])]
+    detach: bool,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+) -> Result<ExitCode, CliError> {
+    let variables =
+        making::variables(&arguments.env, environment).map_err(|error| match error {
+            CliError::Usage(message) => CliError::Misused {
+                message,
+                hint: "see `cofferdam exec --help`".to_owned(),
+            },
+            error => error,
+        })?;
+    let mut exec = SessionExec::new(arguments.program);
+    exec.directory = arguments.workdir;
+    exec.stdin = arguments.interactive;
+    if arguments.terminal {
+        give_terminal(&mut exec, environment)?;
+    }
+    exec.environment.extend(variables);
+    let attached = Attached {
+        name: &arguments.name,
+        exec,
+        environment,
+    };
+    if arguments.detach {
+        return detach(attached).await;
+    }
+    attach::run(attached).await
+}
+
+/// The program gets the user's own terminal.
+pub(super) fn give_terminal(
+    exec: &mut SessionExec,
+    environment: &Environment,
+) -> Result<(), CliError> {
+    if !tty::is_there() {
+        return Err(CliError::Misused {
+            message: "standard input is no terminal that the program could have".to_owned(),
+            hint: "leave out `-t`; what is piped in is passed on with `-i`".to_owned(),
+        });
+    }
+    exec.stdin = false;
+    exec.terminal = Some(tty::size());
+    let usual = OsString::from("xterm");
+    let term = environment
+        .variable("TERM")
+        .map_or(usual, ToOwned::to_owned);
+    exec.environment.insert("TERM".into(), term);
+    if let Some(value) = environment.variable("COLORTERM") {
+        exec.environment
+            .insert("COLORTERM".into(), value.to_owned());
+    }
+    Ok(())
+}
+
+async fn detach(attached: Attached<'_>) -> Result<ExitCode, CliError> {
+    let caller = attached.environment.caller();
+    let session = living::open(attached.name, &caller, attached.environment).await?;
+    let started = session.exec_detached(attached.exec).await;
+    let program = started.map_err(attach::not_started)?;
+    output::data(&format!("{}\n", program.id))?;
+    let name = session.name();
+    output::note(&format!(
+        "see what it prints with: cofferdam logs {name} {} --follow\n",
+        program.id
+    ));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,123 @@
+//! Sandboxes that live on, as the commands on them name, open and ask them.
+
+use std::process::ExitCode;
+
+use cofferdam::sandbox::native::Native;
+use cofferdam::session::living::{self, Collection, Named};
+use cofferdam::session::{Caller, Landing, Session, SessionError};
+use cofferdam::text::printable_line;
+
+use crate::environment::Environment;
+use crate::error::{self, CliError};
+use crate::interrupt::Interrupt;
+use crate::ui::{output, summary};
+
+/// Who makes sandboxes that live on.
+pub(super) fn provider() -> Native {
+    Native::default()
+}
+
+/// The library's caller, whom the user's signals cancel.
+pub(super) fn caller(environment: &Environment, interrupt: &Interrupt) -> Caller {
+    let mut caller = environment.caller();
+    caller.cancel = interrupt.cancel.clone();
+    caller.abandon = interrupt.abandon.clone();
+    caller
+}
+
+/// The sandbox `name` of the repository that the command works in.
+pub(super) async fn named(
+    name: &str,
+    caller: &Caller,
+    environment: &Environment,
+) -> Result<Named, SessionError> {
+    Named::find(caller, &environment.directory, name).await
+}
+
+/// The same, opened.
+pub(super) async fn open(
+    name: &str,
+    caller: &Caller,
+    environment: &Environment,
+) -> Result<Session, SessionError> {
+    let named = named(name, caller, environment).await?;
+    Session::open(caller, named, &provider()).await
+}
+
+/// Does something with each of several sandboxes. All are found before anything is done with one; what fails with
+/// one is said, and the others are done all the same.
+pub(super) async fn each(
+    names: &[String],
+    environment: &Environment,
+    interrupt: &Interrupt,
+    act: impl AsyncFn(&Caller, Named) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    let caller = caller(environment, interrupt);
+    let mut all = Vec::new();
+    for name in names {
+        let named = named(name, &caller, environment).await?;
+        // Who names one twice means it once.
+        if !all.iter().any(|one: &Named| one.id() == named.id()) {
+            all.push(named);
+        }
+    }
+    let alone = all.len() == 1;
+    let mut code = ExitCode::SUCCESS;
+    for named in all {
+        match act(&caller, named).await {
+            Err(error) if alone || interrupt.code().is_some() => return Err(error),
+            Err(error) => {
+                output::note(&error::render(&error, environment.colour.on_stderr()));
+                code = ExitCode::FAILURE;
+            }
+            Ok(()) => {}
+        }
+    }
+    Ok(code)
+}
+
+/// Brings the commits of a sandbox home that lives on, for a command that is about to look at them. `None`: it is none
+/// of those, and what it committed came home when it ended.
+pub(super) async fn refresh(
+    name: &str,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Option<Collection>, CliError> {
+    let caller = caller(environment, interrupt);
+    let named = match named(name, &caller, environment).await {
+        Ok(named) => named,
+        // Whatever is wrong with the name is said by who looks.
+        Err(
+            SessionError::OfARun { .. }
+            | SessionError::Ended { .. }
+            | SessionError::Registry(_)
+            | SessionError::Repository(_),
+        ) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let name = named.name().to_string();
+    let collection = living::collect(&caller, named, &provider()).await?;
+    let colour = environment.colour.on_stderr();
+    if !collection.commits.is_empty() || matches!(collection.landing, Landing::Refused { .. }) {
+        let text = summary::merged(&collection.landing, &collection.commits, colour);
+        output::note(&text);
+    }
+    beside(&name, &collection);
+    Ok(Some(collection))
+}
+
+/// What is to be said of a collecting beside its commits.
+pub(super) fn beside(name: &str, collection: &Collection) {
+    for note in &collection.notes {
+        output::note(&format!("note: {}\n", printable_line(note)));
+    }
+    for one in &collection.beside {
+        output::note(&format!("note: {one}\n"));
+    }
+    if collection.ended {
+        output::note(&format!(
+            "note: programs in {name} could not be stopped for a while, so the sandbox was stopped: start it with \
+             `cofferdam start {name}`\n"
+        ));
+    }
+}

@@ -1,0 +1,306 @@
+//! `cofferdam logs`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{IsTerminal, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use cofferdam::fsx::{Context, FileError};
+use cofferdam::registry;
+use cofferdam::sandbox::{Exit, Listed};
+use cofferdam::session::living::{self as lives, Named, Program, ProgramId};
+use cofferdam::session::manage::ManageError;
+use cofferdam::session::{Caller, Session, SessionError, run_log};
+use cofferdam::text::printable_line;
+use tokio::time::sleep;
+
+use super::here::repository;
+use super::living;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::{human, output, table};
+
+/// Between two looks at a file that grows.
+const LOOK: Duration = Duration::from_millis(100);
+/// So many looks are between two questions whether the program still runs.
+const QUESTION: u32 = 10;
+/// A longer line is shown in pieces.
+const LINE: usize = 64 << 10;
+
+/// Show what was printed by programs that were left running, or by a run
+///
+/// The newest one's output unless an id is given. On a terminal nothing in it is obeyed; else it comes as it is.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandbox, as `cofferdam list` names it
+    #[arg(value_name = "SANDBOX")]
+    name: String,
+
+    /// Which program, as `cofferdam exec --detach` named it
+    #[arg(value_name = "ID", conflicts_with = "list")]
+    id: Option<String>,
+
+    /// Go on until the program ends
+    #[arg(long, short, conflicts_with = "list")]
+    follow: bool,
+
+    /// Which programs there are, with how they ended
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let caller = living::caller(environment, interrupt);
+    let named = match living::named(&arguments.name, &caller, environment).await {
+        Ok(named) => named,
+        Err(SessionError::OfARun { .. } | SessionError::Ended { .. })
+            if arguments.id.is_none() && !arguments.list =>
+        {
+            return of_a_run(arguments, environment, interrupt).await;
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let programs = lives::left_running(&caller, &named)?;
+    if arguments.list {
+        return list(&programs, named, &caller).await;
+    }
+    let name = named.name().to_string();
+    let wanted: Option<ProgramId> = match &arguments.id {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|()| unknown(&name, text))?),
+    };
+    let found = match wanted {
+        None => programs.last(),
+        Some(id) => programs.iter().find(|program| program.id == id),
+    };
+    let Some(program) = found else {
+        return Err(match &arguments.id {
+            Some(text) => unknown(&name, text),
+            None => CliError::Failed {
+                message: format!("no program was left running in sandbox `{name}`"),
+                hint: format!("leave one running with `cofferdam exec --detach {name} -- PROGRAM`"),
+            },
+        });
+    };
+    let mut shown = Shown::open(&program.output)?;
+    shown.show()?;
+    if arguments.follow {
+        follow(program, &mut shown, &named, &caller, interrupt).await?;
+    }
+    shown.end()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unknown(name: &str, id: &str) -> CliError {
+    CliError::Failed {
+        message: format!(
+            "sandbox `{name}` left no program `{}` running",
+            printable_line(id)
+        ),
+        hint: format!("see which there are with `cofferdam logs {name} --list`"),
+    }
+}
+
+/// Until its end is told, or the sandbox ended first.
+async fn follow(
+    program: &Program,
+    shown: &mut Shown,
+    named: &Named,
+    caller: &Caller,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
+    for look in 0.. {
+        // What it printed last was there before its end was.
+        let mut over = program.exit()?.is_some();
+        if !over && look % QUESTION == 0 {
+            over = !runs(program, named, caller).await?;
+        }
+        shown.show()?;
+        if over {
+            return Ok(());
+        }
+        let looked = interrupt.cancel.run_until_cancelled(sleep(LOOK)).await;
+        if looked.is_none() {
+            let code = interrupt.code().unwrap_or(130);
+            return Err(CliError::Interrupted { code });
+        }
+    }
+    Ok(())
+}
+
+/// Whether the sandbox still knows it as one that runs.
+async fn runs(program: &Program, named: &Named, caller: &Caller) -> Result<bool, CliError> {
+    let again = Named::find(caller, &named.record().repository, &named.id().to_string()).await?;
+    let session = match Session::open(caller, again, &living::provider()).await {
+        Ok(session) => session,
+        Err(SessionError::Stopped { .. }) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    if session.starts()? != program.id.start {
+        return Ok(false);
+    }
+    let programs = session.programs().await?;
+    let mut same = programs
+        .iter()
+        .filter(|one| one.number == program.id.number);
+    Ok(same.any(|one| one.exit.is_none()))
+}
+
+async fn list(programs: &[Program], named: Named, caller: &Caller) -> Result<ExitCode, CliError> {
+    let (now, known) = match Session::open(caller, named, &living::provider()).await {
+        Ok(session) => (Some(session.starts()?), session.programs().await?),
+        Err(SessionError::Stopped { .. }) => (None, Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    if programs.is_empty() {
+        output::note("no program was left running\n");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = Vec::new();
+    for program in programs {
+        let of_now = Some(program.id.start) == now;
+        let listed = known
+            .iter()
+            .find(|one| of_now && one.number == program.id.number);
+        let state = match (program.exit()?, listed) {
+            (Some(exit), _) => ended(exit),
+            (None, Some(Listed { exit: None, .. })) => "running".to_owned(),
+            (None, _) => "ended with the sandbox".to_owned(),
+        };
+        let size = program
+            .output
+            .metadata()
+            .context("look at", &program.output)?
+            .len();
+        rows.push(vec![
+            program.id.to_string(),
+            state,
+            human::count(size),
+            listed.map_or_else(|| "-".to_owned(), command),
+        ]);
+    }
+    output::data(&table::render(&["ID", "STATE", "BYTES", "PROGRAM"], &rows))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How a program ended, in words.
+pub(super) fn ended(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exit {code}"),
+        Exit::Signal(signal) => format!("signal {signal}"),
+    }
+}
+
+/// A program as far as the sandbox remembers it.
+pub(super) fn command(one: &Listed) -> String {
+    let words = one.arguments.iter().map(crate::ui::shell::shell_word);
+    let words: Vec<String> = words.collect();
+    table::fit(&words.join(" "), 60)
+}
+
+async fn of_a_run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let repository = repository(environment, interrupt).await?;
+    let find = || {
+        registry::find(&environment.home, &repository.top, &arguments.name)
+            .map_err(ManageError::from)
+    };
+    let entry = find()?;
+    let name = entry.record.name.to_string();
+    let Some(path) = run_log(&entry.record) else {
+        return Err(CliError::Failed {
+            message: format!("there is no log of the run of sandbox `{name}`"),
+            hint: "it was started with `--no-log` or `--log FILE`, or the log was removed; they are in \
+                   `.cofferdam/logs/` of the repository"
+                .to_owned(),
+        });
+    };
+    let mut shown = Shown::open(&path)?;
+    shown.show()?;
+    let mut in_use = entry.in_use;
+    while arguments.follow && in_use {
+        let looked = interrupt.cancel.run_until_cancelled(sleep(LOOK)).await;
+        if looked.is_none() {
+            let code = interrupt.code().unwrap_or(130);
+            return Err(CliError::Interrupted { code });
+        }
+        in_use = find().is_ok_and(|entry| entry.in_use);
+        shown.show()?;
+    }
+    shown.end()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A file of which more and more is shown.
+struct Shown {
+    file: File,
+    path: std::path::PathBuf,
+    /// On a terminal: a line that has no end yet.
+    line: Vec<u8>,
+    terminal: bool,
+}
+
+impl Shown {
+    fn open(path: &Path) -> Result<Self, FileError> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default())
+            .open(path)
+            .context("open", path)?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            line: Vec::new(),
+            terminal: std::io::stdout().is_terminal(),
+        })
+    }
+
+    /// What is new.
+    fn show(&mut self) -> Result<(), CliError> {
+        let mut chunk = vec![0; LINE];
+        loop {
+            let read = self.file.read(&mut chunk).context("read", &self.path)?;
+            if read == 0 {
+                return Ok(());
+            }
+            if !self.terminal {
+                output::bytes(&chunk[..read])?;
+                continue;
+            }
+            self.line.extend_from_slice(&chunk[..read]);
+            while let Some(end) = self.line.iter().position(|&byte| byte == b'\n') {
+                let rest = self.line.split_off(end + 1);
+                self.flush()?;
+                self.line = rest;
+            }
+            if self.line.len() > LINE {
+                self.flush()?;
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), CliError> {
+        let line = std::mem::take(&mut self.line);
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end_matches(['\n', '\r']);
+        Ok(output::data(&format!("{}\n", printable_line(text)))?)
+    }
+
+    fn end(&mut self) -> Result<(), CliError> {
+        if self.line.is_empty() {
+            return Ok(());
+        }
+        self.flush()
+    }
+}

@@ -1,0 +1,293 @@
+//! What a sandbox is made of: the options that `run` and `create` share, and what the library is given for them.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Args, ValueEnum};
+use cofferdam::names::BranchName;
+use cofferdam::network::NetworkKind;
+use cofferdam::sandbox::native::Native;
+use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy};
+use cofferdam::session::{Hook, Hooks, NetworkOptions, SessionOptions};
+use cofferdam::wall::rules::{CheckError, Loaded};
+use cofferdam::wall::{self, Origin, Rule, RuleError};
+
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::ui::human::parse_bytes;
+
+/// Where commits go.
+#[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("strategy").args(["head", "merge_to_head", "branch"]))]
+pub(super) struct Strategy {
+    /// Work in this checkout itself; commits land on its branch
+    #[arg(long, help_heading = "Branch strategy")]
+    pub(super) head: bool,
+
+    /// Work on a temporary branch and merge it into the checked-out branch at the end
+    #[arg(long, help_heading = "Branch strategy")]
+    pub(super) merge_to_head: bool,
+
+    /// Work on this branch, which is made if it does not exist
+    #[arg(long, value_name = "NAME", help_heading = "Branch strategy")]
+    pub(super) branch: Option<BranchName>,
+
+    /// Where a new branch starts; HEAD unless given
+    #[arg(
+        long,
+        value_name = "REVISION",
+        requires = "branch",
+        help_heading = "Branch strategy"
+    )]
+    pub(super) base: Option<String>,
+}
+
+impl Strategy {
+    pub(super) fn is_named(&self) -> bool {
+        self.head || self.merge_to_head || self.branch.is_some()
+    }
+}
+
+/// What the sandbox sees and may use.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Sandbox {
+    /// How the sandbox sees the files: the host's directory itself, or a copy of its own
+    #[arg(long, value_enum, default_value_t = FileMode::Bind, help_heading = "Sandbox")]
+    pub(super) mode: FileMode,
+
+    /// A file or directory below the repository's top to copy into the worktree, committed or not
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "head", help_heading = "Sandbox")]
+    pub(super) copy: Vec<PathBuf>,
+
+    /// A file or directory below the repository's top that the sandbox must not see; may be given more than once
+    #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
+    hide: Vec<PathBuf>,
+
+    /// A variable for the programs inside; without a value it is taken from your environment
+    #[arg(long = "env", value_name = "KEY[=VALUE]", help_heading = "Sandbox")]
+    variables: Vec<OsString>,
+
+    /// The most memory, swap included: 512m, 2g
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Sandbox")]
+    memory: Option<u64>,
+
+    /// The most CPU time, in CPUs: 1.5
+    #[arg(long, value_name = "NUMBER", value_parser = parse_cpus, help_heading = "Sandbox")]
+    cpus: Option<f64>,
+
+    /// The most processes
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = "Sandbox"
+    )]
+    pids: Option<u64>,
+
+    /// What the sandbox may reach
+    #[arg(
+        long,
+        value_parser = networks(),
+        default_value_t = NetworkKind::Allowlist,
+        help_heading = "Network"
+    )]
+    pub(super) network: NetworkKind,
+
+    /// Open this too, for this sandbox: example.com, db.example.com:5432, "db.example.com:8443 tls"
+    #[arg(long, value_name = "RULE", help_heading = "Network")]
+    allow: Vec<String>,
+
+    /// Run on this machine, in the worktree, before the sandbox exists
+    #[arg(long, value_name = "COMMAND", help_heading = "Hooks")]
+    on_worktree_ready: Vec<String>,
+
+    /// Run on this machine when the sandbox is up
+    #[arg(long, value_name = "COMMAND", help_heading = "Hooks")]
+    on_host_ready: Vec<String>,
+
+    /// Run in the sandbox when it is up
+    #[arg(long, value_name = "COMMAND", help_heading = "Hooks")]
+    on_sandbox_ready: Vec<String>,
+}
+
+/// How the sandbox sees the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum FileMode {
+    Bind,
+    Copy,
+}
+
+fn networks() -> impl TypedValueParser<Value = NetworkKind> {
+    let values = NetworkKind::ALL.map(|kind| {
+        PossibleValue::new(kind.as_str()).help(match kind {
+            NetworkKind::None => "Nothing but its own loopback",
+            NetworkKind::Allowlist => "What `cofferdam net rules` lists",
+            NetworkKind::Open => "Everything that this machine reaches: no wall",
+        })
+    });
+    PossibleValuesParser::new(values).try_map(|name| name.parse())
+}
+
+fn parse_cpus(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|&cpus: &f64| cpus.is_finite() && cpus >= 0.01)
+        .ok_or_else(|| {
+            format!(
+                "`{}` is not a number of CPUs such as 2 or 1.5",
+                text.escape_debug()
+            )
+        })
+}
+
+/// The sandbox with its strategy; `unnamed` is meant where the command line names none.
+pub(super) fn contained(
+    given: &Strategy,
+    mode: FileMode,
+    unnamed: BranchStrategy,
+) -> Result<Contained, CliError> {
+    let strategy = match (&given.branch, given.merge_to_head, given.head) {
+        (Some(branch), _, _) => BranchStrategy::Branch {
+            branch: branch.clone(),
+            base: given.base.clone(),
+        },
+        (None, true, _) => BranchStrategy::MergeToHead,
+        (None, false, true) => BranchStrategy::Head,
+        (None, false, false) => unnamed,
+    };
+    let native = Native::default();
+    if mode == FileMode::Bind {
+        return Ok(BindMount::new(native, strategy).into());
+    }
+    let strategy = match strategy {
+        BranchStrategy::Head => {
+            return usage("`--mode copy` cannot work in this checkout itself: leave out `--head`");
+        }
+        BranchStrategy::MergeToHead => CopyStrategy::MergeToHead,
+        BranchStrategy::Branch { branch, base } => CopyStrategy::Branch { branch, base },
+    };
+    Ok(PrivateCopy::new(native, strategy).into())
+}
+
+/// What [`Sandbox`] says, checked.
+#[derive(Debug)]
+pub(super) struct Making {
+    variables: BTreeMap<OsString, OsString>,
+    network: NetworkOptions,
+    given: Sandbox,
+}
+
+/// Known before anything is made.
+pub(super) fn session(given: Sandbox, environment: &Environment) -> Result<Making, CliError> {
+    Ok(Making {
+        network: network(given.network, &given.allow)?,
+        variables: variables(&given.variables, environment)?,
+        given,
+    })
+}
+
+impl Making {
+    pub(super) fn put_into(self, options: &mut SessionOptions) {
+        let hooks = |lines: Vec<String>| lines.into_iter().map(Hook::new).collect();
+        let given = self.given;
+        options.environment = self.variables;
+        options.network = self.network;
+        options.hooks = Hooks {
+            host_worktree_ready: hooks(given.on_worktree_ready),
+            host_sandbox_ready: hooks(given.on_host_ready),
+            sandbox_ready: hooks(given.on_sandbox_ready),
+        };
+        options.copy = given.copy;
+        options.hide = given.hide;
+        let usual = Limits::default();
+        options.limits = Limits {
+            processes: given.pids.or(usual.processes),
+            memory: given.memory.or(usual.memory),
+            cpus: given.cpus.or(usual.cpus),
+            open_files: usual.open_files,
+        };
+    }
+}
+
+pub(super) fn usage<T>(text: impl Into<String>) -> Result<T, CliError> {
+    Err(CliError::Usage(text.into()))
+}
+
+/// Rules that do not go together are known before anything is made.
+fn network(mode: NetworkKind, allow: &[String]) -> Result<NetworkOptions, CliError> {
+    match mode {
+        NetworkKind::Allowlist => {
+            // Not by the parser of the command line, which would show the text as it is.
+            let rules = allow.iter().map(|text| Rule::parse(text, Origin::Flag));
+            let rules = match rules.collect::<Result<Vec<_>, _>>() {
+                Ok(rules) => rules,
+                Err(error) => {
+                    return misused(
+                        &error,
+                        match &error {
+                            RuleError::Localhost { meant, .. } => Some(meant),
+                            _ => None,
+                        },
+                    );
+                }
+            };
+            if let Err(error) = wall::rules::check(&Loaded::default(), &rules) {
+                return misused(
+                    &error,
+                    match &error {
+                        CheckError::Loopback { meant, .. } => Some(meant),
+                        _ => None,
+                    },
+                );
+            }
+            Ok(NetworkOptions::Allowlist { rules })
+        }
+        _ if !allow.is_empty() => usage("`--allow` is for `--network allowlist` only"),
+        NetworkKind::None => Ok(NetworkOptions::None),
+        NetworkKind::Open => Ok(NetworkOptions::Open),
+    }
+}
+
+/// A rule of `--allow` that is none; with the one that was meant, where that is known.
+fn misused<T>(error: &dyn std::error::Error, meant: Option<&String>) -> Result<T, CliError> {
+    Err(CliError::Misused {
+        message: format!("`--allow`: {error}"),
+        hint: match meant {
+            Some(rule) => format!("if this machine is meant: `--allow {rule}`"),
+            None => "see `cofferdam run --help`".to_owned(),
+        },
+    })
+}
+
+/// `KEY=VALUE` as it is, `KEY` from the caller's environment.
+pub(super) fn variables(
+    given: &[OsString],
+    environment: &Environment,
+) -> Result<BTreeMap<OsString, OsString>, CliError> {
+    let mut variables = BTreeMap::new();
+    for item in given {
+        let bytes = item.as_bytes();
+        let (key, value) = match bytes.iter().position(|&byte| byte == b'=') {
+            Some(at) => (
+                &bytes[..at],
+                Some(OsStr::from_bytes(&bytes[at + 1..]).to_owned()),
+            ),
+            None => (bytes, None),
+        };
+        let shown = String::from_utf8_lossy(key).escape_debug().to_string();
+        if key.is_empty() {
+            return usage("`--env` needs a name: `--env KEY` or `--env KEY=VALUE`");
+        }
+        let key = OsStr::from_bytes(key);
+        let Some(value) = value.or_else(|| environment.variables.get(key).cloned()) else {
+            return usage(format!(
+                "`--env {shown}`: it is not set in your environment"
+            ));
+        };
+        variables.insert(key.to_owned(), value);
+    }
+    Ok(variables)
+}

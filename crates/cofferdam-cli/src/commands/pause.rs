@@ -1,0 +1,47 @@
+//! `cofferdam pause`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::Session;
+use cofferdam::session::living::Condition;
+
+use super::living;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+
+/// Stop every program in sandboxes for a while; their memory stays
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandboxes, as `cofferdam list` names them
+    #[arg(required = true, value_name = "SANDBOX")]
+    names: Vec<String>,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    living::each(
+        &arguments.names,
+        environment,
+        interrupt,
+        async |caller, named| {
+            let session = Session::open(caller, named, &living::provider()).await?;
+            let name = session.name();
+            if session.condition().await? == Condition::Paused {
+                output::note(&format!("{name} is paused already\n"));
+                return Ok(());
+            }
+            session.pause().await?;
+            output::note(&format!(
+                "paused {name}; it goes on with: cofferdam resume {name}\n"
+            ));
+            Ok(())
+        },
+    )
+    .await
+}

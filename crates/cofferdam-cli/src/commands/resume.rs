@@ -1,0 +1,47 @@
+//! `cofferdam resume`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::Session;
+use cofferdam::session::living::Condition;
+
+use super::living;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+
+/// Let the programs of paused sandboxes go on
+///
+/// Rules that changed meanwhile are in force before their first step.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandboxes, as `cofferdam list` names them
+    #[arg(required = true, value_name = "SANDBOX")]
+    names: Vec<String>,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    living::each(
+        &arguments.names,
+        environment,
+        interrupt,
+        async |caller, named| {
+            let session = Session::open(caller, named, &living::provider()).await?;
+            let name = session.name();
+            if session.condition().await? == Condition::Running {
+                output::note(&format!("{name} is running already\n"));
+                return Ok(());
+            }
+            session.resume().await?;
+            output::note(&format!("resumed {name}\n"));
+            Ok(())
+        },
+    )
+    .await
+}

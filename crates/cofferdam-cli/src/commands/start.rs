@@ -1,0 +1,58 @@
+//! `cofferdam start`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::living::{self as lives, Condition};
+use cofferdam::session::{Session, SessionError};
+
+use super::living;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+
+/// Start stopped sandboxes again from their files
+///
+/// Also after the machine was restarted. No program that ran before comes back.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandboxes, as `cofferdam list` names them
+    #[arg(required = true, value_name = "SANDBOX")]
+    names: Vec<String>,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    living::each(
+        &arguments.names,
+        environment,
+        interrupt,
+        async |caller, named| {
+            let provider = living::provider();
+            let name = named.name().clone();
+            match lives::condition(caller, &named, &provider).await? {
+                Condition::Paused => {
+                    let name = name.to_string();
+                    return Err(SessionError::Paused { name }.into());
+                }
+                Condition::Running => {
+                    // Its place is kept again where nobody did.
+                    Session::open(caller, named, &provider).await?;
+                    output::note(&format!("{name} is running already\n"));
+                }
+                _ => {
+                    lives::start(caller, named, &provider).await?;
+                    output::note(&format!(
+                        "started {name}; use it with: cofferdam shell {name}\n"
+                    ));
+                }
+            }
+            Ok(())
+        },
+    )
+    .await
+}

@@ -1,0 +1,249 @@
+//! `cofferdam status`.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::names::Slug;
+use cofferdam::registry::Record;
+use cofferdam::sandbox::{Listed, SandboxError};
+use cofferdam::session::living::{self as lives, Condition};
+use cofferdam::session::manage;
+use cofferdam::session::{CommitLine, Session, SessionError};
+use cofferdam::text::{printable_bytes_line, printable_line};
+use cofferdam::wall::supervisor::Wall;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::create::network;
+use super::here::target;
+use super::living;
+use super::logs::{command, ended};
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::{human, json, output, summary};
+
+/// Say how a sandbox is that stays: its state, its branch, what came home, what runs in it
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandbox, as `cofferdam list` names it
+    #[arg(value_name = "SANDBOX")]
+    name: String,
+
+    /// One object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Status<'a> {
+    id: String,
+    name: &'a Slug,
+    state: &'static str,
+    branch: String,
+    base: &'a str,
+    /// Those that are home, newest last.
+    commits: &'a [CommitLine],
+    mode: &'static str,
+    network: &'static str,
+    /// `carried`, `recovering`, `lost`, `none`; nothing where it is stopped.
+    wall: Option<&'static str>,
+    /// Why it is lost.
+    wall_lost: Option<String>,
+    workdir: String,
+    repository: String,
+    created: Timestamp,
+    programs: Vec<Running>,
+}
+
+/// A program that runs.
+#[derive(Debug, Serialize)]
+struct Running {
+    id: String,
+    command: String,
+    detached: bool,
+    /// Where it ended, and the sandbox remembers it.
+    ended: Option<String>,
+}
+
+/// What the sandbox itself says.
+struct Told {
+    state: &'static str,
+    wall: Option<Wall>,
+    programs: Vec<Running>,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let caller = living::caller(environment, interrupt);
+    let named = living::named(&arguments.name, &caller, environment).await?;
+    let record = named.record().clone();
+    let provider = living::provider();
+    let told = match lives::condition(&caller, &named, &provider).await {
+        Ok(Condition::Stopped) => Told::without("stopped"),
+        Ok(_) => match Session::open(&caller, named, &provider).await {
+            Ok(session) => asked(&session).await?,
+            // It ended just then.
+            Err(SessionError::Stopped { .. }) => Told::without("stopped"),
+            Err(error) => return Err(error.into()),
+        },
+        Err(SessionError::Sandbox {
+            source: SandboxError::OtherVersion { .. },
+            ..
+        }) => Told::without("other-version"),
+        Err(error) => return Err(error.into()),
+    };
+    let target = target(record.id.to_string(), environment, interrupt);
+    let commits = manage::log(&target).await.unwrap_or_default();
+    output::data(&if arguments.json {
+        json::line(&told_as_json(&record, &told, &commits, environment))?
+    } else {
+        render(&record, &told, &commits, environment)
+    })?;
+    if told.state == "other-version" {
+        let name = &record.name;
+        output::note(&format!(
+            "another version of cofferdam started it: cofferdam stop {name} && cofferdam start {name}\n"
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Told {
+    fn without(state: &'static str) -> Self {
+        Self {
+            state,
+            wall: None,
+            programs: Vec::new(),
+        }
+    }
+}
+
+async fn asked(session: &Session) -> Result<Told, SessionError> {
+    let state = match session.condition().await? {
+        Condition::Paused => "paused",
+        _ => "active",
+    };
+    let start = session.starts()?;
+    let programs = session.programs().await?;
+    let shown = |one: &Listed| Running {
+        id: format!("{start}.{}", one.number),
+        command: command(one),
+        detached: one.detached,
+        ended: one.exit.map(ended),
+    };
+    Ok(Told {
+        state,
+        wall: session.wall().await?,
+        programs: programs.iter().map(shown).collect(),
+    })
+}
+
+fn wall(wall: &Wall) -> &'static str {
+    match wall {
+        Wall::None => "none",
+        Wall::Carried => "carried",
+        Wall::Recovering => "recovering",
+        Wall::Lost(_) => "lost",
+    }
+}
+
+fn shown(path: &std::path::Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    printable_bytes_line(path.as_os_str().as_bytes())
+}
+
+fn told_as_json<'a>(
+    record: &'a Record,
+    told: &'a Told,
+    commits: &'a [CommitLine],
+    environment: &Environment,
+) -> Status<'a> {
+    let programs = told.programs.iter().filter(|one| one.ended.is_none());
+    Status {
+        id: record.id.to_string(),
+        name: &record.name,
+        state: told.state,
+        branch: record.branch_text(),
+        base: record.base.as_str(),
+        commits,
+        mode: record.mode.as_str(),
+        network: network(record),
+        wall: told.wall.as_ref().map(wall),
+        wall_lost: match &told.wall {
+            Some(Wall::Lost(why)) => Some(why.clone()),
+            _ => None,
+        },
+        workdir: record
+            .workspace(&environment.home)
+            .to_string_lossy()
+            .into_owned(),
+        repository: record.repository.to_string_lossy().into_owned(),
+        created: record.created,
+        programs: programs
+            .map(|one| Running {
+                id: one.id.clone(),
+                command: one.command.clone(),
+                detached: one.detached,
+                ended: None,
+            })
+            .collect(),
+    }
+}
+
+fn render(
+    record: &Record,
+    told: &Told,
+    commits: &[CommitLine],
+    environment: &Environment,
+) -> String {
+    let colour = environment.colour.on_stdout();
+    let mut lines = vec![
+        ("name", record.name.to_string()),
+        ("state", told.state.to_owned()),
+        ("branch", printable_line(&record.branch_text())),
+        ("base", record.base.short().to_owned()),
+        (
+            "commits",
+            match commits.last() {
+                None => "none home".to_owned(),
+                Some(newest) => format!(
+                    "{} home, newest {}",
+                    commits.len(),
+                    summary::commit_line(newest, colour)
+                ),
+            },
+        ),
+        ("mode", record.mode.as_str().to_owned()),
+        ("workdir", shown(&record.workspace(&environment.home))),
+        ("network", network(record).to_owned()),
+    ];
+    match &told.wall {
+        Some(Wall::Lost(why)) => lines.push(("wall", format!("lost: {}", printable_line(why)))),
+        Some(other) => lines.push(("wall", wall(other).to_owned())),
+        None => {}
+    }
+    lines.push(("age", human::age(record.created, Timestamp::now())));
+    let mut out = String::new();
+    for (key, value) in lines {
+        let _ = writeln!(out, "{:<9}{value}", format!("{key}:"));
+    }
+    let mut running = told
+        .programs
+        .iter()
+        .filter(|one| one.ended.is_none())
+        .peekable();
+    if running.peek().is_some() {
+        out.push_str("programs:\n");
+    }
+    for one in running {
+        let how = if one.detached { " (left running)" } else { "" };
+        let _ = writeln!(out, "  {}  {}{how}", one.id, one.command);
+    }
+    out
+}

@@ -1,0 +1,96 @@
+//! What to do about sandboxes that live on.
+
+use std::error::Error;
+
+use cofferdam::sandbox::SandboxError;
+use cofferdam::session::SessionError;
+use cofferdam::wall::supervisor::SupervisorError;
+
+/// The next step.
+pub(super) fn hint(error: &SessionError) -> Option<String> {
+    let hint = match error {
+        SessionError::OfARun { name } => format!(
+            "look at its work with `cofferdam log {name}`; one that stays is made with `cofferdam create NAME`"
+        ),
+        SessionError::Ended { name } => format!(
+            "what it committed is there: `cofferdam log {name}`; remove the rest with `cofferdam delete {name}`"
+        ),
+        SessionError::Stopped { name } => format!("start it with `cofferdam start {name}`"),
+        SessionError::Running { name } => format!("use it with `cofferdam shell {name}`"),
+        SessionError::Paused { name } => format!("let it go on with `cofferdam resume {name}`"),
+        SessionError::Busy { .. } => "wait for its end, and try again".to_owned(),
+        SessionError::OtherProvider { .. } => {
+            "use the version of cofferdam, or the program, that made it".to_owned()
+        }
+        SessionError::Unfinished { name } => {
+            format!("remove what there is of it with `cofferdam delete {name}`")
+        }
+        SessionError::Sandbox { name, source } => return in_the_sandbox(name, source),
+        SessionError::Supervisor { name, source } => match source {
+            SupervisorError::OtherVersion(_)
+            | SupervisorError::Silent(_)
+            | SupervisorError::Protocol(_) => again(name),
+            SupervisorError::Stranger(_) => {
+                "set COFFERDAM_HOME to a directory that nobody else can write".to_owned()
+            }
+            _ => format!("try again; if it stays so: {}", again(name)),
+        },
+        SessionError::Collect { name, .. } => format!(
+            "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
+        ),
+        // Their causes have hints of their own.
+        SessionError::Registry(_)
+        | SessionError::Repository(_)
+        | SessionError::Git(_)
+        | SessionError::File(_)
+        | SessionError::Wall { .. }
+        | SessionError::Manage(_)
+        | SessionError::EnvFile(_)
+        | SessionError::Plan(_) => return None,
+    };
+    Some(hint)
+}
+
+fn again(name: &str) -> String {
+    format!("stop it with `cofferdam stop {name}`, then start it with `cofferdam start {name}`")
+}
+
+fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
+    let hint = match error {
+        SandboxError::OtherVersion { .. } | SandboxError::TimedOut(_) => again(name),
+        SandboxError::Gone(_) => format!("see how it is with `cofferdam status {name}`"),
+        SandboxError::NotRunning => format!("start it with `cofferdam start {name}`"),
+        SandboxError::Running => format!("use it with `cofferdam shell {name}`"),
+        SandboxError::Paused => format!("let it go on with `cofferdam resume {name}`"),
+        SandboxError::Frozen | SandboxError::Restless => {
+            "try again when what is under way there has ended".to_owned()
+        }
+        SandboxError::Program { .. } => format!(
+            "a sandbox has the system's programs and those of agents: look with `cofferdam shell {name}`"
+        ),
+        SandboxError::NoProgram(_) => {
+            format!("see what runs with `cofferdam status {name}`")
+        }
+        // They have hints of their own, or need none.
+        SandboxError::Unsupported { .. }
+        | SandboxError::Unable { .. }
+        | SandboxError::Start(_)
+        | SandboxError::Wall(_)
+        | SandboxError::Cancelled => return None,
+    };
+    Some(hint)
+}
+
+/// The error that a variant speaks for.
+pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
+    match error {
+        SessionError::Registry(error) => Some(error),
+        SessionError::Repository(error) => Some(error),
+        SessionError::Git(error) => Some(error),
+        SessionError::File(error) => Some(error),
+        SessionError::Manage(error) => Some(error.as_ref()),
+        SessionError::EnvFile(error) => Some(error),
+        SessionError::Plan(error) => Some(error),
+        _ => None,
+    }
+}

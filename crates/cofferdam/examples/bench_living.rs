@@ -1,0 +1,303 @@
+//! What `scripts/bench` times of sandboxes that live on. Each subcommand prints numbers, one on each line: see the
+//! script for what they mean.
+#![expect(clippy::print_stdout, reason = "its output is the result")]
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use cofferdam::agent::{self, AgentOptions};
+use cofferdam::home::Home;
+use cofferdam::sandbox::native::{Native, NativeOptions};
+use cofferdam::sandbox::{BindMount, BranchStrategy, Exit};
+use cofferdam::session::living::{self, Named};
+use cofferdam::session::manage::{self, DeleteOptions, Target};
+use cofferdam::session::{
+    Caller, Event, EventSink, NetworkOptions, RunLog, RunOptions, Session, SessionExec,
+    SessionOptions, Task,
+};
+use cofferdam::wall::supervisor::Supervisor;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | pause|resume REPO N | \
+                     freeze|thaw N | collect REPO N | memory REPO N";
+/// So many processes stand still and go on.
+const PROCESSES: usize = 100;
+
+fn main() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(bench(std::env::args().skip(1).collect()))
+}
+
+async fn bench(words: Vec<String>) -> Result<()> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let room = tempfile::Builder::new()
+        .prefix("cofferdam-bench-living.")
+        .tempdir()?;
+    match words[..] {
+        ["spawn", count] => spawn(count.parse()?),
+        ["freeze", count] => freezer(count.parse()?, true),
+        ["thaw", count] => freezer(count.parse()?, false),
+        [what, repo, count] => {
+            let bench = Bench {
+                caller: caller(room.path())?,
+                repo: Path::new(repo).canonicalize()?,
+            };
+            let count = count.parse()?;
+            match what {
+                "exec" => bench.exec(count).await,
+                "create" => bench.create(count).await,
+                "run" => bench.run(count).await,
+                "pause" => bench.pause(count, true).await,
+                "resume" => bench.pause(count, false).await,
+                "collect" => bench.collect(count).await,
+                "memory" => bench.memory(count).await,
+                _ => Err(USAGE.into()),
+            }
+        }
+        _ => Err(USAGE.into()),
+    }
+}
+
+fn print(taken: Duration) {
+    println!("{}", taken.as_micros());
+}
+
+fn caller(room: &Path) -> Result<Caller> {
+    let user = room.join("user");
+    std::fs::create_dir(&user)?;
+    let mut caller = Caller::new(Home::new(user.join(".cofferdam")));
+    caller.user_home = Some(user);
+    caller
+        .environment
+        .insert("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
+    Ok(caller)
+}
+
+struct Bench {
+    caller: Caller,
+    repo: PathBuf,
+}
+
+impl Bench {
+    fn options(&self, name: &str, network: NetworkOptions) -> Result<SessionOptions> {
+        let strategy = BranchStrategy::Branch {
+            branch: format!("bench/{name}").parse()?,
+            base: None,
+        };
+        let sandbox = BindMount::new(native(), strategy);
+        let mut options = SessionOptions::new(&self.repo, sandbox);
+        options.name = Some(name.to_owned());
+        options.network = network;
+        Ok(options)
+    }
+
+    async fn made(&self, name: &str) -> Result<Session> {
+        let options = self.options(name, NetworkOptions::None)?;
+        Ok(Session::create(&self.caller, &options).await?)
+    }
+
+    async fn deleted(&self, session: Session) -> Result<()> {
+        let name = session.name().to_string();
+        drop(session);
+        let named = Named::find(&self.caller, &self.repo, &name).await?;
+        living::end(&self.caller, &named, &native()).await?;
+        let target = Target {
+            home: self.caller.home.clone(),
+            git: self.caller.git.clone(),
+            repository: self.repo.clone(),
+            caller_home: self.caller.user_home.clone(),
+            name,
+            cancel: self.caller.cancel.clone(),
+        };
+        let options = DeleteOptions {
+            force: true,
+            purge: true,
+        };
+        manage::delete(&target, options).await?;
+        Ok(())
+    }
+
+    async fn exec(&self, count: usize) -> Result<()> {
+        let session = self.made("exec").await?;
+        for _ in 0..count {
+            let began = Instant::now();
+            let mut program = session.exec(SessionExec::new(["true"])).await?;
+            let exit = program.wait().await?;
+            print(began.elapsed());
+            if exit != Exit::Code(0) {
+                return Err(format!("`true` ended with {exit}").into());
+            }
+        }
+        self.deleted(session).await
+    }
+
+    async fn create(&self, count: usize) -> Result<()> {
+        for number in 0..count {
+            let options = self.options(&format!("create-{number}"), NetworkOptions::default())?;
+            let began = Instant::now();
+            let session = Session::create(&self.caller, &options).await?;
+            print(began.elapsed());
+            self.deleted(session).await?;
+        }
+        Ok(())
+    }
+
+    /// A run of its own until its sandbox is ready.
+    async fn run(&self, count: usize) -> Result<()> {
+        for number in 0..count {
+            let session = self.options(&format!("run-{number}"), NetworkOptions::default())?;
+            let agent = AgentOptions {
+                arguments: vec!["true".into()],
+                ..AgentOptions::default()
+            };
+            let mut task = Task::new(agent::by_name("command", agent)?);
+            task.log = RunLog::None;
+            let ready = Arc::new(Mutex::new(None));
+            let mut caller = self.caller.clone();
+            let seen = ready.clone();
+            caller.events = EventSink::new(move |event| {
+                if let (Event::SandboxReady { .. }, Ok(mut seen)) = (event, seen.lock()) {
+                    seen.get_or_insert_with(Instant::now);
+                }
+            });
+            let began = Instant::now();
+            cofferdam::run(RunOptions {
+                caller,
+                session,
+                task,
+            })
+            .await?;
+            let ready = ready.lock().ok().and_then(|ready| *ready);
+            print(ready.ok_or("no sandbox was ready")?.duration_since(began));
+        }
+        Ok(())
+    }
+
+    async fn pause(&self, count: usize, timed: bool) -> Result<()> {
+        let session = self.made("pause").await?;
+        let line = format!("for n in $(seq {PROCESSES}); do sleep 1000 & done; echo all; wait");
+        let mut program = session.exec(SessionExec::new(["sh", "-c", &line])).await?;
+        let mut out = program.take_stdout().ok_or("no output")?;
+        tokio::io::AsyncReadExt::read_exact(&mut out, &mut [0; 4]).await?;
+        for _ in 0..count {
+            let began = Instant::now();
+            session.sandbox().pause().await?;
+            let paused = began.elapsed();
+            let began = Instant::now();
+            session.sandbox().resume().await?;
+            print(if timed { paused } else { began.elapsed() });
+        }
+        self.deleted(session).await
+    }
+
+    async fn collect(&self, count: usize) -> Result<()> {
+        let session = self.made("collect").await?;
+        for number in 0..count {
+            let line = format!(
+                "echo {number} > new-{number}; git add new-{number}; git commit -qm {number}"
+            );
+            let mut program = session.exec(SessionExec::new(["sh", "-c", &line])).await?;
+            program.wait().await?;
+            let began = Instant::now();
+            let home = session.collect().await?;
+            print(began.elapsed());
+            if home.commits.len() != 1 {
+                return Err(format!("{} commits came home", home.commits.len()).into());
+            }
+        }
+        self.deleted(session).await
+    }
+
+    /// Proportional set sizes of an idle sandbox's guest and supervisor together, in KiB.
+    async fn memory(&self, count: usize) -> Result<()> {
+        for number in 0..count {
+            let options = self.options(&format!("memory-{number}"), NetworkOptions::default())?;
+            let session = Session::create(&self.caller, &options).await?;
+            let state = self.caller.home.sandbox(session.id());
+            let found = Supervisor::connect(&state).await?.ok_or("no supervisor")?;
+            let descriptor = session.sandbox().process().ok_or("no guest")?;
+            let guest = process_of(descriptor)?;
+            println!("{}", kib(found.1.process)? + kib(guest)?);
+            self.deleted(session).await?;
+        }
+        Ok(())
+    }
+}
+
+fn native() -> Native {
+    Native::new(NativeOptions::default())
+}
+
+fn process_of(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<u32> {
+    use std::os::fd::AsRawFd;
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pid:"));
+    Ok(line.ok_or("no pidfd")?.trim().parse()?)
+}
+
+fn kib(process: u32) -> Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    Ok(number.ok_or("no size")?.parse()?)
+}
+
+/// fork and exec of the host's own `true`.
+#[expect(clippy::disallowed_methods, reason = "the rival")]
+fn spawn(count: usize) -> Result<()> {
+    for _ in 0..count {
+        let began = Instant::now();
+        std::process::Command::new("true").status()?;
+        print(began.elapsed());
+    }
+    Ok(())
+}
+
+/// The kernel's freezer, by hand: until it says that all stand still, or go on.
+#[expect(clippy::disallowed_methods, reason = "the rival")]
+fn freezer(count: usize, timed: bool) -> Result<()> {
+    let name = format!("cofferdam-bench-{}", std::process::id());
+    let group = [
+        Path::new("/sys/fs/cgroup/freezer"),
+        Path::new("/sys/fs/cgroup"),
+    ]
+    .into_iter()
+    .map(|top| top.join(&name))
+    .find(|group| std::fs::create_dir(group).is_ok())
+    .ok_or("no freezer to write")?;
+    let is_first = group.join("freezer.state").exists();
+    let mut programs = Vec::new();
+    for _ in 0..PROCESSES {
+        let program = std::process::Command::new("sleep").arg("1000").spawn()?;
+        std::fs::write(group.join("cgroup.procs"), program.id().to_string())?;
+        programs.push(program);
+    }
+    let set = |frozen: bool| -> Result<Duration> {
+        let (file, asked, told) = match (is_first, frozen) {
+            (true, true) => ("freezer.state", "FROZEN", "FROZEN"),
+            (true, false) => ("freezer.state", "THAWED", "THAWED"),
+            (false, true) => ("cgroup.freeze", "1", "frozen 1"),
+            (false, false) => ("cgroup.freeze", "0", "frozen 0"),
+        };
+        let says = group.join(if is_first { file } else { "cgroup.events" });
+        let began = Instant::now();
+        std::fs::write(group.join(file), asked)?;
+        while !std::fs::read_to_string(&says)?.contains(told) {}
+        Ok(began.elapsed())
+    };
+    for _ in 0..count {
+        let (frozen, thawed) = (set(true)?, set(false)?);
+        print(if timed { frozen } else { thawed });
+    }
+    for mut program in programs {
+        program.kill()?;
+        program.wait()?;
+    }
+    std::fs::remove_dir(group)?;
+    Ok(())
+}
