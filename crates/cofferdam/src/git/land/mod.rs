@@ -20,7 +20,7 @@ mod settle;
 mod under_way;
 mod worktrees;
 
-pub use branch::branch;
+pub use branch::{Expected, branch};
 pub use checkout::{Landed, finish, half_done_in, is_half_done};
 pub use head::head;
 pub use landing::Landing;

@@ -6,7 +6,7 @@ use super::life::{halt, turn};
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
 use crate::git::{CommitLine, Identity, Repository, identity};
-use crate::registry::Owned;
+use crate::registry::{Owned, Record};
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::collect::{Collector, Reaches, Source};
 use crate::session::emitter::Emitter;
@@ -41,17 +41,8 @@ impl Session {
             record: self.record.clone(),
         };
         let mut turn = turn(&self.caller, &named).await?;
-        let paused = self
-            .sandbox
-            .status()
-            .await
-            .is_ok_and(|status| status.paused);
-        let stands = if paused {
-            Ok(())
-        } else {
-            self.sandbox.freeze().await
-        };
-        match stands {
+        // A paused one too: somebody may resume it meanwhile, and each of both holds for itself.
+        match self.sandbox.freeze().await {
             Ok(()) => {}
             // Programs that wake each other are not waited for: their work is kept, they are not.
             Err(SandboxError::Restless) => {
@@ -64,12 +55,10 @@ impl Session {
             Err(source) => return Err(self.failed(source)),
         }
         let gathered = gather(&self.caller, &named, &mut turn).await;
-        if !paused {
-            // Where that fails they go on when this process is gone.
-            let thawed = self.sandbox.thaw().await;
-            if gathered.is_ok() {
-                thawed.map_err(|source| self.failed(source))?;
-            }
+        // Where that fails they go on when this process is gone.
+        let thawed = self.sandbox.thaw().await;
+        if gathered.is_ok() {
+            thawed.map_err(|source| self.failed(source))?;
         }
         gathered
     }
@@ -123,7 +112,9 @@ async fn gather(
         name: named.record.name.to_string(),
         source,
     })?;
-    if let Some(tip) = &collected.tip {
+    if let Some(tip) = &collected.tip
+        && is_on_branch(&collected.landing, &turn.record)
+    {
         turn.record.landed = Some(tip.clone());
         turn.save()?;
     }
@@ -134,4 +125,15 @@ async fn gather(
         notes: collected.notes,
         ended: false,
     })
+}
+
+/// Whether its own branch moved. Where that was not possible it is tried again the next time.
+fn is_on_branch(landing: &Landing, record: &Record) -> bool {
+    match landing {
+        Landing::Landed { .. } => true,
+        Landing::Kept { reference, .. } => {
+            (record.branch.as_ref()).is_some_and(|branch| branch.as_str() == reference)
+        }
+        Landing::Nothing | Landing::Refused { .. } => false,
+    }
 }

@@ -14,7 +14,7 @@ use crate::sandbox::{
 use crate::session::event::{Event, Notice};
 use crate::session::inside::Inside;
 use crate::session::living::Form;
-use crate::session::mounts::{self, Workspace};
+use crate::session::mounts::{self, Mounts, Workspace};
 use crate::session::place;
 use crate::session::report::RunErrorKind;
 use crate::session::transfer;
@@ -33,6 +33,7 @@ impl Making<'_> {
         self.events.emit(&Event::Step { step: "sandbox" });
         let began = Instant::now();
         let isolated = matches!(self.options.sandbox, Contained::Isolated(_));
+        let Mounts { all, passing } = mounts::mounts(workspace);
         let mut spec = SandboxSpec {
             id: owned.record.id,
             slug: owned.record.name.clone(),
@@ -42,11 +43,7 @@ impl Making<'_> {
                 owned.record.name
             ),
             workdir: self.plan.workdir.clone(),
-            mounts: if isolated {
-                Vec::new()
-            } else {
-                mounts::mounts(workspace)
-            },
+            mounts: if isolated { Vec::new() } else { all },
             environment: std::collections::BTreeMap::new(),
             search_path: self
                 .caller
@@ -83,7 +80,12 @@ impl Making<'_> {
                 target: AGENT_HOME.into(),
                 access: Access::ReadWrite,
             });
-            Form::of(&spec, &self.options.environment).write(owned)?;
+            let form = Form::of(&spec, &self.options.environment);
+            let form = match workspace.shared {
+                true => form.looking_again(passing),
+                false => form,
+            };
+            form.write(owned)?;
         }
         place::check_mounts(&spec.mounts, &self.caller.home)?;
         let limit = self.options.timeouts.sandbox_start;
