@@ -366,6 +366,9 @@ fn next(end: &End<'_>) -> Option<String> {
             Some(format!("cofferdam merge {}", end.name))
         }
         Landing::Landed { branch, .. } => Some(format!("git merge {}", shell_word(branch))),
+        kept @ Landing::Kept { .. } if kept.is_held_back() && end.target_branch != "HEAD" => {
+            Some(format!("cofferdam merge {}", end.name))
+        }
         kept @ Landing::Kept { .. } if kept.waits_for_the_user() => {
             after_merge(kept, end.name, end.lies_there)
         }

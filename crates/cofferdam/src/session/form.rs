@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,9 @@ pub(super) struct Form {
     hostname: String,
     workdir: PathText,
     mounts: Vec<StoredMount>,
+    /// Which of them are looked for anew at each start. Absent where the files are the sandbox's alone.
+    #[serde(default)]
+    passing: Option<Range<usize>>,
     processes: Option<u64>,
     memory: Option<u64>,
     cpus: Option<f64>,
@@ -73,6 +77,7 @@ impl Form {
             hostname: spec.hostname.clone(),
             workdir: PathText(spec.workdir.clone()),
             mounts: mounts.collect(),
+            passing: None,
             processes,
             memory,
             cpus,
@@ -82,6 +87,11 @@ impl Form {
                 .map(|(k, v)| (text(k), text(v)))
                 .collect(),
         }
+    }
+
+    pub(super) fn looking_again(self, passing: Range<usize>) -> Self {
+        let passing = Some(passing);
+        Self { passing, ..self }
     }
 
     pub(super) fn write(&self, owned: &Owned) -> Result<(), RegistryError> {
@@ -144,6 +154,12 @@ impl Form {
         words
             .map(|(k, v)| (k.0.clone().into_os_string(), v.0.clone().into_os_string()))
             .collect()
+    }
+
+    /// Which of [`Self::mounts`] a start looks for anew.
+    pub(super) fn passing(&self) -> Option<Range<usize>> {
+        let passing = self.passing.clone()?;
+        (passing.start <= passing.end && passing.end <= self.mounts.len()).then_some(passing)
     }
 
     pub(super) fn mounts(&self) -> Vec<Mount> {

@@ -1,6 +1,7 @@
 //! Which host paths a sandbox sees, and where. Pure.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::hide::{Covered, NO_FILE};
@@ -43,10 +44,19 @@ pub(super) struct Workspace<'a> {
     pub submodules: &'a [Submodule],
     /// Paths below the workspace that show nothing.
     pub hidden: &'a [Covered],
+    /// Its files may be the user's, or have names elsewhere.
+    pub shared: bool,
 }
 
 /// The mounts in order.
-pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
+#[derive(Debug)]
+pub(super) struct Mounts {
+    pub all: Vec<Mount>,
+    /// Which of them are [`passing`].
+    pub passing: Range<usize>,
+}
+
+pub(super) fn mounts(workspace: &Workspace<'_>) -> Mounts {
     let Workspace {
         source,
         target,
@@ -58,6 +68,7 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
         doors,
         submodules,
         hidden,
+        shared: _,
     } = *workspace;
     let mount = |source: PathBuf, target: PathBuf, access| Mount {
         source: MountSource::Path(source),
@@ -111,13 +122,10 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
     };
     mounts.extend(above.iter().map(|path| again(path, Access::ReadWrite)));
     mounts.extend(read_only.iter().map(|path| again(path, Access::ReadOnly)));
-    // After those that show a part of the workspace once more. Nothing new in its place could do harm here.
-    mounts.extend(frozen.iter().map(|path| again(path, Access::ReadOnly)));
-    // The same. A directory above one can be moved: the mount goes with the socket.
-    mounts.extend(doors.iter().map(|path| {
-        let (source, target) = (state.join(NO_SOCKET), target.join(path));
-        mount(source, target, Access::ReadOnly)
-    }));
+    // After those that show a part of the workspace once more.
+    let begins = mounts.len();
+    mounts.extend(passing(state, target, frozen, doors));
+    let passing = begins..mounts.len();
     let nothing = |target: PathBuf| Mount {
         source: MountSource::Nothing,
         target,
@@ -154,7 +162,33 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Vec<Mount> {
     if mask_config {
         mounts.push(nothing(target.join(".cofferdam")));
     }
-    mounts
+    Mounts {
+        all: mounts,
+        passing,
+    }
+}
+
+/// Mounts over files and sockets that nobody may write or reach, wherever they are: who makes the sandbox again looks
+/// for them again.
+pub(super) fn passing(
+    state: &Path,
+    target: &Path,
+    frozen: &[PathBuf],
+    doors: &BTreeSet<PathBuf>,
+) -> Vec<Mount> {
+    // Nothing new in its place could do harm here.
+    let frozen = frozen.iter().map(|path| Mount {
+        source: MountSource::Target,
+        target: target.join(path),
+        access: Access::ReadOnly,
+    });
+    // The same. A directory above one can be moved: the mount goes with the socket.
+    let doors = doors.iter().map(|path| Mount {
+        source: MountSource::Path(state.join(NO_SOCKET)),
+        target: target.join(path),
+        access: Access::ReadOnly,
+    });
+    frozen.chain(doors).collect()
 }
 
 /// What the jail sees that packs a private clone's commits: the clone and the vault, read-only.

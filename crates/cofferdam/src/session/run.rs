@@ -19,7 +19,7 @@ use super::refusals::Refusals;
 use super::report::{Kept, RunReport};
 use super::runlog;
 use crate::agent::Usage;
-use crate::git::land::Landing;
+use crate::git::land::{self, Landing};
 use crate::git::{DiffStyle, UserRules, before, own_files};
 use crate::registry::{Outcome, Owned, RegistryError};
 use crate::sandbox::{Ability, Sandbox};
@@ -149,8 +149,8 @@ async fn live(
     let collector = Collector {
         reaches: match worked {
             Ok(()) => Reaches::Target,
-            Err(RunErrorKind::Cancelled) => Reaches::OwnBranch("the run was stopped"),
-            Err(_) => Reaches::OwnBranch("the run failed"),
+            Err(RunErrorKind::Cancelled) => Reaches::OwnBranch(land::STOPPED),
+            Err(_) => Reaches::OwnBranch(land::FAILED),
         },
         lives: false,
         home: &options.caller.home,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cofferdam::git::land::{self};
+use cofferdam::git::land::{self, Expected};
 use cofferdam::git::{Git, Oid, Repository};
 use cofferdam::names::BranchName;
 use cofferdam::session::Landing;
@@ -15,7 +15,7 @@ async fn branch_lands_by_compare_and_swap() {
         let w = World::new(&git).await;
         let accepted = w.work(&[("x", "x")], false).await;
         let name: BranchName = "feature/a".parse().unwrap();
-        let land = async |expected: Option<&Oid>| {
+        let land = async |expected: Expected<'_>| {
             land::branch(&w.repo, &name, expected, None, &accepted, &w.cancel)
                 .await
                 .unwrap()
@@ -23,21 +23,39 @@ async fn branch_lands_by_compare_and_swap() {
         let secret: Oid = w.user(&["rev-parse", "secret"]).parse().unwrap();
         // A branch that exists although none was expected.
         w.user(&["branch", "feature/a", "secret"]);
-        assert!(matches!(land(None).await, Landing::Kept { .. }));
+        assert!(matches!(land(Expected::New).await, Landing::Kept { .. }));
         // One that the commits do not contain, and one that is not where it was said to be.
-        assert!(matches!(land(Some(&secret)).await, Landing::Kept { .. }));
-        assert!(matches!(land(Some(&w.base)).await, Landing::Kept { .. }));
+        assert!(matches!(
+            land(Expected::At(&secret)).await,
+            Landing::Kept { .. }
+        ));
+        assert!(matches!(
+            land(Expected::At(&w.base)).await,
+            Landing::Kept { .. }
+        ));
+        assert!(matches!(
+            land(Expected::OwnAt(&w.base)).await,
+            Landing::Kept { .. }
+        ));
         assert_eq!(w.user(&["rev-parse", "feature/a"]), secret.as_str());
+        // What is there is the sandbox's own, and may be rewritten.
+        assert!(matches!(
+            land(Expected::OwnAt(&secret)).await,
+            Landing::Landed { .. }
+        ));
         // Checked out elsewhere.
         w.user(&["branch", "-f", "feature/a", "main"]);
         let tree = w.dir.path().join("tree");
         w.user(&["worktree", "add", "-q", tree.to_str().unwrap(), "feature/a"]);
-        assert!(matches!(land(Some(&w.base)).await, Landing::Kept { .. }));
+        assert!(matches!(
+            land(Expected::At(&w.base)).await,
+            Landing::Kept { .. }
+        ));
         // In the sandbox's own worktree it may be.
         let landing = land::branch(
             &w.repo,
             &name,
-            Some(&w.base),
+            Expected::At(&w.base),
             Some(&tree),
             &accepted,
             &w.cancel,
@@ -48,15 +66,22 @@ async fn branch_lands_by_compare_and_swap() {
         assert_eq!(w.user(&["rev-parse", "feature/a"]), accepted.tip().as_str());
         w.user(&["worktree", "remove", "--force", tree.to_str().unwrap()]);
         w.user(&["branch", "-D", "feature/a"]);
-        assert!(matches!(land(None).await, Landing::Landed { .. }));
+        assert!(matches!(land(Expected::New).await, Landing::Landed { .. }));
         let log = w.user(&["reflog", "feature/a"]);
         assert!(log.contains(&format!("cofferdam {}", w.id)), "{log}");
         // A branch that is a symbolic ref to main does not write through.
         w.user(&["symbolic-ref", "refs/heads/sym", "refs/heads/main"]);
         let sym: BranchName = "sym".parse().unwrap();
-        land::branch(&w.repo, &sym, Some(&w.base), None, &accepted, &w.cancel)
-            .await
-            .unwrap();
+        land::branch(
+            &w.repo,
+            &sym,
+            Expected::At(&w.base),
+            None,
+            &accepted,
+            &w.cancel,
+        )
+        .await
+        .unwrap();
         assert_eq!(w.user(&["rev-parse", "main"]), w.base.as_str());
         w.sound();
     }

@@ -18,9 +18,16 @@ async fn trash_keeps_and_expires() {
         let accepted = w.work(&[("x", "x")], false).await;
         let slug = Slug::from_text("my box").unwrap();
         let name: BranchName = "cofferdam/my-box".parse().unwrap();
-        land::branch(&w.repo, &name, None, None, &accepted, &w.cancel)
-            .await
-            .unwrap();
+        land::branch(
+            &w.repo,
+            &name,
+            land::Expected::New,
+            None,
+            &accepted,
+            &w.cancel,
+        )
+        .await
+        .unwrap();
         let main: BranchName = "main".parse().unwrap();
         let error = refs::delete_branch_to_trash(&w.repo, &main, &w.base, &slug, &w.cancel)
             .await

@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::support::{Env, block_on, native};
 
-fn caller(env: &Env) -> Caller {
+pub(crate) fn caller(env: &Env) -> Caller {
     let mut caller = Caller::new(env.home.clone());
     caller.user_home = Some(env.dir.path().join("user"));
     caller
@@ -20,31 +20,31 @@ fn caller(env: &Env) -> Caller {
     caller
 }
 
-fn branch(name: &str) -> BranchStrategy {
+pub(crate) fn branch(name: &str) -> BranchStrategy {
     BranchStrategy::Branch {
         branch: name.parse().unwrap(),
         base: None,
     }
 }
 
-fn options(env: &Env, name: &str) -> SessionOptions {
+pub(crate) fn options(env: &Env, name: &str) -> SessionOptions {
     let sandbox = cofferdam::sandbox::BindMount::new(native(), branch(&format!("b-{name}")));
     let mut options = SessionOptions::new(&env.repo, sandbox);
     options.name = Some(name.to_owned());
     options
 }
 
-async fn find(env: &Env, name: &str) -> Result<Named, SessionError> {
+pub(crate) async fn find(env: &Env, name: &str) -> Result<Named, SessionError> {
     Named::find(&caller(env), &env.repo, name).await
 }
 
-async fn open(env: &Env, name: &str) -> Result<Session, SessionError> {
+pub(crate) async fn open(env: &Env, name: &str) -> Result<Session, SessionError> {
     let named = find(env, name).await?;
     Session::open(&caller(env), named, &native()).await
 }
 
 /// What a line of shell prints in the sandbox; it must succeed.
-async fn sh(session: &Session, line: &str) -> String {
+pub(crate) async fn sh(session: &Session, line: &str) -> String {
     let mut program = session
         .exec(SessionExec::new(["sh", "-c", line]))
         .await
@@ -54,7 +54,7 @@ async fn sh(session: &Session, line: &str) -> String {
     out.trim_end().to_owned()
 }
 
-async fn finish(program: &mut dyn Execution) -> (Exit, String, String) {
+pub(crate) async fn finish(program: &mut dyn Execution) -> (Exit, String, String) {
     let (mut out, mut err) = (String::new(), String::new());
     let (mut stdout, mut stderr) = (
         program.take_stdout().unwrap(),
@@ -70,9 +70,9 @@ async fn finish(program: &mut dyn Execution) -> (Exit, String, String) {
     (program.wait().await.unwrap(), out, err)
 }
 
-const COMMIT: &str = "date +%s.%N > new; git add -A; git commit -qm";
+pub(crate) const COMMIT: &str = "date +%s.%N > new; git add -A; git commit -qm";
 
-async fn delete(env: &Env, name: &str) {
+pub(crate) async fn delete(env: &Env, name: &str) {
     let named = find(env, name).await.unwrap();
     living::end(&caller(env), &named, &native()).await.unwrap();
     let target = crate::support::target(env, &name).0;
@@ -212,12 +212,12 @@ fn agents_work_in_it_as_often_as_wanted() {
 }
 
 /// The process that keeps the sandbox's place.
-async fn supervisor(env: &Env, session: &Session) -> u32 {
+pub(crate) async fn supervisor(env: &Env, session: &Session) -> u32 {
     let found = Supervisor::connect(&env.home.sandbox(session.id())).await;
     found.unwrap().unwrap().1.process
 }
 
-fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }

@@ -11,12 +11,31 @@ use crate::git::refs::{self, RefError, Transaction};
 use crate::git::{Oid, Repository};
 use crate::names::BranchName;
 
-/// Moves `branch` from `expected` (`None`: it does not exist yet) to the accepted tip. Fast-forward
-/// only. `own_worktree` is the sandbox's own: there the branch may be checked out.
+/// Where a branch is that commits are to land on.
+#[derive(Debug, Clone, Copy)]
+pub enum Expected<'a> {
+    /// Nowhere: it does not exist yet.
+    New,
+    At(&'a Oid),
+    /// The same, and what is there came from the sandbox alone: its agent may have rewritten it.
+    OwnAt(&'a Oid),
+}
+
+impl<'a> Expected<'a> {
+    fn commit(self) -> Option<&'a Oid> {
+        match self {
+            Self::New => None,
+            Self::At(commit) | Self::OwnAt(commit) => Some(commit),
+        }
+    }
+}
+
+/// Moves `branch` from where it is expected to the accepted tip, and nothing if it is elsewhere. Fast-forward only,
+/// unless it is the sandbox's own. `own_worktree` is the sandbox's: there the branch may be checked out.
 pub async fn branch(
     repo: &Repository,
     branch: &BranchName,
-    expected: Option<&Oid>,
+    expected: Expected<'_>,
     own_worktree: Option<&Path>,
     accepted: &Accepted,
     cancel: &CancellationToken,
@@ -34,7 +53,7 @@ pub async fn branch(
         }
     }
     let tip = accepted.tip();
-    if let Some(old) = expected
+    if let Expected::At(old) = expected
         && old != accepted.base()
         && !repo.is_ancestor(old, tip, cancel).await?
     {
@@ -46,7 +65,7 @@ pub async fn branch(
         return Ok(kept(accepted, why));
     }
     let moved = Transaction::new(format!("cofferdam {}", accepted.id()))
-        .update(&full, tip, expected)
+        .update(&full, tip, expected.commit())
         .commit(repo, cancel)
         .await;
     match moved {

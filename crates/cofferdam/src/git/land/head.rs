@@ -12,9 +12,9 @@ use super::{LandError, kept};
 use crate::git::gate::Accepted;
 use crate::git::{Head, Repository, refs};
 
-/// Brings what was checked out at the `start` from the base to the accepted tip. Working files are
-/// not touched; what the user staged stays staged. If they have committed or switched meanwhile, or
-/// `start` is not the base, nothing moves.
+/// Brings what was checked out at the `start` from there to the accepted tip. Working files are not touched; what the
+/// user staged stays staged. `start` is the base, or a commit of the sandbox's that landed before. If it is neither, or
+/// the user has committed or switched meanwhile, nothing moves.
 pub async fn head(
     repo: &Repository,
     start: &Head,
@@ -22,10 +22,12 @@ pub async fn head(
     state: &Path,
     cancel: &CancellationToken,
 ) -> Result<Landed, LandError> {
-    if start.commit() != accepted.base() {
+    let from = start.commit();
+    let landed_before = || accepted.commits().iter().any(|commit| commit.id == *from);
+    if from != accepted.base() && !landed_before() {
         return Ok(kept(
             accepted,
-            "the sandbox did not start from what was checked out",
+            "the sandbox's commits do not continue what was checked out",
         )
         .into());
     }
@@ -36,7 +38,7 @@ pub async fn head(
         accepted.id(),
         Files::AreThere,
         reference,
-        (accepted.base(), accepted.tip()),
+        (from, accepted.tip()),
         &repo.git_dir,
         repo.top.as_path(),
     );

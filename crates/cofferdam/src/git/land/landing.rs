@@ -29,7 +29,19 @@ pub enum Landing {
 /// How [`Landing::Kept`] ends its `why` where the user is in the middle of a merge, a rebase or the like.
 pub(crate) const FINISH_FIRST: &str = "finish or abort it first";
 
+/// Why a target was left where it is although nothing stood in the way.
+pub(crate) const HELD_BACK: [&str; 4] = [STOPPED, FAILED, INTERRUPTED, LIVES];
+pub(crate) const STOPPED: &str = "the run was stopped";
+pub(crate) const FAILED: &str = "the run failed";
+pub(crate) const INTERRUPTED: &str = "the run was interrupted";
+pub(crate) const LIVES: &str = "the sandbox goes on: `merge` moves the target";
+
 impl Landing {
+    /// Whether the commits are kept on their branch because nobody has said yet that they shall go on from there.
+    pub fn is_held_back(&self) -> bool {
+        matches!(self, Self::Kept { why, .. } if HELD_BACK.contains(&why.as_str()))
+    }
+
     /// Whether the commits wait for what the user has begun in the checkout. No other git command that
     /// puts work aside or merges it may be offered then: `git stash` forgets a merge.
     pub fn waits_for_the_user(&self) -> bool {

@@ -21,11 +21,12 @@ mod settle;
 mod under_way;
 mod worktrees;
 
-pub use branch::branch;
+pub use branch::{Expected, branch};
 pub use checkout::{Landed, finish};
 pub use head::head;
 pub use journal::{half_done_in, is_half_done};
 pub use landing::Landing;
+pub(crate) use landing::{FAILED, INTERRUPTED, LIVES, STOPPED};
 pub use merge::{Target, merge_to_head};
 pub use nested::{MovedOut, move_out};
 pub use worktrees::{Worktree, worktrees};

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::packing::{Aside, Received};
-use super::tips::{DETACHED, Tip, Tips};
+use super::tips::{DETACHED, Tip, Tips, extra};
 use super::{CollectError, Collected, Collector, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted};
 use crate::git::land::Landing;
-use crate::git::{Oid, recorded};
+use crate::git::{Oid, recorded, refs};
 use crate::registry::{Owned, Strategy};
 use crate::session::event::Notice;
 use crate::session::report::Beside;
@@ -76,9 +76,13 @@ impl Collector<'_> {
                 && self.repo.is_ancestor(&tip.id, landed, self.cancel).await?
             {
                 // Home since an earlier collecting.
+                journey.landed |= tips.own.as_ref() == Some(&tip.id);
                 if is_head {
                     collected.checkout = Some(tip.id.clone());
                 }
+                continue;
+            }
+            if self.lives && tip.is_commit && self.is_kept(&journey, tip).await? {
                 continue;
             }
             if !tip.is_commit || looked == MAX_TIPS || Instant::now() > deadline {
@@ -129,6 +133,23 @@ impl Collector<'_> {
             self.events.notice(Notice::Other { text });
         }
         Ok(())
+    }
+
+    /// Whether an earlier collecting gave it a reference of its own, and it is still none that lands.
+    async fn is_kept(&self, journey: &Journey<'_>, tip: &Tip) -> Result<bool, CollectError> {
+        let owned = journey.owned;
+        let lands = !journey.landed
+            && tip.lands
+            && match &journey.tips.own {
+                None => true,
+                Some(own) => self.repo.is_ancestor(own, &tip.id, self.cancel).await?,
+            };
+        let reference = extra(owned, &tip.id);
+        Ok(!lands
+            && refs::read(self.repo, &reference, self.cancel)
+                .await?
+                .as_ref()
+                == Some(&tip.id))
     }
 
     /// Commits that passed the gate land, or get a reference of their own.
@@ -188,6 +209,9 @@ impl Collector<'_> {
             let (id, changed) = (owned.record.id, accepted.changed());
             collected.taken = recorded::taken(self.repo, id, changed, self.cancel).await?;
         }
+        collected
+            .beside
+            .extend(self.keep_rewritten(owned, id).await?);
         collected.landing = self.land(owned, accepted).await?;
         Ok(())
     }
@@ -220,15 +244,19 @@ impl Collector<'_> {
         let known = std::iter::once(&owned.record.base).chain(&journey.accepted);
         revisions.extend(known.map(|id| format!("^{id}\n")));
         let pack = owned.directory().join("rest.pack");
+        let list = left.iter().map(|tip| format!("{} {}\n", tip.id, tip.name));
+        let list: String = list.collect();
+        let listed = pack.with_extension("refs");
+        if self.lives && was_set_aside(&pack, &listed, &list) {
+            return Ok(());
+        }
         let aside = self
             .set_aside(owned, journey.source, revisions, &pack)
             .await?;
         let names = left.iter().map(|tip| tip.name.clone()).collect();
         collected.beside.push(match aside {
             Aside::Pack => {
-                let list = left.iter().map(|tip| format!("{} {}\n", tip.id, tip.name));
-                let list: String = list.collect();
-                fsx::write_private(&pack.with_extension("refs"), list.as_bytes())?;
+                fsx::write_private(&listed, list.as_bytes())?;
                 Beside {
                     names,
                     at: crate::text::printable_line(&pack.to_string_lossy()),
@@ -264,6 +292,12 @@ impl Journey<'_> {
         self.kept_bytes += bytes;
         Ok(Some(pack))
     }
+}
+
+/// Whether an earlier collecting kept the same.
+fn was_set_aside(pack: &Path, listed: &Path, list: &str) -> bool {
+    pack.is_file()
+        && fsx::read_bounded(listed, list.len() as u64).is_ok_and(|there| there == list.as_bytes())
 }
 
 /// The first refusal is the run's landing where there is no other; the rest is beside it.

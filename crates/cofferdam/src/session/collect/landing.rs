@@ -3,15 +3,22 @@
 use std::path::Path;
 
 use super::{CollectError, Collector, Reaches, merge_message};
+use crate::fsx;
 use crate::git::gate::Accepted;
 use crate::git::land::Landing;
-use crate::git::land::{self, Incoming, Landed};
+use crate::git::land::{self, Expected, Incoming, Landed};
+use crate::git::refs;
 use crate::git::worktree::{self, Worktree};
-use crate::git::{Head, refs};
+use crate::git::{Head, Oid};
 use crate::names::BranchName;
 use crate::registry::{Owned, Strategy};
 use crate::session::barred::barred;
 use crate::session::event::Notice;
+use crate::session::report::Beside;
+
+/// In the state directory: the commits at which collecting from a sandbox that goes on can have left its branch.
+const LEFT_AT: &str = "left-at";
+const LEFT_AT_LIMIT: u64 = 4096;
 
 impl Collector<'_> {
     /// The branch strategies' last step. The commits are in the repository already.
@@ -23,14 +30,18 @@ impl Collector<'_> {
         let record = &owned.record;
         match (&record.strategy, &record.branch) {
             (Strategy::Head, _) | (_, None) => {
+                let left = match &record.branch {
+                    Some(branch) => self.left_at(owned, branch).await?,
+                    None => None,
+                };
+                let commit = left.as_ref().unwrap_or(record.begins()).clone();
+                self.about_to_move(owned, &commit, accepted)?;
                 let head = match &record.branch {
                     Some(name) => Head::Branch {
                         name: name.clone(),
-                        commit: record.base.clone(),
+                        commit,
                     },
-                    None => Head::Detached {
-                        commit: record.base.clone(),
-                    },
+                    None => Head::Detached { commit },
                 };
                 let state = owned.directory();
                 Ok(self.told(land::head(self.repo, &head, accepted, state, self.cancel).await?))
@@ -103,14 +114,75 @@ impl Collector<'_> {
     ) -> Result<Landing, CollectError> {
         let record = &owned.record;
         let worktree = record.worktree.as_deref().filter(|path| path.is_dir());
-        // In copy mode no worktree was made, so a branch of ours was not either.
-        let old = (record.worktree.is_some() || !record.branch_is_ours || record.landed.is_some())
-            .then_some(record.begins());
+        let left = self.left_at(owned, branch).await?;
+        let old = match &left {
+            Some(left) if record.branch_is_ours => Expected::OwnAt(left),
+            Some(left) => Expected::At(left),
+            // In copy mode no worktree was made, so a branch of ours was not either.
+            None if record.branch_is_ours && record.worktree.is_none() => Expected::New,
+            None => Expected::At(record.begins()),
+        };
+        let now = left.as_ref().unwrap_or(record.begins());
+        self.about_to_move(owned, now, accepted)?;
         let landing = land::branch(self.repo, branch, old, worktree, accepted, self.cancel).await?;
         if let (Landing::Landed { tip, .. }, Some(path)) = (&landing, worktree) {
             let found = Worktree::find(self.repo, path, branch.clone(), record.base.clone())?;
             worktree::advance_index(self.repo, &found, tip, self.cancel).await?;
         }
         Ok(landing)
+    }
+
+    /// Notes where the branch will be: a death before the record says so must not make it a stranger's.
+    fn about_to_move(
+        &self,
+        owned: &Owned,
+        from: &Oid,
+        accepted: &Accepted,
+    ) -> Result<(), CollectError> {
+        if self.lives {
+            let known = format!("{from}\n{}\n", accepted.tip());
+            fsx::write_private(&owned.directory().join(LEFT_AT), known.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Where an earlier collecting left the branch. `None`: there was none, or somebody else has moved it since.
+    async fn left_at(
+        &self,
+        owned: &Owned,
+        branch: &BranchName,
+    ) -> Result<Option<Oid>, CollectError> {
+        let known = match fsx::read_bounded(&owned.directory().join(LEFT_AT), LEFT_AT_LIMIT) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            read => read?,
+        };
+        let now = refs::read(self.repo, &branch.full(), self.cancel).await?;
+        let mut known = known.split(|&byte| byte == b'\n');
+        Ok(now.filter(|now| known.any(|line| line == now.as_str().as_bytes())))
+    }
+
+    /// What came home on the sandbox's own branch, and was rewritten inside since, keeps a name.
+    pub(super) async fn keep_rewritten(
+        &self,
+        owned: &Owned,
+        tip: &Oid,
+    ) -> Result<Option<Beside>, CollectError> {
+        let record = &owned.record;
+        let Some(branch) = record.branch.as_ref().filter(|_| record.branch_is_ours) else {
+            return Ok(None);
+        };
+        let Some(left) = self.left_at(owned, branch).await? else {
+            return Ok(None);
+        };
+        if left == record.base || self.repo.is_ancestor(&left, tip, self.cancel).await? {
+            return Ok(None);
+        }
+        let at = self.keep_extra(owned, &left).await?;
+        let name = format!("{branch} before it was rewritten");
+        Ok(Some(Beside {
+            names: vec![name],
+            at,
+            refused: None,
+        }))
     }
 }

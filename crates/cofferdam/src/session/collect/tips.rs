@@ -170,9 +170,7 @@ impl Collector<'_> {
         owned: &Owned,
         tip: &Oid,
     ) -> Result<String, CollectError> {
-        let id = owned.record.id;
-        // Named by what it holds: a later collecting never takes the place of an earlier one.
-        let reference = format!("refs/cofferdam/{id}/extra-{tip}");
+        let reference = extra(owned, tip);
         self.point(owned, &reference, tip).await?;
         Ok(reference)
     }
@@ -193,4 +191,9 @@ impl Collector<'_> {
         }
         Ok(())
     }
+}
+
+/// Named by what it holds: a later collecting never takes the place of an earlier one.
+pub(super) fn extra(owned: &Owned, tip: &Oid) -> String {
+    format!("refs/cofferdam/{}/extra-{tip}", owned.record.id)
 }

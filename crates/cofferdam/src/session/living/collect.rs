@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::life::{halt, turn};
 use super::{Named, Session, SessionError};
-use crate::git::land::Landing;
+use crate::git::land::{self, Landing};
 use crate::git::{CommitLine, Identity, Repository, identity};
-use crate::registry::Owned;
+use crate::registry::{Owned, Record};
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::collect::{Collector, Reaches, Source};
 use crate::session::emitter::Emitter;
@@ -15,8 +15,6 @@ use crate::session::report::Beside;
 
 /// How long one collecting may take.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Why nothing but the sandbox's own branch moves.
-const LIVES: &str = "the sandbox goes on: `merge` moves the target";
 
 /// What one collecting brought home.
 #[derive(Debug, Clone)]
@@ -41,17 +39,8 @@ impl Session {
             record: self.record.clone(),
         };
         let mut turn = turn(&self.caller, &named).await?;
-        let paused = self
-            .sandbox
-            .status()
-            .await
-            .is_ok_and(|status| status.paused);
-        let stands = if paused {
-            Ok(())
-        } else {
-            self.sandbox.freeze().await
-        };
-        match stands {
+        // A paused one too: somebody may resume it meanwhile, and each of both holds for itself.
+        match self.sandbox.freeze().await {
             Ok(()) => {}
             // Programs that wake each other are not waited for: their work is kept, they are not.
             Err(SandboxError::Restless) => {
@@ -64,12 +53,10 @@ impl Session {
             Err(source) => return Err(self.failed(source)),
         }
         let gathered = gather(&self.caller, &named, &mut turn).await;
-        if !paused {
-            // Where that fails they go on when this process is gone.
-            let thawed = self.sandbox.thaw().await;
-            if gathered.is_ok() {
-                thawed.map_err(|source| self.failed(source))?;
-            }
+        // Where that fails they go on when this process is gone.
+        let thawed = self.sandbox.thaw().await;
+        if gathered.is_ok() {
+            thawed.map_err(|source| self.failed(source))?;
         }
         gathered
     }
@@ -103,7 +90,7 @@ pub(super) async fn holds_uncommitted(caller: &Caller, named: &Named, turn: &Own
     let author = Identity::fallback();
     let events = Emitter::silent();
     let collector = Collector {
-        reaches: Reaches::OwnBranch(LIVES),
+        reaches: Reaches::OwnBranch(land::LIVES),
         lives: true,
         home: &caller.home,
         repo: &named.repository,
@@ -127,7 +114,7 @@ pub(super) async fn gather(
     let fallback = Identity::fallback();
     let events = Emitter::sink(caller.events.clone());
     let collector = Collector {
-        reaches: Reaches::OwnBranch(LIVES),
+        reaches: Reaches::OwnBranch(land::LIVES),
         lives: true,
         home: &caller.home,
         repo: repository,
@@ -141,7 +128,9 @@ pub(super) async fn gather(
         name: named.record.name.to_string(),
         source,
     })?;
-    if let Some(tip) = &collected.tip {
+    if let Some(tip) = &collected.tip
+        && is_on_branch(&collected.landing, &turn.record)
+    {
         turn.record.landed = Some(tip.clone());
     }
     // Who looks for its commits later finds those too that are not on its branch.
@@ -160,4 +149,15 @@ pub(super) async fn gather(
         notes: collected.notes,
         ended: false,
     })
+}
+
+/// Whether its own branch moved. Where that was not possible it is tried again the next time.
+fn is_on_branch(landing: &Landing, record: &Record) -> bool {
+    match landing {
+        Landing::Landed { .. } => true,
+        Landing::Kept { reference, .. } => {
+            (record.branch.as_ref()).is_some_and(|branch| branch.as_str() == reference)
+        }
+        Landing::Nothing | Landing::Refused { .. } => false,
+    }
 }

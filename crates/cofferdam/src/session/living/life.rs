@@ -1,10 +1,12 @@
 //! How a living sandbox is, and its way between running, paused and stopped.
 
 use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Named, Session, SessionError};
+use super::{Named, Session, SessionError, anew};
 use crate::fsx::lock;
 use crate::names::RepoPath;
 use crate::registry::{self, Owned};
@@ -15,6 +17,9 @@ use crate::session::{network, place, prepare};
 use crate::wall::Registration;
 use crate::wall::change::Change;
 use crate::wall::supervisor::{self, Supervisor, Wall};
+
+/// Who only looks at a lock has it for a moment, and a supervisor that ends for not much longer.
+const LOOKERS: Duration = Duration::from_secs(2);
 
 /// How a living sandbox is now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -165,6 +170,9 @@ pub async fn start(
     };
     // What a killed one left: a supervisor without its sandbox, control groups.
     halt(caller, &named, provider).await?;
+    let lock = hold(&directory, &named)?;
+    // Its programs are named by the start, also those of one that is killed before it is whole.
+    form.write(&turn)?;
     let top = RepoPath::resolve(&named.record.repository);
     let top = top.unwrap_or_else(|_| named.repository.top.clone());
     let record = &named.record;
@@ -173,7 +181,7 @@ pub async fn start(
         slug: record.name.clone(),
         hostname: form.hostname(),
         workdir: form.workdir(),
-        mounts: form.mounts(),
+        mounts: anew::mounts(caller, record, &form).await?,
         environment: std::collections::BTreeMap::new(),
         search_path: caller
             .environment
@@ -197,14 +205,25 @@ pub async fn start(
         record: named.record,
         sandbox,
     };
-    if let Err(error) = session.settle(lock::open(&directory.join("lock"))?).await {
+    if let Err(error) = session.settle(lock).await {
         // Nothing runs that nobody keeps.
         let _ = session.sandbox.close().await;
         return Err(error);
     }
-    form.write(&turn)?;
     drop(turn);
     Ok(session)
+}
+
+/// The lock of a sandbox that is being started: whoever opens it then waits for the supervisor, and starts none.
+fn hold(directory: &Path, named: &Named) -> Result<File, SessionError> {
+    let path = directory.join("lock");
+    let lock = lock::open(&path)?;
+    if lock::hold_within(&lock, &path, LOOKERS)? {
+        return Ok(lock);
+    }
+    Err(SessionError::Busy {
+        name: named.record.name.to_string(),
+    })
 }
 
 impl Session {

@@ -3,6 +3,7 @@
 //! (docs/decisions/0011-a-sandbox-that-lives-on.md); a [`Session`] is one process's way to it.
 
 mod agent;
+mod anew;
 mod collect;
 mod create;
 pub(super) mod error;

@@ -28,8 +28,6 @@ use crate::session::emitter::Emitter;
 use crate::session::report::Beside;
 use crate::wall::{self, WallError};
 
-/// Why a dead run moves nothing but its own branch.
-const INTERRUPTED: &str = "the run was interrupted";
 /// How long one interrupted sandbox may take to be collected.
 const COLLECT_LIMIT: Duration = Duration::from_secs(600);
 
@@ -442,7 +440,7 @@ async fn finish_one(
     let fallback = Identity::fallback();
     let config = identity::user_config(repo, caller_home, cancel).await?;
     let collector = Collector {
-        reaches: Reaches::OwnBranch(INTERRUPTED),
+        reaches: Reaches::OwnBranch(land::INTERRUPTED),
         lives: false,
         home,
         repo,

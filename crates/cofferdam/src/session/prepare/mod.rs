@@ -237,6 +237,7 @@ impl Making<'_> {
             doors: &found.doors,
             submodules: &submodules,
             hidden: &covered,
+            shared,
         };
         self.start(owned, &place, slot).await?;
         // In other worktrees nobody but their agent is.
@@ -288,7 +289,11 @@ fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
 }
 
 /// What [`nested::scan_before`] finds below a workspace that is the host's.
-async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found, RunErrorKind> {
+pub(super) async fn nested_git(
+    mode: Mode,
+    workspace: &Path,
+    inodes: bool,
+) -> Result<Found, RunErrorKind> {
     if mode != Mode::Bind {
         return Ok(Found::default());
     }

@@ -15,7 +15,7 @@ use crate::session::error::{RunErrorKind, step};
 use crate::session::event::{Event, Notice};
 use crate::session::form::Form;
 use crate::session::inside::Inside;
-use crate::session::mounts::{self, Workspace};
+use crate::session::mounts::{self, Mounts, Workspace};
 use crate::session::place;
 use crate::session::transfer;
 use crate::wall::Registration;
@@ -33,6 +33,7 @@ impl Making<'_> {
         self.events.emit(&Event::Step { step: "sandbox" });
         let began = Instant::now();
         let isolated = matches!(self.options.sandbox, Contained::Isolated(_));
+        let Mounts { all, passing } = mounts::mounts(workspace);
         let mut spec = SandboxSpec {
             id: owned.record.id,
             slug: owned.record.name.clone(),
@@ -42,11 +43,7 @@ impl Making<'_> {
                 owned.record.name
             ),
             workdir: self.plan.workdir.clone(),
-            mounts: if isolated {
-                Vec::new()
-            } else {
-                mounts::mounts(workspace)
-            },
+            mounts: if isolated { Vec::new() } else { all },
             environment: std::collections::BTreeMap::new(),
             search_path: self
                 .caller
@@ -86,7 +83,13 @@ impl Making<'_> {
                 target: AGENT_HOME.into(),
                 access: Access::ReadWrite,
             });
-            Form::of(&spec, &self.options.environment).write(owned)?;
+            let form = Form::of(&spec, &self.options.environment);
+            let form = if workspace.shared {
+                form.looking_again(passing)
+            } else {
+                form
+            };
+            form.write(owned)?;
         }
         place::check_mounts(&spec.mounts, &self.caller.home)?;
         let limit = self.options.timeouts.sandbox_start;

@@ -1,0 +1,110 @@
+//! What a program in a sandbox that lives on tries against whoever comes back to it.
+
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use cofferdam::sandbox::{BindMount, BranchStrategy};
+use cofferdam::session::living;
+use cofferdam::session::{NetworkOptions, Session, SessionOptions};
+
+use crate::living::{caller, delete, find, sh};
+use crate::support::{Env, block_on, native};
+
+async fn in_the_checkout(env: &Env) -> Session {
+    let mut options =
+        SessionOptions::new(&env.repo, BindMount::new(native(), BranchStrategy::Head));
+    options.name = Some("one".to_owned());
+    options.network = NetworkOptions::None;
+    Session::create(&caller(env), &options).await.unwrap()
+}
+
+async fn again(env: &Env, session: Session) -> Session {
+    drop(session);
+    let named = find(env, "one").await.unwrap();
+    living::stop(&caller(env), &named, &native()).await.unwrap();
+    let named = find(env, "one").await.unwrap();
+    living::start(&caller(env), named, &native()).await.unwrap()
+}
+
+/// A directory is moved while it runs: what was mounted over something in it is there again after a start.
+#[test]
+fn what_was_moved_aside_is_covered_after_a_start() {
+    let env = Env::new();
+    std::fs::create_dir_all(env.repo.join("a")).unwrap();
+    let listener = UnixListener::bind(env.repo.join("a/s")).unwrap();
+    let outside = env.dir.path().join("store");
+    std::fs::write(&outside, "as it was\n").unwrap();
+    std::fs::hard_link(&outside, env.repo.join("a/linked")).unwrap();
+    let connect = "perl -MSocket -e 'socket(my $s, AF_UNIX, SOCK_STREAM, 0); \
+                   print connect($s, sockaddr_un($ARGV[0])) ? qq(in\\n) : qq(no\\n)'";
+    block_on(async {
+        let session = in_the_checkout(&env).await;
+        let attack = |at: &str| {
+            format!("{connect} {at}/s; echo bad 2>/dev/null >> {at}/linked && echo written; true")
+        };
+        assert_eq!(sh(&session, &attack("a")).await, "no");
+        sh(&session, "mv a b; mkdir a; touch a/s a/linked").await;
+        assert_eq!(sh(&session, &attack("b")).await, "no");
+        let session = again(&env, session).await;
+        assert_eq!(sh(&session, &attack("b")).await, "no");
+        // The control: its own files in their places are its own.
+        assert_eq!(
+            sh(&session, "echo good >> a/linked; cat a/linked").await,
+            "good"
+        );
+        drop(session);
+        delete(&env, "one").await;
+    });
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "as it was\n");
+    drop(listener);
+}
+
+/// The ways to wake up a process by itself, at a time that nobody else chooses.
+const WAKES: &str = r#"
+import ctypes, os, sys, time, fcntl, signal
+libc = ctypes.CDLL(None, use_errno=True)
+class Event(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_void_p), ("signo", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_char * 48)]
+class Spec(ctypes.Structure):
+    _fields_ = [("a", ctypes.c_long), ("b", ctypes.c_long), ("c", ctypes.c_long), ("d", ctypes.c_long)]
+event, timer = Event(None, signal.SIGCONT, 0, b""), ctypes.c_int(0)
+libc.syscall(222, 1, ctypes.byref(event), ctypes.byref(timer))
+libc.syscall(223, timer, 0, ctypes.byref(Spec(0, 1000000, 0, 1000000)), None)
+n = 0
+f = open("/home/agent/count", "ab", 0)
+while True:
+    f.write(b"x")
+    time.sleep(0.0002)
+"#;
+
+#[test]
+fn what_wakes_itself_does_not_go_on_while_it_is_paused() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return cofferdam_lab::skip!("the numbers of system calls are another machine's");
+    }
+    let env = Env::new();
+    block_on(async {
+        let session = in_the_checkout(&env).await;
+        let found = sh(&session, "command -v /usr/bin/python3 || true").await;
+        if found.is_empty() {
+            drop(session);
+            delete(&env, "one").await;
+            return cofferdam_lab::skip!("there is no python3 inside");
+        }
+        let program = cofferdam::session::SessionExec::new(["/usr/bin/python3", "-c", WAKES]);
+        session.exec_detached(program).await.unwrap();
+        let home = env.home.sandbox(session.id()).join("home");
+        let count = || std::fs::metadata(home.join("count")).map_or(0, |file| file.len());
+        while count() < 100 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let paused = session.pause().await;
+        let first = count();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let second = count();
+        eprintln!("{paused:?} {first} {second}");
+        assert_eq!(first, second);
+        drop(session);
+        delete(&env, "one").await;
+    });
+}

@@ -1,0 +1,364 @@
+//! What collecting from a sandbox that lives on does to the repository: again and again, also where its agent rewrote,
+//! branched, broke or fought it.
+
+use std::time::{Duration, Instant};
+
+use cofferdam::git::land::Landing;
+use cofferdam::sandbox::{BindMount, BranchStrategy};
+use cofferdam::session::living::{self, Condition};
+use cofferdam::session::{Session, SessionError, SessionExec, SessionOptions};
+
+use crate::living::{COMMIT, caller, delete, find, open, options, sh};
+use crate::support::{Env, block_on, native};
+
+fn with(env: &Env, name: &str, strategy: BranchStrategy) -> SessionOptions {
+    let mut options = SessionOptions::new(&env.repo, BindMount::new(native(), strategy));
+    options.name = Some(name.to_owned());
+    options.network = cofferdam::session::NetworkOptions::None;
+    options
+}
+
+async fn made(env: &Env) -> Session {
+    let mut options = options(env, "one");
+    options.network = cofferdam::session::NetworkOptions::None;
+    Session::create(&caller(env), &options).await.unwrap()
+}
+
+#[test]
+fn its_own_branch_follows_what_its_agent_rewrote() {
+    let env = Env::new();
+    block_on(async {
+        let session = made(&env).await;
+        sh(&session, &format!("{COMMIT} w1; {COMMIT} w2")).await;
+        session.collect().await.unwrap();
+        let before = env.git(&["rev-parse", "b-one"]);
+        sh(&session, "echo other > new; git commit -qa --amend -m w2b").await;
+        let again = session.collect().await.unwrap();
+        assert!(matches!(again.landing, Landing::Landed { .. }), "{again:?}");
+        assert_eq!(env.subjects("b-one"), ["first", "w1", "w2b"]);
+        // What was there has a name, and is told.
+        let [kept] = &again.beside[..] else {
+            panic!("{again:?}");
+        };
+        assert_eq!(env.git(&["rev-parse", &kept.at]), before);
+        sh(&session, &format!("{COMMIT} w3")).await;
+        let next = session.collect().await.unwrap();
+        assert!(next.beside.is_empty(), "{next:?}");
+        assert_eq!(env.subjects("b-one"), ["first", "w1", "w2b", "w3"]);
+        // The control: what the user put there is theirs, and stays.
+        env.git(&["update-ref", "refs/heads/b-one", &before]);
+        sh(&session, "git commit -q --amend -m w3b").await;
+        let kept = session.collect().await.unwrap();
+        assert!(matches!(kept.landing, Landing::Kept { .. }), "{kept:?}");
+        assert_eq!(env.git(&["rev-parse", "b-one"]), before);
+        let tip = env.git(&["rev-parse", &format!("refs/cofferdam/{}/tip", session.id())]);
+        assert_eq!(env.subjects(&tip), ["first", "w1", "w2b", "w3b"]);
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_sound();
+}
+
+/// A branch that was there before is the user's: rewritten commits are kept beside it.
+#[test]
+fn a_branch_of_the_users_is_never_rewritten() {
+    let env = Env::new();
+    env.git(&["branch", "theirs"]);
+    let strategy = BranchStrategy::Branch {
+        branch: "theirs".parse().unwrap(),
+        base: None,
+    };
+    block_on(async {
+        let made = with(&env, "one", strategy);
+        let session = Session::create(&caller(&env), &made).await.unwrap();
+        sh(&session, &format!("{COMMIT} w1")).await;
+        session.collect().await.unwrap();
+        sh(&session, "git commit -q --amend -m w1b").await;
+        let kept = session.collect().await.unwrap();
+        assert!(matches!(kept.landing, Landing::Kept { .. }), "{kept:?}");
+        assert_eq!(env.subjects("theirs"), ["first", "w1"]);
+        assert!(env.git(&["log", "--all", "--format=%s"]).contains("w1b"));
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_sound();
+}
+
+/// A command may die between the branch's move and the record's.
+#[test]
+fn a_record_that_is_older_than_the_branch_is_no_obstacle() {
+    let env = Env::new();
+    block_on(async {
+        let session = made(&env).await;
+        let record = env.home.sandbox(session.id()).join("record.json");
+        let before = std::fs::read(&record).unwrap();
+        sh(&session, &format!("{COMMIT} w1")).await;
+        session.collect().await.unwrap();
+        std::fs::write(&record, before).unwrap();
+        drop(session);
+        let session = open(&env, "one").await.unwrap();
+        sh(&session, &format!("{COMMIT} w2")).await;
+        let next = session.collect().await.unwrap();
+        assert!(matches!(next.landing, Landing::Landed { .. }), "{next:?}");
+        assert_eq!(env.subjects("b-one"), ["first", "w1", "w2"]);
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+    env.assert_sound();
+}
+
+#[test]
+fn what_could_not_land_lands_the_next_time() {
+    let env = Env::new();
+    block_on(async {
+        let session = made(&env).await;
+        sh(&session, &format!("{COMMIT} w1")).await;
+        let elsewhere = env.dir.path().join("elsewhere");
+        let at = elsewhere.to_str().unwrap();
+        env.git(&["worktree", "add", "-q", "--force", at, "b-one"]);
+        let kept = session.collect().await.unwrap();
+        assert!(matches!(kept.landing, Landing::Kept { .. }), "{kept:?}");
+        assert_eq!(env.subjects("b-one"), ["first"]);
+        env.git(&["worktree", "remove", "--force", at]);
+        let landed = session.collect().await.unwrap();
+        assert!(
+            matches!(landed.landing, Landing::Landed { .. }),
+            "{landed:?}"
+        );
+        assert_eq!(env.subjects("b-one"), ["first", "w1"]);
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+    env.assert_sound();
+}
+
+#[test]
+fn what_lies_beside_comes_home_once() {
+    let env = Env::new();
+    block_on(async {
+        let session = made(&env).await;
+        let work = format!(
+            "git checkout -qb side; {COMMIT} s1; git checkout -q b-one; {COMMIT} w1; \
+             git checkout -q --detach; {COMMIT} t1; git tag v9; git checkout -q b-one; \
+             echo x > new; git stash -q; git tag blob $(git hash-object -w README.md)"
+        );
+        sh(&session, &work).await;
+        let first = session.collect().await.unwrap();
+        let names: Vec<&str> = (first.beside.iter())
+            .flat_map(|one| one.names.iter().map(String::as_str))
+            .collect();
+        assert_eq!(names.len(), 4, "{names:?}");
+        assert!(
+            names.contains(&"side") && names.contains(&"refs/tags/v9"),
+            "{names:?}"
+        );
+        let refs = env.refs();
+        for _ in 0..2 {
+            let again = session.collect().await.unwrap();
+            assert!(
+                again.beside.is_empty() && again.commits.is_empty(),
+                "{again:?}"
+            );
+            assert_eq!(env.refs(), refs);
+        }
+        assert_eq!(env.subjects("b-one"), ["first", "w1"]);
+        // What is new beside is told, and what was beside lands where it is merged.
+        sh(
+            &session,
+            &format!("git checkout -q side; {COMMIT} s2; git checkout -q b-one"),
+        )
+        .await;
+        let next = session.collect().await.unwrap();
+        assert_eq!(next.beside.len(), 1, "{next:?}");
+        assert_eq!(env.subjects("b-one"), ["first", "w1"]);
+        sh(
+            &session,
+            "git reset -q --hard; git merge -q -X ours -m merged side",
+        )
+        .await;
+        let merged = session.collect().await.unwrap();
+        assert!(
+            matches!(merged.landing, Landing::Landed { .. }),
+            "{merged:?}"
+        );
+        assert!(env.subjects("b-one").contains(&"s2".to_owned()));
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_sound();
+}
+
+#[test]
+fn the_target_of_a_merge_stays_where_it_is() {
+    let env = Env::new();
+    block_on(async {
+        let made = with(&env, "one", BranchStrategy::MergeToHead);
+        let session = Session::create(&caller(&env), &made).await.unwrap();
+        for number in [1, 2] {
+            sh(&session, &format!("{COMMIT} w{number}")).await;
+            let kept = session.collect().await.unwrap();
+            assert_eq!(kept.commits.len(), 1, "{kept:?}");
+            assert_eq!(env.subjects("main"), ["first"]);
+        }
+        assert_eq!(env.subjects("cofferdam/one"), ["first", "w1", "w2"]);
+        drop(session);
+        let named = find(&env, "one").await.unwrap();
+        living::end(&caller(&env), &named, &native()).await.unwrap();
+    });
+    crate::support::target(&env, &"one").delete();
+    assert_eq!(env.subjects("main"), ["first"]);
+    env.assert_no_state();
+    env.assert_sound();
+}
+
+#[test]
+fn what_is_checked_out_follows_each_collecting() {
+    let env = Env::new();
+    block_on(async {
+        let made = with(&env, "one", BranchStrategy::Head);
+        let session = Session::create(&caller(&env), &made).await.unwrap();
+        for number in [1, 2, 3] {
+            sh(&session, &format!("{COMMIT} w{number}")).await;
+            let done = session.collect().await.unwrap();
+            assert!(matches!(done.landing, Landing::Landed { .. }), "{done:?}");
+            assert_eq!(done.commits.len(), 1, "{done:?}");
+            assert_eq!(env.git(&["status", "--porcelain"]), "");
+        }
+        assert_eq!(env.subjects("main"), ["first", "w1", "w2", "w3"]);
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+    env.assert_sound();
+}
+
+/// Each landing is a state that the agent's branch was in, and what it says it had committed before is in it.
+#[test]
+fn collecting_from_one_that_never_rests() {
+    let env = Env::new();
+    block_on(async {
+        let session = made(&env).await;
+        let busy = "n=0; while [ ! -e ~/stop ]; do n=$((n+1)); echo $n > new; git add new; \
+                    git commit -qm c$n; echo $n > ~/done; done";
+        session
+            .exec_detached(SessionExec::new(["sh", "-c", busy]))
+            .await
+            .unwrap();
+        let done = env.home.sandbox(session.id()).join("home/done");
+        let number = || -> usize {
+            let said = std::fs::read_to_string(&done).unwrap_or_default();
+            said.trim().parse().unwrap_or(0)
+        };
+        let mut landed = 0;
+        for round in 0..10 {
+            let began = Instant::now();
+            // It goes on between two.
+            while number() <= landed {
+                assert!(began.elapsed() < Duration::from_secs(60), "round {round}");
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let said = number();
+            let collected = session.collect().await.unwrap();
+            assert!(!collected.ended, "{collected:?}");
+            let subjects = env.subjects("b-one");
+            landed = subjects.len() - 1;
+            assert!(landed >= said, "round {round}: {landed} of {said}");
+            let want: Vec<_> = (1..=landed).map(|n| format!("c{n}")).collect();
+            assert_eq!(subjects[1..], want[..], "round {round}");
+            assert_eq!(env.git(&["show", "b-one:new"]), landed.to_string());
+        }
+        sh(&session, "touch ~/stop").await;
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_sound();
+}
+
+/// Many processes that wake each other.
+const FIGHT: &str = "perl -e 'for (1..24) { last unless fork } $SIG{CHLD} = q(IGNORE); print qq(up\\n) if $_ == 1; \
+                     while (1) { for my $p (2..200) { kill CONT => $p } }'";
+
+#[test]
+fn one_that_fights_standing_still_loses_nothing_but_its_programs() {
+    let env = Env::new();
+    block_on(async {
+        let session = made(&env).await;
+        sh(&session, &format!("{COMMIT} w1")).await;
+        session
+            .exec_detached(SessionExec::new(["sh", "-c", FIGHT]))
+            .await
+            .unwrap();
+        let began = Instant::now();
+        let collected = session.collect().await.unwrap();
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            began.elapsed()
+        );
+        assert_eq!(collected.commits.len(), 1, "{collected:?}");
+        assert_eq!(env.subjects("b-one"), ["first", "w1"]);
+        drop(session);
+        let named = find(&env, "one").await.unwrap();
+        let now = living::condition(&caller(&env), &named, &native())
+            .await
+            .unwrap();
+        let want = if collected.ended {
+            Condition::Stopped
+        } else {
+            Condition::Running
+        };
+        assert_eq!(now, want);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+}
+
+/// A repository inside that nobody can read keeps nobody from going on, and is named.
+#[test]
+fn what_its_agent_broke_is_said_and_kept() {
+    for ruin in [
+        "rm -rf .git/refs .git/packed-refs; mkdir .git/refs",
+        "rm -f .git/objects/pack/* ; find .git/objects -type f -delete",
+        "mkfifo .git/refs/heads/pipe; ln -s /etc/passwd .git/refs/heads/link; chmod 0 .git/refs/heads",
+        "git rev-parse HEAD > /tmp/h; h=$(cat /tmp/h); for n in $(seq 1 20000); do echo \"$h refs/heads/x$n\"; done > .git/packed-refs",
+        "echo nonsense > .git/HEAD",
+        "rm -f .git/HEAD; mkdir -p .git/HEAD/x",
+    ] {
+        let env = Env::new();
+        block_on(async {
+            let session = made(&env).await;
+            sh(&session, &format!("{COMMIT} w1")).await;
+            session.collect().await.unwrap();
+            let ruin = ruin.replace(".git/", "$G/");
+            sh(
+                &session,
+                &format!("{COMMIT} w2; G=$(git rev-parse --absolute-git-dir); {ruin}"),
+            )
+            .await;
+            let began = Instant::now();
+            let done = session.collect().await;
+            assert!(began.elapsed() < Duration::from_secs(60), "{ruin}");
+            match done {
+                Ok(_) => {}
+                Err(SessionError::Collect { .. }) => {}
+                Err(error) => panic!("{ruin}: {error}"),
+            }
+            // What had come home stays, and it goes on.
+            assert!(
+                env.subjects("b-one")
+                    .starts_with(&["first".into(), "w1".into()]),
+                "{ruin}"
+            );
+            assert_eq!(sh(&session, "echo on").await, "on", "{ruin}");
+            drop(session);
+            let named = find(&env, "one").await.unwrap();
+            living::stop(&caller(&env), &named, &native())
+                .await
+                .unwrap();
+            living::end(&caller(&env), &named, &native()).await.unwrap();
+        });
+        env.assert_sound();
+    }
+}

@@ -1,0 +1,258 @@
+//! Sandboxes that live on, when something goes wrong around them, and very many of them.
+
+use std::time::{Duration, Instant};
+
+use cofferdam::sandbox::Exit;
+use cofferdam::session::living;
+use cofferdam::session::{NetworkOptions, Session, SessionError, SessionExec};
+
+use crate::living::{caller, delete, find, open, options, sh};
+use crate::support::{Env, block_on, native};
+
+/// Rules of the user's, as a person edits them.
+fn write_rules(env: &Env, names: &[&str]) {
+    let mut text = "firewall:\n  allow:\n".to_owned();
+    names
+        .iter()
+        .for_each(|name| text.push_str(&format!("    - domain: {name}\n")));
+    let path = env.home.path().join("config.yaml");
+    cofferdam::fsx::write_private(&path, text.as_bytes()).unwrap();
+}
+
+/// Attack 95: what is edited while it is paused counts before the first instruction after that.
+// covers: S7-5
+#[test]
+fn rules_that_were_narrowed_while_it_was_paused_are_in_force_at_once() {
+    for narrowed in [true, false] {
+        let env = Env::new();
+        cofferdam::fsx::private_dir(env.home.path()).unwrap();
+        write_rules(&env, &["one.example.com", "two.example.com"]);
+        block_on(async {
+            let mut options = options(&env, "one");
+            options.network = NetworkOptions::default();
+            let session = Session::create(&caller(&env), &options).await.unwrap();
+            let ask = "gethostbyname(q(two.example.com)) ? qq(found\\n) : qq(refused\\n)";
+            let first = sh(&session, &format!("perl -e 'print {ask}'")).await;
+            assert_eq!(first, "found");
+            // It asks as soon as it sees the file, which comes while it is paused.
+            let script = format!(
+                "open my $f, q(>), q(/home/agent/ready); close $f; \
+                 select(undef, undef, undef, 0.001) while !-e q(/home/agent/go); print {ask}"
+            );
+            let program = session
+                .exec_detached(SessionExec::new(["perl", "-e", &script]))
+                .await
+                .unwrap();
+            let home = env.home.sandbox(session.id()).join("home");
+            until("it waits", || home.join("ready").exists()).await;
+            session.pause().await.unwrap();
+            if narrowed {
+                write_rules(&env, &["one.example.com"]);
+            }
+            sh_on_host(&home.join("go"));
+            session.resume().await.unwrap();
+            until("it has asked", || program.exit().unwrap().is_some()).await;
+            assert_eq!(program.exit().unwrap(), Some(Exit::Code(0)));
+            let said = std::fs::read_to_string(&program.output).unwrap();
+            assert_eq!(said, if narrowed { "refused\n" } else { "found\n" });
+            drop(session);
+            delete(&env, "one").await;
+        });
+        env.assert_no_state();
+    }
+}
+
+fn sh_on_host(path: &std::path::Path) {
+    std::fs::write(path, "").unwrap();
+}
+
+async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// A start that fails leaves it stopped, and takes no program's name from an earlier one.
+#[test]
+fn a_start_that_fails_is_counted_and_leaves_nothing() {
+    let env = Env::new();
+    block_on(async {
+        let mut made = options(&env, "one");
+        made.network = NetworkOptions::None;
+        let session = Session::create(&caller(&env), &made).await.unwrap();
+        let first = session
+            .exec_detached(SessionExec::new(["sh", "-c", "echo first"]))
+            .await
+            .unwrap();
+        until("it ended", || first.exit().unwrap().is_some()).await;
+        drop(session);
+        let named = find(&env, "one").await.unwrap();
+        living::stop(&caller(&env), &named, &native())
+            .await
+            .unwrap();
+        let cut_short = caller(&env);
+        cut_short.cancel.cancel();
+        let provider = native();
+        // Found before it is cancelled.
+        let failed = living::start(&cut_short, named, &provider).await;
+        assert!(failed.is_err(), "{failed:?}");
+        let stopped = open(&env, "one").await;
+        assert!(
+            matches!(stopped, Err(SessionError::Stopped { .. })),
+            "{stopped:?}"
+        );
+        let named = find(&env, "one").await.unwrap();
+        let session = living::start(&caller(&env), named, &provider)
+            .await
+            .unwrap();
+        let again = session
+            .exec_detached(SessionExec::new(["sh", "-c", "echo again"]))
+            .await
+            .unwrap();
+        assert_ne!(first.id, again.id);
+        assert_eq!(std::fs::read_to_string(&first.output).unwrap(), "first\n");
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+}
+
+/// One that is opened while it starts: whoever comes first keeps it, and neither loses it.
+#[test]
+fn opening_while_it_starts() {
+    let env = Env::new();
+    block_on(async {
+        let mut made = options(&env, "one");
+        made.network = NetworkOptions::default();
+        drop(Session::create(&caller(&env), &made).await.unwrap());
+        for round in 0..5 {
+            let named = find(&env, "one").await.unwrap();
+            living::stop(&caller(&env), &named, &native())
+                .await
+                .unwrap();
+            let opened = async {
+                let began = Instant::now();
+                loop {
+                    match open(&env, "one").await {
+                        Err(SessionError::Stopped { .. }) => {}
+                        other => return other,
+                    }
+                    assert!(began.elapsed() < Duration::from_secs(30), "round {round}");
+                    tokio::task::yield_now().await;
+                }
+            };
+            let (caller, provider) = (caller(&env), native());
+            let start = living::start(&caller, named, &provider);
+            let (started, opened) = tokio::join!(start, opened);
+            let (started, opened) = (started.unwrap(), opened.unwrap());
+            assert_eq!(sh(&started, "echo a").await, "a");
+            assert_eq!(sh(&opened, "echo b").await, "b");
+        }
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+}
+
+/// Side by side, each used; all end without a trace.
+#[test]
+fn fifty_at_once() {
+    const MANY: usize = 50;
+    let env = Env::new();
+    let names: Vec<String> = (0..MANY).map(|number| format!("n{number}")).collect();
+    let mut ids = Vec::new();
+    block_on(async {
+        for name in &names {
+            let mut made = options(&env, name);
+            made.network = NetworkOptions::None;
+            let session = Session::create(&caller(&env), &made).await.unwrap();
+            ids.push(session.id());
+            let mut sleeper = SessionExec::new(["sleep", "600"]);
+            sleeper.stdin = false;
+            session.exec_detached(sleeper).await.unwrap();
+        }
+        // The last has not taken anything from the first.
+        for name in &names {
+            let session = open(&env, name).await.unwrap();
+            assert_eq!(
+                sh(&session, "hostname").await,
+                format!("cofferdam-repo-{name}")
+            );
+        }
+    });
+    let place = env
+        .dir
+        .path()
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    // The control: this is how they would be found.
+    assert!(
+        shown_in(&place).len() >= MANY,
+        "{:?}",
+        shown_in(&place).len()
+    );
+    block_on(async {
+        for name in &names {
+            delete(&env, name).await;
+        }
+    });
+    env.assert_no_state();
+    let began = Instant::now();
+    while !shown_in(&place).is_empty() {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            shown_in(&place)
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let groups = walk("/sys/fs/cgroup".as_ref(), 4);
+    for id in ids {
+        let id = id.to_string();
+        assert!(!groups.iter().any(|group| group.contains(&id)), "{id}");
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(&place));
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    assert!(!sockets.contains(&place), "{sockets}");
+    env.assert_sound();
+}
+
+/// Processes that see files of this place: in a sandbox, or keeping one.
+fn shown_in(place: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let path = entry.path();
+        let opened = std::fs::read_dir(path.join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let keeps = opened
+            .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+            .any(|to| to.to_string_lossy().contains(place));
+        let sees =
+            std::fs::read_to_string(path.join("mountinfo")).is_ok_and(|text| text.contains(place));
+        if (keeps || sees) && entry.file_name() != std::process::id().to_string().as_str() {
+            let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+            found.push(String::from_utf8_lossy(&line).replace('\0', " "));
+        }
+    }
+    found
+}
+
+fn walk(directory: &std::path::Path, depth: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.push(entry.file_name().to_string_lossy().into_owned());
+            if depth > 0 {
+                found.extend(walk(&entry.path(), depth - 1));
+            }
+        }
+    }
+    found
+}
