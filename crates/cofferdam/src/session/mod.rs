@@ -9,6 +9,7 @@
 mod access;
 mod announce;
 mod appearing;
+mod barred;
 mod collect;
 mod cover;
 mod dispose;

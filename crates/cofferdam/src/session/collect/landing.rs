@@ -10,8 +10,8 @@ use crate::git::land::{self, Incoming, Landed};
 use crate::git::worktree::{self, Worktree};
 use crate::names::BranchName;
 use crate::registry::{Owned, Strategy};
+use crate::session::barred::barred;
 use crate::session::event::Notice;
-use crate::session::manage::barred;
 
 impl Collector<'_> {
     /// The branch strategies' last step. The commits are in the repository already.

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use super::{ManageError, Target, gc, half_merged, take, tips};
+use super::turn::take;
+use super::{ManageError, Target, gc, half_merged, tips};
 use crate::git::CommitLine;
 use crate::git::land::Landing;
 use crate::git::land::{self, Incoming};
 use crate::git::{Head, Identity, Oid, identity};
 use crate::registry::Strategy;
+use crate::session::barred::barred;
 use crate::session::collect::{CollectError, merge_message};
 
 /// What a merge came to.
@@ -88,7 +90,7 @@ pub async fn merge(
             .ok_or(ManageError::NoIdentity)?,
     };
     let repo = repo.without_drivers(cancel).await?;
-    let barred = |top: &Path| half_merged::barred(home, record.id, top);
+    let barred = |top: &Path| barred(home, record.id, top);
     let state = owned.directory();
     let mut changed_outside = finished.map_or_else(Vec::new, |done| done.changed_outside);
     let mut done = Vec::new();

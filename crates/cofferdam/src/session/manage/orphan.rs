@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use super::Target;
-use super::delete::{self, DeleteOptions, Deleted};
 use super::error::{Lost, ManageError};
 use crate::git::land::Landing;
 use crate::git::{GitError, Repository, RepositoryError, land};
@@ -85,36 +84,6 @@ pub(super) fn find(target: &Target, why: &ManageError) -> Result<Option<Entry>, 
     Ok(orphans.pop())
 }
 
-/// Deletes one.
-pub(super) async fn delete(
-    target: &Target,
-    entry: Entry,
-    lost: Lost,
-    options: DeleteOptions,
-) -> Result<Deleted, ManageError> {
-    let record = entry.record;
-    if entry.in_use {
-        if !options.force {
-            let name = record.name.to_string();
-            return Err(ManageError::Running { name });
-        }
-        delete::stop_owner(target, &record).await?;
-        if !target.home.sandbox(record.id).exists() {
-            return Ok(delete::gone(record.name));
-        }
-    }
-    let owned = Owned::adopt(&target.home, record)?;
-    let given_up = options.force || options.purge;
-    if keeps_work(&owned.record, owned.directory()) && !given_up {
-        return Err(orphaned(&owned.record, owned.directory(), lost));
-    }
-    let mut deleted = delete::gone(owned.record.name.clone());
-    // Where the checkout is still there without its `.git`, so may be the worktree in it.
-    deleted.kept_work = owned.record.worktree.clone().filter(|path| path.is_dir());
-    forget(owned).await?;
-    Ok(deleted)
-}
-
 /// Removes one that keeps no work, and says so; the error says what ends another.
 pub(super) async fn clear(
     home: &Home,
@@ -146,7 +115,7 @@ pub(super) async fn clear(
     Ok(Some(removed))
 }
 
-async fn forget(owned: Owned) -> Result<(), ManageError> {
+pub(super) async fn forget(owned: Owned) -> Result<(), ManageError> {
     end(&owned).await?;
     Ok(owned.forget()?)
 }
@@ -168,7 +137,7 @@ pub(super) async fn end(owned: &Owned) -> Result<(), ManageError> {
 /// Whether there is work of the sandbox that only its record or its state directory leads to: commits on a reference of
 /// ours in a repository that may come back; commits that nobody could collect, files, refused packs, and how such a
 /// checkout is brought to its end.
-fn keeps_work(record: &Record, directory: &Path) -> bool {
+pub(super) fn keeps_work(record: &Record, directory: &Path) -> bool {
     // Before that no agent has run.
     record.phase != Phase::Creating
         && (kept(record).is_some()
