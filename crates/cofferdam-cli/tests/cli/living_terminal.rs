@@ -17,7 +17,8 @@ fn a_shell_has_the_terminal_and_gives_it_back() {
     shell.expect("size");
     shell.expect("33 77");
     // Job control, and Ctrl-C is the program's.
-    shell.press("sh -c 'echo fore\"\"ground; sleep 600'\r");
+    let waits = "trap \"exit 130\" INT; echo fore\"\"ground; while :; do sleep 0.05; done";
+    shell.press(&format!("sh -c '{waits}'\r"));
     shell.expect("foreground");
     shell.press("\u{3}");
     shell.press("echo ag''ain $?\r");

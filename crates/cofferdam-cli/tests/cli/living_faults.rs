@@ -1,0 +1,159 @@
+//! Commands on sandboxes that stay, cut short or against each other.
+
+use std::io::Read;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::environment::finish;
+use crate::lives::Lives;
+
+/// Starts the command, and waits for its first word on standard output.
+#[track_caller]
+fn started(lives: &Lives, arguments: &[&str]) -> Child {
+    let mut child = lives
+        .command(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 6];
+    let stdout = child.stdout.as_mut().unwrap();
+    stdout.read_exact(&mut ready).unwrap();
+    assert_eq!(&ready, b"ready\n");
+    child
+}
+
+#[track_caller]
+fn eventually(what: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !what() {
+        assert!(Instant::now() < until, "it never came");
+    }
+}
+
+#[test]
+fn creating_that_is_interrupted_leaves_nothing() {
+    let lives = Lives::new();
+    let before = lives.references();
+    let there = lives.temporary().join("there");
+    let hook = format!("touch '{}'; sleep 600", there.display());
+    let child = lives
+        .command(&[
+            "create",
+            "box",
+            "--network",
+            "none",
+            "--on-host-ready",
+            &hook,
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually(|| there.exists());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let done = finish(child).expect_code(130);
+    assert_eq!(done.stdout, "");
+    assert_eq!(lives.references(), before);
+    lives.expect_clean();
+    // The name is free.
+    lives.create("box", &["--network", "none"]);
+}
+
+#[test]
+fn creating_that_is_killed_is_cleared_by_gc() {
+    let lives = Lives::new();
+    let there = lives.temporary().join("there");
+    let hook = format!("touch '{}'; sleep 600", there.display());
+    let mut child = lives
+        .command(&[
+            "create",
+            "box",
+            "--network",
+            "none",
+            "--on-host-ready",
+            &hook,
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually(|| there.exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let listed = lives.listed("box").unwrap();
+    assert_eq!(listed["interrupted"], true, "{listed}");
+    lives.cofferdam(&["gc"]).expect_code(0);
+    lives.expect_clean();
+    lives.create("box", &["--network", "none"]);
+    lives.exec("box", "true").expect_code(0);
+}
+
+#[test]
+fn a_program_ends_with_a_command_that_is_killed() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let script = "echo ready; while :; do sleep 0.05; done # 24680";
+    let mut child = started(&lives, &["exec", "box", "--", "sh", "-c", script]);
+    let status = || lives.cofferdam(&["status", "box"]).expect_code(0).stdout;
+    assert!(status().contains("24680"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually(|| !status().contains("24680"));
+    assert_eq!(lives.state("box"), "active");
+}
+
+#[test]
+fn a_program_whose_sandbox_is_stopped_says_so() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let script = "echo ready; while :; do sleep 0.05; done";
+    let child = started(&lives, &["exec", "box", "--", "sh", "-c", script]);
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    let done = finish(child).expect_code(1);
+    assert_eq!(
+        done.stderr,
+        "error: sandbox `box` is stopped\nhint: start it with `cofferdam start box`\n"
+    );
+}
+
+#[test]
+fn programs_start_while_work_is_collected() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let commit = "for i in $(seq 20); do echo $i > f; git add f; git commit -qm $i; done";
+    lives.exec("box", commit).expect_code(0);
+    let collecting = |name: &str| {
+        lives
+            .command(&["collect", name])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    // Several at once wait for each other, and hold no program up for good.
+    let all = ["box", "box", "box"].map(collecting);
+    for _ in 0..5 {
+        lives.exec("box", "true").expect_code(0);
+    }
+    for one in all {
+        finish(one).expect_code(0);
+    }
+    let log = lives.cofferdam(&["log", "box"]).expect_code(0);
+    assert_eq!(log.stdout.lines().count(), 20, "{log}");
+}
+
+#[test]
+fn two_that_delete_it_leave_nothing_and_one_is_told() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let deleting = [(); 2].map(|()| {
+        lives
+            .command(&["delete", "box"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    });
+    let codes = deleting.map(|child| finish(child).status.code());
+    assert!(codes.contains(&Some(0)), "{codes:?}");
+    lives.expect_clean();
+}
