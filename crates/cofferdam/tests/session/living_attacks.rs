@@ -94,7 +94,9 @@ fn what_wakes_itself_does_not_go_on_while_it_is_paused() {
             delete(&env, "one").await;
             return cofferdam_lab::skip!("there is no python3 inside");
         }
-        let program = cofferdam::session::SessionExec::new(["/usr/bin/python3", "-c", WAKES]);
+        // Of its own children init would hear.
+        let start = ["sh", "-c", "/usr/bin/python3 -c \"$0\"; true", WAKES];
+        let program = cofferdam::session::SessionExec::new(start);
         session.exec_detached(program).await.unwrap();
         let home = env.home.sandbox(session.id()).join("home");
         let count = || std::fs::metadata(home.join("count")).map_or(0, |file| file.len());
@@ -102,7 +104,7 @@ fn what_wakes_itself_does_not_go_on_while_it_is_paused() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         // The control: it would go on.
-        let pid = "pgrep -o python3";
+        let pid = "pgrep -n python3";
         sh(&session, &format!("kill -STOP $({pid}); sleep 0.2")).await;
         let first = count();
         sh(&session, "sleep 0.2").await;
