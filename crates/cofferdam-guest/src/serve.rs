@@ -33,8 +33,6 @@ const TURN: usize = 32;
 const BACKLOG: i32 = 64;
 /// How long a program may take to leave its terminal after the hang-up.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Between two looks at what does not stop, in milliseconds.
-const LOOK: i32 = 1;
 
 /// What a sandbox has that outlives its maker.
 #[derive(Debug)]
@@ -196,14 +194,15 @@ impl Server<'_> {
         if self.peers.values().any(|peer| peer.behind) {
             return 0;
         }
-        if self.standstill.is_unsettled() {
-            return LOOK;
-        }
-        let Some(next) = self.farewells.iter().map(|(when, _)| *when).min() else {
+        let next = self.farewells.iter().map(|(when, _)| *when).min();
+        let farewell = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let look = self.standstill.next_look();
+        let Some(left) = farewell.into_iter().chain(look).min() else {
             return -1;
         };
-        let left = next.saturating_duration_since(Instant::now()).as_millis();
-        i32::try_from(left).unwrap_or(i32::MAX).saturating_add(1)
+        // Not earlier than that.
+        let left = left.as_nanos().div_ceil(1_000_000);
+        i32::try_from(left).unwrap_or(i32::MAX)
     }
 
     fn accept(&mut self) {

@@ -4,7 +4,8 @@
 //! By SIGSTOP, for every caller alike. A control group's freezer would be surer, but an ordinary user has none, root's
 //! sandboxes have a group only where they have limits, and with version 1 the freezer is another hierarchy. What a
 //! signal cannot do is done by looking: a stop counts when every thread has stopped, and is looked at again when the
-//! kernel may have woken something.
+//! kernel may have woken something. A process can also have itself woken, by a timer whose signal is SIGCONT; nobody
+//! tells, so it is looked at from time to time, and who does it again and again is ended.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,6 +18,15 @@ use crate::sys;
 
 /// How long it is tried to stop everything.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// Between two looks at what does not stop.
+const AT_ONCE: Duration = Duration::from_millis(1);
+/// Between two looks at what has stopped, for a collector and for a pause.
+const WHILE_FROZEN: Duration = Duration::from_millis(5);
+const WHILE_PAUSED: Duration = Duration::from_secs(1);
+/// A look may cost one part in so many of the time.
+const SHARE: u32 = 20;
+/// So often what was woken is only stopped again.
+const LENIENT: u32 = 4;
 
 /// Somebody who waits until everything has stopped.
 #[derive(Debug)]
@@ -46,6 +56,10 @@ pub(crate) struct Standstill {
     asleep: BTreeSet<i32>,
     /// Something may run.
     unsettled: bool,
+    /// Until then what has stopped is taken to stand still.
+    trusted: Option<Instant>,
+    /// How often something ran that had stopped.
+    woken: u32,
 }
 
 impl Standstill {
@@ -114,13 +128,21 @@ impl Standstill {
         self.unsettled = self.reason().is_some();
     }
 
-    /// Whether [`Self::look`] is to be called again in a millisecond.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.unsettled
+    /// After which time [`Self::look`] is to be called. `None`: nothing stands still.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        self.reason()?;
+        if self.unsettled {
+            return Some(AT_ONCE);
+        }
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        Some(self.trusted.map_or(Duration::ZERO, left))
     }
 
     /// Stops what runs; again until it stays so, because a process may wake another.
     pub(crate) fn look(&mut self) -> Vec<Answer> {
+        if !self.unsettled {
+            self.watch();
+        }
         if !self.unsettled {
             return Vec::new();
         }
@@ -132,6 +154,7 @@ impl Standstill {
         };
         if matches!(settled, Ok(true)) {
             self.unsettled = false;
+            self.trusted = Some(Instant::now() + self.interval());
             let asked = self.asking.drain(..);
             return asked.map(|asking| answer(&asking, Ok(()))).collect();
         }
@@ -153,8 +176,40 @@ impl Standstill {
         given_up.into_iter().map(tell).collect()
     }
 
+    /// Whether what had stopped runs again, which nobody inside can have done but itself.
+    fn watch(&mut self) {
+        let now = Instant::now();
+        if self.reason().is_none() || self.trusted.is_some_and(|until| now < until) {
+            return;
+        }
+        let all = processes::all().unwrap_or_default();
+        let awake = all.iter().filter(|process| !process.has_stopped(&all));
+        let awake: Vec<i32> = awake.map(|process| process.pid).collect();
+        self.trusted = Some(Instant::now() + self.interval().max(now.elapsed() * SHARE));
+        if awake.is_empty() {
+            return;
+        }
+        self.woken = self.woken.saturating_add(1);
+        self.unsettled = true;
+        if self.woken > LENIENT {
+            for process in awake {
+                // It may have ended.
+                let _ = sys::kill(process, libc::SIGKILL);
+            }
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        if self.is_frozen() {
+            WHILE_FROZEN
+        } else {
+            WHILE_PAUSED
+        }
+    }
+
     fn go_on(&mut self) -> io::Result<()> {
         self.unsettled = false;
+        self.woken = 0;
         let asleep = std::mem::take(&mut self.asleep);
         for process in processes::all()? {
             if !asleep.contains(&process.pid) {

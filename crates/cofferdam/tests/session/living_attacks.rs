@@ -1,7 +1,7 @@
 //! What a program in a sandbox that lives on tries against whoever comes back to it.
 
 use std::os::unix::net::UnixListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cofferdam::sandbox::{BindMount, BranchStrategy};
 use cofferdam::session::living;
@@ -59,21 +59,24 @@ fn what_was_moved_aside_is_covered_after_a_start() {
     drop(listener);
 }
 
-/// The ways to wake up a process by itself, at a time that nobody else chooses.
+/// Has itself woken several times after whatever stops it, again and again, and writes while it runs.
 const WAKES: &str = r#"
-import ctypes, os, sys, time, fcntl, signal
-libc = ctypes.CDLL(None, use_errno=True)
+import ctypes, signal, time
+libc = ctypes.CDLL(None)
 class Event(ctypes.Structure):
-    _fields_ = [("value", ctypes.c_void_p), ("signo", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_char * 48)]
-class Spec(ctypes.Structure):
-    _fields_ = [("a", ctypes.c_long), ("b", ctypes.c_long), ("c", ctypes.c_long), ("d", ctypes.c_long)]
-event, timer = Event(None, signal.SIGCONT, 0, b""), ctypes.c_int(0)
-libc.syscall(222, 1, ctypes.byref(event), ctypes.byref(timer))
-libc.syscall(223, timer, 0, ctypes.byref(Spec(0, 1000000, 0, 1000000)), None)
-n = 0
-f = open("/home/agent/count", "ab", 0)
+    _fields_ = [("value", ctypes.c_void_p), ("signal", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_char * 48)]
+class Time(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_long) for name in ("again_s", "again_ns", "first_s", "first_ns")]
+event = Event(None, signal.SIGCONT, 0, b"")
+timers = [(ctypes.c_int(0), after) for after in (20, 60, 120, 250, 400, 600, 800)]
+for timer, _ in timers:
+    assert libc.syscall(222, 1, ctypes.byref(event), ctypes.byref(timer)) == 0
+signal.signal(signal.SIGCONT, lambda *_: None)
+count = open("/home/agent/count", "ab", 0)
 while True:
-    f.write(b"x")
+    for timer, after in timers:
+        libc.syscall(223, timer, 0, ctypes.byref(Time(0, 0, 0, after * 1000000)), None)
+    count.write(b"x")
     time.sleep(0.0002)
 "#;
 
@@ -91,19 +94,33 @@ fn what_wakes_itself_does_not_go_on_while_it_is_paused() {
             delete(&env, "one").await;
             return cofferdam_lab::skip!("there is no python3 inside");
         }
-        let program = cofferdam::session::SessionExec::new(["/usr/bin/python3", "-c", WAKES]);
+        // Of its own children init would hear.
+        let start = ["sh", "-c", "/usr/bin/python3 -c \"$0\"; true", WAKES];
+        let program = cofferdam::session::SessionExec::new(start);
         session.exec_detached(program).await.unwrap();
         let home = env.home.sandbox(session.id()).join("home");
         let count = || std::fs::metadata(home.join("count")).map_or(0, |file| file.len());
         while count() < 100 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        let paused = session.pause().await;
+        // The control: it would go on.
+        let pid = "pgrep -n python3";
+        sh(&session, &format!("kill -STOP $({pid}); sleep 0.2")).await;
         let first = count();
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let second = count();
-        eprintln!("{paused:?} {first} {second}");
-        assert_eq!(first, second);
+        sh(&session, "sleep 0.2").await;
+        assert!(count() > first);
+        // Whoever wakes itself is stopped again, and ended where it goes on doing so.
+        session.pause().await.unwrap();
+        let began = Instant::now();
+        let (mut seen, mut since) = (count(), Instant::now());
+        while since.elapsed() < Duration::from_secs(3) {
+            assert!(began.elapsed() < Duration::from_secs(30));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if count() != seen {
+                (seen, since) = (count(), Instant::now());
+            }
+        }
+        session.resume().await.unwrap();
         drop(session);
         delete(&env, "one").await;
     });
