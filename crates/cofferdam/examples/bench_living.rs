@@ -220,8 +220,7 @@ impl Bench {
             let session = Session::create(&self.caller, &options).await?;
             let state = self.caller.home.sandbox(session.id());
             let found = Supervisor::connect(&state).await?.ok_or("no supervisor")?;
-            let descriptor = session.sandbox().process().ok_or("no guest")?;
-            let guest = process_of(descriptor)?;
+            let guest = session.process().ok_or("no guest")?;
             println!("{}", kib(found.1.process)? + kib(guest)?);
             self.deleted(session).await?;
         }
@@ -231,13 +230,6 @@ impl Bench {
 
 fn native() -> Native {
     Native::new(NativeOptions::default())
-}
-
-fn process_of(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<u32> {
-    use std::os::fd::AsRawFd;
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pid:"));
-    Ok(line.ok_or("no pidfd")?.trim().parse()?)
 }
 
 fn kib(process: u32) -> Result<u64> {

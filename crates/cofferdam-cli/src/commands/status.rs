@@ -52,6 +52,8 @@ struct Status<'a> {
     wall: Option<&'static str>,
     /// Why it is lost.
     wall_lost: Option<String>,
+    /// Its first process, as this machine numbers it; nothing where it is stopped.
+    process: Option<u32>,
     workdir: String,
     repository: String,
     created: Timestamp,
@@ -71,6 +73,7 @@ struct Running {
 /// What the sandbox itself says.
 struct Told {
     state: &'static str,
+    process: Option<u32>,
     wall: Option<Wall>,
     programs: Vec<Running>,
 }
@@ -118,6 +121,7 @@ impl Told {
     fn without(state: &'static str) -> Self {
         Self {
             state,
+            process: None,
             wall: None,
             programs: Vec::new(),
         }
@@ -139,6 +143,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
     };
     Ok(Told {
         state,
+        process: session.process(),
         wall: session.wall().await?,
         programs: programs.iter().map(shown).collect(),
     })
@@ -179,6 +184,7 @@ fn told_as_json<'a>(
             Some(Wall::Lost(why)) => Some(why.clone()),
             _ => None,
         },
+        process: told.process,
         workdir: record
             .workspace(&environment.home)
             .to_string_lossy()

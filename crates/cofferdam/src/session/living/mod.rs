@@ -12,6 +12,7 @@ mod keep;
 mod life;
 mod remove;
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -159,6 +160,16 @@ impl Session {
 
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// The sandbox's first process as this machine numbers it, where it has one here.
+    pub fn process(&self) -> Option<u32> {
+        let descriptor = self.sandbox.process()?.as_raw_fd();
+        let path = format!("/proc/self/fdinfo/{descriptor}");
+        let text = crate::fsx::read_bounded(Path::new(&path), 4096).ok()?;
+        let text = String::from_utf8(text).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+        line.trim().parse().ok()
     }
 
     /// The sandbox itself, for what its provider's trait offers.
