@@ -143,6 +143,39 @@ fn programs_start_while_work_is_collected() {
 }
 
 #[test]
+fn one_whose_repository_is_gone_is_given_up_by_force() {
+    let lives = Lives::new();
+    let gone = lives.temporary().join("gone");
+    let gone = gone.to_str().unwrap();
+    lives.git(&["clone", "-q", ".", gone]);
+    lives
+        .cofferdam(&["-C", gone, "create", "box"])
+        .expect_code(0);
+    lives
+        .cofferdam(&[
+            "-C", gone, "exec", "--detach", "box", "--", "sleep", "86420",
+        ])
+        .expect_code(0);
+    std::fs::remove_dir_all(gone).unwrap();
+    let all = || {
+        let done = lives.cofferdam(&["list", "--all", "--json"]).expect_code(0);
+        serde_json::from_str::<Vec<serde_json::Value>>(&done.stdout).unwrap()
+    };
+    let found = all();
+    assert_eq!(found[0]["orphaned"], true, "{found:?}");
+    let id = found[0]["id"].as_str().unwrap();
+    let done = lives.cofferdam(&["delete", id]).expect_code(1);
+    let hint = format!("`cofferdam delete --force {id}`");
+    assert!(done.stderr.contains(&hint), "{done}");
+    let runs = || lives.shell("pgrep -f 'sleep [8]6420'").stdout;
+    assert_ne!(runs(), "");
+    lives.cofferdam(&["delete", "--force", id]).expect_code(0);
+    assert_eq!(runs(), "");
+    assert!(all().is_empty());
+    lives.expect_clean();
+}
+
+#[test]
 fn two_that_delete_it_leave_nothing_and_one_is_told() {
     let lives = Lives::with("box", &["--network", "none"]);
     let deleting = [(); 2].map(|()| {

@@ -20,6 +20,7 @@ mod kept;
 mod list;
 mod lives;
 mod living;
+mod living_exec;
 mod living_faults;
 mod living_runs;
 mod living_terminal;

@@ -101,7 +101,7 @@ async fn come_home(
     }
 }
 
-/// Deletes a sandbox that nobody uses.
+/// Deletes a sandbox that nobody uses. One that lives on is ended first: [`crate::session::living::end_if_safe`].
 pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, ManageError> {
     let (repo, entry) = match target.find().await {
         Ok(found) => found,
@@ -116,7 +116,8 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     }
     let mut record = entry.record;
     if entry.in_use {
-        if !options.force {
+        // One that lives on is ended by its own means, and nobody's process is told to stop.
+        if !options.force || record.lives_on() {
             let name = record.name.to_string();
             return Err(ManageError::Running { name });
         }
@@ -204,7 +205,15 @@ async fn delete_orphan(
     options: DeleteOptions,
 ) -> Result<Deleted, ManageError> {
     let record = entry.record;
-    if entry.in_use {
+    let given_up = options.force || options.purge;
+    if record.lives_on() {
+        // Nothing of it can come home, and its programs may be at work.
+        if !given_up {
+            let directory = target.home.sandbox(record.id);
+            return Err(orphan::orphaned(&record, &directory, lost));
+        }
+        orphan::end_life(&target.home, &record).await?;
+    } else if entry.in_use {
         if !options.force {
             let name = record.name.to_string();
             return Err(ManageError::Running { name });
@@ -215,7 +224,6 @@ async fn delete_orphan(
         }
     }
     let owned = Owned::adopt(&target.home, record)?;
-    let given_up = options.force || options.purge;
     if orphan::keeps_work(&owned.record, owned.directory()) && !given_up {
         return Err(orphan::orphaned(&owned.record, owned.directory(), lost));
     }

@@ -122,7 +122,7 @@ pub async fn ask(
 ) -> Vec<(Slug, String)> {
     let living = summaries
         .iter_mut()
-        .filter(|one| one.lives_on && one.provider == provider.name());
+        .filter(|one| one.lives_on && !one.orphaned && one.provider == provider.name());
     let questions = living.map(async |one| {
         let handle = living::handle(home, one.id);
         let asked = tokio::time::timeout(ASKED, living::ask(provider, &handle)).await;
@@ -153,7 +153,8 @@ async fn summary(
     cancel: &CancellationToken,
 ) -> Result<Summary, ManageError> {
     let Entry { record, in_use } = entry;
-    let orphaned = repo.is_none() && !in_use && orphan::is_gone(&record.repository);
+    let unused = !in_use || record.lives_on();
+    let orphaned = repo.is_none() && unused && orphan::is_gone(&record.repository);
     let interrupted = !in_use && !orphaned && record.phase.is_unfinished();
     let ends = match repo {
         Some(repo) => tips(repo, &record, cancel).await?,

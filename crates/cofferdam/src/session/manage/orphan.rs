@@ -12,6 +12,7 @@ use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError};
 use crate::sandbox::native::{Native, NativeOptions};
 use crate::sandbox::{BindMountProvider, Handle};
 use crate::session::collect;
+use crate::wall::supervisor::Supervisor;
 use tokio_util::sync::CancellationToken;
 
 /// What is lost if the repository at the sandbox's place is not its own. Commits of the sandbox would miss their parents
@@ -115,6 +116,17 @@ pub(super) async fn clear(
     Ok(Some(removed))
 }
 
+/// Ends one that lives on: its programs, and who keeps its place.
+pub(super) async fn end_life(home: &Home, record: &Record) -> Result<(), ManageError> {
+    let state = home.sandbox(record.id);
+    remove(record, &state).await?;
+    // Where it does not let go of the sandbox, that is what is said next.
+    if let Ok(Some((supervisor, _))) = Supervisor::connect(&state).await {
+        let _ = supervisor.stop().await;
+    }
+    Ok(())
+}
+
 pub(super) async fn forget(owned: Owned) -> Result<(), ManageError> {
     end(&owned).await?;
     Ok(owned.forget()?)
@@ -126,14 +138,17 @@ pub(super) async fn end(owned: &Owned) -> Result<(), ManageError> {
     if owned.record.mode == Mode::Inside {
         return Ok(());
     }
+    remove(&owned.record, owned.directory()).await
+}
+
+async fn remove(record: &Record, state: &Path) -> Result<(), ManageError> {
     let handle = Handle {
-        id: owned.record.id,
-        state: owned.directory().to_owned(),
+        id: record.id,
+        state: state.to_owned(),
     };
-    let name = || owned.record.name.to_string();
     let ended = Native::new(NativeOptions::default()).remove(&handle).await;
     ended.map_err(|source| ManageError::Alive {
-        name: name(),
+        name: record.name.to_string(),
         source,
     })
 }
