@@ -172,7 +172,9 @@ fn hints(error: &CliError) -> Vec<String> {
     let mut hints = Vec::new();
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(current) = next {
-        if let Some(hint) = hint(current) {
+        // Of a sandbox that lives on nobody else brings the commits home.
+        let said = current.is::<CollectError>() && !hints.is_empty();
+        if let Some(hint) = hint(current).filter(|_| !said) {
             let hint = printable(&hint);
             if !hint.is_empty() && !hints.contains(&hint) {
                 hints.push(hint);

@@ -386,7 +386,7 @@ async fn on_a_terminal(
     };
     let drained = drained(end, pumps, &mut signals).await;
     if exit.is_err() {
-        raw.calm();
+        tty::calm();
     }
     drop(raw);
     drained?;
@@ -399,7 +399,8 @@ struct Watch<'a> {
     answers: Arc<AtomicU64>,
     /// When to ask, and how many answers there were when a key was typed.
     due: Option<(Instant, u64)>,
-    paused: bool,
+    /// Where it was told that the sandbox is paused: how many answers there had been.
+    told: Option<u64>,
     presses: Presses,
 }
 
@@ -409,7 +410,7 @@ impl<'a> Watch<'a> {
             session,
             answers,
             due: None,
-            paused: false,
+            told: None,
             presses: Presses::default(),
         }
     }
@@ -423,7 +424,7 @@ impl<'a> Watch<'a> {
         }
         let presses = typed.iter().filter(|&&key| key == CTRL_C);
         let most = presses.map(|_| self.presses.press()).max();
-        self.paused && most.is_some_and(|most| most >= 3)
+        self.told == Some(answers) && most.is_some_and(|most| most >= 3)
     }
 
     async fn due(&self) {
@@ -437,19 +438,17 @@ impl<'a> Watch<'a> {
         let Some((_, before)) = self.due.take() else {
             return;
         };
-        if self.answers.load(Ordering::Relaxed) != before {
-            self.paused = false;
+        if self.answers.load(Ordering::Relaxed) != before || self.told == Some(before) {
             return;
         }
         let asked = tokio::time::timeout(ANSWER, self.session.condition()).await;
-        let paused = matches!(asked, Ok(Ok(Condition::Paused)));
-        if paused && !self.paused {
+        if matches!(asked, Ok(Ok(Condition::Paused))) {
             let name = self.session.name();
             output::note(&format!(
                 "\r\n{name} is paused; it goes on with: cofferdam resume {name}\r\n\
                  (Ctrl-C three times leaves it)\r\n"
             ));
+            self.told = Some(before);
         }
-        self.paused = paused;
     }
 }

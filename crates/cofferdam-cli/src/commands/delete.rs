@@ -3,10 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use cofferdam::session::SessionError;
+use cofferdam::session::living as lives;
 use cofferdam::session::manage::{self, DeleteOptions};
 use cofferdam::text::printable_line;
 
 use super::here::target;
+use super::living;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -48,8 +51,11 @@ pub(crate) async fn run(
             force: arguments.force,
             purge: arguments.purge,
         };
+        let lived = end(&target.name, options, environment, interrupt).await?;
         if let Some(one) = manage::bring_home(&target, options).await? {
-            output::note(&format!("{}\n", recovered::line(&one)));
+            if !lived || one.commits > 0 {
+                output::note(&format!("{}\n", recovered::line(&one)));
+            }
             if one.ended {
                 output::note(&format!("deleted {}\n", printable_line(&one.name)));
                 continue;
@@ -79,4 +85,39 @@ pub(crate) async fn run(
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends a sandbox that lives on; `false`: it is none. Where work of it would be lost it is an error, and it goes on as
+/// before.
+async fn end(
+    name: &str,
+    options: DeleteOptions,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<bool, CliError> {
+    let caller = living::caller(environment, interrupt);
+    let named = match living::named(name, &caller, environment).await {
+        Ok(named) => named,
+        // Those that end with their command, and what is wrong with the name, are told apart by who deletes.
+        Err(
+            SessionError::OfARun { .. }
+            | SessionError::Ended { .. }
+            | SessionError::Registry(_)
+            | SessionError::Repository(_),
+        ) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let provider = living::provider();
+    if options.force {
+        lives::end(&caller, &named, &provider).await?;
+        return Ok(true);
+    }
+    match lives::end_if_safe(&caller, &named, &provider).await {
+        // Nothing is to be kept of what cannot be read.
+        Err(SessionError::Collect { .. }) if options.purge => {
+            lives::end(&caller, &named, &provider).await?;
+        }
+        done => done?,
+    }
+    Ok(true)
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use cofferdam::session::manage::{self, DiffStyle};
 
 use super::here::target;
+use super::living;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -32,6 +33,7 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    living::refresh(&arguments.name, environment, interrupt).await?;
     let style = if arguments.stat {
         DiffStyle::Stat
     } else if arguments.name_status {

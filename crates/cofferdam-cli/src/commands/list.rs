@@ -6,10 +6,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::manage::{self, Summary};
+use cofferdam::registry;
+use cofferdam::session::manage::{self, ManageError, Summary};
 use cofferdam::text::{printable_bytes_line, printable_line};
 use jiff::Timestamp;
 
+use super::{here, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -18,6 +20,10 @@ use crate::ui::{human, json, output, table};
 
 /// List the sandboxes of this repository
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(crate) struct Arguments {
     /// Those of all your repositories
     #[arg(long, short)]
@@ -30,6 +36,10 @@ pub(crate) struct Arguments {
     /// A list of objects, one for each sandbox
     #[arg(long)]
     json: bool,
+
+    /// Their names alone, for completion in a shell
+    #[arg(long, hide = true, conflicts_with_all = ["all", "wide", "json"])]
+    names: bool,
 }
 
 pub(crate) async fn run(
@@ -37,9 +47,19 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    if arguments.names {
+        let repository = here::repository(environment, interrupt).await?;
+        let listing = registry::list(&environment.home, Some(&repository.top));
+        let entries = listing.map_err(ManageError::from)?.entries;
+        let lines = entries
+            .iter()
+            .map(|entry| format!("{}\n", entry.record.name));
+        output::data(&lines.collect::<String>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let repository = (!arguments.all).then_some(environment.directory.as_path());
     let user_home = environment.user_home.as_deref();
-    let found = manage::list(
+    let mut found = manage::list(
         &environment.home,
         &environment.git,
         repository,
@@ -47,6 +67,7 @@ pub(crate) async fn run(
         &interrupt.cancel,
     )
     .await?;
+    let silent = manage::ask(&environment.home, &living::provider(), &mut found).await;
     if arguments.json {
         output::data(&json::line(&found)?)?;
     } else if found.is_empty() {
@@ -67,6 +88,12 @@ pub(crate) async fn run(
         let (name, id) = (&one.name, one.id);
         output::note(&format!(
             "the repository of {name} is gone: put it back, or end it with `cofferdam delete {id}`\n"
+        ));
+    }
+    for (name, why) in silent {
+        let why = printable_line(&why);
+        output::note(&format!(
+            "warning: {name} does not say how it is: {why}; end it with: cofferdam stop {name}\n"
         ));
     }
     for one in manage::unreadable(&environment.home)? {

@@ -6,6 +6,7 @@ use clap::Args;
 use cofferdam::session::manage;
 
 use super::here::target;
+use super::living;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -28,6 +29,7 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    living::refresh(&arguments.name, environment, interrupt).await?;
     let target = target(arguments.name, environment, interrupt);
     let commits = manage::log(&target).await?;
     if arguments.json {

@@ -201,10 +201,7 @@ pub(super) fn ended(exit: Exit) -> String {
 
 /// A program as far as the sandbox remembers it.
 pub(super) fn command(one: &Listed) -> String {
-    let words = one
-        .arguments
-        .iter()
-        .map(|word| crate::ui::shell::shell_word(word));
+    let words = one.arguments.iter().map(crate::ui::shell::shell_word);
     let words: Vec<String> = words.collect();
     table::fit(&words.join(" "), 60)
 }

@@ -8,6 +8,7 @@ use cofferdam::session::manage::{self, Merge};
 use cofferdam::text::printable_line;
 
 use super::here::target;
+use super::living;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -29,6 +30,7 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let living = living::refresh(&arguments.name, environment, interrupt).await?;
     let target = target(arguments.name, environment, interrupt);
     let said = |line: &str| output::note(&format!("{}\n", printable_line(line)));
     let merges = manage::merge(&target, None, &said).await?;
@@ -61,7 +63,9 @@ pub(crate) async fn run(
     let nothing =
         |merge: &Merge| matches!(merge.landing, Landing::Nothing) && merge.commits.is_empty();
     // The merge is done, and this is advice: a worktree that cannot be read takes nothing of that back.
-    if !merges.iter().all(nothing)
+    // One that lives on stays whatever is merged.
+    if living.is_none()
+        && !merges.iter().all(nothing)
         && let Ok(stays) = manage::stays(&target).await
     {
         output::data(&summary::after_landing(stays.as_ref(), name, colour))?;

@@ -35,15 +35,18 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
             }
             _ => format!("try again; if it stays so: {}", again(name)),
         },
+        SessionError::Collect { name, .. } => format!(
+            "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
+        ),
         // Their causes have hints of their own.
         SessionError::Registry(_)
         | SessionError::Repository(_)
         | SessionError::Git(_)
         | SessionError::File(_)
         | SessionError::Wall { .. }
-        | SessionError::Collect { .. }
-        | SessionError::Run(_) => return None,
-        _ => return None,
+        | SessionError::Manage(_)
+        | SessionError::EnvFile(_)
+        | SessionError::Plan(_) => return None,
     };
     Some(hint)
 }
@@ -85,7 +88,9 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         SessionError::Repository(error) => Some(error),
         SessionError::Git(error) => Some(error),
         SessionError::File(error) => Some(error),
-        SessionError::Run(error) => Some(error.as_ref()),
+        SessionError::Manage(error) => Some(error.as_ref()),
+        SessionError::EnvFile(error) => Some(error),
+        SessionError::Plan(error) => Some(error),
         _ => None,
     }
 }

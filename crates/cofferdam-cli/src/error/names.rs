@@ -26,6 +26,9 @@ pub(super) fn held_hint(holder: &Holder) -> String {
                 "wait for the end of `{name}`, stop it with Ctrl-C in its terminal, or name another branch"
             )
         }
+        Holding::LivesOn => format!(
+            "work in it with `cofferdam shell {name}`, end it with `cofferdam delete {name}`, or name another branch"
+        ),
         Holding::Interrupted => {
             "bring its commits home with `cofferdam gc`, then try again".to_owned()
         }

@@ -52,12 +52,12 @@ impl Raw {
         raw.make_raw();
         Ok(tcsetattr(stdin(), OptionalActions::Now, &raw)?)
     }
+}
 
-    /// Clears up after a program that did not end by itself.
-    pub(crate) fn calm(&self) {
-        if isatty(stderr()) {
-            super::output::note(CALM);
-        }
+/// Clears up after a program that did not end by itself.
+pub(crate) fn calm() {
+    if isatty(stderr()) {
+        super::output::note(CALM);
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::nested;
-use super::repository::RepositoryError;
+use super::repository_error::RepositoryError;
 use crate::fsx;
 use crate::names::Slug;
 
@@ -127,6 +127,13 @@ fn behind(top: &Path, dot_git: &Path) -> Vec<PathBuf> {
         .as_ref()
         .and_then(|directory| pointed(&directory.join("commondir"), b"", directory));
     target.into_iter().chain(directory).chain(shared).collect()
+}
+
+/// The directory that all checkouts of the repository at `top` share, as git finds it. `None`: there is no checkout.
+pub fn shared(top: &Path) -> Option<PathBuf> {
+    let dot_git = top.join(".git");
+    dot_git.symlink_metadata().ok()?;
+    behind(top, &dot_git).pop()
 }
 
 /// Where git goes that reads this in a file of its own: it leaves out line ends behind the path, and nothing else, and

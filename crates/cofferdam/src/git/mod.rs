@@ -28,6 +28,7 @@ pub mod progress;
 pub mod recorded;
 pub mod refs;
 pub mod repository;
+mod repository_error;
 pub mod rights;
 mod scratch;
 pub mod status;

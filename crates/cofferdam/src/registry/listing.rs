@@ -8,7 +8,7 @@ use super::format;
 use super::lock::{in_use, making};
 use super::record::{Mode, Phase, Record};
 use crate::fsx::{self, Context};
-use crate::git::discovery::{Workspace, Workspaces, is_in};
+use crate::git::discovery::{self, Workspace, Workspaces, is_in};
 use crate::git::own_files;
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId, Slug};
@@ -44,7 +44,27 @@ pub fn ids(home: &Home) -> Result<BTreeSet<SandboxId>, RegistryError> {
     }
 }
 
-/// Reads all records, oldest first; only those of `repository` where it is given.
+/// Which directories are checkouts of one repository: the main one, and linked worktrees.
+struct SameRepository<'a> {
+    top: &'a Path,
+    shared: Option<PathBuf>,
+}
+
+impl<'a> SameRepository<'a> {
+    fn new(top: &'a RepoPath) -> Self {
+        Self {
+            top: top.as_path(),
+            shared: discovery::shared(top.as_path()),
+        }
+    }
+
+    fn is(&self, other: &Path) -> bool {
+        self.top == other || (self.shared.is_some() && discovery::shared(other) == self.shared)
+    }
+}
+
+/// Reads all records, oldest first; only those of `repository` where it is given, whichever of its checkouts they were
+/// made from.
 pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, RegistryError> {
     let mut listing = Listing::default();
     let state = home.state();
@@ -52,6 +72,7 @@ pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, Regis
         Err(RegistryError::File(error)) if error.is_not_found() => return Ok(listing),
         names => names?,
     };
+    let is_of = repository.map(SameRepository::new);
     for name in names {
         let directory = state.join(&name);
         if name.parse::<SandboxId>().is_err() {
@@ -59,7 +80,10 @@ pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, Regis
         }
         match read(&directory) {
             Ok(record) => {
-                if repository.is_none_or(|repo| repo.as_path() == record.repository) {
+                if is_of
+                    .as_ref()
+                    .is_none_or(|same| same.is(&record.repository))
+                {
                     let in_use = record.lives_on() || in_use(&directory);
                     listing.entries.push(Entry { record, in_use });
                 }
@@ -179,6 +203,8 @@ pub fn unreadable_hint(home: &Home) -> String {
 /// of another sandbox.
 pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, RegistryError> {
     let mut entries = list(home, Some(repository))?.entries;
+    // Those of this checkout before those of others, which may have the same names.
+    entries.sort_by_key(|entry| entry.record.repository == repository.as_path());
     let called =
         |entry: &Entry| entry.record.name.as_str() == name || entry.record.id.to_string() == name;
     if let Some(at) = entries.iter().rposition(called) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::envfile::Withheld;
 use super::event::Notice;
 use super::options::RunOptions;
-use super::plan::PlanError;
+use super::plan::error::PlanError;
 use crate::agent::Access;
 
 /// An agent that cannot be let in does not start; one that perhaps can is told of.

@@ -2,7 +2,7 @@
 
 use super::envfile::Withheld;
 use super::event::{Event, Notice};
-use super::network::NetworkOptions;
+use super::network_options::NetworkOptions;
 use super::options::{RunOptions, SessionOptions};
 use super::plan::{Plan, TaskPlan};
 use crate::registry::Strategy;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
+use super::error::RunErrorKind;
 use super::event::Notice;
-use super::plan::PlanError;
-use super::report::RunErrorKind;
+use super::plan::error::PlanError;
 use crate::fsx;
 use crate::git::{Oid, Repository, below};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, Slug};
-use crate::registry::{self, Entry, RegistryError};
+use crate::registry::{self, Entry, Lifetime, RegistryError};
 
 /// The sandbox in whose worktree a branch is checked out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Holder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holding {
     Running,
+    /// It stays until it is deleted.
+    LivesOn,
     /// Its command died, and its commits are not collected yet.
     Interrupted,
     /// It ended, and left work in its worktree that is in no commit.
@@ -37,9 +39,11 @@ impl Holder {
         let mut newest_first = entries.into_iter().rev();
         Ok(newest_first.find_map(|Entry { record, in_use }| {
             let at = record.worktree.filter(|at| at.is_dir())?;
+            let lives_on = record.lifetime == Lifetime::UntilDeleted;
             (record.branch.as_ref() == Some(branch)).then_some(Self {
                 name: record.name,
                 state: match (in_use, record.phase.is_unfinished()) {
+                    (true, _) if lives_on => Holding::LivesOn,
                     (true, _) => Holding::Running,
                     (false, true) => Holding::Interrupted,
                     (false, false) => Holding::Ended,
@@ -55,6 +59,10 @@ impl fmt::Display for Holder {
         let Self { name, state, at } = self;
         match state {
             Holding::Running => write!(f, "in use by the running sandbox `{name}`"),
+            Holding::LivesOn => write!(
+                f,
+                "in use by sandbox `{name}`, which stays until it is deleted"
+            ),
             Holding::Interrupted => {
                 write!(f, "held by sandbox `{name}`, whose run was interrupted")
             }

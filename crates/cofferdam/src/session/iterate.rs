@@ -6,27 +6,18 @@ use std::ffi::OsString;
 use futures_util::future::try_join_all;
 
 use super::emitter::Emitter;
+use super::error::{ExpressionError, RunErrorKind};
 use super::event::Event;
 use super::inside::{Inside, InsideError};
 use super::options::RunOptions;
 use super::plan::{Prompt, TaskPlan};
-use super::report::{Iteration, RunErrorKind};
+use super::report::Iteration;
 use super::stream::{AgentFailure, Invocation};
 use crate::agent::AgentRequest;
-use crate::process::Exit;
 use crate::sandbox::Sandbox;
 
 /// The most that one shell expression of a template may print: 1 MiB.
 const EXPRESSION_OUTPUT: usize = 1 << 20;
-
-/// A shell expression of the prompt template gave no text.
-#[derive(Debug, thiserror::Error)]
-#[error("the prompt's shell expression `{command}` failed: {reason}")]
-pub struct ExpressionError {
-    pub command: String,
-    pub exit: Option<Exit>,
-    pub reason: String,
-}
 
 /// What the iterations did so far; valid after an error too.
 #[derive(Debug, Default)]

@@ -9,12 +9,15 @@
 mod access;
 mod announce;
 mod appearing;
+mod barred;
 mod collect;
 mod cover;
 mod dispose;
 mod emitter;
 mod envfile;
+mod error;
 mod event;
+mod form;
 mod harmless;
 mod hide;
 mod holder;
@@ -27,6 +30,7 @@ pub mod manage;
 mod model;
 mod mounts;
 mod network;
+mod network_options;
 mod options;
 mod place;
 mod plan;
@@ -48,20 +52,20 @@ pub use crate::git::CommitLine;
 pub use crate::git::land::Landing;
 pub use collect::CollectError;
 pub use envfile::{EnvFileError, NotTrusted, Withheld};
+pub use error::{ExpressionError, RunError, RunErrorKind};
 pub use event::{Event, EventSink, Notice};
 pub use holder::{Holder, Holding};
 pub use hooks::HookError;
-pub use iterate::ExpressionError;
 pub use living::{Session, SessionError, SessionExec};
 pub use login::{ForeignLogin, LoginError};
-pub use network::NetworkOptions;
+pub use network_options::NetworkOptions;
 pub use options::{
     COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions,
     SessionOptions, Task, Timeouts,
 };
 pub use plan::PlanError;
-pub use report::{Beside, Iteration, Kept, RunError, RunErrorKind, RunReport};
+pub use report::{Beside, Iteration, Kept, RunReport};
 pub use run::run;
 pub use runlog::run_log;
 pub use stream::AgentFailure;
-pub use variables::{env_file_is_exposed, variables};
+pub use variables::{VariablesError, env_file_is_exposed, variables};

@@ -8,9 +8,9 @@ use std::net::IpAddr;
 use cofferdam_wall::{Class, Destination, HostName, Policy, Protocol, Request};
 
 use super::event::Notice;
-use super::network::{self, NetworkOptions};
+use super::network_options::{self, NetworkOptions};
 use super::options::RunOptions;
-use super::plan::PlanError;
+use super::plan::error::PlanError;
 use crate::names::{RepoPath, SandboxId};
 
 /// Where a URL leads.
@@ -93,7 +93,7 @@ fn refusal(
     let NetworkOptions::Allowlist { rules } = &options.session.network else {
         return Some(("with `--network none` nothing is reached".to_owned(), None));
     };
-    let loaded = network::sources(&options.caller.home, repository, sandbox, rules).load();
+    let loaded = network_options::sources(&options.caller.home, repository, sandbox, rules).load();
     // What was loaded makes a policy: what contradicts was taken out.
     let policy = Policy::compile(loaded.rules).unwrap_or_default();
     let destination = match &server.host {

@@ -1,91 +1,24 @@
-//! What a run's sandbox may reach: asked for, checked against its provider, watched while it works.
+//! The network of a run's sandbox: checked against its provider, watched while it works.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use super::emitter::Emitter;
 use super::event::Notice;
+use super::network_options::NetworkOptions;
 use super::options::{Caller, SessionOptions};
-use super::plan::PlanError;
+use super::plan::error::PlanError;
 use super::refusals::Refusals;
 use crate::config;
 use crate::home::Home;
-use crate::names::{RepoPath, SandboxId};
 use crate::registry::{Reach, Record};
-use crate::sandbox::{Contained, Network, NetworkKind, Sandbox};
+use crate::sandbox::{Contained, Network, Sandbox};
 use crate::wall;
-use crate::wall::rules::{Problem, Sources};
-use crate::wall::{Health, Refused, Rule, WallSpec};
+use crate::wall::rules::Problem;
+use crate::wall::{Health, Refused, WallSpec};
 
 /// How long the summary of what was refused may take. It is news, not work.
 const SUMMARY_LIMIT: Duration = Duration::from_secs(2);
-
-/// What a run's sandbox may reach.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NetworkOptions {
-    /// Its own loopback and nothing else.
-    None,
-    /// What the user's rules name (the default list where they have none), and these.
-    Allowlist { rules: Vec<Rule> },
-    /// The host's own network: no wall at all.
-    Open,
-}
-
-impl Default for NetworkOptions {
-    fn default() -> Self {
-        Self::Allowlist { rules: Vec::new() }
-    }
-}
-
-impl NetworkOptions {
-    fn kind(&self) -> NetworkKind {
-        match self {
-            Self::None => NetworkKind::None,
-            Self::Allowlist { .. } => NetworkKind::Allowlist,
-            Self::Open => NetworkKind::Open,
-        }
-    }
-
-    /// As the record keeps it.
-    pub(super) fn reach(&self) -> Reach {
-        match self {
-            Self::None => Reach::None,
-            Self::Allowlist { rules } => Reach::Allowlist {
-                rules: rules.iter().map(ToString::to_string).collect(),
-            },
-            Self::Open => Reach::Open,
-        }
-    }
-
-    /// As the provider gets it.
-    pub(super) fn spec(&self, home: &Home, record: &Record, repository: &RepoPath) -> Network {
-        match self {
-            Self::None => Network::None,
-            Self::Open => Network::Open,
-            Self::Allowlist { rules } => Network::Wall(Box::new(WallSpec {
-                home: home.clone(),
-                sandbox: record.id,
-                name: record.name.clone(),
-                sources: sources(home, repository, record.id, rules),
-            })),
-        }
-    }
-}
-
-/// Where the rules of a run's sandbox come from.
-pub(super) fn sources(
-    home: &Home,
-    repository: &RepoPath,
-    sandbox: SandboxId,
-    flags: &[Rule],
-) -> Sources {
-    Sources {
-        home: home.clone(),
-        repository: Some(repository.clone()),
-        sandbox: Some(sandbox),
-        flags: flags.to_vec(),
-    }
-}
 
 /// As the provider gets it for a sandbox that is there. Rules that this version does not understand give none.
 pub(super) fn of_a_record(home: &Home, record: &Record) -> Network {
@@ -128,17 +61,6 @@ pub(super) async fn unread(caller: &Caller, options: &SessionOptions) -> Option<
     Some(Notice::ConfigUnread {
         text: Problem::from(error).message(),
     })
-}
-
-pub(super) fn listed(kinds: &[NetworkKind]) -> String {
-    if kinds.is_empty() {
-        return "none at all".to_owned();
-    }
-    let words: Vec<_> = kinds
-        .iter()
-        .map(|kind| format!("`{}`", kind.as_str()))
-        .collect();
-    words.join(", ")
 }
 
 /// Tells of the sandbox's network: what is refused, and once if it is lost. Never returns: for a `select!`

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use super::options::{Caller, SessionOptions};
-use super::plan::PlanError;
+use super::plan::error::PlanError;
 use crate::fsx;
 use crate::git::{Repository, worktree};
 use crate::home::Home;

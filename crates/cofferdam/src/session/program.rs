@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use super::error::RunErrorKind;
 use super::options::RunOptions;
-use super::report::RunErrorKind;
 use crate::git::{Oid, Repository, below};
 use crate::registry::Strategy;
 use crate::sandbox::SandboxError;

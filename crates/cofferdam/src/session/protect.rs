@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::emitter::Emitter;
+use super::error::RunErrorKind;
 use super::event::Notice;
-use super::report::RunErrorKind;
 use super::shared;
 use crate::fsx::Context;
 use crate::git::nested;

@@ -1,32 +1,15 @@
-//! What a run gives back, and what its errors keep.
+//! What a run gives back, and what is kept of one that fails.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::collect::CollectError;
-use super::envfile::EnvFileError;
-use super::hooks::HookError;
-use super::iterate::ExpressionError;
-use super::living::SessionError;
-use super::login::LoginError;
-use super::manage::ManageError;
-use super::plan::PlanError;
-use super::stream::AgentFailure;
 use crate::agent::Usage;
-use crate::fsx::FileError;
-use crate::git::before::BeforeError;
-use crate::git::copies::CopyError;
 use crate::git::land::Landing;
-use crate::git::vault::VaultError;
-use crate::git::worktree::WorktreeError;
-use crate::git::{CommitLine, GitError, Oid, RepositoryError};
+use crate::git::{CommitLine, Oid};
 use crate::names::{SandboxId, Slug};
 use crate::process::Exit;
-use crate::prompt::PromptError;
-use crate::registry::RegistryError;
-use crate::sandbox::SandboxError;
 use crate::wall::Refused;
 
 /// One invocation of the agent.
@@ -136,85 +119,4 @@ pub struct Kept {
     pub log: Option<PathBuf>,
     /// As in [`RunReport::refused`].
     pub refused: Vec<Refused>,
-}
-
-/// A run that did not succeed. Nothing is lost: see [`Kept`].
-#[derive(Debug, thiserror::Error)]
-#[error("{kind}")]
-pub struct RunError {
-    #[source]
-    pub kind: RunErrorKind,
-    pub kept: Box<Kept>,
-}
-
-/// Why a run did not succeed.
-#[derive(Debug, thiserror::Error)]
-pub enum RunErrorKind {
-    #[error(transparent)]
-    Repository(#[from] RepositoryError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error("{}", about_template(path, source))]
-    Prompt {
-        /// The template.
-        path: PathBuf,
-        source: PromptError,
-    },
-    #[error(transparent)]
-    EnvFile(#[from] EnvFileError),
-    #[error(transparent)]
-    Login(#[from] LoginError),
-    #[error(transparent)]
-    Registry(#[from] RegistryError),
-    /// What a dead command left where this one would work or land could not be finished.
-    #[error(transparent)]
-    Left(Box<ManageError>),
-    /// It could not be left to live by itself.
-    #[error(transparent)]
-    Session(Box<SessionError>),
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error(transparent)]
-    Git(#[from] GitError),
-    #[error(transparent)]
-    Worktree(#[from] WorktreeError),
-    #[error(transparent)]
-    Vault(#[from] VaultError),
-    #[error(transparent)]
-    Before(#[from] BeforeError),
-    #[error(transparent)]
-    Copy(#[from] CopyError),
-    /// A step of preparing, with the module's own typed error as source.
-    #[error("preparing the {step} failed: {source}")]
-    Prepare {
-        step: &'static str,
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    #[error("{step} did not finish within {} s", limit.as_secs_f32())]
-    StepTimedOut { step: &'static str, limit: Duration },
-    #[error(transparent)]
-    Hook(#[from] HookError),
-    #[error(transparent)]
-    Sandbox(#[from] SandboxError),
-    #[error(transparent)]
-    Expression(#[from] ExpressionError),
-    #[error("{agent}, iteration {iteration}: {failure}")]
-    Agent {
-        agent: String,
-        iteration: u32,
-        failure: AgentFailure,
-    },
-    /// The agent's part may have gone well; bringing its commits home did not. They are kept.
-    #[error(transparent)]
-    Collect(#[from] CollectError),
-    #[error("cancelled")]
-    Cancelled,
-}
-
-/// What is wrong in which file; an error about the file itself names it already.
-fn about_template(path: &Path, error: &PromptError) -> String {
-    match error {
-        PromptError::File(_) => error.to_string(),
-        _ => format!("{}: {error}", path.display()),
-    }
 }

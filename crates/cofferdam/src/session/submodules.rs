@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
+use super::error::{RunErrorKind, step};
 use super::event::Notice;
-use super::prepare::step;
-use super::report::RunErrorKind;
 use crate::git::discovery::Start;
 use crate::git::index::{self, Owner};
 use crate::git::private_clone::reading::{self, Reading};

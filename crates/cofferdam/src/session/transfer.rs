@@ -11,10 +11,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
-use super::collect::CollectError;
+use super::collect::error::CollectError;
+use super::error::{RunErrorKind, step};
 use super::inside::{Inside, InsideError};
-use super::prepare::step;
-use super::report::RunErrorKind;
 use crate::fsx::FileError;
 use crate::git::private_clone::{INSIDE_VAULT, PrivateHead, PrivateRefs};
 use crate::git::{ObjectFormat, Oid};

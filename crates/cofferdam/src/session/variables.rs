@@ -7,17 +7,25 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use super::envfile::{self, EnvFile, NotTrusted, Withheld};
+use super::envfile::{self, EnvFile, EnvFileError, NotTrusted, Withheld};
 use super::options::{Caller, RunOptions};
-use super::report::RunErrorKind;
-use crate::git::Repository;
+use crate::git::{GitError, Repository};
+
+/// Why nobody can say which variables there are.
+#[derive(Debug, thiserror::Error)]
+pub enum VariablesError {
+    #[error(transparent)]
+    EnvFile(#[from] EnvFileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
 
 /// The agent's declared names and those of `.cofferdam/.env`, then what the caller gave. Also what the
 /// file wanted and did not get.
 pub(super) async fn of_a_run(
     options: &RunOptions,
     repository: &Repository,
-) -> Result<(BTreeMap<OsString, OsString>, Withheld), RunErrorKind> {
+) -> Result<(BTreeMap<OsString, OsString>, Withheld), VariablesError> {
     let declared = options.task.agent.environment();
     let (file, mut withheld) = trusted(repository, &options.caller.cancel).await?;
     let mut environment = file.resolve(&options.caller.environment, declared);
@@ -39,7 +47,7 @@ pub(super) async fn of_a_session(
     caller: &Caller,
     given: &BTreeMap<OsString, OsString>,
     repository: &Repository,
-) -> Result<(BTreeMap<OsString, OsString>, Withheld), RunErrorKind> {
+) -> Result<(BTreeMap<OsString, OsString>, Withheld), VariablesError> {
     let (mut environment, mut withheld) =
         variables(repository, &caller.environment, &[], &caller.cancel).await?;
     environment.extend(given.clone());
@@ -56,7 +64,7 @@ pub async fn variables(
     caller: &BTreeMap<OsString, OsString>,
     declared: &[&str],
     cancel: &CancellationToken,
-) -> Result<(BTreeMap<OsString, OsString>, Withheld), RunErrorKind> {
+) -> Result<(BTreeMap<OsString, OsString>, Withheld), VariablesError> {
     let (file, withheld) = trusted(repository, cancel).await?;
     Ok((file.resolve(caller, declared), withheld))
 }
@@ -66,7 +74,7 @@ pub async fn variables(
 pub async fn env_file_is_exposed(
     repository: &Repository,
     cancel: &CancellationToken,
-) -> Result<bool, RunErrorKind> {
+) -> Result<bool, VariablesError> {
     let others = repository
         .command_in_tree()
         .args(["ls-files", "--others", "--exclude-standard", "-z", "--"])
@@ -81,7 +89,7 @@ pub async fn env_file_is_exposed(
 async fn trusted(
     repository: &Repository,
     cancel: &CancellationToken,
-) -> Result<(EnvFile, Withheld), RunErrorKind> {
+) -> Result<(EnvFile, Withheld), VariablesError> {
     let mut file = EnvFile::read(repository.top.as_path())?;
     if !file.needs_trust() {
         return Ok((file, Withheld::default()));
@@ -98,7 +106,7 @@ async fn trusted(
 async fn not_trusted(
     repository: &Repository,
     cancel: &CancellationToken,
-) -> Result<Option<NotTrusted>, RunErrorKind> {
+) -> Result<Option<NotTrusted>, VariablesError> {
     let path = Path::new(envfile::PATH);
     let plain = repository.top.as_path().join(path);
     let linked = !plain.canonicalize().is_ok_and(|real| real == plain);

@@ -10,8 +10,9 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::LandError;
-use super::checkout::{Files, Move, Moved};
+use super::checkout::Moved;
 use super::index::{Changes, State, copy_index, remove_temporary};
+use super::journal::{Files, Move};
 use super::restore::Found;
 use crate::fsx::Context;
 use crate::git::refs::{self, Own};

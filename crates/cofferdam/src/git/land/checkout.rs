@@ -6,28 +6,24 @@
 //! the user's next `commit -a` revert the new commits, which is why the lock is held across both.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::index::{Changes, copy_index, remove_temporary};
+use super::journal::{Files, JOURNAL, Move, is_half_done, read};
 use super::landing::{FINISH_FIRST, Landing};
 use super::lock::IndexLock;
 use super::settle::{index_state, running_in, wait_for};
 use super::under_way::under_way;
 use super::{Barred, LandError};
 use crate::fsx::{self, Context, FileError};
-use crate::git::command::GitCommand;
 use crate::git::lock::vacant;
 use crate::git::refs::{self, Own, RefError, Transaction};
 use crate::git::{GitError, Oid, Repository};
-use crate::names::SandboxId;
 use crate::text::printable;
-
-const JOURNAL: &str = "landing.json";
 
 /// What a landing in a checkout came to.
 #[derive(Debug, Clone)]
@@ -46,34 +42,6 @@ impl From<Landing> for Landed {
     }
 }
 
-/// What happens to the working files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Files {
-    /// They have the new content already (`head`).
-    AreThere,
-    /// They are brought from the old commit to the new one (a merge into a checkout).
-    Update,
-}
-
-/// One move of a checkout. This is also the journal's content.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Move {
-    pub version: u32,
-    pub id: SandboxId,
-    pub files: Files,
-    /// `refs/heads/…`, or `HEAD` where it is detached.
-    pub reference: String,
-    pub old: Oid,
-    pub new: Oid,
-    /// Base and tip of commits whose files may lie in the working tree already.
-    #[serde(default)]
-    pub lying: Option<(Oid, Oid)>,
-    /// The working tree's own git directory, as bytes: paths need not be UTF-8.
-    git_dir: Vec<u8>,
-    top: Vec<u8>,
-}
-
 /// How a move ended without an error.
 #[derive(Debug)]
 pub(super) enum Moved {
@@ -87,43 +55,6 @@ pub(super) enum Moved {
 }
 
 impl Move {
-    pub(super) fn new(
-        id: SandboxId,
-        files: Files,
-        reference: String,
-        (old, new): (&Oid, &Oid),
-        git_dir: &Path,
-        top: &Path,
-    ) -> Self {
-        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
-        let (old, new) = (old.clone(), new.clone());
-        Self {
-            version: 1,
-            id,
-            files,
-            reference,
-            old,
-            new,
-            lying: None,
-            git_dir: bytes(git_dir),
-            top: bytes(top),
-        }
-    }
-
-    pub(super) fn git_dir(&self) -> PathBuf {
-        PathBuf::from(OsString::from_vec(self.git_dir.clone()))
-    }
-
-    pub(super) fn top(&self) -> PathBuf {
-        PathBuf::from(OsString::from_vec(self.top.clone()))
-    }
-
-    pub(super) fn command(&self, repo: &Repository) -> GitCommand {
-        repo.git
-            .at(&self.git_dir(), &repo.common_dir)
-            .work_tree(&self.top())
-    }
-
     /// Journals and does it.
     pub(super) async fn run(
         &self,
@@ -464,12 +395,6 @@ impl Move {
     }
 }
 
-/// Whether a killed process left a landing in this state directory. Until [`finish`] was there, nothing
-/// may remove it: it alone knows what is still to be done to the user's checkout.
-pub fn is_half_done(state: &Path) -> bool {
-    state.join(JOURNAL).symlink_metadata().is_ok()
-}
-
 /// Finishes the landing that a killed process left in this state directory, if there is one. Call
 /// it for every sandbox before anything else is done to the repository.
 pub async fn finish(
@@ -489,29 +414,6 @@ pub async fn finish(
         }
         moved => Ok(Some(step.landed(moved))),
     }
-}
-
-/// The checkout that a landing was cut short in, if one was.
-pub fn half_done_in(state: &Path) -> Result<Option<PathBuf>, LandError> {
-    Ok(read(state)?.map(|(_, step)| step.top()))
-}
-
-fn read(state: &Path) -> Result<Option<(PathBuf, Move)>, LandError> {
-    let journal = state.join(JOURNAL);
-    let text = match fsx::read_bounded(&journal, 64 << 10) {
-        Ok(text) => text,
-        Err(error) if error.is_not_found() => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let step: Move = serde_json::from_slice(&text).map_err(|error| LandError::Journal {
-        path: journal.clone(),
-        why: error.to_string(),
-    })?;
-    if step.version != 1 {
-        let why = format!("version {} is newer than this program", step.version);
-        return Err(LandError::Journal { path: journal, why });
-    }
-    Ok(Some((journal, step)))
 }
 
 impl Move {

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use super::checkout::{Files, Landed, Move};
+use super::checkout::Landed;
+use super::journal::{Files, Move};
 use super::landing::Landing;
 use super::{LandError, kept};
 use crate::git::gate::Accepted;

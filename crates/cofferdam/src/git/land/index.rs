@@ -10,7 +10,7 @@ use rustix::fs::Timestamps;
 use tokio_util::sync::CancellationToken;
 
 use super::LandError;
-use super::checkout::Move;
+use super::journal::Move;
 use crate::fsx::{self, Context, FileError};
 use crate::git::{GitError, Oid, Repository};
 use crate::process::{Input, Sink};

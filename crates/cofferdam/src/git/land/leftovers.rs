@@ -10,8 +10,8 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::LandError;
-use super::checkout::Move;
 use super::index::{Changes, State, remove_temporary};
+use super::journal::Move;
 use crate::git::{GitError, Repository};
 use crate::process::Input;
 

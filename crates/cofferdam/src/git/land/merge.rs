@@ -5,7 +5,8 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use super::checkout::{Files, Landed, Move, Moved, some};
+use super::checkout::{Landed, Moved, some};
+use super::journal::{Files, Move};
 use super::landing::Landing;
 use super::{Barred, Incoming, LandError, Worktree, kept_at, worktrees};
 use crate::git::refs::{self, RefError, Transaction, as_identity};

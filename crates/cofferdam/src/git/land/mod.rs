@@ -10,6 +10,7 @@ mod catch_up;
 mod checkout;
 mod head;
 mod index;
+mod journal;
 mod landing;
 mod leftovers;
 mod lock;
@@ -21,8 +22,9 @@ mod under_way;
 mod worktrees;
 
 pub use branch::{Expected, branch};
-pub use checkout::{Landed, finish, half_done_in, is_half_done};
+pub use checkout::{Landed, finish};
 pub use head::head;
+pub use journal::{half_done_in, is_half_done};
 pub use landing::Landing;
 pub use merge::{Target, merge_to_head};
 pub use nested::{MovedOut, move_out};

@@ -8,8 +8,8 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::LandError;
-use super::checkout::Move;
 use super::index::{Changes, State};
+use super::journal::Move;
 use crate::fsx::Context;
 use crate::git::{GitError, Repository};
 use crate::process::Sink;

@@ -11,9 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::NativeOptions;
+use super::host::Host;
 use super::make;
 use super::streams::Output;
-use super::tools::Host;
 use crate::names::{SandboxId, Slug};
 use crate::sandbox::{
     ExecRequest, Execution, Exit, Lifetime, Limits, Mount, Network, Sandbox, SandboxError,

@@ -1,9 +1,7 @@
 //! Making a sandbox: set up over the control socket, and left alone only when it is whole.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::cgroup::Group;
 use super::connection::Connection;
+use super::host::Host;
 use super::launch::{Starting, spawn, start_error};
 use super::resident::{self, Door, Process};
-use super::sandbox::{Life, Living, NativeSandbox};
+use super::sandbox::{Life, Living, NativeSandbox, bytes};
 use super::stream::{self, Received};
-use super::tools::{self, Host};
+use super::tools;
 use super::{NativeOptions, identity, limits, wall};
 use crate::sandbox::{
     Access, Handle, Lifetime, Mount, MountSource, Network, SandboxError, SandboxSpec,
@@ -249,13 +248,6 @@ fn describe(spec: &SandboxSpec, options: &NativeOptions) -> Result<Vec<u8>, Sand
         what: format!("cannot describe the sandbox to its init: {error}"),
         hint: "mount fewer or shorter paths".to_owned(),
     })
-}
-
-pub(super) fn bytes(environment: BTreeMap<OsString, OsString>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    environment
-        .into_iter()
-        .map(|(name, value)| (name.into_vec(), value.into_vec()))
-        .collect()
 }
 
 /// What is left of it fits sethostname(2) and a line of `/etc/hosts`.

@@ -8,6 +8,7 @@
 mod cgroup;
 mod connection;
 mod execution;
+mod host;
 mod identity;
 pub mod jail;
 mod launch;
@@ -38,9 +39,10 @@ use super::{
 };
 
 pub use cgroup::remove_leftovers;
+pub use host::Host;
 pub use probe::{Check, Status, probe, probe_network};
 pub use program::{Found, Unshown};
-pub use tools::{Host, locate};
+pub use tools::locate;
 
 /// How native sandboxes are made.
 #[derive(Debug, Clone)]

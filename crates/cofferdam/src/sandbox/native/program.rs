@@ -11,8 +11,8 @@ use std::path::{Component, Path, PathBuf};
 
 use cofferdam_guest::protocol::{SetupMount, Source};
 
+use super::host::{Host, search_entries, shown, usable_home};
 use super::package;
-use super::tools::{Host, search_entries, shown, usable_home};
 use crate::sandbox::HostProgram;
 
 /// Directories whose programs are inside anyway.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cofferdam_guest::protocol::{self, ProcessLimits, Setup, WALL_SOCKETS};
 use tokio_util::sync::CancellationToken;
 
+use super::host::Host;
 use super::launch::{Starting, spawn, start_error};
 use super::{NativeOptions, identity, stream, tools};
 use crate::embedded;
@@ -22,7 +23,7 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
     let setup = Setup {
         hostname: "doctor".to_owned(),
         agent: identity::agent(id)?,
-        mounts: tools::offered(&tools::Host::default()).mounts,
+        mounts: tools::offered(&Host::default()).mounts,
         limits: ProcessLimits {
             processes: None,
             open_files: None,

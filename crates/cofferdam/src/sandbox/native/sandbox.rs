@@ -1,5 +1,6 @@
 //! One native sandbox, as one of its users has it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,9 +16,9 @@ use tokio::sync::watch;
 
 use super::connection::{Answer, Connection, NotStarted, refused};
 use super::execution::NativeExecution;
+use super::identity;
 use super::resident::{self, Door, Process};
 use super::streams::{self, Ends, Output};
-use super::{identity, make};
 use crate::sandbox::{
     ExecRequest, Execution, Exit, Handle, Listed, Sandbox, SandboxError, Status, TerminalSize,
 };
@@ -47,6 +48,14 @@ pub(super) enum Life {
 pub(super) struct Living {
     pub(super) process: Arc<Process>,
     pub(super) handle: Handle,
+}
+
+/// An environment, as the guest gets it.
+pub(super) fn bytes(environment: BTreeMap<OsString, OsString>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    environment
+        .into_iter()
+        .map(|(name, value)| (name.into_vec(), value.into_vec()))
+        .collect()
 }
 
 impl NativeSandbox {
@@ -82,9 +91,9 @@ impl NativeSandbox {
             .directory
             .map(|path| path.into_os_string().into_vec());
         let shown_directory = directory.clone();
-        let bytes = |word: OsString| word.into_vec();
-        let arguments: Vec<_> = request.arguments.into_iter().map(bytes).collect();
-        let environment = make::bytes(request.environment);
+        let words = request.arguments.into_iter();
+        let arguments: Vec<_> = words.map(OsString::into_vec).collect();
+        let environment = bytes(request.environment);
         let ends = match (request.terminal, &request.detached) {
             (Some(_), Some(_)) => {
                 return Err(refuse(

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use cofferdam_guest::protocol::{SetupMount, Source};
 
+use super::host::{DEFAULT_PATH, Host, search_entries, shown, usable_home};
 use super::program::{self, Found, Gathering};
 use crate::sandbox::{HostProgram, SandboxSpec};
 
@@ -145,19 +146,6 @@ const TOOLS: &[Tool] = &[
 
 /// Homebrew's own home, which is nobody's.
 const LINUXBREW: &str = "/home/linuxbrew";
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// The caller's side of what a sandbox may show of the host's programs.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Host<'a> {
-    /// `PATH`.
-    pub search_path: Option<&'a OsStr>,
-    pub home: Option<&'a Path>,
-    /// To be shown with what they need.
-    pub programs: &'a [HostProgram],
-    /// Directories that nothing may show or lie in.
-    pub unseen: &'a [PathBuf],
-}
 
 /// What the caller's `PATH` brings into a sandbox.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -210,18 +198,6 @@ pub(super) fn offered(host: &Host<'_>) -> Offered {
     offered
 }
 
-/// The entries of `PATH` that mean the same wherever one stands.
-pub(super) fn search_entries(search_path: Option<&OsStr>) -> impl Iterator<Item = &Path> {
-    let search = search_path.unwrap_or(OsStr::new(DEFAULT_PATH)).as_bytes();
-    let entries = search
-        .split(|&byte| byte == b':')
-        .map(|entry| Path::new(OsStr::from_bytes(entry)));
-    entries.filter(|path| {
-        let mut parts = path.components();
-        path.is_absolute() && !parts.any(|part| part == Component::ParentDir)
-    })
-}
-
 /// Tool directories, and the entries of `PATH` that lie in them or in the system.
 fn by_the_list<'a>(host: &Host<'a>) -> (Offered, Vec<&'a Path>) {
     let mut offered = Offered::default();
@@ -238,10 +214,6 @@ fn by_the_list<'a>(host: &Host<'a>) -> (Offered, Vec<&'a Path>) {
     });
     let known = entries.collect();
     (offered, known)
-}
-
-pub(super) fn usable_home(home: Option<&Path>) -> Option<&Path> {
-    home.filter(|home| home.is_absolute() && home.components().count() > 1)
 }
 
 fn offer(offered: &mut Offered, home: &Path, below: &Path, unseen: &[PathBuf]) -> bool {
@@ -272,16 +244,6 @@ fn offer(offered: &mut Offered, home: &Path, below: &Path, unseen: &[PathBuf]) -
             .insert((*name).into(), home.join(directory).into());
     }
     true
-}
-
-/// Read-only, and left out where it cannot be shown.
-pub(super) fn shown(source: Source, target: Vec<u8>) -> SetupMount {
-    SetupMount {
-        source,
-        target,
-        writable: false,
-        optional: true,
-    }
 }
 
 /// The environment of every program in the sandbox.

@@ -247,7 +247,7 @@ impl Collector<'_> {
         let list = left.iter().map(|tip| format!("{} {}\n", tip.id, tip.name));
         let list: String = list.collect();
         let listed = pack.with_extension("refs");
-        if self.lives && is_set_aside(&pack, &listed, &list) {
+        if self.lives && is_kept_as(&pack, &listed, &list) {
             return Ok(());
         }
         let aside = self
@@ -295,7 +295,7 @@ impl Journey<'_> {
 }
 
 /// Whether an earlier collecting kept the same.
-fn is_set_aside(pack: &Path, listed: &Path, list: &str) -> bool {
+fn is_kept_as(pack: &Path, listed: &Path, list: &str) -> bool {
     pack.is_file()
         && fsx::read_bounded(listed, list.len() as u64).is_ok_and(|there| there == list.as_bytes())
 }
@@ -329,15 +329,24 @@ fn tell_refusals(journey: &Journey<'_>, collected: &mut Collected) {
     }
 }
 
-/// Whether the state directory holds work that came no further.
+/// Whether the state directory of a sandbox that ended holds work that came no further.
 pub(in crate::session) fn keeps_work(directory: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return false;
-    };
-    entries.flatten().any(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        matches!(&*name, "work" | "nested" | "git")
-            || (name.ends_with(".pack") && name != "incoming.pack")
+    let own = |name: &str| matches!(name, "work" | "git");
+    has_entry(directory, |name| own(name) || is_set_aside(name))
+}
+
+/// The same of one that lives on, whose files and repository are there in any case.
+pub(in crate::session) fn sets_aside(directory: &Path) -> bool {
+    has_entry(directory, is_set_aside)
+}
+
+/// What the gate refused, and git directories that were moved out of a workspace.
+fn is_set_aside(name: &str) -> bool {
+    name == "nested" || (name != "incoming.pack" && name.strip_suffix(".pack").is_some())
+}
+
+fn has_entry(directory: &Path, is_meant: impl Fn(&str) -> bool) -> bool {
+    std::fs::read_dir(directory).is_ok_and(|mut entries| {
+        entries.any(|entry| entry.is_ok_and(|entry| is_meant(&entry.file_name().to_string_lossy())))
     })
 }

@@ -12,8 +12,8 @@ use crate::git::worktree::{self, Worktree};
 use crate::git::{Head, Oid};
 use crate::names::BranchName;
 use crate::registry::{Owned, Strategy};
+use crate::session::barred::barred;
 use crate::session::event::Notice;
-use crate::session::manage::barred;
 use crate::session::report::Beside;
 
 /// In the state directory: the commits at which collecting from a sandbox that goes on can have left its branch.

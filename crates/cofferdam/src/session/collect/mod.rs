@@ -14,61 +14,25 @@ use super::emitter::Emitter;
 use super::event::Notice;
 use super::report::Beside;
 use super::shared;
-use crate::fsx::{Context, FileError};
+use crate::fsx::Context;
 use crate::git::CommitLine;
-use crate::git::gate::{Accepted, GateError};
+use crate::git::gate::Accepted;
+use crate::git::land;
 use crate::git::land::Landing;
-use crate::git::land::{self, LandError};
-use crate::git::private_clone::RefsError;
-use crate::git::refs::RefError;
-use crate::git::worktree::WorktreeError;
-use crate::git::{GitError, Identity, Oid, Repository, nested};
+use crate::git::{Identity, Oid, Repository, nested};
 use crate::home::Home;
 use crate::names::BranchName;
-use crate::process::Exit;
-use crate::registry::{self, Mode, Outcome, Owned, Phase, RegistryError, Strategy};
-use crate::sandbox::{IsolatedSandbox, SandboxError};
+use crate::registry::{self, Mode, Outcome, Owned, Phase, Strategy};
+use crate::sandbox::IsolatedSandbox;
 
+pub(super) mod error;
 mod home;
 mod landing;
 mod packing;
 mod tips;
 
-pub(super) use home::keeps_work;
-
-/// Why commits did not come home. They stay in the state directory.
-#[derive(Debug, thiserror::Error)]
-pub enum CollectError {
-    #[error(transparent)]
-    Registry(#[from] RegistryError),
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error(transparent)]
-    Git(#[from] GitError),
-    #[error(transparent)]
-    Worktree(#[from] WorktreeError),
-    #[error(transparent)]
-    PrivateRefs(#[from] RefsError),
-    #[error(transparent)]
-    Gate(#[from] GateError),
-    #[error(transparent)]
-    Land(#[from] LandError),
-    #[error(transparent)]
-    Refs(#[from] RefError),
-    #[error("packing the commits failed: {0}")]
-    Jail(#[from] SandboxError),
-    #[error("packing the commits ended with {exit}: {stderr}")]
-    Pack { exit: Exit, stderr: String },
-    #[error("its work is in the {0} sandbox itself, which nobody has open")]
-    Inside(String),
-    /// An isolated sandbox's answer makes no sense.
-    #[error("the sandbox's repository cannot be read: {0}")]
-    Foreign(String),
-    #[error("collecting did not finish within {} s", .0.as_secs())]
-    TimedOut(Duration),
-    #[error("collecting was cut short")]
-    Cancelled,
-}
+pub use error::CollectError;
+pub(super) use home::{keeps_work, sets_aside};
 
 /// Where the sandbox's repository can be read.
 #[derive(Debug)]

@@ -294,7 +294,7 @@ impl Collector<'_> {
 
     /// Whether a private copy holds uncommitted work, asked of its own git in a jail. A copy that
     /// cannot be asked counts as dirty.
-    pub(super) async fn copy_is_dirty(&self, owned: &Owned) -> bool {
+    pub(in crate::session) async fn copy_is_dirty(&self, owned: &Owned) -> bool {
         let mut mounts = jail_mounts(owned.directory());
         mounts.push(Mount {
             source: MountSource::Path(owned.directory().join("work")),

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use super::form::Form;
 use super::{Collection, Session, SessionError};
 use crate::agent::Usage;
 use crate::git::{DiffStyle, Identity, identity};
@@ -10,13 +9,16 @@ use crate::registry::{Reach, Strategy};
 use crate::sandbox::Contained;
 use crate::session::announce;
 use crate::session::emitter::Emitter;
+use crate::session::error::{RunError, RunErrorKind};
+use crate::session::form::Form;
 use crate::session::iterate::{self, Work};
 use crate::session::manage::made_branch;
-use crate::session::network::{self, NetworkOptions};
+use crate::session::network;
+use crate::session::network_options::NetworkOptions;
 use crate::session::options::{RunOptions, SessionOptions, Task};
 use crate::session::plan::{self, Plan, TaskPlan};
 use crate::session::refusals::Refusals;
-use crate::session::report::{Kept, RunError, RunErrorKind, RunReport};
+use crate::session::report::{Kept, RunReport};
 use crate::session::run::take_login_back;
 use crate::session::runlog;
 use crate::text::printable;

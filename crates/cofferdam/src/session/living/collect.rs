@@ -86,8 +86,26 @@ pub async fn collect(
     }
 }
 
+/// Whether a private copy holds work that is in no commit; one that cannot be asked does. Nothing of the sandbox runs
+/// meanwhile.
+pub(super) async fn holds_uncommitted(caller: &Caller, named: &Named, turn: &Owned) -> bool {
+    let author = Identity::fallback();
+    let events = Emitter::silent();
+    let collector = Collector {
+        reaches: Reaches::OwnBranch(LIVES),
+        lives: true,
+        home: &caller.home,
+        repo: &named.repository,
+        author: &author,
+        events: &events,
+        limit: LIMIT,
+        cancel: &caller.cancel,
+    };
+    collector.copy_is_dirty(turn).await
+}
+
 /// Nothing of the sandbox runs meanwhile.
-async fn gather(
+pub(super) async fn gather(
     caller: &Caller,
     named: &Named,
     turn: &mut Owned,
@@ -116,8 +134,16 @@ async fn gather(
         && is_on_branch(&collected.landing, &turn.record)
     {
         turn.record.landed = Some(tip.clone());
-        turn.save()?;
     }
+    // Who looks for its commits later finds those too that are not on its branch.
+    match &collected.landing {
+        Landing::Nothing => {}
+        Landing::Landed { .. } => turn.record.outcome = None,
+        Landing::Kept { .. } | Landing::Refused { .. } => {
+            turn.record.outcome = Some(collected.clone().into_outcome());
+        }
+    }
+    turn.save()?;
     Ok(Collection {
         landing: collected.landing,
         commits: collected.commits,

@@ -6,12 +6,13 @@ use crate::registry::{Lifetime, Owned, RegistryError};
 use crate::sandbox::{Ability, SandboxError};
 use crate::session::announce;
 use crate::session::emitter::Emitter;
+use crate::session::error::{RunError, RunErrorKind};
 use crate::session::event::Notice;
 use crate::session::manage::give_up;
 use crate::session::options::{Caller, LogLimits, RunLog, SessionOptions};
 use crate::session::plan::{self, PlanError};
 use crate::session::prepare::{self, Making, Ready};
-use crate::session::report::{Kept, RunError, RunErrorKind};
+use crate::session::report::Kept;
 use crate::session::variables;
 use crate::wall;
 
@@ -41,7 +42,7 @@ impl Session {
         own_files::ignore(&config_dir).map_err(|error| nothing(error.into()))?;
         let resolved =
             variables::of_a_session(caller, &options.environment, &plan.repository).await;
-        let (environment, withheld) = resolved.map_err(nothing)?;
+        let (environment, withheld) = resolved.map_err(|error| nothing(error.into()))?;
         let mut owned =
             Owned::create(&caller.home, plan.record.clone()).map_err(|error| match error {
                 RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),

@@ -4,14 +4,16 @@ use crate::fsx::FileError;
 use crate::git::{GitError, RepositoryError};
 use crate::registry::RegistryError;
 use crate::sandbox::SandboxError;
-use crate::session::collect::CollectError;
-use crate::session::report::RunErrorKind;
+use crate::session::collect::error::CollectError;
+use crate::session::envfile::EnvFileError;
+use crate::session::manage::error::ManageError;
+use crate::session::plan::error::PlanError;
+use crate::session::variables::VariablesError;
 use crate::wall::WallError;
 use crate::wall::supervisor::SupervisorError;
 
 /// Why something could not be done with a sandbox that lives on. Nothing of it is lost.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SessionError {
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -63,7 +65,21 @@ pub enum SessionError {
         source: CollectError,
     },
     #[error(transparent)]
-    Run(#[from] Box<RunErrorKind>),
+    Manage(#[from] Box<ManageError>),
+    #[error(transparent)]
+    EnvFile(#[from] EnvFileError),
+    /// What it was made with may not be given to a sandbox any more.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+impl From<VariablesError> for SessionError {
+    fn from(error: VariablesError) -> Self {
+        match error {
+            VariablesError::EnvFile(error) => Self::EnvFile(error),
+            VariablesError::Git(error) => Self::Git(error),
+        }
+    }
 }
 
 impl SessionError {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::form::Form;
 use super::{Named, Session, SessionError};
 use crate::fsx::{self, Context, FileError};
 use crate::sandbox::{Detached, ExecRequest, Execution, Exit, Listed, TerminalSize};
+use crate::session::form::Form;
 use crate::session::options::Caller;
 use crate::session::variables;
 
@@ -167,7 +167,7 @@ impl Session {
         let form = Form::read(&self.directory())?;
         let given = form.environment();
         let resolved = variables::of_a_session(&self.caller, &given, &self.repository).await;
-        let (mut environment, _) = resolved.map_err(Box::new)?;
+        let (mut environment, _) = resolved?;
         environment.extend(exec.environment);
         Ok(ExecRequest {
             arguments: exec.arguments,

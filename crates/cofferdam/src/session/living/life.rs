@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::form::Form;
 use super::{Named, Session, SessionError, anew};
 use crate::fsx::lock;
 use crate::names::RepoPath;
 use crate::registry::{self, Owned};
-use crate::sandbox::{BindMountProvider, Lifetime, SandboxError, SandboxSpec};
+use crate::sandbox::{BindMountProvider, Handle, Lifetime, SandboxError, SandboxSpec};
 use crate::session::Caller;
+use crate::session::form::Form;
 use crate::session::{network, place, prepare};
 use crate::wall::Registration;
 use crate::wall::change::Change;
@@ -39,14 +39,21 @@ pub async fn condition(
     provider: &dyn BindMountProvider,
 ) -> Result<Condition, SessionError> {
     named.check(provider)?;
-    let failed = |source| SessionError::sandbox(named.record.name.to_string(), source);
-    let sandbox = match provider.open(&named.handle(caller)).await {
+    let asked = ask(provider, &named.handle(caller)).await;
+    asked.map_err(|source| SessionError::sandbox(named.record.name.to_string(), source))
+}
+
+/// As [`condition`], of whichever sandbox it is.
+pub(in crate::session) async fn ask(
+    provider: &dyn BindMountProvider,
+    handle: &Handle,
+) -> Result<Condition, SandboxError> {
+    let sandbox = match provider.open(handle).await {
         Ok(sandbox) => sandbox,
         Err(SandboxError::NotRunning) => return Ok(Condition::Stopped),
-        Err(source) => return Err(failed(source)),
+        Err(error) => return Err(error),
     };
-    let status = sandbox.status().await.map_err(failed)?;
-    Ok(if status.paused {
+    Ok(if sandbox.status().await?.paused {
         Condition::Paused
     } else {
         Condition::Running
@@ -189,8 +196,7 @@ pub async fn start(
             state: directory.clone(),
         },
     };
-    place::check_mounts(&spec.mounts, &caller.home)
-        .map_err(|error| SessionError::Run(Box::new(error.into())))?;
+    place::check_mounts(&spec.mounts, &caller.home)?;
     let made = provider.create(&spec, &caller.cancel).await;
     let sandbox = made.map_err(|source| SessionError::sandbox(name(), source))?;
     let session = Session {

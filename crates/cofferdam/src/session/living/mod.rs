@@ -6,9 +6,8 @@ mod agent;
 mod anew;
 mod collect;
 mod create;
-mod error;
+pub(super) mod error;
 mod exec;
-mod form;
 mod keep;
 mod life;
 mod remove;
@@ -19,13 +18,14 @@ use std::sync::Arc;
 pub use collect::{Collection, collect};
 pub use error::SessionError;
 pub use exec::{Program, ProgramId, SessionExec, left_running};
-pub(super) use form::Form;
+pub(super) use life::ask;
 pub use life::{Condition, condition, start, stop};
-pub use remove::end;
+pub use remove::{end, end_if_safe};
 
 use super::options::Caller;
 use crate::git::Repository;
 use crate::git::discovery::Start;
+use crate::home::Home;
 use crate::names::{SandboxId, Slug};
 use crate::registry::{self, Lifetime, Record};
 use crate::sandbox::{BindMountProvider, Handle, Sandbox, SandboxError};
@@ -68,8 +68,12 @@ impl Named {
     /// The sandbox of the repository around `directory` that is called `name`. An error where it is none that lives on.
     pub async fn find(caller: &Caller, directory: &Path, name: &str) -> Result<Self, SessionError> {
         let user = caller.user_home.as_deref();
-        let start = Start::find(directory, &registry::workspaces(&caller.home)?)?;
-        let repository = Repository::discover(&caller.git, &start, user, &caller.cancel).await?;
+        let workspaces = registry::workspaces(&caller.home)?;
+        let discover = async |directory: &Path| {
+            let start = Start::find(directory, &workspaces)?;
+            Repository::discover(&caller.git, &start, user, &caller.cancel).await
+        };
+        let mut repository = discover(directory).await?;
         let record = registry::find(&caller.home, &repository.top, name)?.record;
         if record.lifetime != Lifetime::UntilDeleted {
             let name = record.name.to_string();
@@ -78,6 +82,10 @@ impl Named {
         if !record.lives_on() {
             let name = record.name.to_string();
             return Err(SessionError::Ended { name });
+        }
+        // It belongs to the checkout that it was made from.
+        if repository.top.as_path() != record.repository {
+            repository = discover(&record.repository).await?;
         }
         Ok(Self { repository, record })
     }
@@ -95,7 +103,7 @@ impl Named {
     }
 
     pub(super) fn handle(&self, caller: &Caller) -> Handle {
-        handle(caller, &self.record)
+        handle(&caller.home, self.record.id)
     }
 
     /// A provider is found by its name, which a record keeps.
@@ -110,10 +118,10 @@ impl Named {
     }
 }
 
-fn handle(caller: &Caller, record: &Record) -> Handle {
+pub(super) fn handle(home: &Home, id: SandboxId) -> Handle {
     Handle {
-        id: record.id,
-        state: caller.home.sandbox(record.id),
+        id,
+        state: home.sandbox(id),
     }
 }
 

@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
-use super::tips::tips;
+use super::risk::{own_branch, uncommitted_in, worktree_of};
 use super::{Lost, ManageError, Target, half_merged, orphan};
-use crate::git::refs::{self, RefError, Transaction};
-use crate::git::worktree::{self, Worktree};
-use crate::git::{Oid, Repository, UserRules, identity, land};
+use crate::git::Repository;
+use crate::git::refs;
+use crate::git::worktree;
 use crate::home::Home;
 use crate::names::{BranchName, Slug};
-use crate::registry::{self, Owned, Record, RegistryError, Strategy};
+use crate::registry::{self, Entry, Owned, Record, RegistryError};
 use crate::session::collect;
-use crate::session::uncommitted::uncommitted;
-use tokio_util::sync::CancellationToken;
 
 /// How long a run may take to stop, collect and dispose.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
@@ -50,6 +49,16 @@ pub struct KeptBranch {
     pub branch: BranchName,
     /// The newest of the others.
     pub of: Slug,
+}
+
+impl Target {
+    /// Whether there is such a sandbox to delete, in this repository or left over from one that is gone.
+    pub async fn check(&self) -> Result<(), ManageError> {
+        match self.find().await {
+            Ok(_) => Ok(()),
+            Err(why) => orphan::find(self, &why)?.map(drop).ok_or(why),
+        }
+    }
 }
 
 /// Brings the commits of a sandbox home whose command died, as [`delete()`] does first. `None`: there is
@@ -98,12 +107,12 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         Ok(found) => found,
         Err(why) => {
             let orphan = orphan::find(target, &why)?.ok_or(why)?;
-            return orphan::delete(target, orphan, Lost::Gone, options).await;
+            return delete_orphan(target, orphan, Lost::Gone, options).await;
         }
     };
     let cancel = &target.cancel;
     if let Some(lost) = orphan::lost(&repo, &entry.record, cancel).await? {
-        return orphan::delete(target, entry, lost, options).await;
+        return delete_orphan(target, entry, lost, options).await;
     }
     let mut record = entry.record;
     if entry.in_use {
@@ -132,31 +141,16 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
         done => drop(done?),
     }
     let record = &owned.record;
-    let config = identity::user_config(&repo, target.caller_home.as_deref(), cancel).await?;
-    let own_branch = match (&record.strategy, &record.branch) {
-        (Strategy::Branch | Strategy::MergeToHead { .. }, Some(branch)) => Some(branch),
-        _ => None,
-    };
-    if let (Some(path), Some(branch)) = (
-        record.worktree.as_ref().filter(|path| path.is_dir()),
-        own_branch,
-    ) {
-        let worktree = Worktree::find(&repo, path, branch.clone(), record.base.clone())?;
-        let ends = tips(&repo, record, cancel).await?;
-        let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
-        let rules = UserRules {
-            config: Some(&config),
-            caller_home: target.caller_home.as_deref(),
-        };
-        let scratch = owned.directory().join("scratch");
-        let ends = (ends.first().unwrap_or(&record.base), &ends[..]);
-        let changes = uncommitted(&repo, &worktree, ends, rules, &scratch, cancel).await?;
-        if !changes.is_empty() && !options.force {
-            return Err(ManageError::UncommittedWork {
-                name: owned.record.name.to_string(),
-                path: path.clone(),
-            });
-        }
+    let own_branch = own_branch(record);
+    let user = target.caller_home.as_deref();
+    let found = uncommitted_in(&target.home, &repo, record, user, cancel).await?;
+    if let Some(path) = found.filter(|_| !options.force) {
+        return Err(ManageError::UncommittedWork {
+            name: owned.record.name.to_string(),
+            path,
+        });
+    }
+    if let Some(worktree) = worktree_of(&repo, record)? {
         worktree::remove(&repo, &worktree)?;
     }
     let copy = owned.directory().join("work");
@@ -202,20 +196,34 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
     })
 }
 
-/// The newest other sandbox of the repository that works, or has worked, on `branch`.
-pub(super) fn relies_on(
-    home: &Home,
-    repo: &Repository,
-    record: &Record,
-    branch: &BranchName,
-) -> Result<Option<Record>, RegistryError> {
-    let entries = registry::list(home, Some(&repo.top))?.entries;
-    let mut newest_first = entries.into_iter().rev().map(|entry| entry.record);
-    Ok(newest_first.find(|other| {
-        other.id != record.id
-            && other.strategy != Strategy::Head
-            && other.branch.as_ref() == Some(branch)
-    }))
+/// Deletes one whose repository is gone from its place.
+async fn delete_orphan(
+    target: &Target,
+    entry: Entry,
+    lost: Lost,
+    options: DeleteOptions,
+) -> Result<Deleted, ManageError> {
+    let record = entry.record;
+    if entry.in_use {
+        if !options.force {
+            let name = record.name.to_string();
+            return Err(ManageError::Running { name });
+        }
+        stop_owner(target, &record).await?;
+        if !target.home.sandbox(record.id).exists() {
+            return Ok(gone(record.name));
+        }
+    }
+    let owned = Owned::adopt(&target.home, record)?;
+    let given_up = options.force || options.purge;
+    if orphan::keeps_work(&owned.record, owned.directory()) && !given_up {
+        return Err(orphan::orphaned(&owned.record, owned.directory(), lost));
+    }
+    let mut deleted = gone(owned.record.name.clone());
+    // Where the checkout is still there without its `.git`, so may be the worktree in it.
+    deleted.kept_work = owned.record.worktree.clone().filter(|path| path.is_dir());
+    orphan::forget(owned).await?;
+    Ok(deleted)
 }
 
 /// From now on the branch goes with that sandbox. One that is in use leaves it to the user at its end.
@@ -230,7 +238,7 @@ fn hand_over(home: &Home, heir: Record) -> Result<(), RegistryError> {
     }
 }
 
-pub(super) fn gone(name: Slug) -> Deleted {
+fn gone(name: Slug) -> Deleted {
     Deleted {
         name,
         trash: Vec::new(),
@@ -240,7 +248,7 @@ pub(super) fn gone(name: Slug) -> Deleted {
 }
 
 /// Tells the process that owns the sandbox to stop, and waits until it has let go.
-pub(super) async fn stop_owner(target: &Target, record: &Record) -> Result<(), ManageError> {
+async fn stop_owner(target: &Target, record: &Record) -> Result<(), ManageError> {
     let running = || ManageError::Running {
         name: record.name.to_string(),
     };
@@ -258,26 +266,4 @@ pub(super) async fn stop_owner(target: &Target, record: &Record) -> Result<(), M
         () = target.cancel.cancelled() => Err(running()),
         done = tokio::time::timeout(STOP_LIMIT, waiting) => done.map_err(|_| running()),
     }
-}
-
-/// Deletes a branch that is checked out nowhere.
-pub(super) async fn delete_branch(
-    repo: &Repository,
-    branch: &BranchName,
-    tip: &Oid,
-    cancel: &CancellationToken,
-) -> Result<(), ManageError> {
-    let full = branch.full();
-    for worktree in land::worktrees(repo, cancel).await? {
-        if worktree.branch.as_deref() == Some(full.as_str()) {
-            let at = crate::text::printable(&worktree.path.to_string_lossy());
-            return Err(RefError::CheckedOut {
-                branch: branch.clone(),
-                at,
-            }
-            .into());
-        }
-    }
-    let delete = Transaction::new("cofferdam: deleted").delete(&full, tip);
-    Ok(delete.commit(repo, cancel).await?)
 }

@@ -7,11 +7,12 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::ManageError;
+use super::turn::take;
 use crate::git::Repository;
 use crate::git::land::{self, Landed};
 use crate::home::Home;
-use crate::names::SandboxId;
 use crate::registry::{self, Entry, Owned, RegistryError};
+use crate::session::barred::was_in;
 
 /// Brings index and files of the checkout to the branch that has moved. `None`: nothing was begun. An error
 /// leaves the journal where it is.
@@ -51,11 +52,11 @@ pub(super) async fn finish_in(
 ) -> Result<Vec<String>, ManageError> {
     let mut said = Vec::new();
     for Entry { record, in_use } in registry::list(home, None)?.entries {
-        if in_use || !was_in(&home.sandbox(record.id), top) {
+        if (in_use && !record.lives_on()) || !was_in(&home.sandbox(record.id), top) {
             continue;
         }
         let name = record.name.clone();
-        let owned = match Owned::adopt(home, record) {
+        let owned = match take(home, record, cancel).await {
             Ok(owned) => owned,
             // Another command is at it.
             Err(RegistryError::InUse(_) | RegistryError::Gone(_)) => continue,
@@ -82,28 +83,4 @@ pub fn lacking(files: &[String]) -> String {
         "changed meanwhile and left as they are, so they may lack what landed: {} (see `git diff`)",
         files.join(", ")
     )
-}
-
-/// As [`registry::barred`], for a landing that begins: nor may one where that of another sandbox is half done.
-pub(in crate::session) fn barred(home: &Home, id: SandboxId, top: &Path) -> Option<String> {
-    registry::barred(home, top).or_else(|| {
-        let entries = registry::list(home, None).ok()?.entries.into_iter();
-        let other = entries
-            .filter(|entry| !entry.in_use && entry.record.id != id)
-            .find(|entry| was_in(&home.sandbox(entry.record.id), top))?;
-        Some(format!(
-            "the merge of sandbox `{}` was cut short here: `cofferdam gc` finishes it",
-            other.record.name
-        ))
-    })
-}
-
-/// A journal that cannot be read may be of any checkout.
-fn was_in(state: &Path, top: &Path) -> bool {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    match land::half_done_in(state) {
-        Ok(Some(at)) => real(&at) == real(top),
-        Ok(None) => false,
-        Err(_) => true,
-    }
 }

@@ -1,7 +1,9 @@
 //! What sandboxes exist and how they are.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -15,8 +17,13 @@ use crate::git::{Git, Oid, Repository, UserRules, land, refs};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
 use crate::registry::{self, Entry, Mode, Phase, Record, Strategy};
+use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::collect;
+use crate::session::living::{self, Condition};
 use crate::session::uncommitted::uncommitted;
+
+/// How long a sandbox may take to say how it is.
+const ASKED: Duration = Duration::from_secs(5);
 
 /// The states of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -57,6 +64,8 @@ pub struct Summary {
     pub state: State,
     /// Its command died before it could collect; `gc` brings the commits home.
     pub interrupted: bool,
+    /// It stays until it is deleted: only itself knows whether it is active, paused or stopped ([`ask`]).
+    pub lives_on: bool,
     /// Its repository is gone from its place: nothing of it can come home.
     pub orphaned: bool,
     pub branch: String,
@@ -95,13 +104,38 @@ pub async fn list(
     let listing = registry::list(home, only.as_ref().map(|repo| &repo.top))?;
     let mut summaries = Vec::with_capacity(listing.entries.len());
     for entry in listing.entries {
+        // One that was made from another checkout of the repository is looked at there.
         let repo = match &only {
-            Some(repo) => Some(repo.clone()),
-            None => find(&entry.record.repository).await.ok(),
+            Some(repo) if repo.top.as_path() == entry.record.repository => Some(repo.clone()),
+            _ => find(&entry.record.repository).await.ok(),
         };
         summaries.push(summary(home, repo.as_ref(), entry, caller_home, cancel).await?);
     }
     Ok(summaries)
+}
+
+/// Asks the sandboxes that live on how they are, all at once. Bounded: 5 s. Returns those that did not answer, with why.
+pub async fn ask(
+    home: &Home,
+    provider: &dyn BindMountProvider,
+    summaries: &mut [Summary],
+) -> Vec<(Slug, String)> {
+    let living = summaries
+        .iter_mut()
+        .filter(|one| one.lives_on && one.provider == provider.name());
+    let questions = living.map(async |one| {
+        let handle = living::handle(home, one.id);
+        let asked = tokio::time::timeout(ASKED, living::ask(provider, &handle)).await;
+        match asked.unwrap_or(Err(SandboxError::TimedOut(ASKED.as_secs()))) {
+            Ok(Condition::Running) => one.state = State::Active,
+            Ok(Condition::Paused) => one.state = State::Paused,
+            Ok(Condition::Stopped) => one.state = State::Stopped,
+            Err(error) => return Some((one.name.clone(), error.to_string())),
+        }
+        None
+    });
+    let answers = join_all(questions).await;
+    answers.into_iter().flatten().collect()
 }
 
 /// What `list` cannot tell: each record that cannot be read, with what to do about it.
@@ -134,6 +168,7 @@ async fn summary(
         Some(repo) if record.kept.is_some() => still_kept(home, repo, &record, cancel).await?,
         _ => record.kept.clone(),
     };
+    let lives_on = record.lives_on();
     let has_branch = record.strategy == Strategy::Head || ahead.is_some();
     let state = match record.phase {
         _ if orphaned => State::Missing,
@@ -158,6 +193,7 @@ async fn summary(
         mode: record.mode.as_str(),
         state,
         interrupted,
+        lives_on,
         orphaned,
         branch: record.branch_text(),
         ahead,

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use super::turn::take;
 use super::{ManageError, Target, gc, half_merged, tips};
 use crate::git::CommitLine;
 use crate::git::land::Landing;
 use crate::git::land::{self, Incoming};
 use crate::git::{Head, Identity, Oid, identity};
-use crate::registry::{Owned, Strategy};
+use crate::registry::Strategy;
+use crate::session::barred::barred;
 use crate::session::collect::{CollectError, merge_message};
 
 /// What a merge came to.
@@ -25,23 +27,25 @@ pub struct Merge {
 
 /// Merges what the sandbox's branch holds, and then the commits that are kept beside it because it had
 /// moved: one answer for each, in this order. Nothing moves where one conflicts or where local changes
-/// overlap. The branch stays; `delete` removes it. Calls `said` with what was done before about a dead run in the
+/// overlap. The branch stays; `delete` removes it. A sandbox that lives on goes on with it. Calls `said` with what was done before about a dead run in the
 /// checkout.
 pub async fn merge(
     target: &Target,
     author: Option<Identity>,
     said: &(dyn Fn(&str) + Sync),
 ) -> Result<Vec<Merge>, ManageError> {
-    let (repo, entry) = target.find().await?;
+    let (repo, entry) = target.find_here().await?;
     let cancel = &target.cancel;
     let name = entry.record.name.to_string();
-    if entry.in_use {
-        return Err(ManageError::Running { name });
+    if !entry.record.lives_on() {
+        if entry.in_use {
+            return Err(ManageError::Running { name });
+        }
+        if entry.record.phase.is_unfinished() {
+            return Err(ManageError::Interrupted { name });
+        }
     }
-    if entry.record.phase.is_unfinished() {
-        return Err(ManageError::Interrupted { name });
-    }
-    let owned = Owned::adopt(&target.home, entry.record)?;
+    let owned = take(&target.home, entry.record, cancel).await?;
     let (home, user) = (&target.home, target.caller_home.as_deref());
     // What an agent left in the checkout is moved out of it before git looks there, and a merge that another
     // command left half done is finished before this one's own.
@@ -52,7 +56,7 @@ pub async fn merge(
     let finished = half_merged::finish(home, &repo, &owned, cancel).await?;
     let repo = if finished.is_some() || !recovered.is_empty() {
         // What was read before may have moved.
-        target.find().await?.0
+        target.find_here().await?.0
     } else {
         repo
     };
@@ -60,7 +64,7 @@ pub async fn merge(
     let Head::Branch { name: into, .. } = &repo.head else {
         return Err(ManageError::DetachedTarget);
     };
-    let lies_there = record.strategy == Strategy::Head;
+    let lies_there = record.strategy == Strategy::Head && record.repository == repo.top.as_path();
     let mut current = repo.head.commit().clone();
     let (mut there, mut missing) = (Vec::<Oid>::new(), Vec::new());
     for tip in target.tips(&repo, record, false).await? {
@@ -86,7 +90,7 @@ pub async fn merge(
             .ok_or(ManageError::NoIdentity)?,
     };
     let repo = repo.without_drivers(cancel).await?;
-    let barred = |top: &Path| half_merged::barred(home, record.id, top);
+    let barred = |top: &Path| barred(home, record.id, top);
     let state = owned.directory();
     let mut changed_outside = finished.map_or_else(Vec::new, |done| done.changed_outside);
     let mut done = Vec::new();

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
-use super::delete::{delete_branch, relies_on};
+use super::branch::{delete_branch, relies_on};
+use super::risk::worktree_of;
 use super::{ManageError, Target};
 use crate::git::land::Landing;
 use crate::git::refs::{self, Own, RefError, Transaction};
-use crate::git::worktree::{self, Worktree};
+use crate::git::worktree;
 use crate::git::{Oid, Repository, UserRules, land};
 use crate::home::Home;
 use crate::names::BranchName;
@@ -170,13 +171,4 @@ async fn look(
         temporary,
         own,
     }))
-}
-
-fn worktree_of(repo: &Repository, record: &Record) -> Result<Option<Worktree>, ManageError> {
-    let path = record.worktree.as_ref().filter(|path| path.is_dir());
-    let (Some(path), Some(branch)) = (path, &record.branch) else {
-        return Ok(None);
-    };
-    let base = record.base.clone();
-    Ok(Some(Worktree::find(repo, path, branch.clone(), base)?))
 }

@@ -1,170 +1,30 @@
 //! What people do with sandboxes after (or during) their runs: list, look, merge, delete, clean up.
 
+mod branch;
 mod delete;
+pub(super) mod error;
 mod gc;
 mod half_merged;
 mod list;
 mod merge;
 mod merged;
 mod orphan;
+mod risk;
 mod show;
+mod target;
 mod tips;
-
-use std::path::PathBuf;
-
-use tokio_util::sync::CancellationToken;
+mod turn;
 
 pub use crate::git::DiffStyle;
 pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete};
+pub use error::{Lost, ManageError};
 pub use gc::{GcReport, Recovered, gc};
 pub(super) use gc::{give_up, recover_in};
-pub(super) use half_merged::barred;
 pub use half_merged::lacking;
-pub use list::{State, Summary, list, unreadable};
+pub use list::{State, Summary, ask, list, unreadable};
 pub use merge::{Merge, merge};
 pub use merged::{Stays, stays};
-pub use orphan::Lost;
+pub(super) use risk::at_risk;
 pub use show::{diff, log};
+pub use target::Target;
 pub(super) use tips::made_branch;
-
-use self::tips::Tip;
-use super::collect::CollectError;
-use crate::fsx::FileError;
-use crate::git::discovery::Start;
-use crate::git::land::LandError;
-use crate::git::land::Landing;
-use crate::git::refs::{self, RefError};
-use crate::git::worktree::WorktreeError;
-use crate::git::{Git, GitError, Oid, Repository, RepositoryError};
-use crate::home::Home;
-use crate::names::SandboxId;
-use crate::registry::{self, Entry, Record, RegistryError};
-use crate::sandbox::SandboxError;
-
-/// One sandbox of one repository, as a command names it.
-#[derive(Debug, Clone)]
-pub struct Target {
-    pub home: Home,
-    pub git: Git,
-    /// A directory in the repository.
-    pub repository: PathBuf,
-    pub caller_home: Option<PathBuf>,
-    /// A sandbox name or id.
-    pub name: String,
-    pub cancel: CancellationToken,
-}
-
-/// Why a command on a sandbox did nothing, or not all of it.
-#[derive(Debug, thiserror::Error)]
-pub enum ManageError {
-    #[error(transparent)]
-    Repository(#[from] RepositoryError),
-    #[error(transparent)]
-    Registry(#[from] RegistryError),
-    #[error(transparent)]
-    Git(#[from] GitError),
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error(transparent)]
-    Collect(#[from] CollectError),
-    #[error("sandbox `{name}` is running")]
-    Running { name: String },
-    #[error("sandbox `{name}` was interrupted and its commits are not collected yet")]
-    Interrupted { name: String },
-    #[error("the commits of sandbox `{name}` cannot be brought home: {source}")]
-    Uncollectable { name: String, source: CollectError },
-    #[error("the merge of sandbox `{name}` was cut short: {source}")]
-    HalfMerged { name: String, source: LandError },
-    #[error("{}", no_branch(name, branch, *running))]
-    NoBranch {
-        name: String,
-        branch: String,
-        /// There may be one at the end of its run.
-        running: bool,
-        /// Where its run left it, if that commit is still there.
-        tip: Option<Oid>,
-    },
-    #[error("HEAD is detached: there is no branch to merge into")]
-    DetachedTarget,
-    #[error("{} has uncommitted changes", path.display())]
-    UncommittedWork { name: String, path: PathBuf },
-    #[error("what did not come home of sandbox `{name}` is only in {}", path.display())]
-    KeptWork { name: String, path: PathBuf },
-    /// Cancelled while waiting for it, or it took too long.
-    #[error("another `cofferdam gc` is at work, and has to end first")]
-    OtherCleansUp,
-    #[error("{} {lost}, and {work}", repository.display())]
-    Orphaned {
-        id: SandboxId,
-        repository: PathBuf,
-        lost: Lost,
-        /// What it keeps and where, in words.
-        work: String,
-    },
-    /// Of sandboxes whose repositories are gone.
-    #[error("{} sandboxes are called `{name}`", ids.len())]
-    Ambiguous { name: String, ids: Vec<String> },
-    /// Its programs go on, and nothing of it can be taken away.
-    #[error("sandbox `{name}` cannot be ended: {source}")]
-    Alive { name: String, source: SandboxError },
-    #[error("no author is known for a merge commit")]
-    NoIdentity,
-    #[error(transparent)]
-    Worktree(#[from] WorktreeError),
-    #[error(transparent)]
-    Refs(#[from] RefError),
-}
-
-fn no_branch(name: &str, branch: &str, running: bool) -> String {
-    if running {
-        format!("there is no branch `{branch}` of sandbox `{name}` yet")
-    } else {
-        format!("branch `{branch}` of sandbox `{name}` does not exist any more")
-    }
-}
-
-impl Target {
-    /// Whether there is such a sandbox to delete, in this repository or left over from one that is gone.
-    pub async fn check(&self) -> Result<(), ManageError> {
-        match self.find().await {
-            Ok(_) => Ok(()),
-            Err(why) => orphan::find(self, &why)?.map(drop).ok_or(why),
-        }
-    }
-
-    /// The repository and the sandbox in it.
-    pub(super) async fn find(&self) -> Result<(Repository, Entry), ManageError> {
-        let home = self.caller_home.as_deref();
-        let start = Start::find(&self.repository, &registry::workspaces(&self.home)?)?;
-        let repository = Repository::discover(&self.git, &start, home, &self.cancel).await?;
-        let entry = registry::find(&self.home, &repository.top, &self.name)?;
-        Ok((repository, entry))
-    }
-
-    /// Where the sandbox's work ended: [`tips::tips`], one at least.
-    async fn tips(
-        &self,
-        repo: &Repository,
-        record: &Record,
-        running: bool,
-    ) -> Result<Vec<Tip>, ManageError> {
-        let found = tips::tips(repo, record, &self.cancel).await?;
-        if !found.is_empty() {
-            return Ok(found);
-        }
-        let own = tips::branch(record);
-        let landed = record.outcome.as_ref().map(|outcome| &outcome.landing);
-        let tip = match (own, landed) {
-            (Some(own), Some(Landing::Landed { branch, tip })) if own.as_str() == branch => {
-                repo.resolve(tip.as_str(), &self.cancel).await?
-            }
-            _ => None,
-        };
-        Err(ManageError::NoBranch {
-            name: record.name.to_string(),
-            branch: own.map_or_else(|| refs::own(record.id, refs::Own::Tip), ToString::to_string),
-            running,
-            tip,
-        })
-    }
-}

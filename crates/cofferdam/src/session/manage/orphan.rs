@@ -3,37 +3,16 @@
 
 use std::path::Path;
 
-use super::delete::{self, DeleteOptions, Deleted};
-use super::{ManageError, Target};
+use super::Target;
+use super::error::{Lost, ManageError};
 use crate::git::land::Landing;
-use crate::git::{GitError, Oid, Repository, RepositoryError, land};
+use crate::git::{GitError, Repository, RepositoryError, land};
 use crate::home::Home;
 use crate::registry::{self, Entry, Owned, Phase, Record, RegistryError};
 use crate::sandbox::native::{Native, NativeOptions};
 use crate::sandbox::{BindMountProvider, Handle};
 use crate::session::collect;
 use tokio_util::sync::CancellationToken;
-
-/// What is where a sandbox's repository was.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lost {
-    Gone,
-    /// One without this commit, from which the agent started.
-    Other(Oid),
-}
-
-impl std::fmt::Display for Lost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Gone => f.write_str("is no repository any more"),
-            Self::Other(base) => write!(
-                f,
-                "is another repository now (it has no commit {})",
-                base.short()
-            ),
-        }
-    }
-}
 
 /// What is lost if the repository at the sandbox's place is not its own. Commits of the sandbox would miss their parents
 /// in another, and its branches are not there.
@@ -105,36 +84,6 @@ pub(super) fn find(target: &Target, why: &ManageError) -> Result<Option<Entry>, 
     Ok(orphans.pop())
 }
 
-/// Deletes one.
-pub(super) async fn delete(
-    target: &Target,
-    entry: Entry,
-    lost: Lost,
-    options: DeleteOptions,
-) -> Result<Deleted, ManageError> {
-    let record = entry.record;
-    if entry.in_use {
-        if !options.force {
-            let name = record.name.to_string();
-            return Err(ManageError::Running { name });
-        }
-        delete::stop_owner(target, &record).await?;
-        if !target.home.sandbox(record.id).exists() {
-            return Ok(delete::gone(record.name));
-        }
-    }
-    let owned = Owned::adopt(&target.home, record)?;
-    let given_up = options.force || options.purge;
-    if keeps_work(&owned.record, owned.directory()) && !given_up {
-        return Err(orphaned(&owned.record, owned.directory(), lost));
-    }
-    let mut deleted = delete::gone(owned.record.name.clone());
-    // Where the checkout is still there without its `.git`, so may be the worktree in it.
-    deleted.kept_work = owned.record.worktree.clone().filter(|path| path.is_dir());
-    forget(owned).await?;
-    Ok(deleted)
-}
-
 /// Removes one that keeps no work, and says so; the error says what ends another.
 pub(super) async fn clear(
     home: &Home,
@@ -166,7 +115,7 @@ pub(super) async fn clear(
     Ok(Some(removed))
 }
 
-async fn forget(owned: Owned) -> Result<(), ManageError> {
+pub(super) async fn forget(owned: Owned) -> Result<(), ManageError> {
     end(&owned).await?;
     Ok(owned.forget()?)
 }
@@ -188,7 +137,7 @@ pub(super) async fn end(owned: &Owned) -> Result<(), ManageError> {
 /// Whether there is work of the sandbox that only its record or its state directory leads to: commits on a reference of
 /// ours in a repository that may come back; commits that nobody could collect, files, refused packs, and how such a
 /// checkout is brought to its end.
-fn keeps_work(record: &Record, directory: &Path) -> bool {
+pub(super) fn keeps_work(record: &Record, directory: &Path) -> bool {
     // Before that no agent has run.
     record.phase != Phase::Creating
         && (kept(record).is_some()

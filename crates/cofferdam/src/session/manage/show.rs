@@ -1,6 +1,7 @@
 //! A sandbox's work as people look at it. Only host-owned objects that passed the gate are read.
 
-use super::{ManageError, Target, Tip};
+use super::tips::Tip;
+use super::{ManageError, Target};
 use crate::git::CommitLine;
 use crate::git::{DiffStyle, Oid, Repository};
 use crate::registry::Entry;

@@ -1,13 +1,13 @@
 //! Which branch a sandbox works on, and from which commit.
 
-use super::PlanError;
+use super::error::PlanError;
 use crate::git::{Head, Oid, Repository, worktree};
 use crate::names::{BranchName, Slug};
 use crate::registry::Strategy;
 use crate::sandbox::BranchStrategy;
+use crate::session::error::RunErrorKind;
 use crate::session::holder::Holder;
 use crate::session::options::{Caller, SessionOptions};
-use crate::session::report::RunErrorKind;
 
 #[derive(Debug)]
 pub(super) struct Branches {

@@ -6,7 +6,6 @@ use crate::names::{BranchName, NameError, Slug};
 use crate::sandbox::NetworkKind;
 use crate::session::envfile::NotTrusted;
 use crate::session::holder::Holder;
-use crate::session::network;
 
 /// A run that cannot be, found before anything was made.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +97,7 @@ pub enum PlanError {
         /// The repository's.
         top: PathBuf,
     },
-    #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), network::listed(given))]
+    #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), listed(given))]
     NoSuchNetwork {
         provider: String,
         asked: NetworkKind,
@@ -112,4 +111,15 @@ fn paths(paths: &[PathBuf]) -> String {
         .map(|path| path.display().to_string())
         .collect();
     paths.join(", ")
+}
+
+fn listed(kinds: &[NetworkKind]) -> String {
+    if kinds.is_empty() {
+        return "none at all".to_owned();
+    }
+    let words: Vec<_> = kinds
+        .iter()
+        .map(|kind| format!("`{}`", kind.as_str()))
+        .collect();
+    words.join(", ")
 }

@@ -1,7 +1,7 @@
 //! Plan: everything that can be decided and refused before anything is made.
 
 mod branches;
-mod error;
+pub(super) mod error;
 mod task;
 
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ pub use error::PlanError;
 pub(super) use task::{Prompt, TaskPlan, plan as plan_task};
 
 use self::branches::branches;
+use super::error::RunErrorKind;
 use super::event::Notice;
 use super::manage::recover_in;
 use super::options::{Caller, SessionOptions};
-use super::report::RunErrorKind;
 use super::{hide, network, place};
 use crate::git::discovery::Start;
 use crate::git::identity::{self, UserConfig};

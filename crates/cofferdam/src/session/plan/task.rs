@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use super::{Plan, PlanError};
 use crate::prompt::{self, PromptError, Substituted};
 use crate::session::envfile::Withheld;
+use crate::session::error::RunErrorKind;
 use crate::session::event::Notice;
 use crate::session::login::Login;
 use crate::session::options::{PromptSource, RunOptions};
-use crate::session::report::RunErrorKind;
 use crate::session::{access, model, program, variables};
 
 /// What will be asked of the agent, and what it gets for it. Made by [`plan`] alone.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::{Making, hidden_paths};
 use crate::git::before::{self, BeforeLimits};
 use crate::registry::Strategy;
+use crate::session::error::RunErrorKind;
 use crate::session::event::Notice;
-use crate::session::report::RunErrorKind;
 
 impl Making<'_> {
     /// Before `head` on a dirty tree, the user's state is recorded (invariant 9).

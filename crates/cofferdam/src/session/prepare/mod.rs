@@ -9,19 +9,18 @@ mod worktree;
 pub(super) use start::programs;
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::emitter::Emitter;
+use super::error::{RunErrorKind, step};
 use super::event::Event;
 use super::login::Login;
 use super::mounts::{GitPlace, Workspace};
 use super::options::{Caller, SessionOptions};
 use super::plan::{Plan, PlanError};
-use super::report::RunErrorKind;
 use super::{appearing, hide, hooks, protect, shared, submodules};
 use crate::agent::AgentProvider;
 use crate::fsx::{self, Context};
@@ -219,7 +218,7 @@ impl Making<'_> {
             self.events,
         )?;
         let frozen = shared::freeze(&workspace, &found.inodes, self.events)?;
-        shared::cover_doors(&state, &workspace, &found.doors)?;
+        shared::cover_doors::<RunErrorKind>(&state, &workspace, &found.doors)?;
         if shared {
             shared::remember(&state, &found.inodes)?;
         }
@@ -290,11 +289,7 @@ fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
 }
 
 /// What [`nested::scan_before`] finds below a workspace that is the host's.
-pub(super) async fn nested_git(
-    mode: Mode,
-    workspace: &Path,
-    inodes: bool,
-) -> Result<Found, RunErrorKind> {
+async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found, RunErrorKind> {
     if mode != Mode::Bind {
         return Ok(Found::default());
     }
@@ -320,15 +315,5 @@ pub(super) async fn or_cancel(
             let done = tokio::time::timeout(CANCEL_GRACE, &mut prepared).await;
             done.unwrap_or(Err(RunErrorKind::Cancelled))
         }
-    }
-}
-
-/// Wraps a module's own error with the step's name.
-pub(super) fn step<E: Error + Send + Sync + 'static>(
-    step: &'static str,
-) -> impl Fn(E) -> RunErrorKind {
-    move |source| RunErrorKind::Prepare {
-        step,
-        source: Box::new(source),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::{Making, Ready, step};
+use super::{Making, Ready};
 use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
 use crate::fsx;
 use crate::registry::{self, Mode, Owned};
@@ -11,12 +11,12 @@ use crate::sandbox::{
     Access, Contained, HostProgram, Lifetime, Mount, MountSource, Sandbox, SandboxError,
     SandboxSpec,
 };
+use crate::session::error::{RunErrorKind, step};
 use crate::session::event::{Event, Notice};
+use crate::session::form::Form;
 use crate::session::inside::Inside;
-use crate::session::living::Form;
 use crate::session::mounts::{self, Mounts, Workspace};
 use crate::session::place;
-use crate::session::report::RunErrorKind;
 use crate::session::transfer;
 use crate::wall::Registration;
 

@@ -9,11 +9,11 @@ use crate::git::progress::Progress;
 use crate::git::worktree::{self, WorktreeError};
 use crate::names::BranchName;
 use crate::registry::{Mode, Owned, Strategy};
+use crate::session::error::RunErrorKind;
 use crate::session::event::{Event, Notice};
 use crate::session::holder::Holder;
 use crate::session::options::Timeouts;
 use crate::session::plan::PlanError;
-use crate::session::report::RunErrorKind;
 
 /// Fewer are written before anybody can read how many.
 const MANY_FILES: u64 = 1000;

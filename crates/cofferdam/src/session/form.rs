@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 
 /// A sandbox's making. Rules of its network are in its record; what a provider offers by itself is looked up anew.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(in crate::session) struct Form {
+pub(super) struct Form {
     version: u32,
     /// Counts the starts of the sandbox, this one included.
     starts: u32,
@@ -53,10 +53,7 @@ enum Source {
 }
 
 impl Form {
-    pub(in crate::session) fn of(
-        spec: &SandboxSpec,
-        environment: &BTreeMap<OsString, OsString>,
-    ) -> Self {
+    pub(super) fn of(spec: &SandboxSpec, environment: &BTreeMap<OsString, OsString>) -> Self {
         let Limits {
             processes,
             memory,
@@ -92,12 +89,12 @@ impl Form {
         }
     }
 
-    pub(in crate::session) fn looking_again(self, passing: Range<usize>) -> Self {
+    pub(super) fn looking_again(self, passing: Range<usize>) -> Self {
         let passing = Some(passing);
         Self { passing, ..self }
     }
 
-    pub(in crate::session) fn write(&self, owned: &Owned) -> Result<(), RegistryError> {
+    pub(super) fn write(&self, owned: &Owned) -> Result<(), RegistryError> {
         let path = owned.directory().join(FILE);
         let bytes = serde_json::to_vec_pretty(self).map_err(|error| RegistryError::Record {
             path: path.clone(),
@@ -106,7 +103,7 @@ impl Form {
         Ok(fsx::write_private(&path, &bytes)?)
     }
 
-    pub(in crate::session) fn read(directory: &Path) -> Result<Self, RegistryError> {
+    pub(super) fn read(directory: &Path) -> Result<Self, RegistryError> {
         let path = directory.join(FILE);
         let bytes = fsx::read_bounded(&path, LIMIT)?;
         let refuse = |reason| RegistryError::Record {
@@ -125,25 +122,25 @@ impl Form {
         Ok(form)
     }
 
-    pub(in crate::session) fn starts(&self) -> u32 {
+    pub(super) fn starts(&self) -> u32 {
         self.starts
     }
 
     /// Of the sandbox that is to be made from it now.
-    pub(in crate::session) fn next(mut self) -> Self {
+    pub(super) fn next(mut self) -> Self {
         self.starts = self.starts.saturating_add(1);
         self
     }
 
-    pub(in crate::session) fn hostname(&self) -> String {
+    pub(super) fn hostname(&self) -> String {
         self.hostname.clone()
     }
 
-    pub(in crate::session) fn workdir(&self) -> PathBuf {
+    pub(super) fn workdir(&self) -> PathBuf {
         self.workdir.0.clone()
     }
 
-    pub(in crate::session) fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> Limits {
         Limits {
             processes: self.processes,
             memory: self.memory,
@@ -152,7 +149,7 @@ impl Form {
         }
     }
 
-    pub(in crate::session) fn environment(&self) -> BTreeMap<OsString, OsString> {
+    pub(super) fn environment(&self) -> BTreeMap<OsString, OsString> {
         let words = self.environment.iter();
         words
             .map(|(k, v)| (k.0.clone().into_os_string(), v.0.clone().into_os_string()))
@@ -160,12 +157,12 @@ impl Form {
     }
 
     /// Which of [`Self::mounts`] a start looks for anew.
-    pub(in crate::session) fn passing(&self) -> Option<Range<usize>> {
+    pub(super) fn passing(&self) -> Option<Range<usize>> {
         let passing = self.passing.clone()?;
         (passing.start <= passing.end && passing.end <= self.mounts.len()).then_some(passing)
     }
 
-    pub(in crate::session) fn mounts(&self) -> Vec<Mount> {
+    pub(super) fn mounts(&self) -> Vec<Mount> {
         let mounts = self.mounts.iter().map(|mount| Mount {
             source: match &mount.source {
                 Source::Path(path) => MountSource::Path(path.0.clone()),

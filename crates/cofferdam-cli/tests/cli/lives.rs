@@ -1,0 +1,248 @@
+//! A user with sandboxes that stay, and a terminal of theirs.
+
+use std::io::{Read, Write};
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::OpenptFlags;
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::environment::{Done, TestEnvironment};
+
+/// What has not come by then does not come.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Ends its sandboxes with itself.
+#[derive(Debug)]
+pub(crate) struct Lives(TestEnvironment);
+
+impl Lives {
+    pub(crate) fn new() -> Self {
+        Self(TestEnvironment::with_repository())
+    }
+
+    /// With one sandbox, made with these options.
+    #[track_caller]
+    pub(crate) fn with(name: &str, options: &[&str]) -> Self {
+        let this = Self::new();
+        this.create(name, options);
+        this
+    }
+
+    #[track_caller]
+    pub(crate) fn create(&self, name: &str, options: &[&str]) -> Done {
+        self.cofferdam(&[&["create", name], options].concat())
+            .expect_code(0)
+    }
+
+    /// `cofferdam exec NAME -- sh -c SCRIPT`.
+    #[track_caller]
+    pub(crate) fn exec(&self, name: &str, script: &str) -> Done {
+        self.cofferdam(&["exec", name, "--", "sh", "-c", script])
+    }
+
+    /// What `list --json` says of it.
+    #[track_caller]
+    pub(crate) fn listed(&self, name: &str) -> Option<serde_json::Value> {
+        let done = self.cofferdam(&["list", "--json"]).expect_code(0);
+        let found: Vec<serde_json::Value> = serde_json::from_str(&done.stdout).unwrap();
+        found.into_iter().find(|one| one["name"] == name)
+    }
+
+    #[track_caller]
+    pub(crate) fn state(&self, name: &str) -> String {
+        self.listed(name).unwrap()["state"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    /// The command on a terminal of its own.
+    #[track_caller]
+    pub(crate) fn on_a_terminal(&self, arguments: &[&str]) -> OnTerminal {
+        OnTerminal::start(&self.0, arguments, (40, 100))
+    }
+}
+
+impl Deref for Lives {
+    type Target = TestEnvironment;
+
+    fn deref(&self) -> &TestEnvironment {
+        &self.0
+    }
+}
+
+impl Drop for Lives {
+    fn drop(&mut self) {
+        let state = self.home().join(".cofferdam/state");
+        let left = state.read_dir().into_iter().flatten().flatten();
+        for one in left {
+            let id = one.file_name().into_string().unwrap_or_default();
+            let ended = self
+                .command(&["delete", "--force", "--purge", &id])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            drop(ended);
+        }
+    }
+}
+
+/// A command with a terminal as its user has one: it controls the command's session.
+#[derive(Debug)]
+pub(crate) struct OnTerminal {
+    pub(crate) child: Child,
+    keys: std::fs::File,
+    terminal: OwnedFd,
+    before: Vec<u8>,
+    shown: Arc<Mutex<Vec<u8>>>,
+    seen: usize,
+}
+
+fn modes(terminal: &OwnedFd) -> Vec<u8> {
+    let Termios {
+        input_modes,
+        output_modes,
+        control_modes,
+        local_modes,
+        special_codes,
+        ..
+    } = tcgetattr(terminal).unwrap();
+    format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?} {special_codes:?}")
+        .into_bytes()
+}
+
+fn size_of((rows, columns): (u16, u16)) -> Winsize {
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+impl OnTerminal {
+    fn start(environment: &TestEnvironment, arguments: &[&str], size: (u16, u16)) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let keys = rustix::pty::openpt(flags).unwrap();
+        rustix::pty::grantpt(&keys).unwrap();
+        rustix::pty::unlockpt(&keys).unwrap();
+        let name = rustix::pty::ptsname(&keys, Vec::new()).unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let terminal = rustix::fs::open(&name, flags, Mode::empty()).unwrap();
+        tcsetwinsize(&terminal, size_of(size)).unwrap();
+        let before = modes(&terminal);
+        let own = environment.command(arguments);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "tests start the command as a shell does"
+        )]
+        let mut command = Command::new("setsid");
+        command
+            .args(["--ctty", "--wait"])
+            .arg(own.get_program())
+            .args(own.get_args())
+            .env_clear()
+            .envs(
+                own.get_envs()
+                    .filter_map(|(key, value)| Some((key, value?))),
+            )
+            .env("COLORTERM", "truecolor")
+            .current_dir(environment.repository())
+            .stdin(terminal.try_clone().unwrap())
+            .stdout(terminal.try_clone().unwrap())
+            .stderr(terminal.try_clone().unwrap());
+        let child = command.spawn().unwrap();
+        let keys = std::fs::File::from(keys);
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let (mut from, to) = (keys.try_clone().unwrap(), shown.clone());
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(read @ 1..) = from.read(&mut chunk) {
+                to.lock().unwrap().extend_from_slice(&chunk[..read]);
+            }
+        });
+        Self {
+            child,
+            keys,
+            terminal,
+            before,
+            shown,
+            seen: 0,
+        }
+    }
+
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn resize(&self, size: (u16, u16)) {
+        tcsetwinsize(&self.terminal, size_of(size)).unwrap();
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until it shows `text` after what was waited for before.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, text: &str) {
+        let until = Instant::now() + LIMIT;
+        loop {
+            let shown = self.shown.lock().unwrap().clone();
+            let found = shown[self.seen..]
+                .windows(text.len())
+                .position(|window| window == text.as_bytes());
+            if let Some(at) = found {
+                self.seen += at + text.len();
+                return;
+            }
+            assert!(
+                Instant::now() < until,
+                "no {text:?} in {}",
+                String::from_utf8_lossy(&shown)
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for its end, after which the terminal is as it was.
+    #[track_caller]
+    pub(crate) fn ends_with(&mut self, code: i32) {
+        let until = Instant::now() + LIMIT;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < until, "it goes on: {}", self.text());
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(status.code(), Some(code), "{}", self.text());
+        self.expect_sane();
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_sane(&self) {
+        let (before, now) = (&self.before, modes(&self.terminal));
+        assert_eq!(
+            String::from_utf8_lossy(before),
+            String::from_utf8_lossy(&now)
+        );
+    }
+
+    /// Whether keys are passed on one by one now.
+    pub(crate) fn is_raw(&self) -> bool {
+        modes(&self.terminal) != self.before
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

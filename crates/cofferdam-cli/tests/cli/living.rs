@@ -1,0 +1,622 @@
+//! Sandboxes that stay: made, used, paused, stopped, started, collected, merged and deleted.
+
+use std::io::{Read, Write};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::environment::{check, commit_script, finish};
+use crate::lives::Lives;
+
+#[test]
+fn create_says_what_it_made_and_where_to_go_on() {
+    let lives = Lives::new();
+    let done = lives.cofferdam(&["create", "Fix 17", "--network", "none"]);
+    check!(lives, done, @"
+    code: 0
+    --- stdout
+    created: fix-17 on cofferdam/fix-17, mode bind, network none
+    next: cofferdam shell fix-17
+    --- stderr
+    note: the sandbox is called `fix-17`: a name has only a-z, 0-9 and `-`, and other commands take `Fix 17` for it too
+    ");
+    let done = lives.create(
+        "copy",
+        &["--mode", "copy", "--branch", "feature/a", "--json"],
+    );
+    let made: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(made["name"], "copy");
+    assert_eq!(made["branch"], "feature/a");
+    assert_eq!(made["mode"], "copy");
+    assert_eq!(made["network"], "allowlist");
+    assert_eq!(made["base"], lives.git(&["rev-parse", "main"]));
+    assert_eq!(lives.state("fix-17"), "active");
+}
+
+// covers: S4-E1, S4-E2, S4-FR1.8
+#[test]
+fn create_refuses_what_cannot_be() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let before = lives.references();
+    let done = lives.cofferdam(&["create", "box"]);
+    check!(lives, done, @"
+    code: 1
+    --- stdout
+    --- stderr
+    error: Sandbox 'box' already exists. Please choose a different name.
+    hint: see how it is with `cofferdam status box`, or take another name: `cofferdam create box-2`
+    ");
+    let done = lives.cofferdam(&["create", &"long ".repeat(20)]);
+    check!(lives, done, @"
+    code: 1
+    --- stdout
+    --- stderr
+    error: Invalid sandbox name. Slugified names must be 1-63 characters and contain only [a-z0-9-].
+    hint: it has 99 characters: shorten it, for example to `cofferdam create long-long-long-long`
+    ");
+    let done = lives.cofferdam(&["create", "other", "--head"]);
+    check!(lives, done, @"
+    code: 2
+    --- stdout
+    --- stderr
+    error: `create` cannot work in this checkout itself: nobody would watch it between your commands
+    hint: leave out `--head`, and the sandbox gets a branch of its own; or use `cofferdam run --head`, which watches the checkout until its agent ends
+    ");
+    let done = lives.cofferdam(&["create", "other", "--branch", "cofferdam/box"]);
+    assert_eq!(done.status.code(), Some(1), "{done}");
+    assert!(
+        done.stderr
+            .contains("`cofferdam shell box`, end it with `cofferdam delete box`"),
+        "{done}"
+    );
+    // A hook that fails leaves nothing.
+    let done = lives.cofferdam(&["create", "hooked", "--on-sandbox-ready", "exit 3"]);
+    assert_eq!(done.status.code(), Some(1), "{done}");
+    assert_eq!(lives.listed("hooked"), None);
+    assert_eq!(lives.references(), before);
+}
+
+#[test]
+fn exec_is_the_program() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let done = lives.exec("box", "echo out; echo err >&2; exit 7");
+    check!(lives, done, @"
+    code: 7
+    --- stdout
+    out
+    --- stderr
+    err
+    ");
+    lives.exec("box", "kill -KILL $$").expect_code(137);
+    lives.exec("box", "kill -USR1 $$").expect_code(138);
+    let done = lives
+        .cofferdam(&["exec", "box", "--", "no-such-program"])
+        .expect_code(127);
+    assert!(
+        done.stderr.contains("cannot run `no-such-program`"),
+        "{done}"
+    );
+    lives
+        .cofferdam(&["exec", "box", "--", "./README.md"])
+        .expect_code(126);
+    // Variables and the place where it starts.
+    let done = lives.cofferdam(&[
+        "exec",
+        "-e",
+        "A=1",
+        "-e",
+        "TERM",
+        "-w",
+        "src",
+        "box",
+        "--",
+        "sh",
+        "-c",
+        "echo $A $TERM $(basename $PWD)",
+    ]);
+    assert_eq!(done.expect_code(0).stdout, "1 xterm src\n");
+    // Bytes come through as they are.
+    let line = format!(
+        "head -c 3000000 /dev/urandom > in; '{}' exec -i box -- cat < in | cmp in - && rm in",
+        env!("CARGO_BIN_EXE_cofferdam")
+    );
+    lives.shell(&line).expect_code(0);
+    let done = lives.cofferdam(&["exec", "box", "ls"]).expect_code(2);
+    assert!(
+        done.stderr.contains("the program goes after `--`"),
+        "{done}"
+    );
+}
+
+#[test]
+fn exec_passes_standard_input_on_only_where_it_is_asked_to() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let cofferdam = env!("CARGO_BIN_EXE_cofferdam");
+    let line = |options: &str| format!("echo piped | '{cofferdam}' exec {options} box -- wc -c");
+    assert_eq!(lives.shell(&line("-i")).expect_code(0).stdout, "6\n");
+    assert_eq!(lives.shell(&line("")).expect_code(0).stdout, "0\n");
+    // Its end is passed on while the output stays open.
+    let mut child = lives
+        .command(&[
+            "exec",
+            "-i",
+            "box",
+            "--",
+            "sh",
+            "-c",
+            "cat; echo end; exec cat /dev/null",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdin.write_all(b"one\n").unwrap();
+    let mut first = [0; 4];
+    stdout.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"one\n");
+    drop(stdin);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "end\n");
+    assert!(child.wait().unwrap().success());
+    // A reader that goes away ends the program in its own way.
+    let line = format!("'{cofferdam}' exec box -- yes | head -1; echo ${{PIPESTATUS[0]}}");
+    assert_eq!(lives.shell(&line).expect_code(0).stdout, "y\n141\n");
+    // Programs that stay behind with the streams hold nobody up.
+    let began = Instant::now();
+    let done = lives.exec("box", "sleep 30 & echo first").expect_code(0);
+    assert_eq!(done.stdout, "first\n");
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn signals_are_the_programs() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let told = |script: &str, signals: &[Signal]| {
+        let mut child = lives
+            .command(&["exec", "box", "--", "sh", "-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let mut ready = [0; 6];
+        stdout.read_exact(&mut ready).unwrap();
+        for &signal in signals {
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            // Two at once may arrive as one.
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let mut rest = String::new();
+        let reader = std::thread::spawn(move || {
+            stdout.read_to_string(&mut rest).unwrap();
+            rest
+        });
+        let done = finish(child);
+        (done.status.code(), reader.join().unwrap())
+    };
+    let wait = "echo ready; while :; do sleep 0.05; done";
+    for (name, signal, number) in [
+        ("INT", Signal::INT, 2),
+        ("TERM", Signal::TERM, 15),
+        ("HUP", Signal::HUP, 1),
+        ("QUIT", Signal::QUIT, 3),
+    ] {
+        let caught = format!("trap 'echo {name}; exit 9' {name}; {wait}");
+        assert_eq!(
+            told(&caught, &[signal]),
+            (Some(9), format!("{name}\n")),
+            "{name}"
+        );
+        assert_eq!(told(wait, &[signal]).0, Some(128 + number), "{name}");
+    }
+    // The second Ctrl-C is not to be ignored.
+    let deaf = format!("trap '' INT; {wait}");
+    assert_eq!(told(&deaf, &[Signal::INT; 2]).0, Some(137));
+}
+
+#[test]
+fn programs_that_are_left_running_are_found_again() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let none = lives.cofferdam(&["logs", "box"]).expect_code(1);
+    assert!(
+        none.stderr.contains("cofferdam exec --detach box"),
+        "{none}"
+    );
+    let detach = |script: &str| {
+        let done = lives
+            .cofferdam(&["exec", "--detach", "box", "--", "sh", "-c", script])
+            .expect_code(0);
+        done.stdout.trim_end().to_owned()
+    };
+    let slow = detach("while [ ! -e go ]; do sleep 0.05; done; printf 'last \\033[31m\\n'; exit 4");
+    let status = lives.cofferdam(&["status", "box"]).expect_code(0);
+    assert!(
+        status.stdout.contains(&format!("\n  {slow}  sh -c ")),
+        "{status}"
+    );
+    let quick = detach("echo quick");
+    assert_ne!(slow, quick);
+    // The newest, unless one is named.
+    let newest = lives.cofferdam(&["logs", "box", "--follow"]).expect_code(0);
+    assert_eq!(newest.stdout, "quick\n");
+    let follower = lives
+        .command(&["logs", "box", &slow, "--follow"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    lives.exec("box", "touch go").expect_code(0);
+    // In a pipe it comes as it is.
+    assert_eq!(finish(follower).expect_code(0).stdout, "last \u{1b}[31m\n");
+    let mut shown = lives.on_a_terminal(&["logs", "box", &slow]);
+    shown.expect("last \\u{1b}[31m");
+    shown.ends_with(0);
+    let list = lives.cofferdam(&["logs", "box", "--list"]).expect_code(0);
+    assert!(list.stdout.contains(&format!("{slow}  exit 4")), "{list}");
+    assert!(list.stdout.contains(&format!("{quick}  exit 0")), "{list}");
+    let unknown = lives.cofferdam(&["logs", "box", "9.9"]).expect_code(1);
+    assert!(
+        unknown.stderr.contains("`cofferdam logs box --list`"),
+        "{unknown}"
+    );
+    // A start later they are still known, and what did not end says so.
+    let lost = detach("echo begun; sleep 600");
+    let until = Instant::now() + Duration::from_secs(20);
+    while lives.cofferdam(&["logs", "box", &lost]).stdout != "begun\n" {
+        assert!(Instant::now() < until);
+    }
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    let done = lives.cofferdam(&["logs", "box", &lost, "--follow"]);
+    assert_eq!(done.expect_code(0).stdout, "begun\n");
+    let list = lives.cofferdam(&["logs", "box", "--list"]).expect_code(0);
+    assert!(
+        list.stdout
+            .contains(&format!("{lost}  ended with the sandbox")),
+        "{list}"
+    );
+}
+
+#[test]
+fn logs_of_a_run() {
+    let lives = Lives::new();
+    lives
+        .run(&["--branch", "b", "--name", "one"], &commit_script(&["a"]))
+        .expect_code(0);
+    let done = lives.cofferdam(&["logs", "one"]).expect_code(0);
+    assert!(done.stdout.contains("--- Run started"), "{done}");
+    lives
+        .run(
+            &["--branch", "c", "--name", "two", "--no-log"],
+            &commit_script(&["c"]),
+        )
+        .expect_code(0);
+    let done = lives.cofferdam(&["logs", "two"]).expect_code(1);
+    assert!(done.stderr.contains("no log of the run"), "{done}");
+}
+
+// covers: S4-FR2.1, S4-FR2.4, S4-AC2.1, S4-E8
+#[test]
+fn paused_and_resumed() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let counts = "n=0; while :; do n=$((n+1)); echo $n > count; sleep 0.02; done";
+    lives
+        .cofferdam(&["exec", "--detach", "box", "--", "sh", "-c", counts])
+        .expect_code(0);
+    lives.cofferdam(&["pause", "box"]).expect_code(0);
+    assert_eq!(lives.state("box"), "paused");
+    let again = lives.cofferdam(&["pause", "box"]).expect_code(0);
+    assert_eq!(again.stderr, "box is paused already\n");
+    let done = lives.exec("box", "true");
+    check!(lives, done, @"
+    code: 1
+    --- stdout
+    --- stderr
+    error: sandbox `box` is paused
+    hint: let it go on with `cofferdam resume box`
+    ");
+    lives.cofferdam(&["resume", "box"]).expect_code(0);
+    assert_eq!(lives.state("box"), "active");
+    let again = lives.cofferdam(&["resume", "box"]).expect_code(0);
+    assert_eq!(again.stderr, "box is running already\n");
+    // Its memory was kept: it counts on.
+    let count = || -> u64 {
+        let text = lives.exec("box", "cat count").expect_code(0).stdout;
+        text.trim().parse().unwrap_or_default()
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    let first = count();
+    while count() <= first {
+        assert!(Instant::now() < until);
+    }
+    assert!(first > 0);
+}
+
+#[test]
+fn stopped_and_started_with_its_files() {
+    let lives = Lives::with("box", &["--env", "GIVEN=once"]);
+    lives
+        .exec(
+            "box",
+            "echo file > draft; echo home > ~/note; git switch -q -c other",
+        )
+        .expect_code(0);
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    assert_eq!(lives.state("box"), "stopped");
+    let again = lives.cofferdam(&["stop", "box"]).expect_code(0);
+    assert_eq!(again.stderr, "box is stopped already\n");
+    for command in [
+        &["exec", "box", "--", "true"][..],
+        &["pause", "box"],
+        &["resume", "box"],
+    ] {
+        let done = lives.cofferdam(command).expect_code(1);
+        assert_eq!(
+            done.stderr,
+            "error: sandbox `box` is stopped\nhint: start it with `cofferdam start box`\n"
+        );
+    }
+    lives.cofferdam(&["start", "box"]).expect_code(0);
+    let again = lives.cofferdam(&["start", "box"]).expect_code(0);
+    assert_eq!(again.stderr, "box is running already\n");
+    let look = "cat draft ~/note; echo $GIVEN; git branch --show-current";
+    let done = lives.exec("box", look).expect_code(0);
+    assert_eq!(done.stdout, "file\nhome\nonce\nother\n");
+    // A start of one that is paused is told from both.
+    lives.cofferdam(&["pause", "box"]).expect_code(0);
+    let done = lives.cofferdam(&["start", "box"]).expect_code(1);
+    assert!(done.stderr.contains("`cofferdam resume box`"), "{done}");
+}
+
+#[test]
+fn several_at_once() {
+    let lives = Lives::new();
+    for name in ["one", "two"] {
+        lives.create(name, &["--network", "none"]);
+    }
+    // A mistyped name changes nothing.
+    lives.cofferdam(&["pause", "one", "no-such"]).expect_code(1);
+    assert_eq!(lives.state("one"), "active");
+    lives
+        .cofferdam(&["pause", "one", "two", "one"])
+        .expect_code(0);
+    assert_eq!(
+        (lives.state("one"), lives.state("two")),
+        ("paused".into(), "paused".into())
+    );
+    lives.cofferdam(&["stop", "one"]).expect_code(0);
+    // What fails with one is said, and the other is done.
+    let done = lives.cofferdam(&["resume", "one", "two"]).expect_code(1);
+    assert!(
+        done.stderr.contains("error: sandbox `one` is stopped"),
+        "{done}"
+    );
+    assert_eq!(lives.state("two"), "active");
+    lives.cofferdam(&["delete", "one", "two"]).expect_code(0);
+    lives.expect_clean();
+}
+
+#[test]
+fn what_it_committed_comes_home_while_it_goes_on() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let base = lives.git(&["rev-parse", "main"]);
+    lives.exec("box", &commit_script(&["a"])).expect_code(0);
+    let done = lives.cofferdam(&["collect", "box"]).expect_code(0);
+    let words = "landed: 1 commit on cofferdam/box, which is now at ";
+    assert!(done.stdout.starts_with(words), "{done}");
+    assert!(
+        done.stdout.ends_with("next: cofferdam merge box\n"),
+        "{done}"
+    );
+    let done = lives.cofferdam(&["collect", "box"]).expect_code(0);
+    assert_eq!(done.stdout, "nothing: box has no new commit\n");
+    // Those that look collect by themselves.
+    lives.exec("box", &commit_script(&["b"])).expect_code(0);
+    let done = lives.cofferdam(&["log", "box"]).expect_code(0);
+    assert_eq!(done.stdout.lines().count(), 2, "{done}");
+    lives.exec("box", &commit_script(&["c"])).expect_code(0);
+    let done = lives
+        .cofferdam(&["diff", "--name-status", "box"])
+        .expect_code(0);
+    assert_eq!(done.stdout, "A\ta.txt\nA\tb.txt\nA\tc.txt\n");
+    assert_eq!(lives.git(&["rev-parse", "main"]), base);
+    let status = lives.cofferdam(&["status", "box", "--json"]).expect_code(0);
+    let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+    assert_eq!(status["state"], "active");
+    assert_eq!(status["commits"].as_array().unwrap().len(), 3);
+    assert_eq!(status["wall"], "none");
+    // Merged, also when it is paused or stopped, and it stays.
+    for (name, state) in [("d", None), ("e", Some("pause")), ("f", Some("stop"))] {
+        lives.exec("box", &commit_script(&[name])).expect_code(0);
+        if let Some(state) = state {
+            lives.cofferdam(&[state, "box"]).expect_code(0);
+        }
+        let done = lives.cofferdam(&["merge", "box"]).expect_code(0);
+        assert!(done.stdout.contains(" on main, which is now at "), "{done}");
+        assert!(!done.stdout.contains("cofferdam gc"), "{done}");
+        assert_eq!(lives.read(&format!("{name}.txt")), format!("{name}\n"));
+        if state == Some("pause") {
+            assert_eq!(lives.state("box"), "paused");
+            lives.cofferdam(&["resume", "box"]).expect_code(0);
+        }
+    }
+    assert_eq!(lives.state("box"), "stopped");
+    assert_eq!(lives.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn with_merge_to_head_the_target_moves_at_merge_alone() {
+    for mode in ["bind", "copy"] {
+        let lives = Lives::with(
+            "box",
+            &["--merge-to-head", "--mode", mode, "--network", "none"],
+        );
+        let base = lives.git(&["rev-parse", "main"]);
+        lives.exec("box", &commit_script(&["a"])).expect_code(0);
+        lives.cofferdam(&["diff", "box"]).expect_code(0);
+        lives.cofferdam(&["log", "box"]).expect_code(0);
+        assert_eq!(lives.git(&["rev-parse", "main"]), base, "{mode}");
+        lives.cofferdam(&["merge", "box"]).expect_code(0);
+        assert_eq!(lives.read("a.txt"), "a\n", "{mode}");
+        lives.exec("box", &commit_script(&["b"])).expect_code(0);
+        lives.cofferdam(&["merge", "box"]).expect_code(0);
+        assert_eq!(lives.read("b.txt"), "b\n", "{mode}");
+        lives.cofferdam(&["delete", "box"]).expect_code(0);
+        lives.expect_clean();
+    }
+}
+
+// covers: S4-FR3.1, S4-FR3.2, S4-FR3.3, S4-AC3.1, S4-AC3.2, S4-AC3.3
+#[test]
+fn delete_leaves_nothing() {
+    let lives = Lives::with("box", &[]);
+    lives.exec("box", &commit_script(&["a"])).expect_code(0);
+    lives
+        .cofferdam(&["exec", "--detach", "box", "--", "sleep", "98765"])
+        .expect_code(0);
+    let home = lives.home();
+    let ours = || {
+        let found = lives.shell("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '");
+        let all = String::from_utf8_lossy(found.stdout.as_bytes()).into_owned();
+        all.contains("sleep 98765")
+            || all.contains(&*home.join(".cofferdam/state").to_string_lossy())
+    };
+    assert!(ours());
+    let done = lives.cofferdam(&["delete", "box"]).expect_code(0);
+    // Unmerged commits can be brought back.
+    assert!(done.stderr.contains("refs/cofferdam/trash/box"), "{done}");
+    assert!(!ours());
+    lives.expect_clean();
+    let left = lives.git(&["for-each-ref", "--format=%(refname)"]);
+    assert_eq!(left, "refs/cofferdam/trash/box\nrefs/heads/main");
+    let worktrees = lives.repository().join(".cofferdam/worktrees");
+    let left: Vec<_> = worktrees.read_dir().unwrap().flatten().collect();
+    assert!(
+        left.iter()
+            .all(|one| one.file_name().to_string_lossy().starts_with('.')),
+        "{left:?}"
+    );
+    lives.cofferdam(&["status", "box"]).expect_code(1);
+    // The name is free again.
+    lives.create("box", &["--network", "none"]);
+    lives
+        .cofferdam(&["delete", "--purge", "box"])
+        .expect_code(0);
+}
+
+#[test]
+fn what_would_be_lost_is_not_deleted_and_it_goes_on() {
+    for mode in ["bind", "copy"] {
+        let lives = Lives::with("box", &["--mode", mode, "--network", "none"]);
+        let script = commit_script(&["a"]) + "echo draft > draft";
+        lives.exec("box", &script).expect_code(0);
+        let counts = "n=0; while :; do n=$((n+1)); echo $n > ~/count; sleep 0.02; done";
+        lives
+            .cofferdam(&["exec", "--detach", "box", "--", "sh", "-c", counts])
+            .expect_code(0);
+        let done = lives.cofferdam(&["delete", "box"]).expect_code(1);
+        assert!(done.stderr.contains("has uncommitted changes"), "{done}");
+        assert!(
+            done.stderr.contains("`cofferdam delete --force box`"),
+            "{done}"
+        );
+        // As before: its programs run, and its commits are home.
+        assert_eq!(lives.state("box"), "active");
+        let moves = "a=$(cat ~/count); for i in $(seq 200); do sleep 0.05; [ \"$(cat ~/count)\" = \"$a\" ] || exit 0; done; exit 1";
+        lives.exec("box", moves).expect_code(0);
+        assert_eq!(
+            lives.git(&["log", "-1", "--format=%s", "cofferdam/box"]),
+            "a"
+        );
+        lives.exec("box", "cat draft").expect_code(0);
+        // One that is paused stays paused.
+        lives.cofferdam(&["pause", "box"]).expect_code(0);
+        lives.cofferdam(&["delete", "box"]).expect_code(1);
+        assert_eq!(lives.state("box"), "paused");
+        lives
+            .cofferdam(&["delete", "--force", "box"])
+            .expect_code(0);
+        lives.expect_clean();
+    }
+}
+
+#[test]
+fn every_checkout_of_a_repository_has_its_sandboxes() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let other = lives.temporary().join("other");
+    let other = other.to_str().unwrap();
+    lives.git(&["worktree", "add", "-q", other, "-b", "other"]);
+    let there = |arguments: &[&str]| lives.cofferdam(&[&["-C", other], arguments].concat());
+    let list = there(&["list"]).expect_code(0);
+    assert!(
+        list.stdout.contains("\nbox   active  cofferdam/box"),
+        "{list}"
+    );
+    let script = commit_script(&["a"]);
+    there(&["exec", "box", "--", "sh", "-c", &script]).expect_code(0);
+    let log = there(&["log", "box"]).expect_code(0);
+    assert_eq!(log.stdout.lines().count(), 1, "{log}");
+    let main = lives.git(&["rev-parse", "main"]);
+    // Merged into what is checked out where the command was started.
+    there(&["merge", "box"]).expect_code(0);
+    assert_eq!(lives.git(&["log", "-1", "--format=%s", "other"]), "a");
+    assert_eq!(lives.git(&["rev-parse", "main"]), main);
+    // A name is the repository's.
+    there(&["create", "box"]).expect_code(1);
+    there(&["delete", "box"]).expect_code(0);
+    assert_eq!(lives.listed("box"), None);
+    // Another repository has none of it.
+    lives.create("mine", &["--network", "none"]);
+    let strange = lives.temporary().join("strange");
+    let line = format!(
+        "git init -q '{0}' && git -C '{0}' -c user.name=x -c user.email=x commit -q --allow-empty -m x",
+        strange.display()
+    );
+    lives.shell(&line).expect_code(0);
+    let list = lives
+        .cofferdam(&["-C", strange.to_str().unwrap(), "list", "--json"])
+        .expect_code(0);
+    assert_eq!(list.stdout, "[]\n");
+    lives
+        .cofferdam(&[
+            "-C",
+            strange.to_str().unwrap(),
+            "exec",
+            "mine",
+            "--",
+            "true",
+        ])
+        .expect_code(1);
+}
+
+#[test]
+fn a_runs_sandbox_is_told_from_one_that_stays() {
+    let lives = Lives::new();
+    lives
+        .run(&["--branch", "b", "--name", "ran"], &commit_script(&["a"]))
+        .expect_code(0);
+    for command in [
+        &["exec", "ran", "--", "true"][..],
+        &["pause", "ran"],
+        &["start", "ran"],
+        &["status", "ran"],
+    ] {
+        let done = lives.cofferdam(command).expect_code(1);
+        assert!(
+            done.stderr
+                .starts_with("error: sandbox `ran` belongs to a run, and ends with it\nhint: "),
+            "{done}"
+        );
+    }
+    let done = lives
+        .cofferdam(&["exec", "no-such", "--", "true"])
+        .expect_code(1);
+    assert!(
+        done.stderr
+            .starts_with("error: Sandbox 'no-such' not found."),
+        "{done}"
+    );
+}

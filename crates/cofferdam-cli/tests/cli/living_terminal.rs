@@ -1,0 +1,131 @@
+//! A person's terminal in a sandbox that stays.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::lives::Lives;
+
+#[test]
+fn a_shell_has_the_terminal_and_gives_it_back() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.press("stty size; echo \"$TERM\" \"$COLORTERM\"\r");
+    shell.expect("40 100");
+    shell.expect("xterm truecolor");
+    assert!(shell.is_raw());
+    shell.resize((33, 77));
+    shell.press("echo si''ze; stty size\r");
+    shell.expect("size");
+    shell.expect("33 77");
+    // Job control, and Ctrl-C is the program's.
+    shell.press("sh -c 'echo fore\"\"ground; sleep 600'\r");
+    shell.expect("foreground");
+    shell.press("\u{3}");
+    shell.press("echo ag''ain $?\r");
+    shell.expect("again 130");
+    shell.press("exit 5\r");
+    shell.ends_with(5);
+}
+
+#[test]
+fn a_program_hears_of_another_size_by_itself() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let script = "trap 'stty size' WINCH; echo re''ady; while :; do sleep 0.05; done";
+    let mut program = lives.on_a_terminal(&["exec", "-t", "-i", "box", "--", "sh", "-c", script]);
+    program.expect("ready");
+    program.resize((21, 81));
+    program.expect("21 81");
+    // The command's own signals are for its program too.
+    let command = Pid::from_child(&program.child);
+    kill_process(command, Signal::TERM).unwrap();
+    program.ends_with(143);
+}
+
+#[test]
+fn two_shells_at_once_see_the_same_files() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let mut one = lives.on_a_terminal(&["shell", "box"]);
+    let mut two = lives.on_a_terminal(&["shell", "box"]);
+    one.press("echo from-one > shared; echo do''ne\r");
+    one.expect("done");
+    two.press("cat shared\r");
+    two.expect("from-one");
+    // The end of one is not the other's.
+    one.press("exit\r");
+    one.ends_with(0);
+    two.press("echo al''ive\r");
+    two.expect("alive");
+    two.press("exit 3\r");
+    two.ends_with(3);
+}
+
+#[test]
+fn a_terminal_is_sane_after_a_sandbox_that_was_stopped_or_deleted() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    for (command, said) in [
+        (&["stop", "box"][..], "sandbox `box` is stopped"),
+        // It depends on how far it is.
+        (&["delete", "--force", "box"], "error:"),
+    ] {
+        lives.cofferdam(&["start", "box"]).expect_code(0);
+        let mut shell = lives.on_a_terminal(&["shell", "box"]);
+        shell.press("echo re''ady\r");
+        shell.expect("ready");
+        lives.cofferdam(command).expect_code(0);
+        shell.expect(said);
+        shell.ends_with(1);
+    }
+}
+
+#[test]
+fn a_paused_sandbox_is_told_and_can_be_left() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.press("echo re''ady\r");
+    shell.expect("ready");
+    lives.cofferdam(&["pause", "box"]).expect_code(0);
+    shell.press("echo af''ter\r");
+    shell.expect("box is paused; it goes on with: cofferdam resume box");
+    lives.cofferdam(&["resume", "box"]).expect_code(0);
+    shell.expect("after");
+    lives.cofferdam(&["pause", "box"]).expect_code(0);
+    shell.press("x");
+    shell.expect("box is paused");
+    shell.press("\u{3}\u{3}\u{3}");
+    shell.ends_with(130);
+    lives.cofferdam(&["resume", "box"]).expect_code(0);
+    lives.exec("box", "true").expect_code(0);
+}
+
+#[test]
+fn a_terminal_that_goes_away_hangs_up_its_programs() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.press("sleep 4321 & echo re''ady\r");
+    shell.expect("ready");
+    let running = "pgrep -f 'sleep [4]321' || echo gone";
+    assert_ne!(lives.exec("box", running).stdout, "gone\n");
+    kill_process(Pid::from_child(&shell.child), Signal::HUP).unwrap();
+    shell.ends_with(129);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while lives.exec("box", running).stdout != "gone\n" {
+        assert!(std::time::Instant::now() < until);
+    }
+}
+
+#[test]
+fn a_terminal_is_needed_where_one_is_asked_for() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let done = lives
+        .cofferdam(&["exec", "-t", "box", "--", "true"])
+        .expect_code(2);
+    assert_eq!(
+        done.stderr,
+        "error: standard input is no terminal that the program could have\n\
+         hint: leave out `-t`; what is piped in is passed on with `-i`\n"
+    );
+    let done = lives.cofferdam(&["shell", "box"]).expect_code(2);
+    assert!(
+        done.stderr.contains("`cofferdam exec -i box -- sh`"),
+        "{done}"
+    );
+}

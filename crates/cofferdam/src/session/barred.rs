@@ -1,0 +1,33 @@
+//! Where no landing may begin.
+
+use std::path::Path;
+
+use crate::git::land;
+use crate::home::Home;
+use crate::names::SandboxId;
+use crate::registry;
+
+/// As [`registry::barred`], for a landing that begins: nor may one where that of another sandbox is half done.
+pub(super) fn barred(home: &Home, id: SandboxId, top: &Path) -> Option<String> {
+    registry::barred(home, top).or_else(|| {
+        let entries = registry::list(home, None).ok()?.entries.into_iter();
+        let other = entries
+            .filter(|entry| !entry.in_use || entry.record.lives_on())
+            .filter(|entry| entry.record.id != id)
+            .find(|entry| was_in(&home.sandbox(entry.record.id), top))?;
+        Some(format!(
+            "the merge of sandbox `{}` was cut short here: `cofferdam gc` finishes it",
+            other.record.name
+        ))
+    })
+}
+
+/// A journal that cannot be read may be of any checkout.
+pub(super) fn was_in(state: &Path, top: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    match land::half_done_in(state) {
+        Ok(Some(at)) => real(&at) == real(top),
+        Ok(None) => false,
+        Err(_) => true,
+    }
+}

@@ -1,0 +1,135 @@
+//! Why a run did not succeed. It knows what goes wrong in each step; none of those errors knows it.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::collect::error::CollectError;
+use super::envfile::EnvFileError;
+use super::hooks::HookError;
+use super::living::error::SessionError;
+use super::login::LoginError;
+use super::manage::error::ManageError;
+use super::plan::error::PlanError;
+use super::report::Kept;
+use super::stream::AgentFailure;
+use super::variables::VariablesError;
+use crate::fsx::FileError;
+use crate::git::before::BeforeError;
+use crate::git::copies::CopyError;
+use crate::git::vault::VaultError;
+use crate::git::worktree::WorktreeError;
+use crate::git::{GitError, RepositoryError};
+use crate::process::Exit;
+use crate::prompt::PromptError;
+use crate::registry::RegistryError;
+use crate::sandbox::SandboxError;
+
+/// A run that did not succeed. Nothing is lost: see [`Kept`].
+#[derive(Debug, thiserror::Error)]
+#[error("{kind}")]
+pub struct RunError {
+    #[source]
+    pub kind: RunErrorKind,
+    pub kept: Box<Kept>,
+}
+
+/// Why a run did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunErrorKind {
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error("{}", about_template(path, source))]
+    Prompt {
+        /// The template.
+        path: PathBuf,
+        source: PromptError,
+    },
+    #[error(transparent)]
+    EnvFile(#[from] EnvFileError),
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// What a dead command left where this one would work or land could not be finished.
+    #[error(transparent)]
+    Left(Box<ManageError>),
+    /// It could not be left to live by itself.
+    #[error(transparent)]
+    Session(Box<SessionError>),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    #[error(transparent)]
+    Before(#[from] BeforeError),
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// A step of preparing, with the module's own typed error as source.
+    #[error("preparing the {step} failed: {source}")]
+    Prepare {
+        step: &'static str,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("{step} did not finish within {} s", limit.as_secs_f32())]
+    StepTimedOut { step: &'static str, limit: Duration },
+    #[error(transparent)]
+    Hook(#[from] HookError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
+    #[error("{agent}, iteration {iteration}: {failure}")]
+    Agent {
+        agent: String,
+        iteration: u32,
+        failure: AgentFailure,
+    },
+    /// The agent's part may have gone well; bringing its commits home did not. They are kept.
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl From<VariablesError> for RunErrorKind {
+    fn from(error: VariablesError) -> Self {
+        match error {
+            VariablesError::EnvFile(error) => Self::EnvFile(error),
+            VariablesError::Git(error) => Self::Git(error),
+        }
+    }
+}
+
+/// What is wrong in which file; an error about the file itself names it already.
+fn about_template(path: &Path, error: &PromptError) -> String {
+    match error {
+        PromptError::File(_) => error.to_string(),
+        _ => format!("{}: {error}", path.display()),
+    }
+}
+
+/// A shell expression of the prompt template gave no text.
+#[derive(Debug, thiserror::Error)]
+#[error("the prompt's shell expression `{command}` failed: {reason}")]
+pub struct ExpressionError {
+    pub command: String,
+    pub exit: Option<Exit>,
+    pub reason: String,
+}
+
+/// Wraps a module's own error with the step's name.
+pub(super) fn step<E: Error + Send + Sync + 'static>(
+    step: &'static str,
+) -> impl Fn(E) -> RunErrorKind {
+    move |source| RunErrorKind::Prepare {
+        step,
+        source: Box::new(source),
+    }
+}

@@ -1,0 +1,48 @@
+//! The branch of a sandbox: who else relies on it, and its end.
+
+use tokio_util::sync::CancellationToken;
+
+use super::error::ManageError;
+use crate::git::refs::{RefError, Transaction};
+use crate::git::{Oid, Repository, land};
+use crate::home::Home;
+use crate::names::BranchName;
+use crate::registry::{self, Record, RegistryError, Strategy};
+
+/// The newest other sandbox of the repository that works, or has worked, on `branch`.
+pub(super) fn relies_on(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    branch: &BranchName,
+) -> Result<Option<Record>, RegistryError> {
+    let entries = registry::list(home, Some(&repo.top))?.entries;
+    let mut newest_first = entries.into_iter().rev().map(|entry| entry.record);
+    Ok(newest_first.find(|other| {
+        other.id != record.id
+            && other.strategy != Strategy::Head
+            && other.branch.as_ref() == Some(branch)
+    }))
+}
+
+/// Deletes a branch that is checked out nowhere.
+pub(super) async fn delete_branch(
+    repo: &Repository,
+    branch: &BranchName,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<(), ManageError> {
+    let full = branch.full();
+    for worktree in land::worktrees(repo, cancel).await? {
+        if worktree.branch.as_deref() == Some(full.as_str()) {
+            let at = crate::text::printable(&worktree.path.to_string_lossy());
+            return Err(RefError::CheckedOut {
+                branch: branch.clone(),
+                at,
+            }
+            .into());
+        }
+    }
+    let delete = Transaction::new("cofferdam: deleted").delete(&full, tip);
+    Ok(delete.commit(repo, cancel).await?)
+}

@@ -1,0 +1,103 @@
+//! What goes wrong with commands on sandboxes.
+
+use std::path::PathBuf;
+
+use crate::fsx::FileError;
+use crate::git::land::LandError;
+use crate::git::refs::RefError;
+use crate::git::worktree::WorktreeError;
+use crate::git::{GitError, Oid, RepositoryError};
+use crate::names::SandboxId;
+use crate::registry::RegistryError;
+use crate::sandbox::SandboxError;
+use crate::session::collect::error::CollectError;
+
+/// Why a command on a sandbox did nothing, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ManageError {
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+    #[error("sandbox `{name}` is running")]
+    Running { name: String },
+    #[error("sandbox `{name}` was interrupted and its commits are not collected yet")]
+    Interrupted { name: String },
+    #[error("the commits of sandbox `{name}` cannot be brought home: {source}")]
+    Uncollectable { name: String, source: CollectError },
+    #[error("the merge of sandbox `{name}` was cut short: {source}")]
+    HalfMerged { name: String, source: LandError },
+    #[error("{}", no_branch(name, branch, *running))]
+    NoBranch {
+        name: String,
+        branch: String,
+        /// There may be one at the end of its run.
+        running: bool,
+        /// Where its run left it, if that commit is still there.
+        tip: Option<Oid>,
+    },
+    #[error("HEAD is detached: there is no branch to merge into")]
+    DetachedTarget,
+    #[error("{} has uncommitted changes", path.display())]
+    UncommittedWork { name: String, path: PathBuf },
+    #[error("what did not come home of sandbox `{name}` is only in {}", path.display())]
+    KeptWork { name: String, path: PathBuf },
+    /// Cancelled while waiting for it, or it took too long.
+    #[error("another `cofferdam gc` is at work, and has to end first")]
+    OtherCleansUp,
+    #[error("{} {lost}, and {work}", repository.display())]
+    Orphaned {
+        id: SandboxId,
+        repository: PathBuf,
+        lost: Lost,
+        /// What it keeps and where, in words.
+        work: String,
+    },
+    /// Of sandboxes whose repositories are gone.
+    #[error("{} sandboxes are called `{name}`", ids.len())]
+    Ambiguous { name: String, ids: Vec<String> },
+    /// Its programs go on, and nothing of it can be taken away.
+    #[error("sandbox `{name}` cannot be ended: {source}")]
+    Alive { name: String, source: SandboxError },
+    #[error("no author is known for a merge commit")]
+    NoIdentity,
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
+    #[error(transparent)]
+    Refs(#[from] RefError),
+}
+
+fn no_branch(name: &str, branch: &str, running: bool) -> String {
+    if running {
+        format!("there is no branch `{branch}` of sandbox `{name}` yet")
+    } else {
+        format!("branch `{branch}` of sandbox `{name}` does not exist any more")
+    }
+}
+
+/// What is where a sandbox's repository was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lost {
+    Gone,
+    /// One without this commit, from which the agent started.
+    Other(Oid),
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gone => f.write_str("is no repository any more"),
+            Self::Other(base) => write!(
+                f,
+                "is another repository now (it has no commit {})",
+                base.short()
+            ),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What would be lost with a sandbox that lives on.
+
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::error::ManageError;
+use super::tips::tips;
+use crate::git::worktree::Worktree;
+use crate::git::{Oid, Repository, UserRules, identity};
+use crate::home::Home;
+use crate::names::BranchName;
+use crate::registry::{Record, Strategy};
+use crate::session::collect;
+use crate::session::uncommitted::uncommitted;
+
+/// What would be lost with a sandbox that lives on and was just collected, as an error that says so: uncommitted work in
+/// its worktree, and what did not come home.
+pub(in crate::session) async fn at_risk(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<Option<ManageError>, ManageError> {
+    let name = record.name.to_string();
+    let directory = home.sandbox(record.id);
+    if let Some(path) = uncommitted_in(home, repo, record, caller_home, cancel).await? {
+        return Ok(Some(ManageError::UncommittedWork { name, path }));
+    }
+    Ok(
+        collect::sets_aside(&directory).then_some(ManageError::KeptWork {
+            name,
+            path: directory,
+        }),
+    )
+}
+
+/// The worktree, where it has uncommitted work.
+pub(super) async fn uncommitted_in(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    caller_home: Option<&Path>,
+    cancel: &CancellationToken,
+) -> Result<Option<PathBuf>, ManageError> {
+    let (Some(worktree), Some(path)) = (worktree_of(repo, record)?, &record.worktree) else {
+        return Ok(None);
+    };
+    let config = identity::user_config(repo, caller_home, cancel).await?;
+    let ends = tips(repo, record, cancel).await?;
+    let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
+    let rules = UserRules {
+        config: Some(&config),
+        caller_home,
+    };
+    let scratch = home.sandbox(record.id).join("scratch");
+    let ends = (ends.first().unwrap_or(&record.base), &ends[..]);
+    let changes = uncommitted(repo, &worktree, ends, rules, &scratch, cancel).await?;
+    Ok((!changes.is_empty()).then(|| path.clone()))
+}
+
+pub(super) fn own_branch(record: &Record) -> Option<&BranchName> {
+    match &record.strategy {
+        Strategy::Branch | Strategy::MergeToHead { .. } => record.branch.as_ref(),
+        Strategy::Head => None,
+    }
+}
+
+pub(super) fn worktree_of(
+    repo: &Repository,
+    record: &Record,
+) -> Result<Option<Worktree>, ManageError> {
+    let path = record.worktree.as_ref().filter(|path| path.is_dir());
+    let (Some(path), Some(branch)) = (path, own_branch(record)) else {
+        return Ok(None);
+    };
+    let found = Worktree::find(repo, path, branch.clone(), record.base.clone())?;
+    Ok(Some(found))
+}

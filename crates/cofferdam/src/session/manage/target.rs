@@ -1,0 +1,79 @@
+//! What a command on a sandbox is about, as its user names it.
+
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::error::ManageError;
+use super::tips::{self, Tip};
+use crate::git::discovery::Start;
+use crate::git::land::Landing;
+use crate::git::refs;
+use crate::git::{Git, Repository};
+use crate::home::Home;
+use crate::registry::{self, Entry, Record};
+
+/// One sandbox of one repository, as a command names it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub home: Home,
+    pub git: Git,
+    /// A directory in the repository.
+    pub repository: PathBuf,
+    pub caller_home: Option<PathBuf>,
+    /// A sandbox name or id.
+    pub name: String,
+    pub cancel: CancellationToken,
+}
+
+impl Target {
+    /// The sandbox, and its repository in the checkout that it was made from.
+    pub(super) async fn find(&self) -> Result<(Repository, Entry), ManageError> {
+        let (here, entry) = self.find_here().await?;
+        let there = &entry.record.repository;
+        if here.top.as_path() == there {
+            return Ok((here, entry));
+        }
+        Ok((self.discover(there).await?, entry))
+    }
+
+    /// The sandbox, and its repository in the checkout that the command works in.
+    pub(super) async fn find_here(&self) -> Result<(Repository, Entry), ManageError> {
+        let repository = self.discover(&self.repository).await?;
+        let entry = registry::find(&self.home, &repository.top, &self.name)?;
+        Ok((repository, entry))
+    }
+
+    async fn discover(&self, directory: &Path) -> Result<Repository, ManageError> {
+        let home = self.caller_home.as_deref();
+        let start = Start::find(directory, &registry::workspaces(&self.home)?)?;
+        Ok(Repository::discover(&self.git, &start, home, &self.cancel).await?)
+    }
+
+    /// Where the sandbox's work ended: [`tips::tips`], one at least.
+    pub(super) async fn tips(
+        &self,
+        repo: &Repository,
+        record: &Record,
+        running: bool,
+    ) -> Result<Vec<Tip>, ManageError> {
+        let found = tips::tips(repo, record, &self.cancel).await?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let own = tips::branch(record);
+        let landed = record.outcome.as_ref().map(|outcome| &outcome.landing);
+        let tip = match (own, landed) {
+            (Some(own), Some(Landing::Landed { branch, tip })) if own.as_str() == branch => {
+                repo.resolve(tip.as_str(), &self.cancel).await?
+            }
+            _ => None,
+        };
+        Err(ManageError::NoBranch {
+            name: record.name.to_string(),
+            branch: own.map_or_else(|| refs::own(record.id, refs::Own::Tip), ToString::to_string),
+            running,
+            tip,
+        })
+    }
+}
