@@ -102,6 +102,14 @@ impl Work {
         Self(found)
     }
 
+    /// The same while a sandbox that has some of it lives on.
+    #[track_caller]
+    pub(crate) fn assert_kept_or_inside(&self, environment: &Environment, what: &str) {
+        let inside = Self::of(environment).0;
+        let gone = self.0.difference(&inside).cloned().collect();
+        Self(gone).assert_kept(environment, what);
+    }
+
     /// Nothing of it is lost: each commit is reachable from a reference.
     #[track_caller]
     pub(crate) fn assert_kept(&self, environment: &Environment, what: &str) {

@@ -17,4 +17,5 @@ mod full_disk;
 mod interrupts;
 mod keeper;
 mod kill;
+mod living;
 mod user;

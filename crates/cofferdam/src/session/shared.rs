@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::cover;
 use super::emitter::Emitter;
-use super::error::RunErrorKind;
 use super::event::Notice;
 use super::mounts;
 use super::plan::error::PlanError;
@@ -34,11 +33,11 @@ const RIGHTS: &str = "rights.json";
 const RIGHTS_LIMIT: u64 = 64 << 20;
 
 /// Makes what is mounted over sockets, pipes and devices.
-pub(super) fn cover_doors(
+pub(super) fn cover_doors<E: From<PlanError> + From<FileError>>(
     state: &Path,
     workspace: &Path,
     doors: &BTreeSet<PathBuf>,
-) -> Result<(), RunErrorKind> {
+) -> Result<(), E> {
     if doors.len() > MOST_DOORS {
         let named = doors.iter().take(3).map(|path| workspace.join(path));
         return Err(PlanError::ManySockets {

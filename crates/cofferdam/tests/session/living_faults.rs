@@ -12,9 +12,9 @@ use crate::support::{Env, block_on, native};
 /// Rules of the user's, as a person edits them.
 fn write_rules(env: &Env, names: &[&str]) {
     let mut text = "firewall:\n  allow:\n".to_owned();
-    names
-        .iter()
-        .for_each(|name| text.push_str(&format!("    - domain: {name}\n")));
+    for name in names {
+        text.push_str(&format!("    - domain: {name}\n"));
+    }
     let path = env.home.path().join("config.yaml");
     cofferdam::fsx::write_private(&path, text.as_bytes()).unwrap();
 }

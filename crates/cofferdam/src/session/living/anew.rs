@@ -2,6 +2,7 @@
 //! what was mounted over something in it stays behind.
 
 use super::SessionError;
+<<<<<<< HEAD
 use crate::registry::{Mode, Record};
 use crate::sandbox::Mount;
 use crate::session::emitter::Emitter;
@@ -9,6 +10,16 @@ use crate::session::error::RunErrorKind;
 use crate::session::form::Form;
 use crate::session::options::Caller;
 use crate::session::{mounts, prepare, shared};
+=======
+use crate::fsx::FileError;
+use crate::git::nested;
+use crate::registry::Record;
+use crate::sandbox::Mount;
+use crate::session::emitter::Emitter;
+use crate::session::form::Form;
+use crate::session::options::Caller;
+use crate::session::{mounts, shared};
+>>>>>>> faults
 
 /// The mounts of a sandbox that is made again from its form.
 pub(super) async fn mounts(
@@ -19,20 +30,24 @@ pub(super) async fn mounts(
     let Some(stored) = form.passing() else {
         return Ok(form.mounts());
     };
+<<<<<<< HEAD
     let failed = |error: RunErrorKind| SessionError::Checkout {
         name: record.name.to_string(),
         source: Box::new(error),
     };
+=======
+>>>>>>> faults
     let (state, workspace) = (
         caller.home.sandbox(record.id),
         record.workspace(&caller.home),
     );
-    let found = prepare::nested_git(Mode::Bind, &workspace, true).await;
-    let found = found.map_err(failed)?;
+    let top = workspace.clone();
+    let scan = tokio::task::spawn_blocking(move || nested::scan_before(&top, true)).await;
+    let found =
+        scan.map_err(|error| FileError::new("look through", &workspace, error.into()))??;
     let events = Emitter::sink(caller.events.clone());
-    let frozen = shared::freeze(&workspace, &found.inodes, &events);
-    let frozen = frozen.map_err(|error| failed(error.into()))?;
-    shared::cover_doors(&state, &workspace, &found.doors).map_err(failed)?;
+    let frozen = shared::freeze(&workspace, &found.inodes, &events)?;
+    shared::cover_doors::<SessionError>(&state, &workspace, &found.doors)?;
     let mut all = form.mounts();
     let passing = mounts::passing(&state, &form.workdir(), &frozen, &found.doors);
     all.splice(stored, passing);

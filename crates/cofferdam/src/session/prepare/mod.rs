@@ -218,7 +218,7 @@ impl Making<'_> {
             self.events,
         )?;
         let frozen = shared::freeze(&workspace, &found.inodes, self.events)?;
-        shared::cover_doors(&state, &workspace, &found.doors)?;
+        shared::cover_doors::<RunErrorKind>(&state, &workspace, &found.doors)?;
         if shared {
             shared::remember(&state, &found.inodes)?;
         }
@@ -289,11 +289,7 @@ fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
 }
 
 /// What [`nested::scan_before`] finds below a workspace that is the host's.
-pub(super) async fn nested_git(
-    mode: Mode,
-    workspace: &Path,
-    inodes: bool,
-) -> Result<Found, RunErrorKind> {
+async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found, RunErrorKind> {
     if mode != Mode::Bind {
         return Ok(Found::default());
     }

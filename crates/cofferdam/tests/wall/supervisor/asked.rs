@@ -1,7 +1,8 @@
 //! Who may ask a supervisor, in which version, and how often.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
@@ -25,8 +26,16 @@ fn ask(stream: &mut UnixStream, body: &[u8]) -> Option<Vec<u8>> {
     Some(body)
 }
 
+/// Its socket by a path that is short, as long as the directory is open.
+fn nearby(sandbox: &Sandbox) -> (File, String) {
+    let directory = File::open(sandbox.directory()).unwrap();
+    let path = format!("/proc/self/fd/{}/supervisor.sock", directory.as_raw_fd());
+    (directory, path)
+}
+
 fn connect(sandbox: &Sandbox) -> UnixStream {
-    let stream = UnixStream::connect(sandbox.socket()).unwrap();
+    let (_directory, path) = nearby(sandbox);
+    let stream = UnixStream::connect(path).unwrap();
     stream
         .set_read_timeout(Some(crate::support::LIMIT))
         .unwrap();
@@ -158,7 +167,8 @@ fn other_version(listener: &UnixListener) {
 #[test]
 fn a_supervisor_of_another_version_is_named_and_can_be_stopped() {
     let sandbox = Sandbox::new(&[]);
-    let listener = UnixListener::bind(sandbox.socket()).unwrap();
+    let (_directory, path) = nearby(&sandbox);
+    let listener = UnixListener::bind(path).unwrap();
     let other = std::thread::spawn(move || other_version(&listener));
     block_on(async {
         let (supervisor, status) = Supervisor::connect(&sandbox.directory())

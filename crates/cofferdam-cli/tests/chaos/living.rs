@@ -1,0 +1,296 @@
+//! `kill -9` around sandboxes that live on: of the commands on them, of who keeps them and of themselves, and two
+//! commands at once.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cofferdam_lab::sample::Sample;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::checker::{self, User, Work};
+use crate::environment::{AGENT, Environment, Moment};
+
+/// One of so many git calls is tried, unless all are wanted.
+const SHARE: u64 = 8;
+const NAME: &str = "one";
+
+fn create(environment: &Environment) {
+    let done = environment.cofferdam(&["create", NAME, "--network", "none"]);
+    assert_eq!(done.status, 0, "{}", done.stderr);
+}
+
+/// What the agent has committed inside by now, and whether anything of it was.
+fn work(environment: &Environment) {
+    let done = environment.cofferdam(&["exec", NAME, "--", "sh", "-c", AGENT]);
+    assert_eq!(done.status, 0, "{}", done.stderr);
+    assert!(done.stdout.contains("all-committed"), "{}", done.stdout);
+}
+
+/// Starts `cofferdam` with nobody around it who waits for what it leaves: what lives on is meant to.
+fn start(environment: &Environment, arguments: &[&str]) -> Child {
+    let mut command: Command = environment.command(arguments);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    piped.spawn().unwrap()
+}
+
+fn kill(child: &Child) {
+    let _ = kill_process(Pid::from_child(child), Signal::KILL);
+}
+
+/// One that hangs is no end.
+fn end(mut child: Child, what: &str) -> (Option<i32>, String) {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < Duration::from_secs(90), "{what} hangs");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let done = child.wait_with_output().unwrap();
+    let text = [done.stdout, done.stderr].concat();
+    (
+        done.status.code(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+fn state(environment: &Environment) -> Option<String> {
+    let listed = environment.list();
+    let one = listed.iter().find(|one| one["name"] == NAME)?;
+    Some(one["state"].as_str().unwrap().to_owned())
+}
+
+/// Whatever a killed command left: `list` tells it, `gc` leaves a whole one alone and clears a half-made one, the next
+/// commands work, and at the end nothing is left.
+fn check(environment: &Environment, before: &User, worked: bool, what: &str) {
+    let kept = Work::of(environment);
+    let ids = checker::ids(environment);
+    environment.list();
+    let said = checker::gc(environment, what);
+    kept.assert_kept_or_inside(environment, what);
+    match state(environment).as_deref() {
+        None => {}
+        // What `gc` or a killed `delete` collected: nothing of it lives.
+        Some("stopped") if environment.cofferdam(&["status", NAME]).status != 0 => {}
+        Some(_) => {
+            let started = environment.cofferdam(&["start", NAME]);
+            assert_eq!(started.status, 0, "{what}: {said}{}", started.stderr);
+            let used = environment.cofferdam(&["exec", NAME, "--", "true"]);
+            assert_eq!(used.status, 0, "{what}: {}", used.stderr);
+            let home = environment.cofferdam(&["collect", NAME]);
+            assert_eq!(home.status, 0, "{what}: {}{}", home.stdout, home.stderr);
+            let again = checker::gc(environment, what);
+            assert_eq!(again, "nothing to clean up\n", "{what}");
+            assert_eq!(state(environment).as_deref(), Some("active"), "{what}");
+        }
+    }
+    if worked {
+        assert_eq!(checker::subjects(environment).len(), 3, "{what}: {said}");
+    }
+    if state(environment).is_some() {
+        let deleted = environment.cofferdam(&["delete", "--force", NAME]);
+        assert_eq!(deleted.status, 0, "{what}: {}", deleted.stderr);
+    }
+    assert_eq!(environment.list().len(), 0, "{what}");
+    checker::gc(environment, what);
+    checker::assert_nothing_alive(environment, &ids, what);
+    checker::assert_clean(environment, before, what, &said);
+    assert!(
+        environment.states().is_empty(),
+        "{what}: {:?}",
+        environment.states()
+    );
+}
+
+/// A sandbox in the state in which a command finds it.
+fn ready(command: &str) -> Environment {
+    let environment = Environment::new();
+    if command != "create" {
+        create(&environment);
+        work(&environment);
+    }
+    if command == "start" {
+        let done = environment.cofferdam(&["stop", NAME]);
+        assert_eq!(done.status, 0, "{}", done.stderr);
+    }
+    environment
+}
+
+fn arguments(command: &str) -> Vec<&str> {
+    match command {
+        "create" => vec!["create", NAME, "--network", "none"],
+        "exec" => vec!["exec", NAME, "--", "sleep", "0.1"],
+        "delete" => vec!["delete", "--force", NAME],
+        other => vec![other, NAME],
+    }
+}
+
+fn at_git_calls(command: &str) {
+    let counted = ready(command);
+    let before = User::of(&counted);
+    counted.count_calls();
+    let done = end(start(&counted, &arguments(command)), command);
+    assert_eq!(done.0, Some(0), "{command}: {}", done.1);
+    let calls = counted.calls();
+    counted.killed_at();
+    check(&counted, &before, command != "create", command);
+    assert!(calls > 0, "{command} calls no git");
+    let mut sample = Sample::new(&format!("git calls of living {command}"));
+    for call in sample.of(1..=calls, SHARE) {
+        let moment = [Moment::Before, Moment::During, Moment::After]
+            [usize::try_from(sample.below(3)).unwrap()];
+        let environment = ready(command);
+        let before = User::of(&environment);
+        environment.kill_at(call, moment);
+        let done = end(start(&environment, &arguments(command)), command);
+        let Some(at) = environment.killed_at() else {
+            let name = command;
+            end(start(&environment, &["delete", "--force", NAME]), name);
+            continue;
+        };
+        let what = format!("{command} killed at git call {at} ({})", sample.again());
+        assert_eq!(done.0, None, "{what}: {}", done.1);
+        check(&environment, &before, command != "create", &what);
+    }
+}
+
+#[test]
+fn create_at_git_calls() {
+    at_git_calls("create");
+}
+
+#[test]
+fn collect_at_git_calls() {
+    at_git_calls("collect");
+}
+
+#[test]
+fn delete_at_git_calls() {
+    at_git_calls("delete");
+}
+
+#[test]
+fn others_at_git_calls() {
+    for command in ["exec", "stop", "start"] {
+        at_git_calls(command);
+    }
+}
+
+/// At times that nobody chose.
+#[test]
+fn commands_at_random_times() {
+    let mut sample = Sample::new("living, at random times");
+    for _ in sample.of(0..18, 3) {
+        let all = ["create", "exec", "collect", "stop", "start", "delete"];
+        let command = all[usize::try_from(sample.below(6)).unwrap()];
+        let delay = Duration::from_micros(sample.below(250_000));
+        let environment = ready(command);
+        let before = User::of(&environment);
+        let child = start(&environment, &arguments(command));
+        std::thread::sleep(delay);
+        kill(&child);
+        end(child, command);
+        let what = format!("{command} killed after {delay:?} ({})", sample.again());
+        check(&environment, &before, command != "create", &what);
+    }
+}
+
+/// The processes of this environment's sandbox: its init, its supervisor, and the gateway.
+fn processes(environment: &Environment) -> Vec<u32> {
+    let place = environment.path("");
+    let place = place.file_name().unwrap().to_str().unwrap();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let path = entry.path();
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
+        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+        let ours = line.starts_with(b"cofferdam-");
+        let fds = std::fs::read_dir(path.join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let holds = fds
+            .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+            .any(|to| to.to_string_lossy().contains(place));
+        let sees =
+            std::fs::read_to_string(path.join("mountinfo")).is_ok_and(|it| it.contains(place));
+        if ours && (holds || sees) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Who keeps it, and it itself, die while a command is at it.
+#[test]
+fn whatever_of_it_dies_meanwhile() {
+    let mut sample = Sample::new("living, what dies");
+    let mut killed = 0;
+    for _ in sample.of(0..12, 3) {
+        let all = ["exec", "collect", "stop", "start", "delete"];
+        let command = all[usize::try_from(sample.below(5)).unwrap()];
+        let delay = Duration::from_micros(sample.below(60_000));
+        let environment = ready(command);
+        let before = User::of(&environment);
+        let child = start(&environment, &arguments(command));
+        std::thread::sleep(delay);
+        let there = processes(&environment);
+        if !there.is_empty() {
+            let one = there[usize::try_from(sample.below(there.len() as u64)).unwrap()];
+            let pid = Pid::from_raw(i32::try_from(one).unwrap()).unwrap();
+            killed += i32::from(kill_process(pid, Signal::KILL).is_ok());
+        }
+        let done = end(child, command);
+        let what = format!("{command}, {delay:?} ({}): {done:?}", sample.again());
+        check(&environment, &before, true, &what);
+    }
+    assert!(killed > 0, "nothing was there to be killed");
+}
+
+/// Two commands at once on one sandbox: both say what is, and nothing is lost.
+#[test]
+fn two_at_once() {
+    let pairs = [
+        ["collect", "collect"],
+        ["stop", "start"],
+        ["exec", "stop"],
+        ["delete", "exec"],
+        ["pause", "collect"],
+        ["collect", "delete"],
+        ["start", "start"],
+    ];
+    for pair in pairs {
+        let environment = ready(if pair == ["start", "start"] {
+            "start"
+        } else {
+            "exec"
+        });
+        let before = User::of(&environment);
+        let both = pair.map(|command| start(&environment, &arguments(command)));
+        let ends = both.map(|child| end(child, &format!("{pair:?}")));
+        let what = format!("{pair:?}: {ends:?}");
+        assert!(ends.iter().any(|(code, _)| *code == Some(0)), "{what}");
+        for (code, said) in &ends {
+            assert!(code.is_some(), "{what}");
+            assert!(*code == Some(0) || said.contains(NAME), "{what}");
+        }
+        // A paused one goes on first.
+        environment.cofferdam(&["resume", NAME]);
+        check(&environment, &before, true, &what);
+    }
+}
+
+#[test]
+fn two_of_one_name() {
+    for _ in 0..3 {
+        let environment = Environment::new();
+        let before = User::of(&environment);
+        let both = [0, 1].map(|_| start(&environment, &arguments("create")));
+        let ends = both.map(|child| end(child, "create"));
+        let won = ends.iter().filter(|(code, _)| *code == Some(0)).count();
+        assert_eq!(won, 1, "{ends:?}");
+        let lost = ends.iter().find(|(code, _)| *code != Some(0)).unwrap();
+        assert!(lost.1.contains(NAME), "{ends:?}");
+        check(&environment, &before, false, "two of one name");
+    }
+}
