@@ -45,7 +45,6 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         | SessionError::File(_)
         | SessionError::Wall { .. }
         | SessionError::Manage(_)
-        | SessionError::Checkout { .. }
         | SessionError::EnvFile(_)
         | SessionError::Plan(_) => return None,
     };

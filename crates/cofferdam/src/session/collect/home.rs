@@ -247,11 +247,7 @@ impl Collector<'_> {
         let list = left.iter().map(|tip| format!("{} {}\n", tip.id, tip.name));
         let list: String = list.collect();
         let listed = pack.with_extension("refs");
-<<<<<<< HEAD
-        if self.lives && was_set_aside(&pack, &listed, &list) {
-=======
         if self.lives && is_kept_as(&pack, &listed, &list) {
->>>>>>> faults
             return Ok(());
         }
         let aside = self
@@ -299,11 +295,7 @@ impl Journey<'_> {
 }
 
 /// Whether an earlier collecting kept the same.
-<<<<<<< HEAD
-fn was_set_aside(pack: &Path, listed: &Path, list: &str) -> bool {
-=======
 fn is_kept_as(pack: &Path, listed: &Path, list: &str) -> bool {
->>>>>>> faults
     pack.is_file()
         && fsx::read_bounded(listed, list.len() as u64).is_ok_and(|there| there == list.as_bytes())
 }

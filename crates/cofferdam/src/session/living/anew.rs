@@ -2,15 +2,6 @@
 //! what was mounted over something in it stays behind.
 
 use super::SessionError;
-<<<<<<< HEAD
-use crate::registry::{Mode, Record};
-use crate::sandbox::Mount;
-use crate::session::emitter::Emitter;
-use crate::session::error::RunErrorKind;
-use crate::session::form::Form;
-use crate::session::options::Caller;
-use crate::session::{mounts, prepare, shared};
-=======
 use crate::fsx::FileError;
 use crate::git::nested;
 use crate::registry::Record;
@@ -19,7 +10,6 @@ use crate::session::emitter::Emitter;
 use crate::session::form::Form;
 use crate::session::options::Caller;
 use crate::session::{mounts, shared};
->>>>>>> faults
 
 /// The mounts of a sandbox that is made again from its form.
 pub(super) async fn mounts(
@@ -30,13 +20,6 @@ pub(super) async fn mounts(
     let Some(stored) = form.passing() else {
         return Ok(form.mounts());
     };
-<<<<<<< HEAD
-    let failed = |error: RunErrorKind| SessionError::Checkout {
-        name: record.name.to_string(),
-        source: Box::new(error),
-    };
-=======
->>>>>>> faults
     let (state, workspace) = (
         caller.home.sandbox(record.id),
         record.workspace(&caller.home),

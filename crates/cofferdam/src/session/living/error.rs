@@ -58,12 +58,6 @@ pub enum SessionError {
         #[source]
         source: WallError,
     },
-    /// Of its checkout, which a start looks through for what no agent may write.
-    #[error("the checkout of sandbox `{name}` cannot be looked through: {source}")]
-    Checkout {
-        name: String,
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
     #[error("the commits of sandbox `{name}` are not home: {source}")]
     Collect {
         name: String,
