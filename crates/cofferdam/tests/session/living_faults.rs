@@ -20,7 +20,6 @@ fn write_rules(env: &Env, names: &[&str]) {
 }
 
 /// Attack 95: what is edited while it is paused counts before the first instruction after that.
-// covers: S7-5
 #[test]
 fn rules_that_were_narrowed_while_it_was_paused_are_in_force_at_once() {
     for narrowed in [true, false] {
