@@ -286,7 +286,15 @@ async fn gate(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()>
         let (packed, accepted) =
             tokio::join!(pack, gate.receive(Input::Fd(read.into()), &tip, &cancel));
         let (packed, accepted) = (packed?, accepted?);
-        let landed = land::branch(&repo, &branch, None, None, &accepted, &cancel).await?;
+        let landed = land::branch(
+            &repo,
+            &branch,
+            land::Expected::New,
+            None,
+            &accepted,
+            &cancel,
+        )
+        .await?;
         print(began.elapsed());
         if !packed.exit.success() || !matches!(landed, Landing::Landed { .. }) {
             return Err(format!("{}: {landed}", packed.exit).into());

@@ -81,9 +81,10 @@ impl Making<'_> {
                 access: Access::ReadWrite,
             });
             let form = Form::of(&spec, &self.options.environment);
-            let form = match workspace.shared {
-                true => form.looking_again(passing),
-                false => form,
+            let form = if workspace.shared {
+                form.looking_again(passing)
+            } else {
+                form
             };
             form.write(owned)?;
         }
