@@ -341,8 +341,7 @@ fn what_its_agent_broke_is_said_and_kept() {
             let done = session.collect().await;
             assert!(began.elapsed() < Duration::from_secs(60), "{ruin}");
             match done {
-                Ok(_) => {}
-                Err(SessionError::Collect { .. }) => {}
+                Ok(_) | Err(SessionError::Collect { .. }) => {}
                 Err(error) => panic!("{ruin}: {error}"),
             }
             // What had come home stays, and it goes on.

@@ -12,15 +12,14 @@ use crate::support::{Env, block_on, native};
 /// Rules of the user's, as a person edits them.
 fn write_rules(env: &Env, names: &[&str]) {
     let mut text = "firewall:\n  allow:\n".to_owned();
-    names
-        .iter()
-        .for_each(|name| text.push_str(&format!("    - domain: {name}\n")));
+    for name in names {
+        text.push_str(&format!("    - domain: {name}\n"));
+    }
     let path = env.home.path().join("config.yaml");
     cofferdam::fsx::write_private(&path, text.as_bytes()).unwrap();
 }
 
 /// Attack 95: what is edited while it is paused counts before the first instruction after that.
-// covers: S7-5
 #[test]
 fn rules_that_were_narrowed_while_it_was_paused_are_in_force_at_once() {
     for narrowed in [true, false] {
