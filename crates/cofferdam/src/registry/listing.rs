@@ -257,9 +257,10 @@ pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
     process::is_alive(pid, start).then_some(pid)
 }
 
-/// Whether a process owns the sandbox now.
+/// Whether a process owns the sandbox now, or it lives on by itself.
 pub fn is_in_use(home: &Home, id: SandboxId) -> bool {
-    in_use(&home.sandbox(id))
+    let directory = home.sandbox(id);
+    in_use(&directory) || read(&directory).is_ok_and(|record| record.lives_on())
 }
 
 pub(super) fn read(directory: &Path) -> Result<Record, RegistryError> {

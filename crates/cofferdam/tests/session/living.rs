@@ -240,7 +240,7 @@ fn killed_supervisors_are_replaced() {
         assert_ne!(first, second);
         assert_eq!(supervisor(&env, &two).await, second);
         assert_eq!(sh(&two, "git log --format=%s | head -1").await, "w1");
-        assert!(registry::is_in_use(&env.home, one.id()));
+        assert_eq!(registry::owner(&env.home, one.id()), Some(second));
         drop((one, two));
         delete(&env, "one").await;
     });

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
 use super::risk::{own_branch, uncommitted_in, worktree_of};
+use super::turn::take;
 use super::{Lost, ManageError, Target, half_merged, orphan};
 use crate::git::Repository;
 use crate::git::refs;
@@ -177,7 +178,7 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
                 branch: branch.clone(),
                 of: heir.name.clone(),
             });
-            hand_over(&target.home, heir)?;
+            hand_over(&target.home, heir, cancel).await?;
         } else if options.purge || repo.is_elsewhere(&tip, branch, cancel).await? {
             delete_branch(&repo, branch, &tip, cancel).await?;
         } else {
@@ -235,8 +236,12 @@ async fn delete_orphan(
 }
 
 /// From now on the branch goes with that sandbox. One that is in use leaves it to the user at its end.
-fn hand_over(home: &Home, heir: Record) -> Result<(), RegistryError> {
-    match Owned::adopt(home, heir) {
+async fn hand_over(
+    home: &Home,
+    heir: Record,
+    cancel: &tokio_util::sync::CancellationToken,
+) -> Result<(), RegistryError> {
+    match take(home, heir, cancel).await {
         Ok(mut heir) => {
             heir.record.branch_is_ours = true;
             heir.save()
