@@ -46,6 +46,8 @@ struct Own {
     native: Native,
     fault: Fault,
     diary: Arc<Mutex<Vec<String>>>,
+    /// The files of its sandboxes, which stay as long as it does.
+    files: Arc<Mutex<Vec<Arc<tempfile::TempDir>>>>,
 }
 
 impl Own {
@@ -55,6 +57,7 @@ impl Own {
             native,
             fault,
             diary,
+            files: Arc::default(),
         }
     }
 
@@ -215,6 +218,8 @@ impl IsolatedProvider for Apart {
             inner,
         };
         let workdir = spec.workdir.clone();
+        let files = Arc::new(files);
+        self.0.files.lock().unwrap().push(files.clone());
         Ok(Arc::new(Island {
             watched,
             files,
@@ -226,7 +231,7 @@ impl IsolatedProvider for Apart {
 #[derive(Debug)]
 struct Island {
     watched: Watched,
-    files: tempfile::TempDir,
+    files: Arc<tempfile::TempDir>,
     workdir: std::path::PathBuf,
 }
 
@@ -369,6 +374,7 @@ fn an_isolated_sandbox_stays_until_its_work_is_home() {
     let env = Env::new();
     let own = Own::new(Fault::FailPack);
     let (native, diary) = (own.native.clone(), own.diary.clone());
+    let files = own.files.clone();
     let isolated = Isolated::new(Apart(own), copy_branch("topic"));
     let failed = run(env.with(isolated, agent(WORK))).unwrap_err();
     assert!(failed.to_string().contains("the wire was cut"), "{failed}");
@@ -396,6 +402,7 @@ fn an_isolated_sandbox_stays_until_its_work_is_home() {
         assert_eq!(out, "work\n");
         BindMountProvider::remove(&native, &handle).await.unwrap();
     });
+    assert_eq!(files.lock().unwrap().len(), 1);
 }
 
 #[test]
