@@ -359,5 +359,12 @@ fn what_its_agent_broke_is_said_and_kept() {
             living::end(&caller(&env), &named, &native()).await.unwrap();
         });
         env.assert_sound();
+        // What the agent locked goes with the rest.
+        let state = env.home.state();
+        let opened = std::process::Command::new("chmod")
+            .args(["-R", "u+rwx"])
+            .arg(state)
+            .status();
+        assert!(opened.unwrap().success());
     }
 }
