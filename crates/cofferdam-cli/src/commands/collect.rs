@@ -7,7 +7,7 @@ use clap::Args;
 use cofferdam::session::Landing;
 use cofferdam::session::living as lives;
 
-use super::living;
+use super::living::{self, Sandboxes};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -20,9 +20,8 @@ use crate::ui::{output, summary};
 /// for the moment that it takes.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandboxes, as `cofferdam list` names them
-    #[arg(required = true, value_name = "SANDBOX")]
-    names: Vec<String>,
+    #[command(flatten)]
+    sandboxes: Sandboxes,
 }
 
 pub(crate) async fn run(
@@ -33,7 +32,7 @@ pub(crate) async fn run(
     let colour = environment.colour.on_stdout();
     let stands = Cell::new(false);
     let code = living::each(
-        &arguments.names,
+        &arguments.sandboxes,
         environment,
         interrupt,
         async |caller, named| {

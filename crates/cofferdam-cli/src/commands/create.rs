@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::names::{NameError, Slug};
 use cofferdam::registry::{Reach, Record};
-use cofferdam::sandbox::BranchStrategy;
+use cofferdam::sandbox::{BranchStrategy, NetworkKind};
 use cofferdam::session::{PlanError, RunError, RunErrorKind, Session, SessionOptions};
 use cofferdam::text::printable_line;
 use serde::Serialize;
@@ -145,11 +145,8 @@ fn render(record: &Record, colour: bool) -> String {
 
 /// What it may reach, in the words of `--network`.
 pub(super) fn network(record: &Record) -> &'static str {
-    match record.network {
-        None | Some(Reach::None) => "none",
-        Some(Reach::Allowlist { .. }) => "allowlist",
-        Some(Reach::Open) => "open",
-    }
+    let kind = record.network.as_ref().map(Reach::kind);
+    kind.unwrap_or(NetworkKind::None).as_str()
 }
 
 fn misnamed(error: &NameError) -> CliError {

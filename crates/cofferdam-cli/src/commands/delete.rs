@@ -96,16 +96,8 @@ async fn end(
     interrupt: &Interrupt,
 ) -> Result<bool, CliError> {
     let caller = living::caller(environment, interrupt);
-    let named = match living::named(name, &caller, environment).await {
-        Ok(named) => named,
-        // Those that end with their command, and what is wrong with the name, are told apart by who deletes.
-        Err(
-            SessionError::OfARun { .. }
-            | SessionError::Ended { .. }
-            | SessionError::Registry(_)
-            | SessionError::Repository(_),
-        ) => return Ok(false),
-        Err(error) => return Err(error.into()),
+    let Some(named) = living::named_if_it_lives_on(name, &caller, environment).await? else {
+        return Ok(false);
     };
     let provider = living::provider();
     if options.force {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use clap::Args;
 use cofferdam::sandbox::native::Native;
 use cofferdam::session::living::{self, Collection, Named};
 use cofferdam::session::{Caller, Landing, Session, SessionError};
@@ -11,6 +12,14 @@ use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
 use crate::ui::{output, summary};
+
+/// Those that a command is about.
+#[derive(Debug, Args)]
+pub(super) struct Sandboxes {
+    /// The sandboxes, as `cofferdam list` names them
+    #[arg(required = true, value_name = "SANDBOX")]
+    names: Vec<String>,
+}
 
 /// Who makes sandboxes that live on.
 pub(super) fn provider() -> Native {
@@ -34,7 +43,25 @@ pub(super) async fn named(
     Named::find(caller, &environment.directory, name).await
 }
 
-/// The same, opened.
+/// The same; `None`: it is none that lives on. Whatever else is wrong with the name is told by who goes on from there.
+pub(super) async fn named_if_it_lives_on(
+    name: &str,
+    caller: &Caller,
+    environment: &Environment,
+) -> Result<Option<Named>, SessionError> {
+    match named(name, caller, environment).await {
+        Ok(named) => Ok(Some(named)),
+        Err(
+            SessionError::OfARun { .. }
+            | SessionError::Ended { .. }
+            | SessionError::Registry(_)
+            | SessionError::Repository(_),
+        ) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// As [`named`], opened.
 pub(super) async fn open(
     name: &str,
     caller: &Caller,
@@ -47,7 +74,7 @@ pub(super) async fn open(
 /// Does something with each of several sandboxes. All are found before anything is done with one; what fails with
 /// one is said, and the others are done all the same.
 pub(super) async fn each(
-    names: &[String],
+    Sandboxes { names }: &Sandboxes,
     environment: &Environment,
     interrupt: &Interrupt,
     act: impl AsyncFn(&Caller, Named) -> Result<(), CliError>,
@@ -84,16 +111,8 @@ pub(super) async fn refresh(
     interrupt: &Interrupt,
 ) -> Result<Option<Collection>, CliError> {
     let caller = caller(environment, interrupt);
-    let named = match named(name, &caller, environment).await {
-        Ok(named) => named,
-        // Whatever is wrong with the name is said by who looks.
-        Err(
-            SessionError::OfARun { .. }
-            | SessionError::Ended { .. }
-            | SessionError::Registry(_)
-            | SessionError::Repository(_),
-        ) => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let Some(named) = named_if_it_lives_on(name, &caller, environment).await? else {
+        return Ok(None);
     };
     let name = named.name().to_string();
     let collection = living::collect(&caller, named, &provider()).await?;

@@ -6,7 +6,7 @@ use clap::Args;
 use cofferdam::session::Session;
 use cofferdam::session::living::Condition;
 
-use super::living;
+use super::living::{self, Sandboxes};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -17,9 +17,8 @@ use crate::ui::output;
 /// Rules that changed meanwhile are in force before their first step.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandboxes, as `cofferdam list` names them
-    #[arg(required = true, value_name = "SANDBOX")]
-    names: Vec<String>,
+    #[command(flatten)]
+    sandboxes: Sandboxes,
 }
 
 pub(crate) async fn run(
@@ -28,7 +27,7 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     living::each(
-        &arguments.names,
+        &arguments.sandboxes,
         environment,
         interrupt,
         async |caller, named| {

@@ -6,7 +6,7 @@ use clap::Args;
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Session, SessionError};
 
-use super::living;
+use super::living::{self, Sandboxes};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -17,9 +17,8 @@ use crate::ui::output;
 /// Also after the machine was restarted. No program that ran before comes back.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandboxes, as `cofferdam list` names them
-    #[arg(required = true, value_name = "SANDBOX")]
-    names: Vec<String>,
+    #[command(flatten)]
+    sandboxes: Sandboxes,
 }
 
 pub(crate) async fn run(
@@ -28,7 +27,7 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     living::each(
-        &arguments.names,
+        &arguments.sandboxes,
         environment,
         interrupt,
         async |caller, named| {
@@ -44,7 +43,7 @@ pub(crate) async fn run(
                     Session::open(caller, named, &provider).await?;
                     output::note(&format!("{name} is running already\n"));
                 }
-                _ => {
+                Condition::Stopped => {
                     lives::start(caller, named, &provider).await?;
                     output::note(&format!(
                         "started {name}; use it with: cofferdam shell {name}\n"

@@ -131,7 +131,8 @@ impl Told {
 async fn asked(session: &Session) -> Result<Told, SessionError> {
     let state = match session.condition().await? {
         Condition::Paused => "paused",
-        _ => "active",
+        Condition::Running => "active",
+        Condition::Stopped => "stopped",
     };
     let start = session.starts()?;
     let programs = session.programs().await?;

@@ -6,7 +6,7 @@ use clap::Args;
 use cofferdam::session::SessionError;
 use cofferdam::session::living::{self as lives, Condition};
 
-use super::living;
+use super::living::{self, Sandboxes};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -15,9 +15,8 @@ use crate::ui::output;
 /// End every program in sandboxes; their files and the agent's home stay
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandboxes, as `cofferdam list` names them
-    #[arg(required = true, value_name = "SANDBOX")]
-    names: Vec<String>,
+    #[command(flatten)]
+    sandboxes: Sandboxes,
 }
 
 pub(crate) async fn run(
@@ -26,7 +25,7 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     living::each(
-        &arguments.names,
+        &arguments.sandboxes,
         environment,
         interrupt,
         async |caller, named| {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{CommitLine, GitError, Oid, Repository};
 use crate::names::BranchName;
 use crate::process::Input;
+use crate::text::printable;
 
 /// How much of a difference is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,14 +176,14 @@ impl Repository {
         Ok(lines.collect())
     }
 
-    /// What `git diff` says between two commits: a sandbox's bytes, not safe for a terminal.
+    /// What `git diff` says between two commits, control bytes escaped: they are a sandbox's.
     pub async fn diff(
         &self,
         base: &Oid,
         tip: &Oid,
         style: DiffStyle,
         cancel: &CancellationToken,
-    ) -> Result<Vec<u8>, GitError> {
+    ) -> Result<String, GitError> {
         let flag = match style {
             DiffStyle::Patch => "--patch",
             DiffStyle::Stat => "--stat",
@@ -209,6 +210,6 @@ impl Repository {
             .args(["--end-of-options", base.as_str(), tip.as_str()])
             .run(cancel)
             .await?;
-        Ok(done.stdout)
+        Ok(printable(&String::from_utf8_lossy(&done.stdout)))
     }
 }

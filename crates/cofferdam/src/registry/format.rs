@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::registry::{Lifetime, Mode, Outcome, Phase, Reach, Strategy};
 
-    /// Written by the first version that had records.
+    /// In the form of the first version; state that it wrote itself is in `tests/session/older.rs`.
     const FIRST: &str = include_str!("record-1.json");
 
     #[test]

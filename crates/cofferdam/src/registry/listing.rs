@@ -257,6 +257,11 @@ pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
     process::is_alive(pid, start).then_some(pid)
 }
 
+/// The record as it is now.
+pub fn load(home: &Home, id: SandboxId) -> Result<Record, RegistryError> {
+    read(&home.sandbox(id))
+}
+
 /// Whether a process owns the sandbox now, or it lives on by itself.
 pub fn is_in_use(home: &Home, id: SandboxId) -> bool {
     let directory = home.sandbox(id);

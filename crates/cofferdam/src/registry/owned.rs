@@ -12,6 +12,7 @@ use super::lock::{making, open_lock, take};
 use super::record::{Phase, Record};
 use crate::fsx::{self, Context, lock};
 use crate::home::Home;
+use crate::names::Slug;
 use crate::process;
 
 /// How long one waits for another command that changes the same sandbox.
@@ -60,12 +61,7 @@ impl Owned {
     /// Takes over a sandbox whose owner is dead or done.
     pub fn adopt(home: &Home, record: Record) -> Result<Self, RegistryError> {
         let directory = home.sandbox(record.id);
-        let gone = |error: RegistryError| match error {
-            RegistryError::File(error) if error.is_not_found() => {
-                RegistryError::Gone(record.name.clone())
-            }
-            error => error,
-        };
+        let gone = |error| gone(&record.name, error);
         // Not made anew: who removes the directory now must find it empty.
         let lock = open_lock(&directory, false).map_err(gone)?;
         if !take(&lock, &directory)? {
@@ -96,12 +92,7 @@ impl Owned {
             () = cancel.cancelled() => return Ok(None),
             taken = lock::take_within(&path, TURN_LIMIT) => taken,
         };
-        let gone = |error: RegistryError| match error {
-            RegistryError::File(error) if error.is_not_found() => {
-                RegistryError::Gone(record.name.clone())
-            }
-            error => error,
-        };
+        let gone = |error| gone(&record.name, error);
         let Some(lock) = taken.map_err(|error| gone(error.into()))? else {
             return Ok(None);
         };
@@ -163,5 +154,13 @@ impl Owned {
         }
         fsx::remove_file_if_exists(&self.directory.join(RECORD))?;
         Ok(fsx::remove_tree(&self.directory)?)
+    }
+}
+
+/// Where its files are not there any more, neither is the sandbox.
+fn gone(name: &Slug, error: RegistryError) -> RegistryError {
+    match error {
+        RegistryError::File(error) if error.is_not_found() => RegistryError::Gone(name.clone()),
+        error => error,
     }
 }

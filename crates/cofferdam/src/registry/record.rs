@@ -10,6 +10,7 @@ use crate::git::Oid;
 use crate::git::land::Landing;
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
+use crate::network::NetworkKind;
 use crate::path_json::{self, PathText};
 
 /// The record format that this version writes. Older ones stay readable ([`super::format`]).
@@ -163,9 +164,6 @@ pub struct Record {
     /// The commit of its branch that came home last. Every collecting moves it.
     #[serde(default)]
     pub landed: Option<Oid>,
-    /// By what its provider finds it again, where the id is not enough.
-    #[serde(default)]
-    pub handle: Option<String>,
 }
 
 /// What a sandbox may reach, as its record keeps it.
@@ -182,6 +180,14 @@ pub enum Reach {
 }
 
 impl Reach {
+    pub fn kind(&self) -> NetworkKind {
+        match self {
+            Self::None => NetworkKind::None,
+            Self::Allowlist { .. } => NetworkKind::Allowlist,
+            Self::Open => NetworkKind::Open,
+        }
+    }
+
     /// The rules of the command that started it. `None`: there is no wall, or one of them is not to
     /// be understood by this version, and fewer rules than it was given would be no answer.
     pub fn rules(&self) -> Option<Vec<Rule>> {

@@ -32,7 +32,6 @@ fn record(name: &str, repository: &Path) -> Record {
         network: None,
         lifetime: Lifetime::Command,
         landed: None,
-        handle: None,
     }
 }
 

@@ -22,16 +22,21 @@ const SUMMARY_LIMIT: Duration = Duration::from_secs(2);
 
 /// As the provider gets it for a sandbox that is there. Rules that this version does not understand give none.
 pub(super) fn of_a_record(home: &Home, record: &Record) -> Network {
-    match (&record.network, wall::sources_of(home, record)) {
+    match (&record.network, wall_of_a_record(home, record)) {
         (Some(Reach::Open), _) => Network::Open,
-        (_, Some(sources)) => Network::Wall(Box::new(WallSpec {
-            home: home.clone(),
-            sandbox: record.id,
-            name: record.name.clone(),
-            sources,
-        })),
+        (_, Some(wall)) => Network::Wall(Box::new(wall)),
         _ => Network::None,
     }
+}
+
+/// The place behind the wall of a sandbox that is there; `None`: it has none.
+pub(super) fn wall_of_a_record(home: &Home, record: &Record) -> Option<WallSpec> {
+    Some(WallSpec {
+        home: home.clone(),
+        sandbox: record.id,
+        name: record.name.clone(),
+        sources: wall::sources_of(home, record)?,
+    })
 }
 
 /// A provider that cannot give what is asked is an error, never another network.
@@ -92,11 +97,11 @@ async fn tell_loss(sandbox: &dyn Sandbox, events: &Emitter) -> Infallible {
 }
 
 /// What the wall refused to the sandbox; nothing where there is no wall, or no answer.
-pub(super) async fn refused(sandbox: &dyn Sandbox) -> Vec<Refused> {
-    let Some(wall) = sandbox.wall() else {
+pub(super) async fn refused(home: &Home, record: &Record) -> Vec<Refused> {
+    if !matches!(record.network, Some(Reach::Allowlist { .. })) {
         return Vec::new();
-    };
-    match tokio::time::timeout(SUMMARY_LIMIT, wall.refused()).await {
+    }
+    match tokio::time::timeout(SUMMARY_LIMIT, wall::refused(home, record.id)).await {
         Ok(Ok(refused)) => refused,
         // The log has it.
         Ok(Err(_)) | Err(_) => Vec::new(),

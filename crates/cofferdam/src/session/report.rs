@@ -57,6 +57,16 @@ impl std::fmt::Display for Beside {
     }
 }
 
+/// What all of them used together.
+pub(super) fn usage(iterations: &[Iteration]) -> Usage {
+    let mut usage = Usage::default();
+    iterations
+        .iter()
+        .filter_map(|iteration| iteration.usage)
+        .for_each(|one| usage += one);
+    usage
+}
+
 /// What a run did.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunReport {
@@ -88,7 +98,8 @@ pub struct RunReport {
     /// A worktree with uncommitted work that was left where it is.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub preserved_worktree: Option<PathBuf>,
-    /// What the wall refused, most often refused first; bounded.
+    /// What the wall refused, most often refused first; bounded. In a sandbox that lives on it is counted since its
+    /// gateway took it over.
     pub refused: Vec<Refused>,
 }
 

@@ -16,14 +16,12 @@ use super::options::RunOptions;
 use super::plan::{self, Plan, PlanError, TaskPlan};
 use super::prepare::{self, Making, Ready};
 use super::refusals::Refusals;
-use super::report::{Kept, RunReport};
+use super::report::{Kept, RunReport, usage};
 use super::runlog;
-use crate::agent::Usage;
 use crate::git::land::{self, Landing};
 use crate::git::{DiffStyle, UserRules, before, own_files};
 use crate::registry::{Outcome, Owned, RegistryError};
 use crate::sandbox::{Ability, Sandbox};
-use crate::text::printable;
 use crate::wall;
 
 /// Runs an agent in a sandbox until it signals completion or the iterations are used up, and brings
@@ -134,7 +132,7 @@ async fn live(
     // Of a run that ended soon, or before its agent started.
     refusals.tell(events);
     let refused = match &ready {
-        Some(ready) => network::refused(ready.sandbox()).await,
+        Some(_) => network::refused(&options.caller.home, &plan.record).await,
         None => Vec::new(),
     };
     events.emit(&Event::Step { step: "collect" });
@@ -152,7 +150,6 @@ async fn live(
             Err(RunErrorKind::Cancelled) => Reaches::OwnBranch(land::STOPPED),
             Err(_) => Reaches::OwnBranch(land::FAILED),
         },
-        lives: false,
         home: &options.caller.home,
         repo: &plan.repository,
         author: &plan.author,
@@ -280,16 +277,12 @@ async fn finish(
     let diffstat = match &collected.tip {
         Some(tip) => {
             let (style, cancel) = (DiffStyle::Stat, &options.caller.abandon);
-            let bytes = plan.repository.diff(&base, tip, style, cancel).await;
-            printable(&String::from_utf8_lossy(&bytes.unwrap_or_default()))
+            let text = plan.repository.diff(&base, tip, style, cancel).await;
+            text.unwrap_or_default()
         }
         None => String::new(),
     };
-    let mut usage = Usage::default();
-    kept.iterations
-        .iter()
-        .filter_map(|iteration| iteration.usage)
-        .for_each(|one| usage += one);
+    let usage = usage(&kept.iterations);
     Ok(RunReport {
         id: plan.record.id,
         name: plan.record.name.clone(),

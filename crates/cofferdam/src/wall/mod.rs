@@ -24,7 +24,7 @@ pub use error::WallError;
 pub(crate) use gateway::remove_dead as remove_dead_gateways;
 pub use gateway::{Start, ask, process as gateway_process};
 pub(crate) use journal::{remove_old as remove_old_logs, say_unlogged};
-pub use registration::{HandedOver, Health, Proof, Registration};
+pub use registration::{HandedOver, Health, Proof, Registration, refused};
 
 /// What a provider needs to put a sandbox behind the wall.
 #[derive(Debug, Clone)]

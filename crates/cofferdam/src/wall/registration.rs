@@ -34,8 +34,6 @@ pub enum Health {
 /// One sandbox's registration. Dropping it ends the sandbox's network.
 #[derive(Debug)]
 pub struct Registration {
-    home: Home,
-    sandbox: SandboxId,
     /// To the task that keeps the connection.
     orders: mpsc::Sender<Order>,
     health: watch::Receiver<Health>,
@@ -112,8 +110,6 @@ impl Registration {
             }
         });
         Ok(Self {
-            home: spec.home.clone(),
-            sandbox: spec.sandbox,
             orders,
             health,
             problems,
@@ -150,16 +146,6 @@ impl Registration {
                 process: None,
                 seconds: ANSWER_LIMIT.as_secs(),
             }),
-        }
-    }
-
-    /// What was refused so far, most often refused first; bounded. A gateway that ended took its
-    /// count with it: the log has everything. Bounded: 8 s.
-    pub async fn refused(&self) -> Result<Vec<Refused>, WallError> {
-        let sandbox = self.sandbox.to_string();
-        match gateway::ask(&self.home, &Ask::Refused { sandbox }, Start::Never).await? {
-            Answer::Refused(refused) => Ok(refused),
-            _ => Err(unexpected()),
         }
     }
 
@@ -364,4 +350,14 @@ fn random() -> Result<[u8; control::ANSWER], WallError> {
 
 fn unexpected() -> WallError {
     WallError::Protocol("an answer to another question".to_owned())
+}
+
+/// What was refused to a sandbox since its gateway took it over, most often refused first; bounded. A gateway that
+/// ended took its count with it: the log has everything. Bounded: 8 s.
+pub async fn refused(home: &Home, sandbox: SandboxId) -> Result<Vec<Refused>, WallError> {
+    let sandbox = sandbox.to_string();
+    match gateway::ask(home, &Ask::Refused { sandbox }, Start::Never).await? {
+        Answer::Refused(refused) => Ok(refused),
+        _ => Err(unexpected()),
+    }
 }

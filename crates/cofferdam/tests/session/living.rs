@@ -34,6 +34,12 @@ pub(crate) fn options(env: &Env, name: &str) -> SessionOptions {
     options
 }
 
+/// One called `one`, behind the wall.
+async fn made(env: &Env) -> Session {
+    let made = Session::create(&caller(env), &options(env, "one")).await;
+    made.unwrap()
+}
+
 pub(crate) async fn find(env: &Env, name: &str) -> Result<Named, SessionError> {
     Named::find(&caller(env), &env.repo, name).await
 }
@@ -91,9 +97,7 @@ pub(crate) async fn delete(env: &Env, name: &str) {
 fn a_whole_life() {
     let env = Env::new();
     block_on(async {
-        let session = Session::create(&caller(&env), &options(&env, "one"))
-            .await
-            .unwrap();
+        let session = made(&env).await;
         assert_eq!(
             sh(&session, "pwd; cat README.md").await,
             "/workspace/repo\nhello"
@@ -186,6 +190,7 @@ fn agents_work_in_it_as_often_as_wanted() {
         let made = options(&env, "one");
         let session = Session::create(&caller(&env), &made).await.unwrap();
         for number in [1, 2] {
+            let before = env.git(&["rev-parse", "b-one"]);
             let script = format!("touch ~/saw{number}; ls ~; {COMMIT} a{number}");
             let done = session
                 .agent(&task(&script), made.sandbox.clone())
@@ -194,6 +199,8 @@ fn agents_work_in_it_as_often_as_wanted() {
             let subjects: Vec<_> = done.commits.iter().map(|one| &*one.subject).collect();
             assert_eq!(subjects, [format!("a{number}")], "{done:?}");
             assert!(done.diffstat.contains("new"), "{}", done.diffstat);
+            // Each tells of its own work alone.
+            assert_eq!(done.base.as_str(), before);
         }
         assert_eq!(sh(&session, "ls ~").await, "saw1\nsaw2");
         // One that fails loses nothing, and the sandbox goes on.
@@ -226,9 +233,7 @@ pub(crate) fn kill(pid: u32) {
 fn killed_supervisors_are_replaced() {
     let env = Env::new();
     block_on(async {
-        let session = Session::create(&caller(&env), &options(&env, "one"))
-            .await
-            .unwrap();
+        let session = made(&env).await;
         sh(&session, &format!("{COMMIT} w1")).await;
         let first = supervisor(&env, &session).await;
         drop(session);
@@ -251,9 +256,7 @@ fn killed_supervisors_are_replaced() {
 fn a_killed_guest_is_a_stopped_sandbox() {
     let env = Env::new();
     block_on(async {
-        let session = Session::create(&caller(&env), &options(&env, "one"))
-            .await
-            .unwrap();
+        let session = made(&env).await;
         sh(&session, &format!("{COMMIT} w1; touch ~/kept")).await;
         let descriptor = session.sandbox().process().unwrap();
         rustix::process::pidfd_send_signal(descriptor, rustix::process::Signal::KILL).unwrap();
@@ -286,9 +289,7 @@ fn a_killed_guest_is_a_stopped_sandbox() {
 fn nobody_takes_it_for_dead() {
     let env = Env::new();
     block_on(async {
-        let session = Session::create(&caller(&env), &options(&env, "one"))
-            .await
-            .unwrap();
+        let session = made(&env).await;
         sh(&session, &format!("{COMMIT} w1")).await;
         kill(supervisor(&env, &session).await);
     });
@@ -324,9 +325,7 @@ fn what_cannot_be_made_leaves_nothing() {
         let failed = Session::create(&caller(&env), &bad).await.unwrap_err();
         assert!(failed.to_string().contains("exit"), "{failed}");
         env.assert_no_state();
-        let session = Session::create(&caller(&env), &options(&env, "one"))
-            .await
-            .unwrap();
+        let session = made(&env).await;
         let again = Session::create(&caller(&env), &options(&env, "one"))
             .await
             .unwrap_err();
@@ -343,9 +342,7 @@ fn what_cannot_be_made_leaves_nothing() {
 fn programs_that_go_on_by_themselves() {
     let env = Env::new();
     block_on(async {
-        let session = Session::create(&caller(&env), &options(&env, "one"))
-            .await
-            .unwrap();
+        let session = made(&env).await;
         let line = "echo begun; while [ ! -e ~/go ]; do sleep 0.02; done; echo done; exit 5";
         let started = session
             .exec_detached(SessionExec::new(["sh", "-c", line]))

@@ -37,7 +37,6 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         network: Some(Reach::Allowlist { rules: vec![] }),
         lifetime: Lifetime::Command,
         landed: None,
-        handle: None,
     };
     Owned::create(&spec.home, record).unwrap()
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, Instant};
 
-use cofferdam::wall::{Answer, Ask, Health, Registration, Start, WallError};
+use cofferdam::wall::{self, Answer, Ask, Health, Registration, Start, WallError};
 
 use crate::support::{Doors, House, LIMIT, block_on, kill, registered, sockets, until};
 
@@ -112,8 +112,9 @@ fn a_dropped_registration_ends_at_once() {
 #[test]
 fn without_a_gateway_there_is_no_network() {
     let house = House::new();
+    let spec = house.spec(&["allowed.example.com"]);
     block_on(async {
-        let (registration, doors) = registered(&house.spec(&["allowed.example.com"])).await;
+        let (registration, doors) = registered(&spec).await;
         carries(doors);
         // No gateway can be started from now on.
         fs::set_permissions(house.place(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -126,7 +127,7 @@ fn without_a_gateway_there_is_no_network() {
             TcpStream::connect(doors.connections).is_err()
         });
         assert_eq!(doors.look_up_once("allowed.example.com"), None);
-        assert!(registration.refused().await.is_err());
+        assert!(wall::refused(&spec.home, spec.sandbox).await.is_err());
         fs::set_permissions(house.place(), fs::Permissions::from_mode(0o700)).unwrap();
     });
 }

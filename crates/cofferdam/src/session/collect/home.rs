@@ -82,7 +82,7 @@ impl Collector<'_> {
                 }
                 continue;
             }
-            if self.lives && tip.is_commit && self.is_kept(&journey, tip).await? {
+            if self.lives() && tip.is_commit && self.is_kept(&journey, tip).await? {
                 continue;
             }
             if !tip.is_commit || looked == MAX_TIPS || Instant::now() > deadline {
@@ -247,7 +247,7 @@ impl Collector<'_> {
         let list = left.iter().map(|tip| format!("{} {}\n", tip.id, tip.name));
         let list: String = list.collect();
         let listed = pack.with_extension("refs");
-        if self.lives && is_kept_as(&pack, &listed, &list) {
+        if self.lives() && is_kept_as(&pack, &listed, &list) {
             return Ok(());
         }
         let aside = self

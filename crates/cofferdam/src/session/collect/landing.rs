@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{CollectError, Collector, Reaches, merge_message};
+use super::{CollectError, Collector, merge_message};
 use crate::fsx;
 use crate::git::gate::Accepted;
 use crate::git::land::Landing;
@@ -52,7 +52,7 @@ impl Collector<'_> {
                     Landing::Landed { .. } => {}
                     other => return Ok(other),
                 }
-                if let Reaches::OwnBranch(why) = self.reaches {
+                if let Some(why) = self.reaches.held_back() {
                     // Whoever was cut short, or its user, may have come so far already.
                     let full = target.full();
                     if let Some(at) = refs::read(self.repo, &full, self.cancel).await?
@@ -139,7 +139,7 @@ impl Collector<'_> {
         from: &Oid,
         accepted: &Accepted,
     ) -> Result<(), CollectError> {
-        if self.lives {
+        if self.lives() {
             let known = format!("{from}\n{}\n", accepted.tip());
             fsx::write_private(&owned.directory().join(LEFT_AT), known.as_bytes())?;
         }

@@ -53,14 +53,25 @@ pub(super) enum Reaches {
     Target,
     /// The sandbox's own branch: with merge-to-head nothing else moves, for this reason.
     OwnBranch(&'static str),
+    /// The same, and what is the sandbox's own is left where it is: it goes on.
+    WhileItLives,
+}
+
+impl Reaches {
+    /// Why the target of merge-to-head is left where it is; `None`: it is not.
+    fn held_back(self) -> Option<&'static str> {
+        match self {
+            Self::Target => None,
+            Self::OwnBranch(why) => Some(why),
+            Self::WhileItLives => Some(land::LIVES),
+        }
+    }
 }
 
 /// What collecting needs beside the record.
 #[derive(Debug)]
 pub(super) struct Collector<'a> {
     pub reaches: Reaches,
-    /// The sandbox goes on afterwards: what is its own is left where it is.
-    pub lives: bool,
     pub home: &'a Home,
     pub repo: &'a Repository,
     /// Author of a merge commit.
@@ -115,6 +126,11 @@ impl Collected {
 }
 
 impl Collector<'_> {
+    /// Whether the sandbox goes on afterwards.
+    fn lives(&self) -> bool {
+        self.reaches == Reaches::WhileItLives
+    }
+
     pub(super) async fn collect(
         &self,
         owned: &mut Owned,
@@ -192,7 +208,7 @@ impl Collector<'_> {
             return Err(CollectError::Inside(owned.record.provider.clone()));
         }
         let left = match owned.record.mode {
-            Mode::Bind if !self.lives => self.tidy_up(owned)?,
+            Mode::Bind if !self.lives() => self.tidy_up(owned)?,
             Mode::Bind | Mode::Copy | Mode::Inside => Vec::new(),
         };
         if let Source::Sandbox { sandbox, workdir } = source {
@@ -210,7 +226,7 @@ impl Collector<'_> {
             let committed = &collected.changed;
             shared::tell_uncommitted(&left, committed, self.repo, self.cancel, self.events).await;
         }
-        if owned.record.mode == Mode::Copy && !self.lives && matches!(source, Source::State) {
+        if owned.record.mode == Mode::Copy && !self.lives() && matches!(source, Source::State) {
             // What cannot be read cannot be asked either.
             collected.copy_is_dirty = !tips.odd.is_empty() || self.copy_is_dirty(owned).await;
             if collected.copy_is_dirty {

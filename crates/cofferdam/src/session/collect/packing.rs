@@ -90,7 +90,7 @@ impl Collector<'_> {
             tokio::join!(pack, gate.receive(Input::Fd(reader), tip, self.cancel));
         match (packed, received) {
             (_, Ok(accepted)) => {
-                if self.lives {
+                if self.lives() {
                     give_back(owned.directory(), &accepted)?;
                 }
                 Ok(Received::Accepted(accepted))

@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use super::{Collection, Session, SessionError};
-use crate::agent::Usage;
 use crate::git::{DiffStyle, Identity, identity};
-use crate::registry::{Reach, Strategy};
+use crate::registry::{self, Reach, Strategy};
 use crate::sandbox::Contained;
 use crate::session::announce;
 use crate::session::emitter::Emitter;
@@ -18,10 +17,9 @@ use crate::session::network_options::NetworkOptions;
 use crate::session::options::{RunOptions, SessionOptions, Task};
 use crate::session::plan::{self, Plan, TaskPlan};
 use crate::session::refusals::Refusals;
-use crate::session::report::{Kept, RunReport};
+use crate::session::report::{Kept, RunReport, usage};
 use crate::session::run::take_login_back;
 use crate::session::runlog;
-use crate::text::printable;
 
 impl Session {
     /// Runs an agent in it, until it signals completion or the iterations are used up, and collects. The sandbox goes
@@ -45,26 +43,28 @@ impl Session {
         };
         let plan = self.plan(&form).await.map_err(session)?;
         let planned = plan::plan_task(&options, &plan).await.map_err(nothing)?;
-        let name = runlog::file_name(&self.record, Some(self.record.name.as_str()));
+        let name = runlog::file_name(self.record(), Some(self.record().name.as_str()));
         let log = (&options.task.log, options.task.log_limits);
         let config_dir = plan.repository.config_dir();
         let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &name)
             .map_err(|error| nothing(error.into()))?;
         events.announce(|| announce::events(&options, &plan, &planned, events.path(), 0));
         let mut work = Work::default();
-        let mut refusals = Refusals::since_now(&self.caller.home, self.record.id);
+        let mut refusals = Refusals::since_now(&self.caller.home, self.record().id);
         let worked = self
             .work(&options, &planned, &events, &mut work, &mut refusals)
             .await;
         refusals.tell(&events);
+        let refused = network::refused(&self.caller.home, self.record()).await;
         let mut kept = Kept {
-            id: Some(self.record.id),
-            name: Some(self.record.name.clone()),
+            id: Some(self.record().id),
+            name: Some(self.record().name.clone()),
             branch: Some(plan.source_branch.clone()),
             target_branch: Some(plan.target_branch.clone()),
-            made_branch: made_branch(&self.record),
+            made_branch: made_branch(self.record()),
             base: Some(plan.record.begins().clone()),
             iterations: work.iterations,
+            refused,
             log: events.path().map(std::path::Path::to_owned),
             ..Kept::default()
         };
@@ -102,19 +102,15 @@ impl Session {
         let diffstat = match collected.commits.last() {
             Some(last) => {
                 let (style, cancel) = (DiffStyle::Stat, &self.caller.abandon);
-                let bytes = plan.repository.diff(&base, &last.id, style, cancel).await;
-                printable(&String::from_utf8_lossy(&bytes.unwrap_or_default()))
+                let text = plan.repository.diff(&base, &last.id, style, cancel).await;
+                text.unwrap_or_default()
             }
             None => String::new(),
         };
-        let mut usage = Usage::default();
-        kept.iterations
-            .iter()
-            .filter_map(|iteration| iteration.usage)
-            .for_each(|one| usage += one);
+        let usage = usage(&kept.iterations);
         Ok(RunReport {
-            id: self.record.id,
-            name: self.record.name.clone(),
+            id: self.record().id,
+            name: self.record().name.clone(),
             source_branch: plan.source_branch,
             target_branch: plan.target_branch,
             made_branch: kept.made_branch,
@@ -131,7 +127,7 @@ impl Session {
             duration: began.elapsed(),
             log: kept.log,
             preserved_worktree: None,
-            refused: Vec::new(),
+            refused: kept.refused,
         })
     }
 
@@ -165,11 +161,11 @@ impl Session {
 
     /// What it was made with, as far as a task asks.
     fn options(&self, form: &Form, sandbox: Contained) -> SessionOptions {
-        let mut options = SessionOptions::new(&self.record.repository, sandbox);
-        options.name = Some(self.record.name.to_string());
+        let mut options = SessionOptions::new(&self.record().repository, sandbox);
+        options.name = Some(self.record().name.to_string());
         options.environment = form.environment();
         options.limits = form.limits();
-        options.network = match &self.record.network {
+        options.network = match &self.record().network {
             Some(Reach::Open) => NetworkOptions::Open,
             Some(reach @ Reach::Allowlist { .. }) => NetworkOptions::Allowlist {
                 rules: reach.rules().unwrap_or_default(),
@@ -181,20 +177,22 @@ impl Session {
 
     async fn plan(&self, form: &Form) -> Result<Plan, SessionError> {
         let caller = &self.caller;
+        // What came home meanwhile is none of this task's.
+        let record = registry::load(&caller.home, self.id())?;
         let user = caller.user_home.as_deref();
-        let config = identity::user_config(&self.repository, user, &caller.cancel).await?;
+        let config = identity::user_config(&self.named.repository, user, &caller.cancel).await?;
         let author = config.identity.clone().unwrap_or_else(Identity::fallback);
-        let repository = self.repository.clone();
-        let target_branch = match &self.record.strategy {
+        let repository = self.named.repository.clone();
+        let target_branch = match &record.strategy {
             Strategy::MergeToHead { target } => target.to_string(),
             Strategy::Head | Strategy::Branch => repository.head.branch_text(),
         };
         Ok(Plan {
             config,
             author,
-            record: self.record.clone(),
             branch_exists: true,
-            source_branch: self.record.branch_text(),
+            source_branch: record.branch_text(),
+            record,
             target_branch,
             notices: Vec::new(),
             workdir: form.workdir(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::life::{halt, turn};
 use super::{Named, Session, SessionError};
-use crate::git::land::{self, Landing};
+use crate::git::land::Landing;
 use crate::git::{CommitLine, Identity, Repository, identity};
 use crate::registry::{Owned, Record};
 use crate::sandbox::{BindMountProvider, SandboxError};
@@ -34,11 +34,8 @@ impl Session {
     /// Brings home what is committed inside: every program is stopped for the moment it takes, the commits pass the
     /// gate, and the sandbox's own branch moves.
     pub async fn collect(&self) -> Result<Collection, SessionError> {
-        let named = Named {
-            repository: self.repository.clone(),
-            record: self.record.clone(),
-        };
-        let mut turn = turn(&self.caller, &named).await?;
+        let named = &self.named;
+        let mut turn = turn(&self.caller, named).await?;
         // A paused one too: somebody may resume it meanwhile, and each of both holds for itself.
         match self.sandbox.freeze().await {
             Ok(()) => {}
@@ -46,13 +43,13 @@ impl Session {
             Err(SandboxError::Restless) => {
                 let closed = self.sandbox.close().await;
                 closed.map_err(|source| self.failed(source))?;
-                let mut collection = gather(&self.caller, &named, &mut turn).await?;
+                let mut collection = gather(&self.caller, named, &mut turn).await?;
                 collection.ended = true;
                 return Ok(collection);
             }
             Err(source) => return Err(self.failed(source)),
         }
-        let gathered = gather(&self.caller, &named, &mut turn).await;
+        let gathered = gather(&self.caller, named, &mut turn).await;
         // Where that fails they go on when this process is gone.
         let thawed = self.sandbox.thaw().await;
         if gathered.is_ok() {
@@ -68,17 +65,13 @@ pub async fn collect(
     named: Named,
     provider: &dyn BindMountProvider,
 ) -> Result<Collection, SessionError> {
-    let stopped = Named {
-        repository: named.repository.clone(),
-        record: named.record.clone(),
-    };
-    match Session::open(caller, named, provider).await {
+    match Session::open(caller, named.clone(), provider).await {
         Ok(session) => session.collect().await,
         Err(SessionError::Stopped { .. }) => {
-            let mut turn = turn(caller, &stopped).await?;
+            let mut turn = turn(caller, &named).await?;
             // Nothing starts it now; what a killed one left does not write either.
-            halt(caller, &stopped, provider).await?;
-            gather(caller, &stopped, &mut turn).await
+            halt(caller, &named, provider).await?;
+            gather(caller, &named, &mut turn).await
         }
         Err(error) => Err(error),
     }
@@ -90,8 +83,7 @@ pub(super) async fn holds_uncommitted(caller: &Caller, named: &Named, turn: &Own
     let author = Identity::fallback();
     let events = Emitter::silent();
     let collector = Collector {
-        reaches: Reaches::OwnBranch(land::LIVES),
-        lives: true,
+        reaches: Reaches::WhileItLives,
         home: &caller.home,
         repo: &named.repository,
         author: &author,
@@ -114,8 +106,7 @@ pub(super) async fn gather(
     let fallback = Identity::fallback();
     let events = Emitter::sink(caller.events.clone());
     let collector = Collector {
-        reaches: Reaches::OwnBranch(land::LIVES),
-        lives: true,
+        reaches: Reaches::WhileItLives,
         home: &caller.home,
         repo: repository,
         author: config.identity.as_ref().unwrap_or(&fallback),

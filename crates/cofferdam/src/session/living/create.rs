@@ -1,6 +1,6 @@
 //! Making a sandbox that lives on: the same steps as for a run, and at the end somebody else keeps its place.
 
-use super::Session;
+use super::{Named, Session};
 use crate::git::own_files;
 use crate::registry::{Lifetime, Owned, RegistryError};
 use crate::sandbox::{Ability, SandboxError};
@@ -89,6 +89,11 @@ impl Session {
                 };
                 // As one whose command died: what hooks may have made comes home, the rest goes.
                 owned.record.lifetime = Lifetime::Command;
+                if let Err(error) = owned.save() {
+                    events.notice(Notice::Other {
+                        text: error.to_string(),
+                    });
+                }
                 let user = caller.user_home.as_deref();
                 let given_up =
                     give_up(&caller.home, &plan.repository, owned, user, &caller.abandon);
@@ -121,8 +126,10 @@ impl Making<'_> {
         owned.save()?;
         let session = Session {
             caller: self.caller.clone(),
-            repository: self.plan.repository.clone(),
-            record: owned.record.clone(),
+            named: Named {
+                repository: self.plan.repository.clone(),
+                record: owned.record.clone(),
+            },
             sandbox,
         };
         let lock = owned.lock()?;

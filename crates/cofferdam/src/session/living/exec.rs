@@ -166,7 +166,7 @@ impl Session {
     async fn request(&self, exec: SessionExec) -> Result<ExecRequest, SessionError> {
         let form = Form::read(&self.directory())?;
         let given = form.environment();
-        let resolved = variables::of_a_session(&self.caller, &given, &self.repository).await;
+        let resolved = variables::of_a_session(&self.caller, &given, &self.named.repository).await;
         let (mut environment, _) = resolved?;
         environment.extend(exec.environment);
         Ok(ExecRequest {

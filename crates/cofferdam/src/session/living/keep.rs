@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::{Session, SessionError};
 use crate::fsx::lock;
-use crate::registry::Reach;
+use crate::session::network;
 use crate::wall::supervisor::{self, Supervisor, SupervisorError};
-use crate::wall::{self, HandedOver, WallSpec};
+use crate::wall::{HandedOver, WallError, WallSpec};
 
 /// How long another command may take to start one.
 const OTHERS: Duration = Duration::from_secs(10);
@@ -16,14 +16,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl Session {
     /// Has the sandbox's place kept, where nobody does. Bounded: 20 s.
     pub(super) async fn keep(&self) -> Result<(), SessionError> {
-        let failed = |source| SessionError::Supervisor {
-            name: self.record.name.to_string(),
-            source,
-        };
         let deadline = Instant::now() + OTHERS;
         loop {
             let found = Supervisor::connect(&self.directory()).await;
-            if found.map_err(failed)?.is_some() {
+            if found.map_err(|source| self.unkept(source))?.is_some() {
                 return Ok(());
             }
             let place = self.place().await?;
@@ -33,7 +29,7 @@ impl Session {
                 Err(SupervisorError::Taken) if Instant::now() < deadline => {
                     tokio::time::sleep(PAUSE).await;
                 }
-                done => return done.map_err(failed),
+                done => return done.map_err(|source| self.unkept(source)),
             }
         }
     }
@@ -47,7 +43,7 @@ impl Session {
         let gone = || SupervisorError::Start("the sandbox has no process".to_owned());
         let init = self.sandbox.process().ok_or_else(gone)?;
         let init = init.try_clone_to_owned()?;
-        let (home, id) = (&self.caller.home, self.record.id);
+        let (home, id) = (&self.caller.home, self.id());
         supervisor::start(home, id, lock.into(), init, place).await?;
         Ok(())
     }
@@ -65,20 +61,12 @@ impl Session {
 
     /// `None`: it has no wall.
     pub(super) fn wall_spec(&self) -> Option<WallSpec> {
-        if !matches!(self.record.network, Some(Reach::Allowlist { .. })) {
-            return None;
-        }
-        Some(WallSpec {
-            home: self.caller.home.clone(),
-            sandbox: self.record.id,
-            name: self.record.name.clone(),
-            sources: wall::sources_of(&self.caller.home, &self.record)?,
-        })
+        network::wall_of_a_record(&self.caller.home, self.record())
     }
 
-    pub(super) fn walled(&self, source: crate::wall::WallError) -> SessionError {
+    pub(super) fn walled(&self, source: WallError) -> SessionError {
         SessionError::Wall {
-            name: self.record.name.to_string(),
+            name: self.name().to_string(),
             source,
         }
     }

@@ -14,7 +14,6 @@ use crate::sandbox::{BindMountProvider, Handle, Lifetime, SandboxError, SandboxS
 use crate::session::Caller;
 use crate::session::form::Form;
 use crate::session::{network, place, prepare};
-use crate::wall::Registration;
 use crate::wall::change::Change;
 use crate::wall::supervisor::{self, Supervisor, Wall};
 
@@ -24,7 +23,6 @@ const LOOKERS: Duration = Duration::from_secs(2);
 /// How a living sandbox is now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Condition {
     Running,
     Paused,
@@ -76,13 +74,10 @@ impl Session {
             supervisor::write_rules(&change, &spec)
                 .await
                 .map_err(walled)?;
-            let failed = |source| SessionError::Supervisor {
-                name: self.record.name.to_string(),
-                source,
-            };
+            let unkept = |source| self.unkept(source);
             let found = Supervisor::connect(&self.directory()).await;
-            if let Some((supervisor, _)) = found.map_err(failed)? {
-                supervisor.reload(&change).await.map_err(failed)?;
+            if let Some((supervisor, _)) = found.map_err(unkept)? {
+                supervisor.reload(&change).await.map_err(unkept)?;
             }
         }
         let resumed = self.sandbox.resume().await;
@@ -92,10 +87,7 @@ impl Session {
     /// How its place behind the wall is kept; `None`: nobody keeps it, or it is of another version.
     pub async fn wall(&self) -> Result<Option<Wall>, SessionError> {
         let found = Supervisor::connect(&self.directory()).await;
-        let found = found.map_err(|source| SessionError::Supervisor {
-            name: self.record.name.to_string(),
-            source,
-        })?;
+        let found = found.map_err(|source| self.unkept(source))?;
         Ok(found.and_then(|(_, status)| status.wall))
     }
 
@@ -201,8 +193,7 @@ pub async fn start(
     let sandbox = made.map_err(|source| SessionError::sandbox(name(), source))?;
     let session = Session {
         caller: caller.clone(),
-        repository: named.repository,
-        record: named.record,
+        named,
         sandbox,
     };
     if let Err(error) = session.settle(lock).await {
@@ -236,19 +227,12 @@ impl Session {
                 supervisor::write_rules(&change, &spec)
                     .await
                     .map_err(walled)?;
-                Some(
-                    Registration::hand_over(registration)
-                        .await
-                        .map_err(walled)?,
-                )
+                Some(registration.hand_over().await.map_err(walled)?)
             }
             _ => None,
         };
         let started = self.start_keeper(place, lock).await;
-        started.map_err(|source| SessionError::Supervisor {
-            name: self.record.name.to_string(),
-            source,
-        })
+        started.map_err(|source| self.unkept(source))
     }
 }
 

@@ -30,6 +30,7 @@ use crate::home::Home;
 use crate::names::{SandboxId, Slug};
 use crate::registry::{self, Lifetime, Record};
 use crate::sandbox::{BindMountProvider, Handle, Sandbox, SandboxError};
+use crate::wall::supervisor::SupervisorError;
 
 /// A living sandbox, as one process has it open. Dropping it leaves the sandbox alive.
 ///
@@ -53,13 +54,12 @@ use crate::sandbox::{BindMountProvider, Handle, Sandbox, SandboxError};
 #[derive(Debug)]
 pub struct Session {
     caller: Caller,
-    repository: Repository,
-    record: Record,
+    named: Named,
     sandbox: Arc<dyn Sandbox>,
 }
 
 /// One living sandbox, as a command names it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Named {
     pub(super) repository: Repository,
     pub(super) record: Record,
@@ -142,8 +142,7 @@ impl Session {
         };
         let session = Self {
             caller: caller.clone(),
-            repository: named.repository,
-            record: named.record,
+            named,
             sandbox,
         };
         session.keep().await?;
@@ -151,15 +150,16 @@ impl Session {
     }
 
     pub fn name(&self) -> &Slug {
-        &self.record.name
+        self.named.name()
     }
 
     pub fn id(&self) -> SandboxId {
-        self.record.id
+        self.named.id()
     }
 
+    /// As it was when the session began: collecting writes a newer one.
     pub fn record(&self) -> &Record {
-        &self.record
+        self.named.record()
     }
 
     /// The sandbox's first process as this machine numbers it, where it has one here.
@@ -181,10 +181,16 @@ impl Session {
     pub fn detach(self) {}
 
     fn directory(&self) -> PathBuf {
-        self.caller.home.sandbox(self.record.id)
+        self.caller.home.sandbox(self.id())
     }
 
     fn failed(&self, source: SandboxError) -> SessionError {
-        SessionError::sandbox(self.record.name.to_string(), source)
+        SessionError::sandbox(self.name().to_string(), source)
+    }
+
+    /// What is wrong with its supervisor.
+    fn unkept(&self, source: SupervisorError) -> SessionError {
+        let name = self.name().to_string();
+        SessionError::Supervisor { name, source }
     }
 }

@@ -18,10 +18,8 @@ pub async fn end(
     provider: &dyn BindMountProvider,
 ) -> Result<(), SessionError> {
     named.check(provider)?;
-    let mut turn = turn(caller, named).await?;
-    halt(caller, named, provider).await?;
-    turn.record.lifetime = Lifetime::Command;
-    Ok(turn.save()?)
+    let turn = turn(caller, named).await?;
+    close(caller, named, provider, turn).await
 }
 
 /// As [`end`], where no work of it would be lost: its commits come home first, and uncommitted work, or what the gate
@@ -45,6 +43,15 @@ pub async fn end_if_safe(
     }
     // What was frozen goes on when its connection ends here.
     look(caller, named, &mut turn).await?;
+    close(caller, named, provider, turn).await
+}
+
+async fn close(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+    mut turn: Owned,
+) -> Result<(), SessionError> {
     halt(caller, named, provider).await?;
     turn.record.lifetime = Lifetime::Command;
     Ok(turn.save()?)

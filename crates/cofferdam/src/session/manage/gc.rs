@@ -441,7 +441,6 @@ async fn finish_one(
     let config = identity::user_config(repo, caller_home, cancel).await?;
     let collector = Collector {
         reaches: Reaches::OwnBranch(land::INTERRUPTED),
-        lives: false,
         home,
         repo,
         author: config.identity.as_ref().unwrap_or(&fallback),

@@ -5,7 +5,6 @@ use super::{ManageError, Target};
 use crate::git::CommitLine;
 use crate::git::{DiffStyle, Oid, Repository};
 use crate::registry::Entry;
-use crate::text::printable;
 
 /// The difference between the sandbox's base and its branch, control bytes escaped. Commits that are kept
 /// beside a branch that moved follow as a difference of their own.
@@ -14,8 +13,7 @@ pub async fn diff(target: &Target, style: DiffStyle) -> Result<String, ManageErr
     let mut text = String::new();
     for tip in at_home(target, &repo, &entry).await? {
         let base = &entry.record.base;
-        let bytes = repo.diff(base, &tip.id, style, &target.cancel).await?;
-        text += &printable(&String::from_utf8_lossy(&bytes));
+        text += &repo.diff(base, &tip.id, style, &target.cancel).await?;
     }
     Ok(text)
 }

@@ -169,7 +169,6 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         network: Some(options.network.reach()),
         lifetime: Lifetime::Command,
         landed: None,
-        handle: None,
     };
     Ok(Plan {
         repository,
