@@ -35,6 +35,9 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
             }
             _ => format!("try again; if it stays so: {}", again(name)),
         },
+        SessionError::Rules { name, .. } => {
+            format!("mend that, then `cofferdam resume {name}`; `cofferdam doctor` looks at it too")
+        }
         SessionError::Collect { name, .. } => format!(
             "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
         ),

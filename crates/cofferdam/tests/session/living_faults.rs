@@ -61,6 +61,55 @@ fn rules_that_were_narrowed_while_it_was_paused_are_in_force_at_once() {
     }
 }
 
+/// Rules that cannot be read let nothing go on that has older ones, and begin nothing with those.
+#[test]
+fn older_rules_do_not_outlive_a_list_that_cannot_be_read() {
+    let env = Env::new();
+    cofferdam::fsx::private_dir(env.home.path()).unwrap();
+    write_rules(&env, &["two.example.com"]);
+    let broken = || {
+        let path = env.home.path().join("config.yaml");
+        cofferdam::fsx::write_private(&path, b"firewall: [").unwrap();
+    };
+    let ask = "perl -e 'print gethostbyname(q(two.example.com)) ? q(found) : q(refused)'";
+    block_on(async {
+        let mut options = options(&env, "one");
+        options.network = NetworkOptions::default();
+        let session = Session::create(&caller(&env), &options).await.unwrap();
+        assert_eq!(sh(&session, ask).await, "found");
+        session.pause().await.unwrap();
+        broken();
+        let refused = session.resume().await;
+        assert!(
+            matches!(refused, Err(SessionError::Rules { .. })),
+            "{refused:?}"
+        );
+        let now = session.condition().await.unwrap();
+        assert_eq!(now, living::Condition::Paused);
+        write_rules(&env, &["two.example.com"]);
+        session.resume().await.unwrap();
+        assert_eq!(sh(&session, ask).await, "found");
+        drop(session);
+        // A start has what can be read then, and so has whoever takes its place over.
+        let named = find(&env, "one").await.unwrap();
+        living::stop(&caller(&env), &named, &native())
+            .await
+            .unwrap();
+        broken();
+        let session = living::start(&caller(&env), named, &native())
+            .await
+            .unwrap();
+        assert_eq!(sh(&session, ask).await, "refused");
+        crate::living::kill(crate::living::supervisor(&env, &session).await);
+        drop(session);
+        let session = open(&env, "one").await.unwrap();
+        assert_eq!(sh(&session, ask).await, "refused");
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+}
+
 fn sh_on_host(path: &std::path::Path) {
     std::fs::write(path, "").unwrap();
 }

@@ -10,6 +10,7 @@ use crate::session::manage::error::ManageError;
 use crate::session::plan::error::PlanError;
 use crate::session::variables::VariablesError;
 use crate::wall::WallError;
+use crate::wall::rules::Problem;
 use crate::wall::supervisor::SupervisorError;
 
 /// Why something could not be done with a sandbox that lives on. Nothing of it is lost.
@@ -58,6 +59,15 @@ pub enum SessionError {
         #[source]
         source: WallError,
     },
+    /// Nobody can say what it may reach now.
+    #[error(
+        "sandbox `{name}` stays paused, because its rules cannot be read: {}",
+        told(problems)
+    )]
+    Rules {
+        name: String,
+        problems: Vec<Problem>,
+    },
     #[error("the commits of sandbox `{name}` are not home: {source}")]
     Collect {
         name: String,
@@ -90,4 +100,10 @@ impl SessionError {
             source => Self::Sandbox { name, source },
         }
     }
+}
+
+/// The first that takes a whole source away.
+fn told(problems: &[Problem]) -> String {
+    let whole = problems.iter().find(|problem| problem.is_whole_source());
+    whole.map(Problem::message).unwrap_or_default()
 }

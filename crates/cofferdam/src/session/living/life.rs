@@ -15,7 +15,7 @@ use crate::session::Caller;
 use crate::session::form::Form;
 use crate::session::{network, place, prepare};
 use crate::wall::change::Change;
-use crate::wall::supervisor::{self, Supervisor, Wall};
+use crate::wall::supervisor::{self, Compiled, Supervisor, Wall};
 
 /// Who only looks at a lock has it for a moment, and a supervisor that ends for not much longer.
 const LOOKERS: Duration = Duration::from_secs(2);
@@ -65,15 +65,17 @@ impl Session {
         paused.map_err(|source| self.failed(source))
     }
 
-    /// Lets the programs go on. Rules that were changed meanwhile are in force before their first instruction.
-    /// Idempotent. Bounded: 30 s.
+    /// Lets the programs go on. Rules that were changed meanwhile are in force before their first instruction; where they
+    /// cannot be read it stays paused. Idempotent. Bounded: 30 s.
     pub async fn resume(&self) -> Result<(), SessionError> {
         if let Some(spec) = self.wall_spec() {
             let walled = |source| self.walled(source);
             let change = Change::begin(&self.caller.home).await.map_err(walled)?;
-            supervisor::write_rules(&change, &spec)
-                .await
-                .map_err(walled)?;
+            let compiled = supervisor::write_rules(&change, &spec).await;
+            if let Compiled::Kept(problems) = compiled.map_err(walled)? {
+                let name = self.name().to_string();
+                return Err(SessionError::Rules { name, problems });
+            }
             let unkept = |source| self.unkept(source);
             let found = Supervisor::connect(&self.directory()).await;
             if let Some((supervisor, _)) = found.map_err(unkept)? {
@@ -224,7 +226,7 @@ impl Session {
         let place = match (self.wall_spec(), self.sandbox.wall()) {
             (Some(spec), Some(registration)) => {
                 let change = Change::begin(&self.caller.home).await.map_err(walled)?;
-                supervisor::write_rules(&change, &spec)
+                supervisor::begin_rules(&change, &spec)
                     .await
                     .map_err(walled)?;
                 Some(registration.hand_over().await.map_err(walled)?)

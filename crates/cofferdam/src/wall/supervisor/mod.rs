@@ -10,5 +10,5 @@ pub use cofferdam_wall::supervisor::Wall;
 pub use error::SupervisorError;
 pub use found::{Status, Supervisor, VERSION};
 pub(super) use rules::write;
-pub use rules::{Compiled, is_long_lived, write_rules};
+pub use rules::{Compiled, begin_rules, is_long_lived, write_rules};
 pub use start::start;

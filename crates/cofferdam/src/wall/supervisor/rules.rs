@@ -28,16 +28,28 @@ pub fn is_long_lived(home: &Home, sandbox: SandboxId) -> bool {
 /// Reads the sources of a sandbox's rules and writes its list, whole or not at all. Without a list there is none to
 /// keep: what could be read is written then. It is in force when [`super::Supervisor::reload`] says so.
 pub async fn write_rules(change: &Change, spec: &WallSpec) -> Result<Compiled, WallError> {
-    let sources = spec.sources.clone();
-    // A list may be long.
-    let loaded = tokio::task::spawn_blocking(move || sources.load());
-    let loaded = loaded.await.map_err(std::io::Error::from)?;
+    let loaded = load(spec).await?;
     let is_there = is_long_lived(&spec.home, spec.sandbox);
     if is_there && loaded.problems.iter().any(Problem::is_whole_source) {
         return Ok(Compiled::Kept(loaded.problems));
     }
     write(change, &spec.home, spec.sandbox, &loaded)?;
     Ok(Compiled::Written(loaded.problems))
+}
+
+/// The same for a sandbox that begins, which has only the rules that can be read now: a list of an earlier start does
+/// not count. What is wrong with their sources.
+pub async fn begin_rules(change: &Change, spec: &WallSpec) -> Result<Vec<Problem>, WallError> {
+    let loaded = load(spec).await?;
+    write(change, &spec.home, spec.sandbox, &loaded)?;
+    Ok(loaded.problems)
+}
+
+async fn load(spec: &WallSpec) -> Result<Loaded, WallError> {
+    let sources = spec.sources.clone();
+    // A list may be long.
+    let loaded = tokio::task::spawn_blocking(move || sources.load());
+    Ok(loaded.await.map_err(std::io::Error::from)?)
 }
 
 /// Writes what was read under the same right to change.
