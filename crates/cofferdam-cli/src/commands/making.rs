@@ -27,7 +27,7 @@ pub(super) struct Strategy {
     #[arg(long, help_heading = "Branch strategy")]
     pub(super) head: bool,
 
-    /// Work on a temporary branch and merge it into the checked-out branch at the end
+    /// Work on a temporary branch and merge it into the checked-out branch when the run succeeds
     #[arg(long, help_heading = "Branch strategy")]
     pub(super) merge_to_head: bool,
 

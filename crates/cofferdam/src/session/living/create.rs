@@ -18,6 +18,10 @@ use crate::wall;
 
 impl Session {
     /// Makes a sandbox that lives until it is deleted. On an error nothing of it is left, unless the error says what.
+    ///
+    /// With [`crate::sandbox::BranchStrategy::Head`] its programs share the user's checkout for as long as it lives, and
+    /// unlike a run nobody watches what appears there: git directories that they make are found and moved out only when
+    /// it ends. The command refuses that.
     pub async fn create(caller: &Caller, options: &SessionOptions) -> Result<Self, RunError> {
         Box::pin(Self::make(caller, options)).await
     }
