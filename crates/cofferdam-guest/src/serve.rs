@@ -10,6 +10,7 @@ mod programs;
 mod proof;
 mod pump;
 mod standstill;
+mod transfers;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,6 +24,7 @@ use self::peer::Peer;
 use self::programs::Programs;
 use self::proof::Proof;
 use self::standstill::Standstill;
+use self::transfers::Transfers;
 use crate::{program, seccomp, sys};
 
 /// So many processes of the host at once. Those inside are not counted: they are none.
@@ -52,6 +54,7 @@ enum Whose {
     Starting(u64),
     Pump(u64),
     Proof(usize),
+    Transfer(usize),
     Peer(u64),
 }
 
@@ -72,6 +75,7 @@ struct Server<'a> {
     programs: Programs,
     standstill: Standstill,
     proofs: Vec<Proof>,
+    transfers: Transfers,
     /// Programs that are to be killed then, unless they have ended.
     farewells: Vec<(Instant, u64)>,
     over: bool,
@@ -116,6 +120,7 @@ pub(crate) fn run(
         programs: Programs::default(),
         standstill: Standstill::default(),
         proofs: Vec::new(),
+        transfers: Transfers::default(),
         farewells: Vec::new(),
         over: false,
     };
@@ -137,11 +142,15 @@ impl Server<'_> {
                 Whose::Starting(program) => self.decide(program),
                 Whose::Pump(program) => self.programs.carry(program),
                 Whose::Proof(index) => self.proofs[index].read(),
+                Whose::Transfer(index) => self.transfers.read(index),
                 Whose::Peer(peer) => self.hear(peer),
             }
         }
         self.catch_up();
         self.tell_proofs();
+        for (peer, reply) in self.transfers.ended() {
+            self.tell(peer, &reply);
+        }
         for answer in self.standstill.look() {
             self.tell(
                 answer.peer,
@@ -178,6 +187,8 @@ impl Server<'_> {
         );
         let proofs = self.proofs.iter().enumerate();
         waits.extend(proofs.map(|(n, proof)| (Whose::Proof(n), sys::Wait::read(proof.raw()))));
+        let transfers = self.transfers.pipes();
+        waits.extend(transfers.map(|(n, fd)| (Whose::Transfer(n), sys::Wait::read(fd))));
         waits.extend(
             self.peers
                 .iter()
@@ -312,6 +323,8 @@ impl Server<'_> {
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
                 Err(error) => return Err(error),
             };
+            self.transfers.reaped(pid);
+            self.standstill.no_longer_spare(pid);
             let Some(number) = self.programs.of_process(pid) else {
                 continue;
             };
@@ -385,6 +398,7 @@ impl Server<'_> {
             }
         }
         self.farewells.extend(farewells);
+        self.transfers.leave(peer);
         self.standstill.forget(peer);
         self.standstill.disturbed();
     }

@@ -8,6 +8,7 @@ use cofferdam_guest::protocol::{ExecStep, Reply, Request, Status, Stop, Streams}
 use super::Server;
 use super::programs::{Order, Owner};
 use super::proof::Proof;
+use super::transfers::Task;
 use crate::program::Program;
 use crate::sys;
 
@@ -105,6 +106,16 @@ impl Server<'_> {
                 let answer = |fd| Answer::Reply(Reply::Terminals { request }, vec![fd]);
                 (request, fd.map(answer))
             }
+            Request::Unpack {
+                request,
+                directory,
+                tracked,
+            } => return self.transfer((peer, request), &Task::Unpack { directory, tracked }),
+            Request::Snapshot {
+                request,
+                directory,
+                largest,
+            } => return self.transfer((peer, request), &Task::Snapshot { directory, largest }),
         };
         let Some(peer) = self.peers.get_mut(&peer) else {
             return;
@@ -158,6 +169,28 @@ impl Server<'_> {
                 exec,
                 errno: error.raw_os_error().unwrap_or(libc::EIO),
                 step: ExecStep::Process,
+            }),
+        }
+    }
+
+    /// Files are carried while everything stands still as well: that is when there is something to carry.
+    fn transfer(&mut self, (number, request): (u64, u64), task: &Task) {
+        let Some(peer) = self.peers.get_mut(&number) else {
+            return;
+        };
+        let streams = peer.take_fds(2).map(<[OwnedFd; 2]>::try_from);
+        let Some(Ok(streams)) = streams else {
+            return peer.end();
+        };
+        let (limits, from) = (self.setup.limits, (number, request));
+        let begun = self
+            .transfers
+            .begin(from, task, streams, limits, &self.filter);
+        match begun {
+            Ok(pid) => self.standstill.spare(pid),
+            Err(error) => peer.tell(&Reply::Failed {
+                request,
+                errno: error.raw_os_error().unwrap_or(libc::EIO),
             }),
         }
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::Stop;
 
-use super::processes;
+use super::processes::{self, Process};
 use crate::sys;
 
 /// How long it is tried to stop everything.
@@ -60,6 +60,8 @@ pub(crate) struct Standstill {
     trusted: Option<Instant>,
     /// How often something ran that had stopped.
     woken: u32,
+    /// Init's own children, which carry files meanwhile. They are no program of anybody's.
+    spared: BTreeSet<i32>,
 }
 
 impl Standstill {
@@ -78,6 +80,16 @@ impl Standstill {
         } else {
             self.is_frozen().then_some(Stop::Freeze)
         }
+    }
+
+    /// This child goes on while everything else stands still.
+    pub(crate) fn spare(&mut self, pid: i32) {
+        self.spared.insert(pid);
+    }
+
+    /// It was reaped: whoever has its number next is anybody.
+    pub(crate) fn no_longer_spare(&mut self, pid: i32) {
+        self.spared.remove(&pid);
     }
 
     /// Answered by a later [`Self::look`].
@@ -146,7 +158,7 @@ impl Standstill {
         if !self.unsettled {
             return Vec::new();
         }
-        let settled = stop_all();
+        let settled = stop_all(&self.spared);
         let answer = |asking: &Asking, done| Answer {
             peer: asking.peer,
             request: asking.request,
@@ -183,7 +195,7 @@ impl Standstill {
             return;
         }
         let all = processes::all().unwrap_or_default();
-        let awake = all.iter().filter(|process| !process.has_stopped(&all));
+        let awake = others(&all, &self.spared).filter(|process| !process.has_stopped(&all));
         let awake: Vec<i32> = awake.map(|process| process.pid).collect();
         self.trusted = Some(Instant::now() + self.interval().max(now.elapsed() * SHARE));
         if awake.is_empty() {
@@ -222,11 +234,24 @@ impl Standstill {
 }
 
 /// Whether everything had stopped already.
-fn stop_all() -> io::Result<bool> {
-    match sys::kill(-1, libc::SIGSTOP) {
-        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return Err(error),
-        _ => {}
+fn stop_all(spared: &BTreeSet<i32>) -> io::Result<bool> {
+    // One call stops all at once, those too that are being made. Where some are to go on there is none such, and
+    // it takes as many looks as it takes.
+    if spared.is_empty() {
+        match sys::kill(-1, libc::SIGSTOP) {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return Err(error),
+            _ => {}
+        }
+    } else {
+        for process in others(&processes::all()?, spared) {
+            // It may have ended.
+            let _ = sys::kill(process.pid, libc::SIGSTOP);
+        }
     }
     let all = processes::all()?;
-    Ok(all.iter().all(|process| process.has_stopped(&all)))
+    Ok(others(&all, spared).all(|process| process.has_stopped(&all)))
+}
+
+fn others<'a>(all: &'a [Process], spared: &BTreeSet<i32>) -> impl Iterator<Item = &'a Process> {
+    all.iter().filter(|process| !spared.contains(&process.pid))
 }

@@ -12,6 +12,7 @@
 )]
 
 mod base;
+mod directory;
 mod file;
 mod mount;
 mod poll;
@@ -19,10 +20,13 @@ mod process;
 mod socket;
 
 pub(crate) use base::c_string;
+pub(crate) use directory::{
+    Stat, change_mode, coarse_time, names, read_link_at, stat_at, unlink_at,
+};
 pub(crate) use file::{
-    close_on_exec_from, do_not_wait, enter_directory, install_fd, look_at, make_directory,
-    make_symlink, open_at, pipe, read_link, set_umask, take_standard_input, take_terminal,
-    write_all, write_byte,
+    close_on_exec_from, do_not_wait, enter_directory, install_fd, keep_only, look_at,
+    make_directory, make_symlink, open_at, pipe, read_link, set_umask, take_standard_input,
+    take_terminal, write_all, write_byte,
 };
 pub(crate) use mount::{
     ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind, attach, change_directory,

@@ -65,7 +65,7 @@ impl Living {
     }
 
     /// The id of its init, as the kernel tells whoever connects.
-    fn init(&self) -> u32 {
+    pub(crate) fn init(&self) -> u32 {
         let stream = UnixStream::connect(self.socket()).unwrap();
         let credentials = rustix::net::sockopt::socket_peercred(&stream).unwrap();
         u32::try_from(credentials.pid.as_raw_nonzero().get()).unwrap()

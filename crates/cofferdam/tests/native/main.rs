@@ -12,6 +12,7 @@
 mod world;
 
 mod ends;
+mod files;
 mod limits;
 mod living;
 mod programs;

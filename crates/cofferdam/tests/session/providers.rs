@@ -187,7 +187,7 @@ impl IsolatedProvider for Apart {
     fn abilities(&self) -> Abilities {
         Abilities {
             networks: &[NetworkKind::None],
-            others: &[Ability::Outlive],
+            others: &[Ability::Outlive, Ability::Git],
         }
     }
 

@@ -97,6 +97,8 @@ impl BindMountProvider for Native {
                 Ability::Pause,
                 Ability::Terminal,
                 Ability::Outlive,
+                Ability::Files,
+                Ability::Git,
             ],
         }
     }
