@@ -125,6 +125,7 @@ fn resident(lifetime: Lifetime, fds: Vec<OwnedFd>) -> Result<Option<(Resident, O
         (Lifetime::WithConnection, Err(none)) if none.is_empty() => Ok(None),
         (Lifetime::UntilEnded, Ok([listener])) => {
             let (leave, stays) = sys::pipe().map_err(|error| broken(&error.to_string()))?;
+            let stays = Some(stays);
             Ok(Some((Resident { listener, stays }, leave)))
         }
         _ => Err(broken(

@@ -41,8 +41,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(crate) struct Resident {
     /// Whoever connects to it from outside is served.
     pub(crate) listener: OwnedFd,
-    /// Tells the launcher that it may go.
-    pub(crate) stays: OwnedFd,
+    /// Tells the launcher that it may go, where there is one.
+    pub(crate) stays: Option<OwnedFd>,
 }
 
 /// What is known of one descriptor that is waited for.
@@ -68,7 +68,7 @@ struct Server<'a> {
     listener: Option<OwnedFd>,
     /// Cannot be accepted from until something is closed: descriptors have run out.
     full: bool,
-    /// Until the sandbox stays.
+    /// Until the sandbox stays, where there is a launcher.
     stays: Option<OwnedFd>,
     peers: BTreeMap<u64, Peer>,
     next_peer: u64,
@@ -97,11 +97,7 @@ pub(crate) fn run(
             sys::listen(listener.as_fd(), BACKLOG)?;
             sys::do_not_wait(listener.as_fd())?;
             let kept = sockets.iter().map(OwnedFd::try_clone);
-            (
-                kept.collect::<io::Result<_>>()?,
-                Some(listener),
-                Some(stays),
-            )
+            (kept.collect::<io::Result<_>>()?, Some(listener), stays)
         }
         // No copy stays here: the wall's sockets are the host's alone, and close when it closes them.
         None => (Vec::new(), None, None),

@@ -212,9 +212,13 @@ impl Server<'_> {
         let refused = || io::Error::from_raw_os_error(libc::EINVAL);
         let maker = self.peers.get_mut(&peer).filter(|peer| peer.maker);
         let maker = maker.ok_or_else(refused)?;
-        let stays = self.stays.take().ok_or_else(refused)?;
+        if self.listener.is_none() {
+            return Err(refused());
+        }
         sys::process_option(libc::PR_SET_PDEATHSIG, 0)?;
-        sys::write_byte(std::os::fd::AsFd::as_fd(&stays))?;
+        if let Some(stays) = self.stays.take() {
+            sys::write_byte(std::os::fd::AsFd::as_fd(&stays))?;
+        }
         maker.maker = false;
         Ok(())
     }

@@ -108,12 +108,23 @@ pub(crate) fn process_option(option: c_int, value: c_ulong) -> io::Result<()> {
 
 /// Gives up every capability for good, in all five sets.
 pub(crate) fn drop_capabilities() -> io::Result<()> {
+    drop_bounding_set()?;
+    clear_capabilities()
+}
+
+/// Whatever is executed gets none any more. Needs a capability itself.
+pub(crate) fn drop_bounding_set() -> io::Result<()> {
     for capability in 0..64 {
         match process_option(libc::PR_CAPBSET_DROP, capability) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
             other => other?,
         }
     }
+    Ok(())
+}
+
+/// This process has none any more.
+pub(crate) fn clear_capabilities() -> io::Result<()> {
     process_option(
         libc::PR_CAP_AMBIENT,
         libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong,

@@ -152,6 +152,8 @@ impl Sandbox for Island {
         match &self.answer {
             Answer::Honest => {
                 drop(write);
+                // Nobody changes the tree while it is looked at.
+                assert!(self.inner.status().await.unwrap().frozen);
                 return self
                     .inner
                     .snapshot(directory, largest, known, changes)
