@@ -250,7 +250,7 @@ fn check(who: Who) {
     // What nobody waits for is reaped.
     ok(user, 3, "for n in 1 2 3 4 5; do (true &) ; done");
     let began = Instant::now();
-    while ok(user, 4, "grep -l '^State:.Z' /proc/[0-9]*/status; true") != "" {
+    while !ok(user, 4, "grep -l '^State:.Z' /proc/[0-9]*/status; true").is_empty() {
         assert!(began.elapsed() < LIMIT, "the dead stay");
     }
 
