@@ -22,6 +22,12 @@ enum Answer {
 
 impl Server<'_> {
     pub(super) fn answer(&mut self, peer: u64, request: Request) {
+        let Some(asking) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        let Some(fds) = asking.take_fds(request.streams()) else {
+            return asking.end();
+        };
         let (request, answer) = match request {
             Request::Exec {
                 exec,
@@ -33,7 +39,7 @@ impl Server<'_> {
                 let directory = directory.as_ref().unwrap_or(&self.setup.workdir);
                 let environment = [&self.setup.environment[..], &environment];
                 let program = Program::new(&arguments, environment, directory);
-                return self.exec(Owner { peer, exec }, program, &arguments, streams);
+                return self.exec(Owner { peer, exec }, program, &arguments, (streams, fds));
             }
             Request::End => {
                 self.over = true;
@@ -110,12 +116,14 @@ impl Server<'_> {
                 request,
                 directory,
                 tracked,
-            } => return self.transfer((peer, request), &Task::Unpack { directory, tracked }),
+            } => return self.transfer((peer, request), &Task::Unpack { directory, tracked }, fds),
             Request::Snapshot {
                 request,
                 directory,
                 largest,
-            } => return self.transfer((peer, request), &Task::Snapshot { directory, largest }),
+            } => {
+                return self.transfer((peer, request), &Task::Snapshot { directory, largest }, fds);
+            }
         };
         let Some(peer) = self.peers.get_mut(&peer) else {
             return;
@@ -136,15 +144,12 @@ impl Server<'_> {
         owner: Owner,
         program: io::Result<Program>,
         arguments: &[Vec<u8>],
-        streams: Streams,
+        (streams, fds): (Streams, Vec<OwnedFd>),
     ) {
         let Some(peer) = self.peers.get_mut(&owner.peer) else {
             return;
         };
         let exec = owner.exec;
-        let Some(fds) = peer.take_fds(streams.descriptors()) else {
-            return peer.end();
-        };
         if let Some(stop) = self.standstill.reason() {
             return peer.tell(&Reply::Stopped { exec, stop });
         }
@@ -174,12 +179,11 @@ impl Server<'_> {
     }
 
     /// Files are carried while everything stands still as well: that is when there is something to carry.
-    fn transfer(&mut self, (number, request): (u64, u64), task: &Task) {
+    fn transfer(&mut self, (number, request): (u64, u64), task: &Task, streams: Vec<OwnedFd>) {
         let Some(peer) = self.peers.get_mut(&number) else {
             return;
         };
-        let streams = peer.take_fds(2).map(<[OwnedFd; 2]>::try_from);
-        let Some(Ok(streams)) = streams else {
+        let Ok(streams) = <[OwnedFd; 2]>::try_from(streams) else {
             return peer.end();
         };
         let (limits, from) = (self.setup.limits, (number, request));

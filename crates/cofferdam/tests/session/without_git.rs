@@ -333,6 +333,27 @@ fn nothing_changed_is_no_commit() {
     env.assert_no_state();
 }
 
+/// Whatever the repository is like, and with paths that nobody inside may see.
+#[test]
+fn another_kind_of_repository_and_hidden_paths() {
+    let env = Env::at("repo".as_ref(), &["--object-format=sha256"]);
+    env.write("secret/key", "key\n");
+    env.write("plain", "plain\n");
+    env.commit_all("more");
+    let script = "test ! -e secret; mkdir secret; echo mine > secret/key; echo more >> plain";
+    let isolated = Isolated::new(Plain::new(Answer::Honest), topic());
+    let mut options = env.with(isolated, agent(script));
+    options.session.hide = vec!["secret".into()];
+    let report = whole_ok(&env, options, &["refs/heads/topic"]);
+    assert!(
+        matches!(report.landing, Landing::Landed { .. }),
+        "{}",
+        report.landing
+    );
+    assert_eq!(env.git(&["show", "topic:plain"]), "plain\nmore");
+    assert_eq!(env.git(&["show", "topic:secret/key"]), "key");
+}
+
 /// What was changed back to look as it was is seen all the same.
 #[test]
 fn a_change_that_hides_is_seen() {

@@ -5,13 +5,15 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-use cofferdam_guest::protocol::files::{self, Entry, MOST_LEFT, Why};
+use cofferdam_guest::protocol::files::{self, Entry, LONGEST_PATH, MOST_LEFT, Why};
 
 use crate::fsx::{Context, FileError};
 use crate::git::gate;
 
 /// The longest text of a link that any system takes.
 const LONGEST_LINK: usize = 4096;
+/// Bytes of a path among many, as the gate counts them.
+const OF_A_PATH: u64 = 200;
 
 /// Bounds of what one sandbox may say at a time.
 #[derive(Debug, Clone, Copy)]
@@ -63,11 +65,12 @@ impl Changes {
         };
         let length = std::fs::metadata(spool).context("look at", spool)?.len();
         let mut reader = Reader::open(spool)?;
-        let mut paths = 0;
+        let (mut paths, mut path_bytes) = (0, 0);
         loop {
             let entry = reader.next()?;
             paths += 1;
-            if paths > limits.paths {
+            path_bytes += path(&entry).map_or(0, <[u8]>::len) as u64;
+            if paths > limits.paths || path_bytes > limits.paths.saturating_mul(OF_A_PATH) {
                 let limit = limits.paths;
                 return Err(refused(format!("more than {limit} paths have changed")));
             }
@@ -96,6 +99,9 @@ impl Changes {
                 }
                 Entry::Gone { path } => changes.gone.push(path),
                 Entry::Left { path, why } => {
+                    if path.len() > LONGEST_PATH {
+                        return Err(refused("a path that stays inside is longer than a path is"));
+                    }
                     if changes.stayed.len() < MOST_LEFT {
                         changes.stayed.push(Stayed { path, why });
                     }
@@ -245,10 +251,9 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Result<Changes, String> {
-        let dir = tempfile::tempdir().unwrap();
-        let spool = dir.path().join("spool");
-        crate::fsx::write_private(&spool, bytes).unwrap();
-        Changes::read(&spool, LIMITS).map_err(|error| error.to_string())
+        let mut spool = tempfile::NamedTempFile::new().unwrap();
+        io::Write::write_all(&mut spool, bytes).unwrap();
+        Changes::read(spool.path(), LIMITS).map_err(|error| error.to_string())
     }
 
     const END: Entry = Entry::End { left: 3 };
@@ -314,6 +319,20 @@ mod tests {
         is_refused(&[file("a", 1)], "cut off");
         is_refused(&[], "cut off");
         is_refused(&[END, END], "follows its end");
+        let long = ["d/", &"x".repeat(240)].concat();
+        is_refused(&vec![file(&long, 0); 9], "more than 10 paths");
+        let left = |length: usize| Entry::Left {
+            path: vec![b'x'; length],
+            why: Why::NoPath,
+        };
+        is_refused(&[left(LONGEST_PATH + 1), END], "longer than a path is");
+        assert_eq!(
+            read(&stream(&[left(LONGEST_PATH), END]))
+                .unwrap()
+                .stayed
+                .len(),
+            1
+        );
         let whole = stream(&[file("a", 20), END]);
         for cut in 0..whole.len() {
             assert!(read(&whole[..cut]).is_err(), "{cut}");
