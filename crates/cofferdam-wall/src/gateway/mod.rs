@@ -29,7 +29,6 @@ mod explain;
 mod failure;
 mod filter;
 mod flows;
-mod gate;
 mod hello;
 mod hello_error;
 mod http;
@@ -37,7 +36,6 @@ mod journal;
 mod lookups;
 mod nflog;
 mod packets;
-mod place;
 mod proof;
 mod proxy;
 mod rate;
@@ -47,10 +45,12 @@ mod resolve;
 mod retry;
 mod room;
 mod sandbox;
+mod sandbox_door;
 mod server;
 mod start;
 mod stream;
 mod transparent;
+mod wanted;
 mod workers;
 
 #[cfg(test)]
