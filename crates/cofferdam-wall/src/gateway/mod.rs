@@ -17,6 +17,7 @@ mod accept;
 mod asked;
 mod books;
 mod budget;
+mod bulk;
 mod channel;
 mod complaint;
 mod confine;
