@@ -355,6 +355,8 @@ async fn on_a_terminal(
                     if watch.leaves(&typed) {
                         break Err(Ended::Left(code(Exit::Signal(Number::INT.as_raw()))));
                     }
+                    // What is typed after a change of size finds the new size, also where the signal is late.
+                    let _ = size.resize(tty::size());
                     ahead.extend(typed);
                 }
                 // The terminal is gone: its programs are hung up with what is dropped here.
