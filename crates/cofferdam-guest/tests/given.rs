@@ -213,8 +213,8 @@ fn ok(stream: &mut UnixStream, exec: u64, script: &str) -> String {
     text
 }
 
-fn check(who: Who) {
-    let (mut made, ready) = Made::new(who, WHOLE, &setup(who));
+fn check(who: Who, namespaces: &[&str]) {
+    let (mut made, ready) = Made::new(who, namespaces, &setup(who));
     assert_eq!(ready, Reply::Ready);
     let done = ask(&mut made.control, &Request::Stay { request: 1 });
     assert_eq!(done, Reply::Done { request: 1 });
@@ -337,12 +337,17 @@ fn it_serves_where_root_made_the_namespaces() {
     if !is_root() {
         return skip!("only root can make namespaces without a user namespace");
     }
-    check(Who::Root);
+    check(Who::Root, WHOLE);
 }
 
 #[test]
 fn it_serves_where_an_ordinary_user_made_the_namespaces() {
-    check(Who::User);
+    check(Who::User, WHOLE);
+}
+
+#[test]
+fn it_gives_up_every_capability_that_it_was_started_with() {
+    check(Who::User, &[WHOLE, &["--keep-caps"]].concat());
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn env() -> Env {
     env
 }
 
-// covers: S2-1 S2-7 S2-13
+// covers: S2-1 S2-7 S2-8
 #[test]
 fn what_changed_comes_home_as_one_commit() {
     for (strategy, moves) in [(CopyStrategy::MergeToHead, "main"), (topic(), "topic")] {
