@@ -68,6 +68,10 @@ pub(crate) async fn run(
         }
         Err(error) => return Err(error.into()),
     };
+    // One whose starter was killed has no name before the sandbox is asked; one that is stopped cannot be.
+    if let Ok(session) = Session::open(&caller, named.clone(), &living::provider()).await {
+        let _ = session.programs().await;
+    }
     let programs = lives::left_running(&caller, &named)?;
     if arguments.list {
         return list(&programs, named, &caller).await;
