@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RegistryError;
-use super::listing::{RECORD, list, read, read_dir};
+use super::listing::{RECORD, SameRepository, list, read, read_dir};
 use super::lock::{making, open_lock, take};
 use super::record::{Phase, Record};
 use crate::fsx::{self, Context, lock};
@@ -35,9 +35,12 @@ impl Owned {
         fsx::private_dir(&home.state())?;
         let directory = home.sandbox(record.id);
         let making = making(home)?;
-        let taken = list(home, None)?.entries.into_iter().any(|entry| {
-            entry.record.repository == record.repository && entry.record.name == record.name
-        });
+        // A name is the repository's, in whichever of its checkouts it was given.
+        let same = SameRepository::new(&record.repository);
+        let taken = list(home, None)?
+            .entries
+            .into_iter()
+            .any(|entry| entry.record.name == record.name && same.is(&entry.record.repository));
         if taken {
             return Err(RegistryError::NameTaken(record.name));
         }
