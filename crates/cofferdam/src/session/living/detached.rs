@@ -13,6 +13,7 @@ use super::{Named, Session, SessionError};
 use crate::fsx::{self, Context, FileError, lock};
 use crate::sandbox::{Detached, Exit};
 use crate::session::options::Caller;
+use crate::session::starting::start as begin;
 
 /// Where they are, in the state directory.
 const PROGRAMS: &str = "programs";
@@ -107,7 +108,7 @@ impl Session {
         (request.stdin, request.terminal) = (false, None);
         let files = nameless(&programs, start);
         request.detached = Some(files.clone());
-        let started = self.sandbox.exec(request).await;
+        let started = begin(self.sandbox(), request).await;
         let started = started.map_err(|source| self.failed(source))?;
         let number = started.number().unwrap_or_default();
         let program = Program::of(&programs, ProgramId { start, number });

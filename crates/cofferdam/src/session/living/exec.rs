@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::{Session, SessionError};
 use crate::sandbox::{ExecRequest, Execution, Listed, TerminalSize};
 use crate::session::form::Form;
+use crate::session::starting::start;
 use crate::session::variables;
 
 /// A program to start. It gets the sandbox's own variables, those of `.cofferdam/.env`, and these.
@@ -64,10 +65,10 @@ impl Session {
         Ok(Form::read(&self.directory())?.starts())
     }
 
-    /// Starts a program, which ends with this session.
+    /// Starts a program, which ends with this session. While the sandbox's work is collected it waits: 60 s at most.
     pub async fn exec(&self, exec: SessionExec) -> Result<Box<dyn Execution>, SessionError> {
         let request = self.request(exec).await?;
-        let started = self.sandbox.exec(request).await;
+        let started = start(self.sandbox(), request).await;
         started.map_err(|source| self.failed(source))
     }
 
