@@ -244,7 +244,8 @@ pub fn remove_unfinished(home: &Home) -> Result<Vec<PathBuf>, RegistryError> {
     Ok(unfinished)
 }
 
-/// The process that owns the sandbox now, where it still runs: never a stranger that got its number.
+/// The process whose sandbox it is now, where it still runs: never a stranger that got its number, nor one that only clears
+/// up.
 pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
     let directory = home.sandbox(id);
     if !in_use(&directory) {

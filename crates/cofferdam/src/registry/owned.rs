@@ -78,7 +78,9 @@ impl Owned {
             lock,
             held: None,
         };
-        owned.sign()?;
+        // Who only clears up is not told to stop.
+        let path = owned.directory.join("lock");
+        owned.lock.set_len(0).context("write", &path)?;
         Ok(owned)
     }
 
@@ -115,7 +117,7 @@ impl Owned {
         Ok(self.lock.try_clone().context("share", &path)?)
     }
 
-    /// Writes into the lock who holds it, for [`owner`].
+    /// Writes into the lock who lives off it, for [`owner`].
     fn sign(&self) -> Result<(), RegistryError> {
         use std::os::unix::fs::FileExt;
         let pid = std::process::id();

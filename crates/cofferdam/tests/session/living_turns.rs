@@ -114,6 +114,32 @@ fn by_force_it_is_not_taken_for_a_run() {
     env.assert_no_state();
 }
 
+/// Two that delete it, by force: the second waits for the first, and tells it nothing.
+#[test]
+fn who_only_clears_up_is_not_told_to_stop() {
+    let env = Env::new();
+    block_on(async {
+        drop(made(&env).await);
+        let (caller, provider) = (caller(&env), native());
+        let found = find(&env, "one").await.unwrap();
+        living::end(&caller, &found, &provider).await.unwrap();
+        let target = crate::support::target(&env, &"one").0;
+        let force = DeleteOptions {
+            force: true,
+            purge: false,
+        };
+        // This process would be told.
+        let first = Owned::adopt(&env.home, found.record().clone()).unwrap();
+        let second = manage::delete(&target, force);
+        let mut second = std::pin::pin!(second);
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut second).await;
+        assert!(early.is_err(), "{early:?}");
+        drop(first);
+        second.await.unwrap();
+    });
+    env.assert_no_state();
+}
+
 /// A name is the repository's, also where two are made at once from two of its checkouts: neither has seen the other's.
 #[test]
 fn two_checkouts_have_no_name_twice() {
