@@ -121,6 +121,7 @@ pub(crate) fn unfinished(kept: &Kept, stopped: bool, colour: bool) -> String {
     let end = end
         .filter(|end| !matches!(end.landing, Landing::Nothing) || end.preserved_worktree.is_some());
     let next = match (&kept.landing, &kept.id) {
+        (None, Some(_)) if kept.lives_on => None,
         (None, Some(_)) => Some("cofferdam gc   # brings home what the agent committed".to_owned()),
         _ => end.as_ref().and_then(next),
     };

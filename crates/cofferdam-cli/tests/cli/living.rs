@@ -219,9 +219,9 @@ fn what_it_committed_comes_home_while_it_goes_on() {
         made < landed && landed <= jiff::Timestamp::now(),
         "{status}"
     );
-    let status = lives.cofferdam(&["status", "box"]).expect_code(0);
-    let line = format!("\nlanded:  {}, ", &tip[..7]);
-    assert!(status.stdout.contains(&line), "{status}");
+    let said = lives.cofferdam(&["status", "box"]).expect_code(0);
+    let line = format!("\nlanded:  {}, ", &tip[..10]);
+    assert!(said.stdout.contains(&line), "{said}");
     assert_eq!(status["wall"], "none");
     // Merged, also when it is paused or stopped, and it stays.
     for (name, state) in [("d", None), ("e", Some("pause")), ("f", Some("stop"))] {
