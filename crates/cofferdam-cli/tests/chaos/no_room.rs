@@ -37,8 +37,9 @@ impl Lack {
 
 /// An environment whose state lies on a disk of its own.
 struct Place {
-    environment: Environment,
+    /// Goes first: a directory in which something is mounted stays.
     _mounted: Mounted,
+    environment: Environment,
 }
 
 impl Place {
@@ -48,8 +49,8 @@ impl Place {
         mount(&environment.home(), "mode=700,size=32m");
         let mounted = Mounted(environment.home());
         Self {
-            environment,
             _mounted: mounted,
+            environment,
         }
     }
 
