@@ -77,7 +77,12 @@ fn build(executable: &Executable) -> Result<PathBuf, String> {
     let variable = |name: &str| env::var_os(name).ok_or_else(|| format!("{name} is not set"));
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let source = here.join("..").join(executable.folder);
-    for path in ["src", "Cargo.toml", "../../Cargo.lock"] {
+    for path in [
+        "src",
+        "Cargo.toml",
+        "../cofferdam-frame/src",
+        "../../Cargo.lock",
+    ] {
         println!("cargo::rerun-if-changed={}", source.join(path).display());
     }
     let target = variable("TARGET")?

@@ -11,7 +11,7 @@ mod setup;
 use serde::{Deserialize, Serialize};
 
 pub use frame::{FrameError, HEAD, MAX_FRAME, body_length, decode, encode};
-pub use proof::{Attempt, Finding, Findings, Outcome, Passage};
+pub use proof::{Attempt, Finding, Findings, Observed, Passage};
 pub use setup::{Agent, Lifetime, Network, ProcessLimits, Setup, SetupMount, Source};
 
 /// Changes whenever a message here changes its meaning: a host and a guest of different numbers do not go on.
@@ -355,7 +355,7 @@ mod tests {
                     interfaces: vec!["lo".to_owned()],
                     attempts: vec![Finding {
                         attempt: Attempt::Proxy,
-                        outcome: Outcome::Answered(vec![1, 2, 3]),
+                        outcome: Observed::Answered(vec![1, 2, 3]),
                     }],
                 },
             },

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use cofferdam_guest::protocol::{
-    Attempt, Finding, Findings, Outcome, PROXY_PORT, Passage, REFUSED_ADDRESS, REFUSED_NAME,
+    Attempt, Finding, Findings, Observed, PROXY_PORT, Passage, REFUSED_ADDRESS, REFUSED_NAME,
 };
 
 use crate::sys;
@@ -64,13 +64,13 @@ pub(crate) fn findings(passes: &Passage) -> Findings {
     }
 }
 
-fn outcome(result: io::Result<Vec<u8>>) -> Outcome {
+fn outcome(result: io::Result<Vec<u8>>) -> Observed {
     match result {
-        Ok(answer) => Outcome::Answered(answer.into_iter().take(KEPT).collect()),
+        Ok(answer) => Observed::Answered(answer.into_iter().take(KEPT).collect()),
         Err(error) => match (error.kind(), error.raw_os_error()) {
-            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _) => Outcome::Silence,
-            (io::ErrorKind::UnexpectedEof, _) => Outcome::Refused(0),
-            (_, errno) => Outcome::Refused(errno.unwrap_or(libc::EIO)),
+            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _) => Observed::Silence,
+            (io::ErrorKind::UnexpectedEof, _) => Observed::Refused(0),
+            (_, errno) => Observed::Refused(errno.unwrap_or(libc::EIO)),
         },
     }
 }

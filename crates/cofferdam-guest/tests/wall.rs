@@ -22,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{
-    self, Agent, Attempt, Findings, GuestExit, HEAD, Lifetime, Network, Outcome, Passage,
+    self, Agent, Attempt, Findings, GuestExit, HEAD, Lifetime, Network, Observed, Passage,
     ProcessLimits, Reply, Request, Setup, Streams,
 };
 use rustix::net::{
@@ -552,9 +552,9 @@ both! {
             assert_eq!(all.next(), None);
             first
         };
-        assert_eq!(of(Attempt::LookupUdp), Outcome::Answered(b"no such name".to_vec()));
-        assert_eq!(of(Attempt::Passage), Outcome::Answered(b"passed".to_vec()));
-        assert!(matches!(of(Attempt::Proxy), Outcome::Answered(said) if said.starts_with(b"HTTP/1.1 403")));
+        assert_eq!(of(Attempt::LookupUdp), Observed::Answered(b"no such name".to_vec()));
+        assert_eq!(of(Attempt::Passage), Observed::Answered(b"passed".to_vec()));
+        assert!(matches!(of(Attempt::Proxy), Observed::Answered(said) if said.starts_with(b"HTTP/1.1 403")));
         for (attempt, errno) in [
             (Attempt::Datagram, 1),
             (Attempt::Ping, 13),
@@ -563,10 +563,10 @@ both! {
             (Attempt::ConnectV6, 101),
             (Attempt::DatagramV6, 101),
         ] {
-            assert_eq!(of(attempt), Outcome::Refused(errno), "{attempt:?}");
+            assert_eq!(of(attempt), Observed::Refused(errno), "{attempt:?}");
         }
         for attempt in [Attempt::LookupTcp, Attempt::Address, Attempt::Metadata, Attempt::OtherMetadata] {
-            assert!(matches!(of(attempt), Outcome::Refused(_)), "{attempt:?}");
+            assert!(matches!(of(attempt), Observed::Refused(_)), "{attempt:?}");
         }
     }
 }

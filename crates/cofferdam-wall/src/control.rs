@@ -1,11 +1,11 @@
 //! What the library and the gateway say to each other, over a unix socket that only its owner can open.
 //!
-//! Frames: a little-endian `u32` length, at most [`MAX_FRAME`], then one postcard value. The library asks
-//! ([`Ask`]), the gateway answers each question once and in order ([`Answer`]).
+//! In frames of at most [`MAX_FRAME`] bytes. The library asks ([`Ask`]), the gateway answers each question once and in
+//! order ([`Answer`]).
 
 use std::net::IpAddr;
 
-use serde::de::DeserializeOwned;
+pub use cofferdam_frame::{FrameError, HEAD, decode, decode_front};
 use serde::{Deserialize, Serialize};
 
 use crate::rule::Origin;
@@ -14,9 +14,7 @@ use crate::rule::Origin;
 pub const PROTOCOL: u32 = 2;
 /// The longest body of a frame in bytes: room for 100,000 rules.
 pub const MAX_FRAME: usize = 64 << 20;
-/// The length of a frame's head in bytes.
-pub const HEAD: usize = 4;
-/// How many descriptors come with [`Ask::Register`]: see [`Registration`].
+/// How many descriptors come with [`Ask::Register`]: see [`Registrant`].
 pub const DESCRIPTORS: usize = 5;
 /// How many bytes the answer has that a proving sandbox must get.
 pub const ANSWER: usize = 16;
@@ -34,7 +32,7 @@ pub enum Ask {
     /// Puts a sandbox behind this gateway for as long as the connection lives. Its descriptors travel with
     /// the first byte of this frame. Answered by [`Answer::Done`],
     /// and by [`Answer::Proving`] where it proves.
-    Register(Registration),
+    Register(Registrant),
     /// On the connection that registered: the self-test is over, the policy counts from now on. Answered by
     /// [`Answer::Seen`].
     Open,
@@ -61,7 +59,7 @@ pub enum Ask {
 /// of the sandbox is redirected; the TCP listener of the proxy; the UDP socket to which lookups are
 /// redirected; the netlink socket on which the kernel reports refused packets; the log, open for appending.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Registration {
+pub struct Registrant {
     /// The sandbox's id.
     pub sandbox: String,
     pub rules: Vec<RuleLine>,
@@ -91,7 +89,7 @@ pub enum Answer {
     Done,
     /// Registered; the self-test may begin.
     Proving {
-        /// The port of `host.cofferdam.internal` that answers as [`Registration::proving`] says.
+        /// The port of `host.cofferdam.internal` that answers as [`Registrant::proving`] says.
         port: u16,
     },
     Seen(Seen),
@@ -147,48 +145,12 @@ pub struct Status {
     pub generation: u64,
 }
 
-/// The frame does not follow the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    #[error("a frame of {0} bytes is too long")]
-    TooLong(usize),
-    #[error("a malformed frame")]
-    Malformed,
-}
-
 /// A whole frame, head included.
 pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, FrameError> {
-    let mut frame =
-        postcard::to_extend(value, vec![0u8; HEAD]).map_err(|_| FrameError::Malformed)?;
-    let length = frame.len() - HEAD;
-    if length > MAX_FRAME {
-        return Err(FrameError::TooLong(length));
-    }
-    let head = u32::try_from(length).map_err(|_| FrameError::TooLong(length))?;
-    frame[..HEAD].copy_from_slice(&head.to_le_bytes());
-    Ok(frame)
+    cofferdam_frame::encode::<MAX_FRAME>(value)
 }
 
 /// The length of the body that follows this head.
 pub fn body_length(head: [u8; HEAD]) -> Result<usize, FrameError> {
-    let length = u32::from_le_bytes(head) as usize;
-    if length > MAX_FRAME {
-        return Err(FrameError::TooLong(length));
-    }
-    Ok(length)
-}
-
-/// The value that a frame's body begins with, whatever follows.
-pub fn decode_front<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
-    postcard::take_from_bytes(body)
-        .map(|(value, _)| value)
-        .map_err(|_| FrameError::Malformed)
-}
-
-/// The value of a frame's body; bytes left over are an error.
-pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
-    match postcard::take_from_bytes(body) {
-        Ok((value, [])) => Ok(value),
-        _ => Err(FrameError::Malformed),
-    }
+    cofferdam_frame::body_length::<MAX_FRAME>(head)
 }

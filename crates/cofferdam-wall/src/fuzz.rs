@@ -3,7 +3,7 @@
 
 use cofferdam_lab::fuzz::mutate;
 
-use crate::control::{self, Answer, Ask, Registration, RuleLine, Seen};
+use crate::control::{self, Answer, Ask, Registrant, RuleLine, Seen};
 use crate::{ClientHello, Origin, Policy, Rule, Synthetic, dns, supervisor};
 
 /// A frame that is read is written again as it was meant.
@@ -14,7 +14,7 @@ fn fuzz_gateway_protocol() {
         origin: Origin::Flag,
     };
     let asks = [
-        Ask::Register(Registration {
+        Ask::Register(Registrant {
             sandbox: "one".to_owned(),
             rules: vec![line.clone(); 3],
             epoch: 7,

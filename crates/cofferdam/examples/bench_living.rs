@@ -12,7 +12,7 @@ use cofferdam::home::Home;
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, Exit};
 use cofferdam::session::living::{self, Named};
-use cofferdam::session::manage::{self, DeleteOptions, Target};
+use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
 use cofferdam::session::{
     Caller, Event, EventSink, NetworkOptions, RunLog, RunOptions, Session, SessionExec,
     SessionOptions, Task,
@@ -106,7 +106,7 @@ impl Bench {
         drop(session);
         let named = Named::find(&self.caller, &self.repo, &name).await?;
         living::end(&self.caller, &named, &native()).await?;
-        let target = Target {
+        let target = SandboxRef {
             home: self.caller.home.clone(),
             git: self.caller.git.clone(),
             repository: self.repo.clone(),

@@ -343,7 +343,7 @@ async fn on_a_terminal(
                     if watch.leaves(&typed) {
                         break Err(Ended::Left(code(Exit::Signal(Number::INT.as_raw()))));
                     }
-                    // Keys that follow a change of the window come after it, whichever of both is heard of first.
+                    // What is typed after a change of size finds the new size, also where the signal is late.
                     let _ = size.resize(tty::size());
                     ahead.extend(typed);
                 }

@@ -4,7 +4,7 @@ use cofferdam::git::discovery::Start;
 use cofferdam::git::{Repository, RepositoryError};
 use cofferdam::names::{RepoPath, SandboxId};
 use cofferdam::registry;
-use cofferdam::session::manage::{ManageError, Target};
+use cofferdam::session::manage::{ManageError, SandboxRef};
 use cofferdam::wall::rules::Sources;
 use cofferdam::wall::sources_of;
 
@@ -74,8 +74,8 @@ pub(super) fn rules_of(
 }
 
 /// The sandbox `name` of the repository that the command works in.
-pub(super) fn target(name: String, environment: &Environment, interrupt: &Interrupt) -> Target {
-    Target {
+pub(super) fn target(name: String, environment: &Environment, interrupt: &Interrupt) -> SandboxRef {
+    SandboxRef {
         home: environment.home.clone(),
         git: environment.git.clone(),
         repository: environment.directory.clone(),

@@ -7,7 +7,7 @@ use cofferdam::home::Home;
 use cofferdam::text::printable_line;
 use cofferdam::wall::allowed::{Scope, Which};
 use cofferdam::wall::change::ChangeError;
-use cofferdam::wall::rules::{Loaded, Place};
+use cofferdam::wall::rules::{Loaded, WrittenAt};
 use cofferdam::wall::{Origin, Rule};
 
 use super::allow::{Whom, begin, patiently, scope, words};
@@ -70,7 +70,7 @@ pub(crate) async fn run(
             shell_word(&done.file)
         ));
     }
-    let same = left.rules.iter().zip(&left.places);
+    let same = left.rules.iter().zip(&left.written);
     for (rule, at) in same.filter(|(rule, _)| which.iter().any(|one| one.meets(rule))) {
         let label = paint("warning:", style::WARNING, colour);
         let stands = stands(rule, at);
@@ -90,7 +90,7 @@ pub(crate) async fn run(
 }
 
 /// Where a rule comes from, in words.
-fn stands(rule: &Rule, at: &Place) -> String {
+fn stands(rule: &Rule, at: &WrittenAt) -> String {
     match (&at.file, rule.origin()) {
         (Some(_), _) => place(at),
         (None, Origin::Defaults) => "the built-in list".to_owned(),
@@ -101,7 +101,7 @@ fn stands(rule: &Rule, at: &Place) -> String {
 /// The file of that scope does not have it. What does?
 fn not_here(which: &Which, scope: &Scope, left: &Loaded, home: &Home, printed: bool) -> CliError {
     let shown = printable_line(&which.to_string());
-    let all = || left.rules.iter().zip(&left.places);
+    let all = || left.rules.iter().zip(&left.written);
     let same = all().find(|(rule, _)| which.is(rule));
     if let Some((rule, at)) = same {
         return CliError::Failed {
@@ -131,7 +131,7 @@ fn not_here(which: &Which, scope: &Scope, left: &Loaded, home: &Home, printed: b
 }
 
 /// How to take a rule back that stands there.
-fn elsewhere(rule: &Rule, at: &Place, home: &Home, printed: bool) -> String {
+fn elsewhere(rule: &Rule, at: &WrittenAt, home: &Home, printed: bool) -> String {
     let word = shell_word(rule.to_string());
     match (&at.file, rule.origin()) {
         (Some(file), _) if **file == *Scope::Global.file(home) => {

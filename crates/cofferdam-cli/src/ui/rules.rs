@@ -1,7 +1,7 @@
 //! What is said of rules: where each stands, what is wrong with their sources, in which sandboxes they are in force.
 
-use cofferdam::wall::change::{Applied, Outcome};
-use cofferdam::wall::rules::{Place, Problem};
+use cofferdam::wall::change::{Applied, Effect};
+use cofferdam::wall::rules::{Problem, WrittenAt};
 
 use super::shell::shell_word;
 use super::{human, output, style};
@@ -28,7 +28,7 @@ pub(crate) fn spoiled(problems: &[Problem]) -> Option<String> {
 }
 
 /// Where a rule stands, for a table.
-pub(crate) fn place(place: &Place) -> String {
+pub(crate) fn place(place: &WrittenAt) -> String {
     match (&place.file, place.line) {
         (Some(file), Some(line)) => format!("{}:{line}", shell_word(file.as_os_str())),
         (Some(file), None) => shell_word(file.as_os_str()),
@@ -41,35 +41,35 @@ pub(crate) fn tell(applied: &[Applied], colour: bool) -> bool {
     let mut good = true;
     for one in applied {
         let name = &one.name;
-        match &one.outcome {
-            Outcome::InForce { closed: 0 } => {
+        match &one.effect {
+            Effect::InForce { closed: 0 } => {
                 output::note(&format!("in force in sandbox {name}\n"));
             }
-            Outcome::InForce { closed } => {
+            Effect::InForce { closed } => {
                 let closed =
                     human::plural(usize::try_from(*closed).unwrap_or(usize::MAX), "connection");
                 output::note(&format!(
                     "in force in sandbox {name}; {closed} ended by it\n"
                 ));
             }
-            Outcome::Starting => {
+            Effect::Starting => {
                 output::note(&format!("sandbox {name} is starting, and starts with it\n"));
             }
-            Outcome::Kept(problems) => {
+            Effect::Kept(problems) => {
                 good = false;
                 warn(problems, colour);
                 output::note(&format!(
                     "sandbox {name} keeps the rules that it had; correct the file, then: cofferdam net reload\n"
                 ));
             }
-            Outcome::Unreachable => {
+            Effect::Unreachable => {
                 good = false;
                 output::note(&format!(
                     "sandbox {name} keeps the rules that it had: it was started by another version of \
                      cofferdam; change them with that one, or end the sandbox\n"
                 ));
             }
-            Outcome::Failed(error) => {
+            Effect::Failed(error) => {
                 good = false;
                 let said = cofferdam::text::printable_line(&error.to_string());
                 output::note(&format!(

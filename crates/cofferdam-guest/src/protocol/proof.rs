@@ -20,7 +20,7 @@ pub struct Findings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     pub attempt: Attempt,
-    pub outcome: Outcome,
+    pub outcome: Observed,
 }
 
 /// What is tried. A wall that stands refuses each but the last.
@@ -68,7 +68,7 @@ impl Attempt {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum Observed {
     /// The error number; 0 where the connection was closed without a byte.
     Refused(i32),
     /// It could be done; the first bytes of what came back.

@@ -1,12 +1,12 @@
 //! Why no gateway is reached.
 
-use super::place::PlaceError;
+use super::directory::DirectoryError;
 
 /// Why no gateway is reached.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Directory(#[from] DirectoryError),
     #[error("cannot start the gateway: {0}")]
     Start(String),
     #[error("no gateway is running")]

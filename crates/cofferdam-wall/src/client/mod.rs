@@ -3,15 +3,15 @@
 //! One gateway serves one directory. Who takes the lock in it starts it; the lock's open file goes on to the
 //! gateway and is held for as long as that lives, so there are never two. Nothing here waits: see [`Search`].
 
+mod directory;
 mod error;
 pub mod frames;
-mod place;
 mod search;
 mod series;
 mod start;
 
+pub use directory::{DirectoryError, GatewayDirectory};
 pub use error::SearchError;
-pub use place::{Place, PlaceError};
 pub use search::{PAUSE, Search};
 pub use series::Series;
 pub use start::{Program, Starter};

@@ -4,8 +4,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::directory::GatewayDirectory;
 use super::error::SearchError;
-use super::place::Place;
 use super::start::{Starter, start};
 
 /// How long a gateway may be without a socket, or a socket without room, before that is an error.
@@ -38,20 +38,20 @@ impl Search {
         &mut self,
         directory: &Path,
         starter: Option<&dyn Starter>,
-    ) -> Result<Option<(UnixStream, Place)>, SearchError> {
+    ) -> Result<Option<(UnixStream, GatewayDirectory)>, SearchError> {
         loop {
-            let place = match starter {
-                Some(_) => Place::make(directory)?,
-                None => Place::find(directory)?.ok_or(SearchError::NotRunning)?,
+            let at = match starter {
+                Some(_) => GatewayDirectory::make(directory)?,
+                None => GatewayDirectory::find(directory)?.ok_or(SearchError::NotRunning)?,
             };
-            if let Some(stream) = place.connect()? {
-                return Ok(Some((stream, place)));
+            if let Some(stream) = at.connect()? {
+                return Ok(Some((stream, at)));
             }
             // Held: between its lock and its socket, at its very end, or stopped with a full queue.
-            let Some(lock) = place.lock()? else {
+            let Some(lock) = at.lock()? else {
                 if Instant::now() >= self.deadline {
                     return Err(SearchError::Silent {
-                        process: place.process(),
+                        process: at.process(),
                         seconds: LIMIT.as_secs(),
                     });
                 }
@@ -61,10 +61,10 @@ impl Search {
                 return Err(SearchError::NotRunning);
             };
             if self.starts == STARTS {
-                return Err(SearchError::Ended(place.last_words()));
+                return Err(SearchError::Ended(at.last_words()));
             }
             self.starts += 1;
-            start(&place, lock, starter)?;
+            start(&at, lock, starter)?;
         }
     }
 }

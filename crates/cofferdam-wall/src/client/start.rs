@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use super::directory::{GatewayDirectory, Lock};
 use super::error::SearchError;
-use super::place::{Lock, Place};
 
 /// What a gateway is started from.
 #[derive(Debug)]
@@ -29,12 +29,16 @@ pub trait Starter: Sync {
 /// Starts one with a socket that listens already: who connects from now on is served, or hears that
 /// it ended. Its standard input is that socket, its standard output the lock, whose open file it
 /// holds for as long as it lives.
-pub(super) fn start(place: &Place, lock: Lock, starter: &dyn Starter) -> Result<(), SearchError> {
+pub(super) fn start(
+    at: &GatewayDirectory,
+    lock: Lock,
+    starter: &dyn Starter,
+) -> Result<(), SearchError> {
     let failed = |what: &str, error: io::Error| SearchError::Start(format!("{what}: {error}"));
     let owner = rustix::process::geteuid().as_raw();
     let program = starter.program().map_err(SearchError::Start)?;
-    let listener = place.listen(&lock)?;
-    let errors = place.errors(&lock)?;
+    let listener = at.listen(&lock)?;
+    let errors = at.errors(&lock)?;
     let shared = lock
         .share()
         .map_err(|error| failed("cannot share its lock", error))?;

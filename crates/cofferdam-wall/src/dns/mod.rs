@@ -30,7 +30,7 @@ const CLASS_IN: u16 = 1;
 
 /// What came of a query, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Resolution {
     /// The name is allowed: its synthetic address.
     Address(HostName, Ipv4Addr),
     /// The name is allowed, and has no record of this type.
@@ -56,7 +56,7 @@ pub struct Answer {
     /// answer, or too short to have an id).
     pub message: Option<Vec<u8>>,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: Resolution,
 }
 
 /// Response codes (RFC 1035, 4.1.1).
@@ -78,7 +78,7 @@ pub fn answer(message: &[u8], policy: &Policy, table: &mut Synthetic) -> Answer 
 pub fn busy(message: &[u8]) -> Option<Vec<u8>> {
     let query = Query::parse(message).ok()?;
     query
-        .reply(Code::ServFail, None, Outcome::Malformed)
+        .reply(Code::ServFail, None, Resolution::Malformed)
         .message
 }
 
@@ -94,47 +94,47 @@ pub fn answer_if(
         Err(Wrong::Unanswerable) => {
             return Answer {
                 message: None,
-                outcome: Outcome::Malformed,
+                outcome: Resolution::Malformed,
             };
         }
-        Err(Wrong::Form) => return without_question(message, Code::FormErr, Outcome::Malformed),
+        Err(Wrong::Form) => return without_question(message, Code::FormErr, Resolution::Malformed),
         Err(Wrong::Opcode) => {
-            return without_question(message, Code::Refused, Outcome::Unsupported);
+            return without_question(message, Code::Refused, Resolution::Unsupported);
         }
     };
     if query.class != CLASS_IN {
-        return query.reply(Code::Refused, None, Outcome::Unsupported);
+        return query.reply(Code::Refused, None, Resolution::Unsupported);
     }
     let Some(name) = query.name() else {
-        return query.reply(Code::NxDomain, None, Outcome::NotAHostName);
+        return query.reply(Code::NxDomain, None, Resolution::NotAHostName);
     };
     let rule = match policy.decide_lookup(&name) {
         Ok(rule) => Some(rule),
         // Every sandbox knows the name. What it asks of it is decided with the port, and the refusal of
         // that names the rule to make, which a lookup without a port cannot.
         Err(_) if name.is_host() => None,
-        Err(refusal) => return query.reply(Code::NxDomain, None, Outcome::Refused(refusal)),
+        Err(refusal) => return query.reply(Code::NxDomain, None, Resolution::Refused(refusal)),
     };
     if query.kind != TYPE_A {
-        let outcome = Outcome::NoRecord(name, query.kind);
+        let outcome = Resolution::NoRecord(name, query.kind);
         return query.reply(Code::NoError, None, outcome);
     }
     if !rule.is_none_or(|rule| admit(&name, rule)) {
-        return query.reply(Code::ServFail, None, Outcome::TooMany(name));
+        return query.reply(Code::ServFail, None, Resolution::TooMany(name));
     }
     match table.address_of(&name) {
         Ok(address) => query.reply(
             Code::NoError,
             Some(address),
-            Outcome::Address(name, address),
+            Resolution::Address(name, address),
         ),
-        Err(full) => query.reply(Code::ServFail, None, Outcome::Full(name, full)),
+        Err(full) => query.reply(Code::ServFail, None, Resolution::Full(name, full)),
     }
 }
 
 impl Query<'_> {
     /// Repeats the question byte for byte: clients that vary the case of letters compare it.
-    fn reply(&self, code: Code, address: Option<Ipv4Addr>, outcome: Outcome) -> Answer {
+    fn reply(&self, code: Code, address: Option<Ipv4Addr>, outcome: Resolution) -> Answer {
         let mut message = header(self.id, self.flags, code, 1, u16::from(address.is_some()));
         message.extend_from_slice(self.question);
         if let Some(address) = address {
@@ -152,7 +152,7 @@ impl Query<'_> {
     }
 }
 
-fn without_question(message: &[u8], code: Code, outcome: Outcome) -> Answer {
+fn without_question(message: &[u8], code: Code, outcome: Resolution) -> Answer {
     let [id_high, id_low, flags_high, flags_low, ..] = *message else {
         return Answer {
             message: None,

@@ -61,7 +61,7 @@ fn an_allowed_name_has_one_address_and_the_question_comes_back_as_it_was() {
     assert_eq!(first.message.as_deref(), Some(&expected[..]));
     let name: HostName = "allowed.test".parse().unwrap();
     let address = Ipv4Addr::new(198, 18, 0, 0);
-    assert_eq!(first.outcome, Outcome::Address(name.clone(), address));
+    assert_eq!(first.outcome, Resolution::Address(name.clone(), address));
     assert_eq!(table.name_of(address), Some(&name));
     assert_eq!(answer(&message, &policy(), &mut table), first);
 }
@@ -113,7 +113,7 @@ fn every_other_name_does_not_exist_for_any_type() {
         }
     }
     let denied = ask(&query(&labels("denied.test"), TYPE_A, CLASS_IN));
-    let Outcome::Refused(refusal) = denied.outcome else {
+    let Resolution::Refused(refusal) = denied.outcome else {
         panic!("{denied:?}");
     };
     assert_eq!(refusal.to_string(), "no rule names denied.test");
@@ -131,7 +131,7 @@ fn other_types_of_an_allowed_name_have_no_record_and_take_no_address() {
         assert_eq!(summary(&answer), Some((0, [1, 0, 0, 0])), "{kind}");
         assert_eq!(
             answer.outcome,
-            Outcome::NoRecord("allowed.test".parse().unwrap(), kind)
+            Resolution::NoRecord("allowed.test".parse().unwrap(), kind)
         );
     }
     assert_eq!(table.name_of(Ipv4Addr::new(198, 18, 0, 0)), None);
@@ -198,7 +198,7 @@ fn what_is_not_by_the_format_is_named_so_or_not_answered() {
     ] {
         let answer = ask(&message);
         assert_eq!(summary(&answer), Some((1, [0, 0, 0, 0])), "{what}");
-        assert_eq!(answer.outcome, Outcome::Malformed, "{what}");
+        assert_eq!(answer.outcome, Resolution::Malformed, "{what}");
     }
     // Positive control for the cases above.
     assert_eq!(summary(&ask(&good)), Some((0, [1, 1, 0, 0])));
@@ -237,7 +237,7 @@ fn a_name_that_is_not_admitted_gets_no_address_and_may_be_asked_for_again() {
     assert_eq!(summary(&late), Some((2, [1, 0, 0, 0])));
     assert_eq!(
         late.outcome,
-        Outcome::TooMany("a.wild.test".parse().unwrap())
+        Resolution::TooMany("a.wild.test".parse().unwrap())
     );
     assert_eq!(table.name_of(Ipv4Addr::new(198, 18, 0, 0)), None);
     let busy = Answer {
@@ -300,7 +300,7 @@ proptest! {
     fn one_changed_byte_never_panics_and_never_opens_another_name(at in 0usize..30, byte: u8) {
         let mut message = query(&labels("allowed.test"), TYPE_A, CLASS_IN);
         message[at] = byte;
-        if let Outcome::Address(name, _) = ask(&message).outcome {
+        if let Resolution::Address(name, _) = ask(&message).outcome {
             prop_assert!(policy().decide_lookup(&name).is_ok());
         }
     }

@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use tokio::net::TcpStream;
 
-use crate::gateway::gate::Gate;
 use crate::gateway::proxy;
 use crate::gateway::reset::reset;
 use crate::gateway::room::Room;
 use crate::gateway::sandbox::{Sandbox, Told};
+use crate::gateway::sandbox_door::SandboxDoor;
 use crate::gateway::transparent;
 use crate::gateway::workers::{Workers, watched};
 use crate::log::{Event, Verdict};
@@ -129,7 +129,7 @@ async fn proxy(sandbox: Arc<Sandbox>, stream: StdTcpStream, room: Room) {
     };
     tokio::select! {
         () = sandbox.end.cancelled() => {}
-        () = Box::pin(proxy::serve(stream, Gate::new(&sandbox, Some(opening)))) => {}
+        () = Box::pin(proxy::serve(stream, SandboxDoor::new(&sandbox, Some(opening)))) => {}
     }
     drop(open);
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::dns::Outcome;
+use crate::dns::Resolution;
 use crate::{HostName, Reason};
 
 /// What is asked again within this time is the same lookup.
@@ -32,7 +32,7 @@ enum Answered {
 
 impl Asked {
     /// Whether it is another lookup than those of a moment ago, which then have been told.
-    pub(super) fn is_new(&mut self, outcome: &Outcome, now: Instant) -> bool {
+    pub(super) fn is_new(&mut self, outcome: &Resolution, now: Instant) -> bool {
         let is_recent = |told: Instant| now.saturating_duration_since(told) < ONE_LOOKUP;
         let key = key(outcome);
         if self.told.get(&key).is_some_and(|told| is_recent(*told)) {
@@ -48,20 +48,20 @@ impl Asked {
     }
 }
 
-fn key(outcome: &Outcome) -> (Answered, Option<HostName>) {
+fn key(outcome: &Resolution) -> (Answered, Option<HostName>) {
     match outcome {
-        Outcome::Refused(refusal) => match &refusal.reason {
+        Resolution::Refused(refusal) => match &refusal.reason {
             Reason::NameNotAllowed(name) | Reason::LongBelow(name) => {
                 (Answered::Refused, Some(name.clone()))
             }
             _ => (Answered::Refused, None),
         },
-        Outcome::Full(name, _) => (Answered::Full, Some(name.clone())),
-        Outcome::TooMany(name) => (Answered::TooMany, Some(name.clone())),
-        Outcome::NotAHostName => (Answered::NotAHostName, None),
-        Outcome::Unsupported => (Answered::Unsupported, None),
-        Outcome::Malformed => (Answered::Malformed, None),
-        Outcome::Address(name, _) | Outcome::NoRecord(name, _) => {
+        Resolution::Full(name, _) => (Answered::Full, Some(name.clone())),
+        Resolution::TooMany(name) => (Answered::TooMany, Some(name.clone())),
+        Resolution::NotAHostName => (Answered::NotAHostName, None),
+        Resolution::Unsupported => (Answered::Unsupported, None),
+        Resolution::Malformed => (Answered::Malformed, None),
+        Resolution::Address(name, _) | Resolution::NoRecord(name, _) => {
             (Answered::Known, Some(name.clone()))
         }
     }
@@ -71,8 +71,8 @@ fn key(outcome: &Outcome) -> (Answered, Option<HostName>) {
 mod tests {
     use super::*;
 
-    fn too_many(name: &str) -> Outcome {
-        Outcome::TooMany(name.parse().unwrap())
+    fn too_many(name: &str) -> Resolution {
+        Resolution::TooMany(name.parse().unwrap())
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
         assert!(!asked.is_new(&one, start));
         assert!(!asked.is_new(&one, later(1999)));
         assert!(asked.is_new(&too_many("two.test"), later(1)));
-        assert!(asked.is_new(&Outcome::Malformed, later(1)));
+        assert!(asked.is_new(&Resolution::Malformed, later(1)));
         // A program that goes on asking is heard again, and not once for all time.
         assert!(asked.is_new(&one, later(2000)));
         assert!(!asked.is_new(&one, later(3000)));

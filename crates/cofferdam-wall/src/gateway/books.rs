@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::gateway::place::Place;
+use crate::gateway::wanted::Wanted;
 use crate::{Destination, Kind, Policy, Protocol, Refusal, Request};
 
 /// What a connection was decided on.
 #[derive(Debug, Clone)]
 pub(super) struct Subject {
-    pub(super) place: Place,
+    pub(super) wanted: Wanted,
     /// What was dialled.
     pub(super) address: IpAddr,
     pub(super) port: u16,
@@ -22,12 +22,12 @@ pub(super) struct Subject {
 impl Subject {
     /// What policy says now; none if it refuses, or wants more looked at than was.
     pub(super) fn holds(&self, policy: &Policy) -> Result<(), Option<Refusal>> {
-        let destination = match &self.place {
-            Place::Name(name) => Destination::Resolved {
+        let destination = match &self.wanted {
+            Wanted::Name(name) => Destination::Resolved {
                 name,
                 address: self.address,
             },
-            Place::Address(address) => Destination::Address(*address),
+            Wanted::Address(address) => Destination::Address(*address),
         };
         let allowed = policy
             .decide(&Request {

@@ -1,5 +1,5 @@
 //! Bytes between a sandbox and the world, both ways at once, over one buffer of the worker thread: a silent
-//! connection holds no memory for its bytes.
+//! connection holds no memory for its bytes. While many come at once they do not pass through it: see [`bulk`].
 
 use std::cell::RefCell;
 use std::io;
@@ -10,6 +10,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
+use crate::gateway::bulk;
 use crate::gateway::flows::Flow;
 use crate::gateway::hello_error::HelloError;
 use crate::gateway::retry::{Reply, Retry};
@@ -21,6 +22,8 @@ const TURN: usize = 4 * PIECE;
 /// What may wait in memory for slow readers, in the whole process, before connections get smaller pieces.
 const HELD: usize = 64 << 20;
 const SMALL_PIECE: usize = 4 << 10;
+/// What arrives at once of a bulk transfer, at least.
+const MANY: usize = 64 << 10;
 /// How long a connection may be silent, and one of which one direction has ended.
 const SILENCE: Duration = Duration::from_secs(2 * 60 * 60);
 const HALF_SILENCE: Duration = Duration::from_secs(10 * 60);
@@ -254,8 +257,14 @@ async fn one_way(
 ) -> io::Result<()> {
     let mut turn = 0;
     let mut piece = PIECE;
+    let mut many = false;
     loop {
-        match step(from, to, piece)? {
+        let step = if many && HOLDING.load(Ordering::Relaxed) <= HELD {
+            step_in_bulk(from, to)
+        } else {
+            step(from, to, piece)
+        };
+        match step? {
             Step::Wait => {
                 turn = 0;
                 from.readable().await?;
@@ -264,6 +273,7 @@ async fn one_way(
             Step::Moved(bytes, rest) => {
                 activity.note();
                 count.fetch_add(bytes as u64, Ordering::Relaxed);
+                many = rest.is_empty() && bytes >= MANY;
                 if !rest.is_empty() {
                     let written = bytes - rest.len();
                     deliver(to, rest, activity).await?;
@@ -299,6 +309,17 @@ fn step(from: &TcpStream, to: &TcpStream, piece: usize) -> io::Result<Step> {
         let written = write(to, &buffer[..got])?;
         Ok(Step::Moved(got, buffer[written..got].to_vec()))
     })
+}
+
+/// The same past this process's memory.
+fn step_in_bulk(from: &TcpStream, to: &TcpStream) -> io::Result<Step> {
+    match bulk::step(from, to) {
+        Ok(None) => step(from, to, PIECE),
+        Ok(Some(bulk::Moved { bytes: 0, .. })) => Ok(Step::End),
+        Ok(Some(bulk::Moved { bytes, rest })) => Ok(Step::Moved(bytes, rest)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Step::Wait),
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes what goes without a wait.

@@ -20,7 +20,7 @@ pub(super) enum DescriptorError {
     Look { number: usize, error: Errno },
 }
 
-/// In the order of [`crate::control::Registration`].
+/// In the order of [`crate::control::Registrant`].
 #[derive(Debug)]
 pub(super) struct Descriptors {
     pub(super) connections: OwnedFd,

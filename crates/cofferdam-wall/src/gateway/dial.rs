@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::class::{canonical, tunnelled};
 use crate::gateway::failure::Failure;
-use crate::gateway::place::Place;
 use crate::gateway::resolve::{Family, Resolver};
+use crate::gateway::wanted::Wanted;
 use crate::{Class, Destination, HostName, Policy, Protocol, Reason, Refusal, Request};
 
 /// Until a connection stands, resolution included.
@@ -31,16 +31,16 @@ pub(super) enum Unreached {
 pub(super) async fn dial(
     policy: &Policy,
     resolver: &Resolver,
-    place: &Place,
+    wanted: &Wanted,
     port: u16,
 ) -> Result<(TcpStream, IpAddr), Unreached> {
     let deadline = Instant::now() + IN_ALL;
     let work = async {
-        match place {
-            Place::Address(address) => first_of(&[*address], port, deadline)
+        match wanted {
+            Wanted::Address(address) => first_of(&[*address], port, deadline)
                 .await
                 .map_err(|failed| Unreached::Failed(failed.unwrap_or_else(|| none(address)))),
-            Place::Name(name) => dial_name(policy, resolver, name, port, deadline).await,
+            Wanted::Name(name) => dial_name(policy, resolver, name, port, deadline).await,
         }
     };
     timeout_at(deadline, work).await.unwrap_or_else(|_| {

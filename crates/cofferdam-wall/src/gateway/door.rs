@@ -6,7 +6,7 @@ use crate::Kind;
 use crate::gateway::budget::Budget;
 use crate::gateway::failure::Failure;
 use crate::gateway::flows::Flow;
-use crate::gateway::place::Place;
+use crate::gateway::wanted::Wanted;
 use crate::log::Via;
 
 /// A way out: decided about, resolved, checked and dialled.
@@ -33,7 +33,7 @@ pub(crate) enum Closed {
 #[derive(Debug)]
 pub(crate) struct Objection<'a> {
     /// What it asks for; none if that cannot be read.
-    pub(crate) to: Option<(&'a Place, u16)>,
+    pub(crate) to: Option<(&'a Wanted, u16)>,
     pub(crate) via: Via,
     /// One request, others of the same connection may be carried.
     pub(crate) is_request: bool,
@@ -45,18 +45,18 @@ pub(crate) struct Objection<'a> {
 /// Decides and dials for one sandbox, and writes its log.
 pub(crate) trait Door: Clone + Send + Sync + Unpin + 'static {
     /// What policy says before anything is read or dialled. Logs a refusal.
-    fn decide(&self, place: &Place, port: u16, via: Via) -> Result<Kind, Closed>;
+    fn decide(&self, wanted: &Wanted, port: u16, via: Via) -> Result<Kind, Closed>;
 
     /// Decides, resolves, checks every address and dials one that passed. Logs what came of it.
     fn dial(
         &self,
-        place: &Place,
+        wanted: &Wanted,
         port: u16,
         via: Via,
     ) -> impl Future<Output = Result<Way, Closed>> + Send;
 
     /// The text of the rule that would open this; none if it is open, or if no rule should.
-    fn opening_rule(&self, place: &Place, port: u16) -> Option<String>;
+    fn opening_rule(&self, wanted: &Wanted, port: u16) -> Option<String>;
 
     /// The sandbox's memory for what is not complete.
     fn budget(&self) -> &Budget;

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use crate::control::{Explanation, RuleLine};
 use crate::gateway::dial::{addresses, check, told};
-use crate::gateway::gate::decide;
-use crate::gateway::place::Place;
 use crate::gateway::resolve::{Family, Resolver};
+use crate::gateway::sandbox_door::decide;
+use crate::gateway::wanted::Wanted;
 use crate::{HostName, Kind, NameError, Policy, Refusal};
 
 /// What `policy` says about a connection to `host` (a name or an address) and `port`.
@@ -16,11 +16,11 @@ pub(super) async fn explain(
     host: &str,
     port: u16,
 ) -> Result<Explanation, NameError> {
-    let place = match host.parse::<IpAddr>() {
-        Ok(address) => Place::Address(address),
-        Err(_) => Place::Name(host.parse()?),
+    let wanted = match host.parse::<IpAddr>() {
+        Ok(address) => Wanted::Address(address),
+        Err(_) => Wanted::Name(host.parse()?),
     };
-    let allowed = match decide(policy, &place, port) {
+    let allowed = match decide(policy, &wanted, port) {
         Ok(allowed) => allowed,
         Err(refusal) => return Ok(refused(refusal)),
     };
@@ -40,7 +40,7 @@ pub(super) async fn explain(
         ),
         ..nothing()
     };
-    if let Place::Name(name) = &place {
+    if let Wanted::Name(name) = &wanted {
         look_up(&mut explanation, policy, resolver, name, port).await;
     }
     Ok(explanation)

@@ -79,7 +79,7 @@ impl Drop for Entry {
             Event::Close,
             &Told {
                 id: Some(self.id),
-                place: Some(&self.subject.place),
+                wanted: Some(&self.subject.wanted),
                 address: Some(self.subject.address),
                 port: Some(self.subject.port),
                 via: Some(self.via),

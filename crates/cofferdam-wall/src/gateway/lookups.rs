@@ -11,11 +11,11 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use crate::Reason;
-use crate::dns::{self, Frames, Outcome};
+use crate::dns::{self, Frames, Resolution};
 use crate::gateway::dial::offer;
-use crate::gateway::place::Place;
 use crate::gateway::rate::Below;
 use crate::gateway::sandbox::{Sandbox, Told};
+use crate::gateway::wanted::Wanted;
 use crate::log::{Event, Verdict};
 
 /// Lookups answered before others get their turn.
@@ -89,43 +89,43 @@ fn answer(sandbox: &Sandbox, query: &[u8]) -> Option<Vec<u8>> {
     answer.message
 }
 
-fn log(sandbox: &Sandbox, outcome: Outcome) {
+fn log(sandbox: &Sandbox, outcome: Resolution) {
     let refused = |reason: &str| Told {
         verdict: Some(Verdict::Refused),
         reason: Some(reason.to_owned()),
         ..Told::default()
     };
-    let place;
+    let wanted;
     let mut told = Told::default();
     match outcome {
-        Outcome::Address(name, _) | Outcome::NoRecord(name, _) => {
-            place = Place::Name(name);
-            told.place = Some(&place);
+        Resolution::Address(name, _) | Resolution::NoRecord(name, _) => {
+            wanted = Wanted::Name(name);
+            told.wanted = Some(&wanted);
             told.verdict = Some(Verdict::Allowed);
         }
-        Outcome::Refused(refusal) => {
+        Resolution::Refused(refusal) => {
             told = refused(&refusal.to_string());
             told.opens = offer(&refusal);
             if let Reason::NameNotAllowed(name) | Reason::LongBelow(name) = refusal.reason {
-                place = Place::Name(name);
-                told.place = Some(&place);
+                wanted = Wanted::Name(name);
+                told.wanted = Some(&wanted);
             }
         }
-        Outcome::Full(name, full) => {
-            place = Place::Name(name);
-            told.place = Some(&place);
+        Resolution::Full(name, full) => {
+            wanted = Wanted::Name(name);
+            told.wanted = Some(&wanted);
             told.verdict = Some(Verdict::Failed);
             told.reason = Some(full.to_string());
         }
-        Outcome::TooMany(name) => {
+        Resolution::TooMany(name) => {
             told = refused(&Below::reason(&name));
             told.opens = Some(name.to_string());
-            place = Place::Name(name);
-            told.place = Some(&place);
+            wanted = Wanted::Name(name);
+            told.wanted = Some(&wanted);
         }
-        Outcome::NotAHostName => told = refused("the lookup is not for a host name"),
-        Outcome::Unsupported => told = refused("the lookup is of a kind that is not answered"),
-        Outcome::Malformed => told = refused("the lookup is malformed"),
+        Resolution::NotAHostName => told = refused("the lookup is not for a host name"),
+        Resolution::Unsupported => told = refused("the lookup is of a kind that is not answered"),
+        Resolution::Malformed => told = refused("the lookup is malformed"),
     }
     sandbox.tell(Event::Lookup, &told);
 }

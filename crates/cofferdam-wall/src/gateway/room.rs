@@ -93,8 +93,8 @@ impl Seat {
         let one = |of: &Arc<Semaphore>| Arc::clone(of).try_acquire_owned().ok();
         let opening = one(&self.opening)?;
         let open = match one(&self.own) {
-            Some(place) => Open {
-                _place: place,
+            Some(wanted) => Open {
+                _place: wanted,
                 _shared: None,
             },
             None => Open {

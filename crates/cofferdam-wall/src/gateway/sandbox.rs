@@ -16,11 +16,11 @@ use crate::gateway::budget::Budget;
 use crate::gateway::journal::Journal;
 use crate::gateway::nflog::Packet;
 use crate::gateway::packets::{Due, Known, Packets};
-use crate::gateway::place::Place;
 use crate::gateway::rate::{Below, Lookups};
 use crate::gateway::refused::Summary;
 use crate::gateway::resolve::Resolver;
 use crate::gateway::room::Seat;
+use crate::gateway::wanted::Wanted;
 use crate::log::{Entry, Event, Verdict, Via};
 use crate::{HostName, Policy, PolicyError, Protocol, Rule, RuleError, Synthetic, Target, dns};
 
@@ -103,7 +103,7 @@ pub(super) struct Counters {
 pub(super) struct Told<'a> {
     pub(super) verdict: Option<Verdict>,
     pub(super) id: Option<u64>,
-    pub(super) place: Option<&'a Place>,
+    pub(super) wanted: Option<&'a Wanted>,
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<u16>,
     pub(super) protocol: Option<String>,
@@ -246,12 +246,12 @@ impl Sandbox {
         });
         let news = match &answer.outcome {
             // Known without a rule: what the program does with it is told when it is refused.
-            dns::Outcome::Address(name, _) if policy.any_rule_of_name(name).is_none() => false,
+            dns::Resolution::Address(name, _) if policy.any_rule_of_name(name).is_none() => false,
             // Nothing is logged while it proves: not now, and so later.
-            dns::Outcome::Address(_, address) => {
+            dns::Resolution::Address(_, address) => {
                 !self.is_proving() && names.logged.insert(*address)
             }
-            dns::Outcome::NoRecord(..) => false,
+            dns::Resolution::NoRecord(..) => false,
             outcome => names.asked.is_new(outcome, Instant::now()),
         };
         (answer, news)
@@ -293,12 +293,12 @@ impl Sandbox {
         let mut entry = Entry::new(Timestamp::now(), event);
         entry.verdict = told.verdict;
         entry.id = told.id;
-        entry.name = match told.place {
-            Some(Place::Name(name)) => Some(name.to_string()),
+        entry.name = match told.wanted {
+            Some(Wanted::Name(name)) => Some(name.to_string()),
             _ => None,
         };
-        entry.address = match told.place {
-            Some(Place::Address(address)) => Some(*address),
+        entry.address = match told.wanted {
+            Some(Wanted::Address(address)) => Some(*address),
             _ => told.address,
         };
         entry.port = told.port;
@@ -317,13 +317,13 @@ impl Sandbox {
 
     /// Counts a refusal for [`Sandbox::refused`].
     pub(super) fn count_refusal(&self, told: &Told<'_>) {
-        let address = match told.place {
-            Some(Place::Address(address)) => Some(*address),
+        let address = match told.wanted {
+            Some(Wanted::Address(address)) => Some(*address),
             _ => told.address,
         };
         let port = told.port.map(|port| format!(":{port}")).unwrap_or_default();
-        let host = match (told.place, address, told.port) {
-            (Some(Place::Name(name)), ..) => format!("{name}{port}"),
+        let host = match (told.wanted, address, told.port) {
+            (Some(Wanted::Name(name)), ..) => format!("{name}{port}"),
             (_, Some(address), Some(port)) => SocketAddr::new(address, port).to_string(),
             (_, Some(address), None) => address.to_string(),
             (_, None, _) => "no host name".to_owned(),

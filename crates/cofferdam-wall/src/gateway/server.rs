@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::Policy;
-use crate::control::{Answer, Ask, Registration, RuleLine};
+use crate::control::{Answer, Ask, Registrant, RuleLine};
 use crate::gateway::accept::{self, Entrance};
 use crate::gateway::channel::{Channel, Question};
 use crate::gateway::complaint::complain;
@@ -285,7 +285,7 @@ async fn compiled(rules: Vec<RuleLine>) -> Result<Policy, String> {
 
 async fn register(
     gateway: &Arc<Gateway>,
-    registration: Registration,
+    registration: Registrant,
     descriptors: Descriptors,
     proof: Option<Proof>,
 ) -> Result<Registered, String> {

@@ -25,7 +25,7 @@ use super::budget::Budget;
 use super::door::{Closed, Door, Objection, Way};
 use super::failure::Failure;
 use super::flows::Flow;
-use super::place::Place;
+use super::wanted::Wanted;
 use crate::log::Via;
 use crate::{Allowed, Destination, Kind, Origin, Policy, Protocol, Refusal, Rule};
 
@@ -95,10 +95,10 @@ impl Lab {
         (load(&self.0.sent), load(&self.0.received))
     }
 
-    fn ask(&self, place: &Place, port: u16) -> Result<Allowed<'_>, Refusal> {
-        let destination = match place {
-            Place::Name(name) => Destination::Name(name),
-            Place::Address(address) => Destination::Address(*address),
+    fn ask(&self, wanted: &Wanted, port: u16) -> Result<Allowed<'_>, Refusal> {
+        let destination = match wanted {
+            Wanted::Name(name) => Destination::Name(name),
+            Wanted::Address(address) => Destination::Address(*address),
         };
         self.0.policy.decide(&crate::Request {
             destination,
@@ -112,25 +112,25 @@ impl Lab {
         self.0.opens.lock().unwrap().clone()
     }
 
-    fn note(&self, place: &Place, port: u16, why: &str) {
-        let what = format!("{}: {why}", text(place, port));
+    fn note(&self, wanted: &Wanted, port: u16, why: &str) {
+        let what = format!("{}: {why}", text(wanted, port));
         self.0.refused.lock().unwrap().push(what);
     }
 }
 
-fn text(place: &Place, port: u16) -> String {
-    match place {
-        Place::Name(name) => format!("{name}:{port}"),
-        Place::Address(address) => SocketAddr::new(*address, port).to_string(),
+fn text(wanted: &Wanted, port: u16) -> String {
+    match wanted {
+        Wanted::Name(name) => format!("{name}:{port}"),
+        Wanted::Address(address) => SocketAddr::new(*address, port).to_string(),
     }
 }
 
 impl Door for Lab {
-    fn decide(&self, place: &Place, port: u16, _: Via) -> Result<Kind, Closed> {
-        match self.ask(place, port) {
+    fn decide(&self, wanted: &Wanted, port: u16, _: Via) -> Result<Kind, Closed> {
+        match self.ask(wanted, port) {
             Ok(allowed) => Ok(allowed.kind),
             Err(refusal) => {
-                self.note(place, port, &refusal.to_string());
+                self.note(wanted, port, &refusal.to_string());
                 Err(Closed::Refused {
                     reason: refusal.to_string(),
                     opens: refusal.opening_rule(),
@@ -139,9 +139,9 @@ impl Door for Lab {
         }
     }
 
-    async fn dial(&self, place: &Place, port: u16, via: Via) -> Result<Way, Closed> {
-        let kind = self.decide(place, port, via)?;
-        let to = text(place, port);
+    async fn dial(&self, wanted: &Wanted, port: u16, via: Via) -> Result<Way, Closed> {
+        let kind = self.decide(wanted, port, via)?;
+        let to = text(wanted, port);
         self.0.dialled.lock().unwrap().push(to.clone());
         if self.0.late.lock().unwrap().contains(&to) {
             return Err(Closed::Failed(Failure::late("no answer".to_owned())));
@@ -166,13 +166,13 @@ impl Door for Lab {
         &self.0.budget
     }
 
-    fn opening_rule(&self, place: &Place, port: u16) -> Option<String> {
-        self.ask(place, port).err()?.opening_rule()
+    fn opening_rule(&self, wanted: &Wanted, port: u16) -> Option<String> {
+        self.ask(wanted, port).err()?.opening_rule()
     }
 
     fn refused(&self, objection: &Objection<'_>) {
         match objection.to {
-            Some((place, port)) => self.note(place, port, objection.reason),
+            Some((wanted, port)) => self.note(wanted, port, objection.reason),
             None => self
                 .0
                 .refused

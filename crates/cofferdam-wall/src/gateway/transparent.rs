@@ -9,16 +9,16 @@ use tokio::net::TcpStream;
 
 use crate::gateway::copy::{both_ways, both_ways_compared, reset_on_close};
 use crate::gateway::door::{Closed, Door, Objection, Way};
-use crate::gateway::gate::Gate;
 use crate::gateway::hello::{self, Named};
 use crate::gateway::hello_error::HelloError;
 use crate::gateway::http;
 use crate::gateway::lookups;
-use crate::gateway::place::Place;
 use crate::gateway::reset::reset;
 use crate::gateway::retry::Retry;
 use crate::gateway::room::Room;
 use crate::gateway::sandbox::{Sandbox, Told};
+use crate::gateway::sandbox_door::SandboxDoor;
+use crate::gateway::wanted::Wanted;
 use crate::log::{Event, Verdict, Via};
 use crate::{Kind, SYNTHETIC};
 
@@ -35,7 +35,11 @@ pub(super) struct Arrival {
 #[derive(Debug)]
 enum Purpose {
     Lookups,
-    Out { place: Place, port: u16, kind: Kind },
+    Out {
+        wanted: Wanted,
+        port: u16,
+        kind: Kind,
+    },
 }
 
 /// Decides about a connection before anything is read. `own` is the listener's address: who connects to
@@ -68,16 +72,16 @@ pub(super) fn look(
         return Some(Arrival { stream, purpose });
     }
     count(sandbox);
-    let place = match sandbox.name_of(*to.ip()) {
-        Some(name) if SYNTHETIC.contains(IpAddr::V4(*to.ip())) => Place::Name(name),
-        _ => Place::Address(IpAddr::V4(*to.ip())),
+    let wanted = match sandbox.name_of(*to.ip()) {
+        Some(name) if SYNTHETIC.contains(IpAddr::V4(*to.ip())) => Wanted::Name(name),
+        _ => Wanted::Address(IpAddr::V4(*to.ip())),
     };
     let port = to.port();
-    let Ok(kind) = Gate::new(sandbox, None).decide(&place, port, Via::Transparent) else {
+    let Ok(kind) = SandboxDoor::new(sandbox, None).decide(&wanted, port, Via::Transparent) else {
         reset(stream);
         return None;
     };
-    let purpose = Purpose::Out { place, port, kind };
+    let purpose = Purpose::Out { wanted, port, kind };
     Some(Arrival { stream, purpose })
 }
 
@@ -103,28 +107,28 @@ pub(super) async fn carry(sandbox: Arc<Sandbox>, arrival: Arrival, room: Room) {
             // A client that sends nonsense or stops reading has nobody to be told.
             _ = done;
         }
-        Purpose::Out { place, port, kind } => {
-            let gate = Gate::new(&sandbox, Some(opening));
-            if let (Kind::Http, Place::Name(name)) = (kind, &place) {
+        Purpose::Out { wanted, port, kind } => {
+            let door = SandboxDoor::new(&sandbox, Some(opening));
+            if let (Kind::Http, Wanted::Name(name)) = (kind, &wanted) {
                 // Small pieces go at once. Fails if the connection is gone already.
                 _ = stream.set_nodelay(true);
                 tokio::select! {
                     () = sandbox.end.cancelled() => {}
-                    () = Box::pin(http::carry(stream, name, port, gate, Via::Transparent)) => {}
+                    () = Box::pin(http::carry(stream, name, port, door, Via::Transparent)) => {}
                 }
                 return;
             }
             let found = tokio::select! {
                 () = sandbox.end.cancelled() => None,
                 // Boxed for the size of what is only needed at the beginning.
-                found = Box::pin(way(&gate, &mut stream, &place, port, kind)) => found,
+                found = Box::pin(way(&door, &mut stream, &wanted, port, kind)) => found,
             };
             match found {
                 Some((way, None)) => both_ways(stream, way.stream, &way.flow).await,
                 Some((way, Some(retry))) => {
                     let carried = both_ways_compared(stream, way.stream, &way.flow, retry).await;
                     if let Err(error) = carried {
-                        refused(&gate, &place, port, &error);
+                        refused(&door, &wanted, port, &error);
                     }
                 }
                 None => reset_on_close(&stream),
@@ -136,25 +140,25 @@ pub(super) async fn carry(sandbox: Arc<Sandbox>, arrival: Arrival, room: Room) {
 
 /// What has to be seen first is read, then the way is dialled, then what was read is sent on.
 async fn way(
-    gate: &Gate,
+    door: &SandboxDoor,
     stream: &mut TcpStream,
-    place: &Place,
+    wanted: &Wanted,
     port: u16,
     kind: Kind,
 ) -> Option<(Way, Option<Retry>)> {
     let named = match kind {
         Kind::Plain => None,
-        Kind::Tls => match named(gate, stream, place).await {
+        Kind::Tls => match named(door, stream, wanted).await {
             Ok(named) => Some(named),
             Err(error) => {
-                refused(gate, place, port, &error);
+                refused(door, wanted, port, &error);
                 return None;
             }
         },
         // Carried request by request, and dialled for the first good one: see `carry`.
         Kind::Http => return None,
     };
-    let way = match gate.dial(place, port, Via::Transparent).await {
+    let way = match door.dial(wanted, port, Via::Transparent).await {
         Ok(way) => way,
         Err(Closed::Refused { .. } | Closed::Failed(_)) => return None,
     };
@@ -170,12 +174,12 @@ async fn way(
 }
 
 /// Logs what is refused for what stands in it.
-fn refused(gate: &Gate, place: &Place, port: u16, error: &HelloError) {
+fn refused(door: &SandboxDoor, wanted: &Wanted, port: u16, error: &HelloError) {
     if matches!(error, HelloError::Ended(_)) {
         return;
     }
-    gate.refused(&Objection {
-        to: Some((place, port)),
+    door.refused(&Objection {
+        to: Some((wanted, port)),
         via: Via::Transparent,
         is_request: false,
         reason: &error.to_string(),
@@ -184,10 +188,14 @@ fn refused(gate: &Gate, place: &Place, port: u16, error: &HelloError) {
 }
 
 /// The client hello, if it names the place.
-async fn named(gate: &Gate, stream: &mut TcpStream, place: &Place) -> Result<Named, HelloError> {
-    match place {
-        Place::Name(name) => hello::read(stream, &[], name, gate.budget()).await,
-        Place::Address(_) => Err(HelloError::NoName),
+async fn named(
+    door: &SandboxDoor,
+    stream: &mut TcpStream,
+    wanted: &Wanted,
+) -> Result<Named, HelloError> {
+    match wanted {
+        Wanted::Name(name) => hello::read(stream, &[], name, door.budget()).await,
+        Wanted::Address(_) => Err(HelloError::NoName),
     }
 }
 

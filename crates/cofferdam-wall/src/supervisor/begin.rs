@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::error::SupervisorError;
 use super::link::{Gateways, Link};
 use super::messages::Beginning;
-use super::place::StateDirectory;
+use super::state_directory::StateDirectory;
 use crate::client::frames::Incoming;
 use crate::control::{self, DESCRIPTORS};
 use crate::inherited;

@@ -9,14 +9,14 @@ use rustix::fs::inotify;
 
 use super::clients::Ticket;
 use super::exchange::Exchange;
-use crate::client::{Place, frames};
+use crate::client::{GatewayDirectory, frames};
 
 /// A connection on which the sandbox is registered, and where its gateway is found.
 #[derive(Debug)]
 pub(super) struct Carried {
     pub(super) stream: UnixStream,
     /// Where others find this gateway, and by which socket.
-    place: Option<Place>,
+    at: Option<GatewayDirectory>,
     socket: Option<(u64, u64)>,
     /// Tells when that may have changed. Without it, it is looked at whenever somebody asks something.
     pub(super) watch: Option<OwnedFd>,
@@ -26,12 +26,12 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    pub(super) fn new(stream: UnixStream, place: Option<Place>) -> Self {
-        let socket = place.as_ref().and_then(Place::socket_here);
-        let watch = place.as_ref().and_then(|place| watch(place).ok());
+    pub(super) fn new(stream: UnixStream, at: Option<GatewayDirectory>) -> Self {
+        let socket = at.as_ref().and_then(GatewayDirectory::socket_here);
+        let watch = at.as_ref().and_then(|at| watch(at).ok());
         Self {
             stream,
-            place,
+            at,
             socket,
             watch,
             since: Instant::now(),
@@ -44,9 +44,9 @@ impl Carried {
         if let Some(watch) = &self.watch {
             while rustix::io::read(watch, &mut [0u8; 1024][..]).is_ok_and(|got| got > 0) {}
         }
-        self.place
+        self.at
             .as_ref()
-            .is_none_or(|place| place.socket_found() != self.socket)
+            .is_none_or(|at| at.socket_found() != self.socket)
     }
 
     /// The gateway has ended, or says something that nobody asked.
@@ -56,9 +56,9 @@ impl Carried {
     }
 }
 
-fn watch(place: &Place) -> rustix::io::Result<OwnedFd> {
+fn watch(at: &GatewayDirectory) -> rustix::io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-    let path = format!("/proc/self/fd/{}", place.directory().as_raw_fd());
+    let path = format!("/proc/self/fd/{}", at.directory().as_raw_fd());
     let changes = inotify::WatchFlags::CREATE
         | inotify::WatchFlags::DELETE
         | inotify::WatchFlags::MOVE

@@ -19,9 +19,11 @@ use super::carried::Carried;
 use super::clients::Ticket;
 use super::exchange::Exchange;
 use super::messages::Wall;
-use super::place::StateDirectory;
-use crate::client::{PAUSE, Place, PlaceError, Program, Search, SearchError, Series, Starter};
-use crate::control::{self, Answer, Ask, DESCRIPTORS, Registration, RuleLine};
+use super::state_directory::StateDirectory;
+use crate::client::{
+    DirectoryError, GatewayDirectory, PAUSE, Program, Search, SearchError, Series, Starter,
+};
+use crate::control::{self, Answer, Ask, DESCRIPTORS, Registrant, RuleLine};
 
 /// A change of rules holds its lock for moments; one that is held so long is held by a stopped process.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
@@ -45,7 +47,7 @@ pub(super) struct Gateways {
 pub(super) struct Link(Option<Keeper>);
 
 /// What a question for the list came to: how many connections the list ended, or why it is not in force.
-pub(super) type Outcome = (Ticket, Result<u64, String>);
+pub(super) type Settled = (Ticket, Result<u64, String>);
 
 #[derive(Debug)]
 struct Keeper {
@@ -56,7 +58,7 @@ struct Keeper {
     state: State,
     /// Who wants the list in force and is not yet heard.
     wanted: Vec<Ticket>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<Settled>,
 }
 
 #[derive(Debug)]
@@ -98,7 +100,7 @@ struct Sought {
 #[derive(Debug)]
 struct Asked {
     stream: UnixStream,
-    place: Place,
+    at: GatewayDirectory,
     exchange: Exchange,
     tickets: Vec<Ticket>,
     lock: Option<File>,
@@ -114,8 +116,8 @@ impl Link {
 
     /// One that somebody else has registered on this connection.
     pub(super) fn registered(gateways: Gateways, connection: UnixStream, epoch: u32) -> Self {
-        let place = Place::find(&gateways.directory).ok().flatten();
-        let state = State::Carried(Carried::new(connection, place));
+        let at = GatewayDirectory::find(&gateways.directory).ok().flatten();
+        let state = State::Carried(Carried::new(connection, at));
         Self(Some(Keeper::new(gateways, Some(epoch), state)))
     }
 
@@ -147,7 +149,7 @@ impl Link {
     }
 
     /// Does what can be done at once.
-    pub(super) fn advance(&mut self, directory: &StateDirectory) -> Vec<Outcome> {
+    pub(super) fn advance(&mut self, directory: &StateDirectory) -> Vec<Settled> {
         let Some(keeper) = &mut self.0 else {
             return Vec::new();
         };
@@ -300,10 +302,10 @@ impl Keeper {
             .search
             .look(&self.gateways.directory, Some(&self.gateways));
         match looked {
-            Ok(Some((stream, place))) => {
+            Ok(Some((stream, at))) => {
                 let asked = Asked {
                     stream,
-                    place,
+                    at,
                     exchange: Exchange::new(sought.frame),
                     tickets: sought.tickets,
                     lock: sought.lock,
@@ -315,7 +317,7 @@ impl Keeper {
                 (State::Trying(Step::Search(sought)), false)
             }
             // No later attempt goes better.
-            Err(error @ SearchError::Place(PlaceError::Directory { .. })) => {
+            Err(error @ SearchError::Directory(DirectoryError::Directory { .. })) => {
                 self.lose(sought.tickets, error.to_string())
             }
             Err(error) => self.failed(sought.tickets, &error.to_string()),
@@ -329,12 +331,12 @@ impl Keeper {
             Ok(Some(Answer::Done)) => {
                 drop(asked.lock);
                 self.told(asked.tickets, &Ok(0));
-                let carried = Carried::new(asked.stream, Some(asked.place));
+                let carried = Carried::new(asked.stream, Some(asked.at));
                 (State::Carried(carried), true)
             }
             Ok(Some(answer)) => self.lose(asked.tickets, refusal(answer)),
             Err(error) => {
-                let said = asked.place.last_words();
+                let said = asked.at.last_words();
                 let why = format!("the gateway did not take it in: {error} {said}");
                 self.failed(asked.tickets, why.trim_end())
             }
@@ -347,7 +349,7 @@ impl Keeper {
         let epoch = self.epoch.map_or(0, |epoch| epoch.saturating_add(1));
         let sandbox = self.gateways.sandbox.clone();
         let ask = |rules| {
-            Ask::Register(Registration {
+            Ask::Register(Registrant {
                 sandbox,
                 rules,
                 epoch,

@@ -46,7 +46,7 @@ pub struct Status {
     /// The supervisor's number. For ever first.
     pub process: u32,
     pub wall: Wall,
-    /// As in [`control::Registration::epoch`], of what was registered last.
+    /// As in [`control::Registrant::epoch`], of what was registered last.
     pub epoch: u32,
 }
 
@@ -65,7 +65,7 @@ pub enum Wall {
 
 /// What the starter says, once. With it come, in this order: the lock; a pidfd of the sandbox's init; the state
 /// directory; and where it is behind the wall the four sockets and the log in the order of
-/// [`control::Registration`], then, if [`Behind::epoch`] says so, the connection that has registered them. Both
+/// [`control::Registrant`], then, if [`Behind::epoch`] says so, the connection that has registered them. Both
 /// sides are of one build, so it has no version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beginning {

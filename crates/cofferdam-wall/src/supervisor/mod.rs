@@ -28,9 +28,9 @@ mod exchange;
 #[cfg(feature = "gateway")]
 mod link;
 #[cfg(feature = "gateway")]
-mod place;
-#[cfg(feature = "gateway")]
 mod serve;
+#[cfg(feature = "gateway")]
+mod state_directory;
 
 #[cfg(feature = "gateway")]
 pub use error::SupervisorError;

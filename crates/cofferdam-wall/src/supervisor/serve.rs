@@ -17,7 +17,7 @@ use super::confine;
 use super::error::SupervisorError;
 use super::link::Link;
 use super::messages::{self, Answer, Ask, Status, Wall};
-use super::place::StateDirectory;
+use super::state_directory::StateDirectory;
 use crate::client::frames::Outgoing;
 
 /// Until a place that is still being sought is told to the starter as it is.

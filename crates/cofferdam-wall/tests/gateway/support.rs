@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_wall::Origin;
-use cofferdam_wall::control::{self, Answer, Ask, HEAD, Registration, RuleLine};
+use cofferdam_wall::control::{self, Answer, Ask, HEAD, Registrant, RuleLine};
 use cofferdam_wall::log::Entry;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -167,7 +167,7 @@ pub(crate) fn rules(texts: &[&str]) -> Vec<RuleLine> {
 pub(crate) const ANSWER: [u8; 16] = *b"\x00what is carried";
 
 pub(crate) fn registration(sandbox: &str, texts: &[&str], proving: bool) -> Ask {
-    Ask::Register(Registration {
+    Ask::Register(Registrant {
         sandbox: sandbox.to_owned(),
         rules: rules(texts),
         epoch: 0,

@@ -41,7 +41,7 @@ pub enum Appeared {
 
 /// What a watched directory is.
 #[derive(Debug, Clone)]
-enum Place {
+enum Watched {
     Tree(PathBuf),
     /// In the git directory at this path.
     Git(PathBuf),
@@ -78,7 +78,7 @@ pub struct Watch {
     top: PathBuf,
     root: OwnedFd,
     inotify: Arc<Inotify>,
-    places: HashMap<i32, Place>,
+    places: HashMap<i32, Watched>,
     /// As [`nested::scan`] found them.
     before: BTreeSet<PathBuf>,
     to: PathBuf,
@@ -115,7 +115,7 @@ impl Watch {
             found: Vec::new(),
         };
         for directory in directories {
-            watch.add(Place::Tree(directory));
+            watch.add(Watched::Tree(directory));
         }
         Ok(watch)
     }
@@ -142,8 +142,8 @@ impl Watch {
             }
             let name = event.file_name().map(|name| name.to_bytes().to_vec());
             match (self.places.get(&wd).cloned(), name) {
-                (Some(Place::Git(path)), _) => self.judge(path),
-                (Some(Place::Tree(path)), Some(name)) => {
+                (Some(Watched::Git(path)), _) => self.judge(path),
+                (Some(Watched::Tree(path)), Some(name)) => {
                     self.appeared(&path, &name, flags.contains(ReadFlags::ISDIR));
                 }
                 _ => {}
@@ -196,7 +196,7 @@ impl Watch {
             let Ok(directory) = beneath::directory(&self.root, &path) else {
                 continue;
             };
-            self.add(Place::Tree(path.clone()));
+            self.add(Watched::Tree(path.clone()));
             let Ok(entries) = Dir::new(directory) else {
                 continue;
             };
@@ -224,11 +224,11 @@ impl Watch {
         self.add_all(PathBuf::new());
     }
 
-    fn add(&mut self, place: Place) {
-        let (Place::Tree(path) | Place::Git(path)) = &place;
+    fn add(&mut self, place: Watched) {
+        let (Watched::Tree(path) | Watched::Git(path)) = &place;
         let flags = match place {
-            Place::Tree(_) => WatchFlags::CREATE | WatchFlags::MOVED_TO,
-            Place::Git(_) => WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::MODIFY,
+            Watched::Tree(_) => WatchFlags::CREATE | WatchFlags::MOVED_TO,
+            Watched::Git(_) => WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::MODIFY,
         };
         let opened = beneath::directory(&self.root, path);
         let Ok(opened) = opened else { return };
@@ -236,7 +236,7 @@ impl Watch {
         match inotify::add_watch(&*self.inotify, itself, flags | WatchFlags::ONLYDIR) {
             Ok(wd) => {
                 let path = path.clone();
-                let in_tree = matches!(place, Place::Tree(_));
+                let in_tree = matches!(place, Watched::Tree(_));
                 self.places.insert(wd, place);
                 // Made before it was watched.
                 if in_tree && !path.as_os_str().is_empty() {
@@ -306,7 +306,7 @@ impl Watch {
         };
         let both = [watch(path), watch(&path.join("hooks"))];
         for wd in both.into_iter().flatten() {
-            self.places.insert(wd, Place::Git(path.to_owned()));
+            self.places.insert(wd, Watched::Git(path.to_owned()));
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) enum Shown {
     Nothing,
 }
 
-/// What [`Place::prepare`] found.
+/// What [`Where::prepare`] found.
 #[derive(Debug, Default)]
 pub(super) struct Submodules {
     pub shown: Vec<Submodule>,
@@ -61,7 +61,7 @@ pub(super) fn notice(submodules: &[Submodule]) -> Option<Notice> {
 
 /// Where the git directories are made.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct Where<'a> {
     pub home: &'a Home,
     pub state: &'a Path,
     /// As in [`crate::git::identity::UserConfig`].
@@ -89,7 +89,7 @@ struct At<'a> {
     number: usize,
 }
 
-impl Place<'_> {
+impl Where<'_> {
     /// Makes git directories for the populated submodules of `repository` at `commit`, and for those in
     /// them. `gitlinks`: where the commit has submodules. One that is hidden as a whole gets none: its history would
     /// be there to read.

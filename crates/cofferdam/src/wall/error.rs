@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use cofferdam_wall::client::{PlaceError, SearchError};
+use cofferdam_wall::client::{DirectoryError, SearchError};
 use cofferdam_wall::control::FrameError;
 
 use crate::fsx::FileError;
@@ -54,15 +54,15 @@ impl From<FrameError> for WallError {
     }
 }
 
-impl From<PlaceError> for WallError {
-    fn from(error: PlaceError) -> Self {
+impl From<DirectoryError> for WallError {
+    fn from(error: DirectoryError) -> Self {
         match error {
-            PlaceError::File {
+            DirectoryError::File {
                 action,
                 path,
                 source,
             } => Self::File(FileError::new(action, path, source)),
-            PlaceError::Directory { path, why } => Self::Directory {
+            DirectoryError::Directory { path, why } => Self::Directory {
                 path,
                 why: why.to_owned(),
             },
@@ -73,7 +73,7 @@ impl From<PlaceError> for WallError {
 impl From<SearchError> for WallError {
     fn from(error: SearchError) -> Self {
         match error {
-            SearchError::Place(error) => error.into(),
+            SearchError::Directory(error) => error.into(),
             SearchError::Start(why) => Self::Start(why),
             SearchError::NotRunning => Self::NotRunning,
             SearchError::Ended(words) => Self::Ended(crate::text::printable(&words)),

@@ -197,19 +197,19 @@ mod tests {
     use super::*;
     use crate::fsx;
 
-    struct Place {
+    struct World {
         directory: tempfile::TempDir,
         home: Home,
     }
 
-    fn place() -> Place {
+    fn place() -> World {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path().join("home"));
         fsx::private_dir(&home.net()).unwrap();
-        Place { directory, home }
+        World { directory, home }
     }
 
-    impl Place {
+    impl World {
         fn repository(&self) -> RepoPath {
             RepoPath::resolve(self.directory.path()).unwrap()
         }

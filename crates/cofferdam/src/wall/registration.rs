@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::change::right::Change;
-use super::gateway::{self, ANSWER_LIMIT, Connection, Start};
+use super::gateway::{self, ANSWER_LIMIT, GatewayLink, Start};
 use super::rules::Problem;
 use super::{Sockets, WallError, WallSpec, journal};
 use crate::home::Home;
@@ -67,7 +67,7 @@ pub struct HandedOver {
     pub(super) connection: Option<OwnedFd>,
     pub(super) sockets: Sockets,
     pub(super) log: File,
-    /// As in [`control::Registration::epoch`], of what is registered.
+    /// As in [`control::Registrant::epoch`], of what is registered.
     pub(super) epoch: u32,
 }
 
@@ -188,7 +188,7 @@ struct Keeper {
 impl Keeper {
     /// Registers with the gateway that runs, or with a new one; the rules are read anew. Also what
     /// is wrong with their sources.
-    async fn register(&mut self) -> Result<(Connection, Vec<Problem>, Option<Proof>), WallError> {
+    async fn register(&mut self) -> Result<(GatewayLink, Vec<Problem>, Option<Proof>), WallError> {
         // A change of rules between reading them and being there would be lost.
         let _change = Change::begin(&self.spec.home).await?;
         let sources = self.spec.sources.clone();
@@ -198,7 +198,7 @@ impl Keeper {
             (loaded.lines(), loaded.problems)
         });
         let (rules, problems) = loaded.await.map_err(std::io::Error::from)?;
-        let frame = control::encode(&Ask::Register(control::Registration {
+        let frame = control::encode(&Ask::Register(control::Registrant {
             sandbox: self.spec.sandbox.to_string(),
             rules,
             epoch: self.epoch,
@@ -232,7 +232,7 @@ impl Keeper {
     /// Serves orders and replaces gateways that end, until the sandbox's network is lost.
     async fn keep(
         mut self,
-        mut connection: Connection,
+        mut connection: GatewayLink,
         mut orders: mpsc::Receiver<Order>,
         health: watch::Sender<Health>,
     ) {
@@ -266,7 +266,7 @@ impl Keeper {
     /// Returns when the connection has ended, or is of no more use; and with who takes it over.
     async fn serve(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut GatewayLink,
         orders: &mut mpsc::Receiver<Order>,
     ) -> Option<oneshot::Sender<HandedOver>> {
         loop {
@@ -294,7 +294,7 @@ impl Keeper {
         }
     }
 
-    fn hand_over(self, connection: Connection, taker: oneshot::Sender<HandedOver>) {
+    fn hand_over(self, connection: GatewayLink, taker: oneshot::Sender<HandedOver>) {
         let Ok(connection) = connection.into_descriptor() else {
             return;
         };
@@ -308,7 +308,7 @@ impl Keeper {
     }
 
     /// Registers again, at once and then more and more slowly.
-    async fn recover(&mut self, series: &mut Series) -> Result<Connection, WallError> {
+    async fn recover(&mut self, series: &mut Series) -> Result<GatewayLink, WallError> {
         loop {
             let Some(wait) = series.attempt() else {
                 return Err(WallError::Ended(String::new()));
@@ -325,7 +325,7 @@ impl Keeper {
     }
 }
 
-async fn open(connection: &mut Connection) -> Result<Seen, WallError> {
+async fn open(connection: &mut GatewayLink) -> Result<Seen, WallError> {
     let frame = control::encode(&Ask::Open)?;
     match connection.ask(&frame, &[], ANSWER_LIMIT).await? {
         Answer::Seen(seen) => Ok(seen),

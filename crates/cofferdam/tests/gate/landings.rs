@@ -427,7 +427,7 @@ async fn nothing_lands_where_what_an_agent_left_is_not_collected() {
         let pipe = w.host().join(".gitattributes");
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, 0o600.into(), 0).unwrap();
-        let target = land::Target {
+        let target = land::Merging {
             start: &w.head(),
             source: None,
             identity: &identity(),
@@ -459,7 +459,7 @@ async fn a_landing_that_waits_can_be_cancelled() {
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, 0o600.into(), 0).unwrap();
         let cancel = w.cancel.child_token();
-        let target = land::Target {
+        let target = land::Merging {
             start: &w.head(),
             source: None,
             identity: &identity(),

@@ -117,7 +117,7 @@ async fn try_merge(
     repo: &Repository,
     accepted: &cofferdam::git::gate::Accepted,
 ) -> Result<land::Landed, LandError> {
-    let target = land::Target {
+    let target = land::Merging {
         start: &w.head(),
         source: None,
         identity: &identity(),

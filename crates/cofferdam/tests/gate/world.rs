@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam::git::discovery::{Start, Workspaces};
 use cofferdam::git::gate::{Accepted, Gate, GateError, Limits, Refusal, Rules};
-use cofferdam::git::land::{self, Target};
+use cofferdam::git::land::{self, Merging};
 use cofferdam::git::{Git, Head, Identity, Oid, Repository};
 use cofferdam::names::SandboxId;
 use cofferdam::process::Input;
@@ -423,7 +423,7 @@ impl World {
     }
 
     pub(crate) async fn merge(&self, accepted: &Accepted) -> land::Landed {
-        let target = Target {
+        let target = Merging {
             start: &self.head(),
             source: None,
             identity: &identity(),

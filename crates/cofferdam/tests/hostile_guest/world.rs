@@ -261,7 +261,7 @@ pub(crate) fn is_cleaned_up(env: &Env, what: &str) {
         .unwrap();
         let list = manage::list(&env.home, &git, Some(&env.repo), Some(&user), &cancel);
         for one in list.await.unwrap() {
-            let target = manage::Target {
+            let target = manage::SandboxRef {
                 home: env.home.clone(),
                 git: git.clone(),
                 repository: env.repo.clone(),

@@ -4,7 +4,7 @@
 use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::LogLimits;
 use cofferdam::session::RunLog;
-use cofferdam::session::manage::{self, DiffStyle, Target};
+use cofferdam::session::manage::{self, DiffStyle, SandboxRef};
 
 use crate::support::{Env, run_ok};
 
@@ -18,7 +18,7 @@ const HIDING: &str = r"
 const EVIL: [&str; 5] = ["evil-sh", "evil-txt", "evil-own", "evil-sub", "evil-zero"];
 
 fn diff(env: &Env, style: DiffStyle) -> String {
-    let target = Target {
+    let target = SandboxRef {
         home: env.home.clone(),
         git: crate::support::host_git(),
         repository: env.repo.clone(),

@@ -256,10 +256,10 @@ pub(crate) fn gc(env: &Env) -> cofferdam::session::manage::GcReport {
 }
 
 /// A sandbox as a command names it.
-pub(crate) struct Named(pub(crate) cofferdam::session::manage::Target);
+pub(crate) struct Named(pub(crate) cofferdam::session::manage::SandboxRef);
 
 pub(crate) fn target(env: &Env, name: &impl ToString) -> Named {
-    Named(cofferdam::session::manage::Target {
+    Named(cofferdam::session::manage::SandboxRef {
         home: env.home.clone(),
         git: host_git(),
         repository: env.repo.clone(),

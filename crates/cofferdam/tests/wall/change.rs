@@ -3,7 +3,7 @@
 use cofferdam::fsx;
 use cofferdam::registry::{Lifetime, Mode, Owned, Phase, Reach, Record, Strategy, VERSION};
 use cofferdam::wall::allowed::Scope;
-use cofferdam::wall::change::{Applied, Change, Outcome};
+use cofferdam::wall::change::{Applied, Change, Effect};
 use cofferdam::wall::supervisor::{Compiled, Wall};
 use cofferdam::wall::{Origin, Rule, WallSpec};
 
@@ -47,7 +47,7 @@ fn rule(text: &str) -> Rule {
 }
 
 fn in_force(applied: &[Applied]) -> usize {
-    let in_force = |one: &&Applied| matches!(one.outcome, Outcome::InForce { .. });
+    let in_force = |one: &&Applied| matches!(one.effect, Effect::InForce { .. });
     applied.iter().filter(in_force).count()
 }
 
@@ -75,7 +75,7 @@ fn a_sandbox_behind_another_versions_gateway_is_named() {
         matches!(
             &applied[..],
             [Applied {
-                outcome: Outcome::Unreachable,
+                effect: Effect::Unreachable,
                 ..
             }]
         ),
@@ -117,7 +117,7 @@ fn a_rule_counts_at_once_until_its_line_is_removed_and_a_broken_config_changes_n
         fsx::write_private(&config, b"firewall: {allow: [}\n").unwrap();
         let applied = change.apply(&Scope::Global).await.unwrap();
         let kept =
-            |one: &Applied| matches!(&one.outcome, Outcome::Kept(problems) if problems.len() == 1);
+            |one: &Applied| matches!(&one.effect, Effect::Kept(problems) if problems.len() == 1);
         assert!(
             applied.len() == 2 && applied.iter().all(kept),
             "{applied:?}"
@@ -211,7 +211,7 @@ fn the_lists_of_long_lived_sandboxes_follow() {
         let before = list();
         fsx::write_private(&sandbox.house.home.config(), b"firewall: {allow: [}\n").unwrap();
         let applied = change(&["c.test:443"], &[]).await;
-        assert!(matches!(&applied[..], [one] if matches!(one.outcome, Outcome::Kept(_))));
+        assert!(matches!(&applied[..], [one] if matches!(one.effect, Effect::Kept(_))));
         assert_eq!(list(), before);
         let again = sandbox.compiled().await;
         assert!(matches!(again, Compiled::Kept(_)), "{again:?}");

@@ -48,7 +48,7 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, CliError> {
     let sources = sources(arguments.sandbox.as_deref(), environment, interrupt).await?;
     let loaded = sources.load();
-    let rules = loaded.rules.iter().zip(&loaded.places);
+    let rules = loaded.rules.iter().zip(&loaded.written);
     if arguments.json {
         let listing = Listing {
             rules: rules

@@ -71,7 +71,7 @@ pub(crate) async fn run(
     else {
         return Err(WallError::Protocol("an answer to another question".to_owned()).into());
     };
-    let mut rules = loaded.rules.iter().zip(&loaded.places);
+    let mut rules = loaded.rules.iter().zip(&loaded.written);
     let at = explanation.rule.as_ref().and_then(|found| {
         let same = |rule: &cofferdam::wall::Rule| {
             rule.origin() == found.origin && rule.to_string() == found.text

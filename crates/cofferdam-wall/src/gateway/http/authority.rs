@@ -8,7 +8,7 @@ use hyper::http::request::Parts;
 use hyper::http::uri::Scheme;
 use hyper::{Version, header};
 
-use crate::gateway::place::Place;
+use crate::gateway::wanted::Wanted;
 use crate::{HostName, NameError};
 
 /// The port of `http` where none is written.
@@ -52,7 +52,7 @@ pub(crate) enum AuthorityError {
 /// A host and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Authority {
-    pub(crate) place: Place,
+    pub(crate) wanted: Wanted,
     pub(crate) port: u16,
 }
 
@@ -62,7 +62,7 @@ impl Authority {
         if text.contains('@') {
             return Err(AuthorityError::UserInfo);
         }
-        let (place, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (wanted, port) = if let Some(rest) = text.strip_prefix('[') {
             let brackets = || AuthorityError::Brackets;
             let (address, port) = rest.split_once(']').ok_or_else(brackets)?;
             let address: Ipv6Addr = address.parse().map_err(|_| brackets())?;
@@ -71,7 +71,7 @@ impl Authority {
                 None => return Err(brackets()),
                 Some(port) => Some(port),
             };
-            (Place::Address(address.into()), port)
+            (Wanted::Address(address.into()), port)
         } else {
             let (host, port) = match text.split_once(':') {
                 None => (text, None),
@@ -83,13 +83,13 @@ impl Authority {
             None => default.ok_or(AuthorityError::NoPort)?,
             Some(digits) => port_of(digits)?,
         };
-        Ok(Self { place, port })
+        Ok(Self { wanted, port })
     }
 
     /// As it stands in a Host: the port only where it is not the usual one.
     pub(crate) fn to_host(&self) -> String {
         if self.port == HTTP {
-            host_text(&self.place)
+            host_text(&self.wanted)
         } else {
             self.to_string()
         }
@@ -98,15 +98,15 @@ impl Authority {
 
 impl fmt::Display for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", host_text(&self.place), self.port)
+        write!(f, "{}:{}", host_text(&self.wanted), self.port)
     }
 }
 
 /// A name, or an IPv4 address in its one usual form.
-pub(crate) fn host_of(text: &str) -> Result<Place, NameError> {
+pub(crate) fn host_of(text: &str) -> Result<Wanted, NameError> {
     match text.parse::<Ipv4Addr>() {
-        Ok(address) => Ok(Place::Address(IpAddr::V4(address))),
-        Err(_) => Ok(Place::Name(text.parse::<HostName>()?)),
+        Ok(address) => Ok(Wanted::Address(IpAddr::V4(address))),
+        Err(_) => Ok(Wanted::Name(text.parse::<HostName>()?)),
     }
 }
 
@@ -165,11 +165,11 @@ pub(crate) fn asked(head: &Parts) -> Result<Asked, Malformed> {
     }
 }
 
-fn host_text(place: &Place) -> String {
-    match place {
-        Place::Name(name) => name.to_string(),
-        Place::Address(IpAddr::V4(address)) => address.to_string(),
-        Place::Address(IpAddr::V6(address)) => format!("[{address}]"),
+fn host_text(wanted: &Wanted) -> String {
+    match wanted {
+        Wanted::Name(name) => name.to_string(),
+        Wanted::Address(IpAddr::V4(address)) => address.to_string(),
+        Wanted::Address(IpAddr::V6(address)) => format!("[{address}]"),
     }
 }
 

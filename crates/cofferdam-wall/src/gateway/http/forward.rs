@@ -123,7 +123,7 @@ impl<D: Door> Upstream<D> {
     }
 
     async fn dial(&self, to: &Authority, two: bool) -> Result<Open, Closed> {
-        let Way { stream, kind, flow } = self.door.dial(&to.place, to.port, self.via).await?;
+        let Way { stream, kind, flow } = self.door.dial(&to.wanted, to.port, self.via).await?;
         if kind == Kind::Tls {
             return Err(Closed::Refused {
                 reason: "its rule says tls, and this is a request in the clear".to_owned(),

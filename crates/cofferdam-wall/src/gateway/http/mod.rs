@@ -24,8 +24,8 @@ use self::limits::{BETWEEN, MAX_HEADERS, MAX_LIST, MAX_RESETS, MAX_STREAMS, PREF
 pub(crate) use self::limits::{HEAD_TIME, IDLE};
 use self::screen::Screen;
 use super::door::{Door, Objection};
-use super::place::Place;
 use super::stream::{Abort, Client, Ending};
+use super::wanted::Wanted;
 use crate::log::Via;
 use crate::{HostName, Kind};
 
@@ -42,13 +42,13 @@ mod tests;
 
 /// Carries a connection that may talk to `place` and to nobody else. The server is dialled when the first
 /// acceptable request has come.
-pub(crate) async fn carry<S, D>(client: S, place: &HostName, port: u16, door: D, via: Via)
+pub(crate) async fn carry<S, D>(client: S, wanted: &HostName, port: u16, door: D, via: Via)
 where
     S: AsyncRead + AsyncWrite + Abort + Unpin + Send + 'static,
     D: Door,
 {
     let only = Authority {
-        place: Place::Name(place.clone()),
+        wanted: Wanted::Name(wanted.clone()),
         port,
     };
     let requests = Requests::new(Some(only.clone()), door.clone(), via);
@@ -103,7 +103,7 @@ pub(crate) fn tell_unread<D: Door>(
         _ => return,
     };
     door.refused(&Objection {
-        to: to.map(|to| (&to.place, to.port)),
+        to: to.map(|to| (&to.wanted, to.port)),
         via,
         is_request: true,
         reason: &reason,
@@ -220,7 +220,7 @@ impl<D: Door> Requests<D> {
                 return None;
             }
             let why = format!("this connection is to {only}");
-            let opens = self.door.opening_rule(&to.place, to.port);
+            let opens = self.door.opening_rule(&to.wanted, to.port);
             self.object(Some(to), &why, opens.as_deref());
             return Some(answer::refused(version, to, &why, opens.as_deref()));
         }
@@ -229,7 +229,7 @@ impl<D: Door> Requests<D> {
             self.object(None, why, None);
             return Some(answer::bad_request(version, why));
         }
-        match self.door.decide(&to.place, to.port, self.via) {
+        match self.door.decide(&to.wanted, to.port, self.via) {
             Err(closed) => Some(answer::closed(version, to, &closed)),
             Ok(Kind::Tls) => {
                 let why = "its rule says tls: use https, which goes through CONNECT";
@@ -242,7 +242,7 @@ impl<D: Door> Requests<D> {
 
     fn object(&self, to: Option<&Authority>, reason: &str, opens: Option<&str>) {
         self.door.refused(&Objection {
-            to: to.map(|to| (&to.place, to.port)),
+            to: to.map(|to| (&to.wanted, to.port)),
             via: self.via,
             is_request: true,
             reason,

@@ -43,8 +43,8 @@ async fn gate(lab: &Lab) -> SocketAddr {
     accept(move |stream| {
         let lab = lab.clone();
         async move {
-            let place = "allowed.test".parse().unwrap();
-            carry(stream, &place, 80, lab, Via::Transparent).await;
+            let wanted = "allowed.test".parse().unwrap();
+            carry(stream, &wanted, 80, lab, Via::Transparent).await;
         }
     })
     .await

@@ -25,8 +25,8 @@ use super::http::answer::{self, Body};
 use super::http::authority::Authority;
 use super::http::screen::Screen;
 use super::http::{self, Requests};
-use super::place::Place;
 use super::stream::Client;
+use super::wanted::Wanted;
 use crate::Kind;
 use crate::log::Via;
 
@@ -57,7 +57,7 @@ pub(crate) async fn serve<D: Door>(client: TcpStream, door: D) {
 
 async fn socks5<D: Door>(mut client: TcpStream, door: D) -> io::Result<()> {
     let request = socks::request(&mut client);
-    let (place, port) = match tokio::time::timeout(HANDSHAKE, request).await? {
+    let (wanted, port) = match tokio::time::timeout(HANDSHAKE, request).await? {
         Ok(asked) => asked,
         Err(SocksError::Io(error)) => return Err(error),
         Err(answered @ SocksError::Answered(_)) => {
@@ -65,7 +65,7 @@ async fn socks5<D: Door>(mut client: TcpStream, door: D) -> io::Result<()> {
             return client.shutdown().await;
         }
     };
-    let to = Authority { place, port };
+    let to = Authority { wanted, port };
     match Tunnel::open(&to, &door, Via::Socks5).await {
         Ok(tunnel) => {
             socks::reply(&mut client, Reply::Succeeded).await?;
@@ -176,7 +176,7 @@ struct Tunnel {
 
 impl Tunnel {
     async fn open<D: Door>(to: &Authority, door: &D, via: Via) -> Result<Self, Closed> {
-        let kind = door.decide(&to.place, to.port, via)?;
+        let kind = door.decide(&to.wanted, to.port, via)?;
         let way = match kind {
             Kind::Plain => Some(dial(to, kind, door, via).await?),
             Kind::Tls | Kind::Http => None,
@@ -191,13 +191,13 @@ impl Tunnel {
 
     async fn carry<D: Door>(self, mut client: TcpStream, kept: Vec<u8>, door: D) -> io::Result<()> {
         let Self { to, via, kind, way } = self;
-        match (way, kind, &to.place) {
+        match (way, kind, &to.wanted) {
             (Some(way), ..) => copy(client, &kept, way).await,
-            (None, Kind::Http, Place::Name(name)) => {
+            (None, Kind::Http, Wanted::Name(name)) => {
                 http::carry(Client::new(kept, client), name, to.port, door, via).await;
                 Ok(())
             }
-            (None, Kind::Tls, Place::Name(name)) => {
+            (None, Kind::Tls, Wanted::Name(name)) => {
                 let Named { hello, retry } =
                     match hello::read(&mut client, &kept, name, door.budget()).await {
                         Ok(named) => named,
@@ -233,7 +233,7 @@ impl Tunnel {
 
 /// Dials what was decided about. A rule that changed in between is no longer that decision.
 async fn dial<D: Door>(to: &Authority, kind: Kind, door: &D, via: Via) -> Result<Way, Closed> {
-    let way = door.dial(&to.place, to.port, via).await?;
+    let way = door.dial(&to.wanted, to.port, via).await?;
     if way.kind == kind {
         Ok(way)
     } else {
@@ -256,7 +256,7 @@ fn unreadable(door: &impl Door, via: Via, reason: &str) {
 
 fn object(door: &impl Door, to: &Authority, via: Via, reason: &str) {
     door.refused(&Objection {
-        to: Some((&to.place, to.port)),
+        to: Some((&to.wanted, to.port)),
         via,
         is_request: false,
         reason,

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::gateway::http::authority::host_of;
-use crate::gateway::place::Place;
+use crate::gateway::wanted::Wanted;
 
 /// The first byte of every message.
 pub(super) const VERSION: u8 = 5;
@@ -36,7 +36,7 @@ pub(super) enum SocksError {
 }
 
 /// Reads exactly the handshake, no byte of what follows, and answers it up to the reply. Bound the time outside.
-pub(super) async fn request<S>(client: &mut S) -> Result<(Place, u16), SocksError>
+pub(super) async fn request<S>(client: &mut S) -> Result<(Wanted, u16), SocksError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -53,17 +53,17 @@ where
     if version != VERSION {
         return Err(SocksError::Answered("of another version"));
     }
-    let place = match kind {
-        1 => Some(Place::Address(
+    let wanted = match kind {
+        1 => Some(Wanted::Address(
             Ipv4Addr::from(bytes::<4, _>(client).await?).into(),
         )),
         3 => {
             let [length] = bytes(client).await?;
             let mut name = vec![0; usize::from(length)];
             client.read_exact(&mut name).await?;
-            place(&name)
+            wanted(&name)
         }
-        4 => Some(Place::Address(
+        4 => Some(Wanted::Address(
             Ipv6Addr::from(bytes::<16, _>(client).await?).into(),
         )),
         _ => {
@@ -75,18 +75,18 @@ where
     if command != CONNECT {
         return turn_down(client, Reply::Command, "for something else than CONNECT").await;
     }
-    match place {
-        Some(place) if port != 0 => Ok((place, port)),
+    match wanted {
+        Some(wanted) if port != 0 => Ok((wanted, port)),
         Some(_) => turn_down(client, Reply::NotAllowed, "for port 0").await,
         None => turn_down(client, Reply::NotAllowed, "for what is no host name").await,
     }
 }
 
 /// Some programs put an address where the name belongs.
-fn place(name: &[u8]) -> Option<Place> {
+fn wanted(name: &[u8]) -> Option<Wanted> {
     let text = std::str::from_utf8(name).ok()?;
     match text.parse::<Ipv6Addr>() {
-        Ok(address) => Some(Place::Address(address.into())),
+        Ok(address) => Some(Wanted::Address(address.into())),
         Err(_) => host_of(text).ok(),
     }
 }
@@ -144,10 +144,10 @@ mod tests {
             let (asked, left, answer) = read(said);
             // The choice of a method, and a refusal at most.
             assert!(answer.len() <= 12, "{answer:?}");
-            if let Some((place, port)) = asked {
+            if let Some((wanted, port)) = asked {
                 assert!(port != 0 && answer == [VERSION, NO_LOGIN]);
                 let own = &said[..said.len() - left];
-                assert_eq!(read(own), (Some((place, port)), 0, answer));
+                assert_eq!(read(own), (Some((wanted, port)), 0, answer));
                 assert!(read(&own[..own.len() - 1]).0.is_none());
             }
         });

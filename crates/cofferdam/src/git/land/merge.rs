@@ -20,7 +20,7 @@ const TRIES: u32 = 5;
 
 /// What is merged, where, and by whom.
 #[derive(Debug, Clone)]
-pub struct Target<'a> {
+pub struct Merging<'a> {
     /// What was checked out at the start: that branch is the target, wherever the user is now.
     pub start: &'a Head,
     /// The branch that holds the commits, named where nothing could be merged.
@@ -35,7 +35,7 @@ pub struct Target<'a> {
 /// would overwrite local changes or untracked files, nothing moves.
 pub async fn merge_to_head(
     repo: &Repository,
-    target: &Target<'_>,
+    target: &Merging<'_>,
     incoming: &Incoming,
     state: &Path,
     barred: Barred<'_>,
@@ -151,7 +151,7 @@ async fn combine(
     repo: &Repository,
     current: &Oid,
     incoming: &Incoming,
-    target: &Target<'_>,
+    target: &Merging<'_>,
     cancel: &CancellationToken,
 ) -> Result<Combined, LandError> {
     let tip = incoming.tip();

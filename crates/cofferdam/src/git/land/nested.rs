@@ -48,8 +48,8 @@ pub fn move_out(
         number += 1;
         let name = target_name(path, number);
         match move_one(&top_fd, path, to_fd.as_fd(), &name) {
-            Ok(Place::There) => result.moved.push((path.clone(), to.join(&name))),
-            Ok(Place::Beside) => {
+            Ok(MovedTo::There) => result.moved.push((path.clone(), to.join(&name))),
+            Ok(MovedTo::Beside) => {
                 let beside = top.join(path).with_file_name(&name);
                 result.moved.push((path.clone(), beside));
             }
@@ -82,7 +82,7 @@ fn target_name(path: &Path, number: usize) -> OsString {
 }
 
 /// Where an entry went.
-enum Place {
+enum MovedTo {
     There,
     /// Only its name could be changed: git does not find it under another one.
     Beside,
@@ -93,7 +93,7 @@ fn move_one(
     path: &Path,
     to: BorrowedFd<'_>,
     name: &OsStr,
-) -> rustix::io::Result<Place> {
+) -> rustix::io::Result<MovedTo> {
     let file_name = path.file_name().ok_or(Errno::INVAL)?;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let parent = match path
@@ -121,7 +121,7 @@ fn move_one(
     };
     match moved {
         Err(Errno::XDEV) => {}
-        moved => return moved.map(|()| Place::There),
+        moved => return moved.map(|()| MovedTo::There),
     }
     let copied = copy(parent.as_fd(), file_name, to, name, 0)
         .and_then(|()| remove(parent.as_fd(), file_name));
@@ -130,9 +130,9 @@ fn move_one(
             let only_new = rustix::fs::RenameFlags::NOREPLACE;
             rustix::fs::renameat_with(&parent, file_name, &parent, name, only_new)
                 .map_err(|_| errno)?;
-            Ok(Place::Beside)
+            Ok(MovedTo::Beside)
         }
-        Ok(()) => Ok(Place::There),
+        Ok(()) => Ok(MovedTo::There),
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use cofferdam_guest::protocol::{
-    self, Attempt, Findings, Outcome, Passage, Reply, Request, WALL_SOCKETS,
+    self, Attempt, Findings, Observed, Passage, Reply, Request, WALL_SOCKETS,
 };
 use cofferdam_wall::HostName;
 use tokio::net::UnixStream;
@@ -94,13 +94,13 @@ fn judge(findings: &Findings, seen: &Seen, answer: &[u8]) -> Vec<String> {
             .map(|finding| &finding.outcome);
         let what = name(attempt);
         match (outcomes.next(), outcomes.next()) {
-            (Some(Outcome::Answered(got)), None)
+            (Some(Observed::Answered(got)), None)
                 if attempt == Attempt::Passage && got == answer => {}
             (Some(_), None) if attempt == Attempt::Passage => {
                 failed.push(format!("{what} was not carried"));
             }
             (Some(outcome), None) if is_refused(attempt, outcome) => {}
-            (Some(Outcome::Silence), None) => failed.push(format!("{what} got no answer")),
+            (Some(Observed::Silence), None) => failed.push(format!("{what} got no answer")),
             (Some(_), None) => failed.push(format!("{what} was not refused")),
             _ => failed.push(format!("{what} was not tried")),
         }
@@ -143,18 +143,18 @@ fn name(attempt: Attempt) -> &'static str {
     }
 }
 
-fn is_refused(attempt: Attempt, outcome: &Outcome) -> bool {
+fn is_refused(attempt: Attempt, outcome: &Observed) -> bool {
     match (attempt, outcome) {
-        (Attempt::LookupUdp | Attempt::LookupTcp, Outcome::Answered(answer)) => {
+        (Attempt::LookupUdp | Attempt::LookupTcp, Observed::Answered(answer)) => {
             does_not_exist(answer)
         }
         // A lookup that could not be made proves nothing.
         (Attempt::LookupUdp | Attempt::LookupTcp, _) => false,
-        (Attempt::Proxy, Outcome::Answered(answer)) => answer.starts_with(b"HTTP/1.1 4"),
-        (attempt, Outcome::Refused(errno)) => {
+        (Attempt::Proxy, Observed::Answered(answer)) => answer.starts_with(b"HTTP/1.1 4"),
+        (attempt, Observed::Refused(errno)) => {
             refusals(attempt).is_none_or(|expected| expected.contains(errno))
         }
-        (_, Outcome::Answered(_) | Outcome::Silence) => false,
+        (_, Observed::Answered(_) | Observed::Silence) => false,
     }
 }
 
@@ -201,14 +201,14 @@ mod tests {
 
     fn standing() -> (Findings, Seen) {
         let outcome = |attempt| match attempt {
-            Attempt::LookupUdp | Attempt::LookupTcp => Outcome::Answered(NXDOMAIN.into()),
-            Attempt::Proxy => Outcome::Answered(b"HTTP/1.1 403 Forbidden\r\n".into()),
-            Attempt::Passage => Outcome::Answered(ANSWER.into()),
-            Attempt::ConnectV6 | Attempt::DatagramV6 => Outcome::Refused(libc::ENETUNREACH),
+            Attempt::LookupUdp | Attempt::LookupTcp => Observed::Answered(NXDOMAIN.into()),
+            Attempt::Proxy => Observed::Answered(b"HTTP/1.1 403 Forbidden\r\n".into()),
+            Attempt::Passage => Observed::Answered(ANSWER.into()),
+            Attempt::ConnectV6 | Attempt::DatagramV6 => Observed::Refused(libc::ENETUNREACH),
             Attempt::Datagram | Attempt::Ping | Attempt::Raw | Attempt::Packet => {
-                Outcome::Refused(libc::EPERM)
+                Observed::Refused(libc::EPERM)
             }
-            _ => Outcome::Refused(libc::ECONNRESET),
+            _ => Observed::Refused(libc::ECONNRESET),
         };
         let findings = Findings {
             interfaces: vec!["lo".to_owned()],
@@ -238,9 +238,9 @@ mod tests {
     fn each_attempt_that_gets_through_fails() {
         for attempt in Attempt::ALL {
             let through = [
-                Outcome::Answered(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
-                Outcome::Answered(Vec::new()),
-                Outcome::Silence,
+                Observed::Answered(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
+                Observed::Answered(Vec::new()),
+                Observed::Silence,
             ];
             for outcome in through {
                 let (mut findings, seen) = standing();
@@ -272,12 +272,12 @@ mod tests {
     #[test]
     fn what_must_pass_and_does_not_fails() {
         for outcome in [
-            Outcome::Refused(libc::ECONNRESET),
-            Outcome::Refused(0),
-            Outcome::Silence,
-            Outcome::Answered(Vec::new()),
-            Outcome::Answered(b"sai".to_vec()),
-            Outcome::Answered(b"said more".to_vec()),
+            Observed::Refused(libc::ECONNRESET),
+            Observed::Refused(0),
+            Observed::Silence,
+            Observed::Answered(Vec::new()),
+            Observed::Answered(b"sai".to_vec()),
+            Observed::Answered(b"said more".to_vec()),
         ] {
             let (mut findings, seen) = standing();
             for finding in &mut findings.attempts {
@@ -322,7 +322,7 @@ mod tests {
             let (mut findings, seen) = standing();
             for finding in &mut findings.attempts {
                 if finding.attempt == attempt {
-                    finding.outcome = Outcome::Refused(errno);
+                    finding.outcome = Observed::Refused(errno);
                 }
             }
             assert_eq!(

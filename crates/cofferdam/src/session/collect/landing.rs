@@ -75,7 +75,7 @@ impl Collector<'_> {
                     name: target.clone(),
                     commit: record.base.clone(),
                 };
-                let target = land::Target {
+                let target = land::Merging {
                     start: &start,
                     source: Some(branch),
                     identity: self.author,

@@ -10,7 +10,7 @@ use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
 use super::risk::{own_branch, uncommitted_in, worktree_of};
 use super::turn::take;
-use super::{Lost, ManageError, Target, half_merged, orphan};
+use super::{Lost, ManageError, SandboxRef, half_merged, orphan};
 use crate::git::Repository;
 use crate::git::refs;
 use crate::git::worktree;
@@ -52,7 +52,7 @@ pub struct KeptBranch {
     pub of: Slug,
 }
 
-impl Target {
+impl SandboxRef {
     /// Whether there is such a sandbox to delete, in this repository or left over from one that is gone.
     pub async fn check(&self) -> Result<(), ManageError> {
         match self.find().await {
@@ -65,7 +65,7 @@ impl Target {
 /// Brings the commits of a sandbox home whose command died, as [`delete()`] does first. `None`: there is
 /// nothing to bring.
 pub async fn bring_home(
-    target: &Target,
+    target: &SandboxRef,
     options: DeleteOptions,
 ) -> Result<Option<Recovered>, ManageError> {
     match target.find().await {
@@ -81,7 +81,7 @@ pub async fn bring_home(
 }
 
 async fn come_home(
-    target: &Target,
+    target: &SandboxRef,
     repo: &Repository,
     record: &Record,
     options: DeleteOptions,
@@ -103,7 +103,7 @@ async fn come_home(
 }
 
 /// Deletes a sandbox that nobody uses. One that lives on is ended first: [`crate::session::living::end_if_safe`].
-pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, ManageError> {
+pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Deleted, ManageError> {
     let (repo, entry) = match target.find().await {
         Ok(found) => found,
         Err(why) => {
@@ -200,7 +200,7 @@ pub async fn delete(target: &Target, options: DeleteOptions) -> Result<Deleted, 
 
 /// Deletes one whose repository is gone from its place.
 async fn delete_orphan(
-    target: &Target,
+    target: &SandboxRef,
     entry: Entry,
     lost: Lost,
     options: DeleteOptions,
@@ -261,7 +261,7 @@ fn gone(name: Slug) -> Deleted {
 }
 
 /// Tells the process that owns the sandbox to stop, and waits until it has let go. Who only clears it up is waited for.
-async fn stop_owner(target: &Target, record: &Record) -> Result<(), ManageError> {
+async fn stop_owner(target: &SandboxRef, record: &Record) -> Result<(), ManageError> {
     let running = || ManageError::Running {
         name: record.name.to_string(),
     };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::turn::take;
-use super::{ManageError, Target, gc, half_merged, tips};
+use super::{ManageError, SandboxRef, gc, half_merged, tips};
 use crate::git::CommitLine;
 use crate::git::land::Landing;
 use crate::git::land::{self, Incoming};
@@ -30,7 +30,7 @@ pub struct Merge {
 /// overlap. The branch stays; `delete` removes it. A sandbox that lives on goes on with it. Calls `said` with what was done before about a dead run in the
 /// checkout.
 pub async fn merge(
-    target: &Target,
+    target: &SandboxRef,
     author: Option<Identity>,
     said: &(dyn Fn(&str) + Sync),
 ) -> Result<Vec<Merge>, ManageError> {
@@ -103,7 +103,7 @@ pub async fn merge(
             Some(branch) => merge_message(branch, into),
             None => format!("Merge the work of sandbox '{name}' into {into}"),
         };
-        let merge = land::Target {
+        let merge = land::Merging {
             start: &repo.head,
             source,
             identity: &author,

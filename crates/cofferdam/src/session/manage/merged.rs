@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::branch::{delete_branch, relies_on};
 use super::risk::worktree_of;
-use super::{ManageError, Target};
+use super::{ManageError, SandboxRef};
 use crate::git::land::Landing;
 use crate::git::refs::{self, Own, RefError, Transaction};
 use crate::git::worktree;
@@ -30,7 +30,7 @@ pub enum Stays {
 }
 
 /// Why `gc` would leave the sandbox. `None`: it clears it.
-pub async fn stays(target: &Target) -> Result<Option<Stays>, ManageError> {
+pub async fn stays(target: &SandboxRef) -> Result<Option<Stays>, ManageError> {
     let (repo, entry) = target.find().await?;
     let rules = UserRules {
         config: None,

@@ -10,8 +10,8 @@ mod merge;
 mod merged;
 mod orphan;
 mod risk;
+mod sandbox_ref;
 mod show;
-mod target;
 mod tips;
 mod turn;
 
@@ -25,6 +25,6 @@ pub use list::{State, Summary, ask, list, unreadable};
 pub use merge::{Merge, merge};
 pub use merged::{Stays, stays};
 pub(super) use risk::at_risk;
+pub use sandbox_ref::SandboxRef;
 pub use show::{diff, log};
-pub use target::Target;
 pub(super) use tips::made_branch;

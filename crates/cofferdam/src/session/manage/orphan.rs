@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::Target;
+use super::SandboxRef;
 use super::error::{Lost, ManageError};
 use crate::git::land::Landing;
 use crate::git::{GitError, Repository, RepositoryError, land};
@@ -55,7 +55,7 @@ pub(super) fn is_gone(repository: &Path) -> bool {
 
 /// The sandbox that a command means, if it is such a one: by its id from everywhere, by its name where there is no
 /// repository in which that name could mean another.
-pub(super) fn find(target: &Target, why: &ManageError) -> Result<Option<Entry>, ManageError> {
+pub(super) fn find(target: &SandboxRef, why: &ManageError) -> Result<Option<Entry>, ManageError> {
     let outside = matches!(
         why,
         ManageError::Repository(RepositoryError::NotARepository { .. })

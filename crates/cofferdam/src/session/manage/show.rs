@@ -1,14 +1,14 @@
 //! A sandbox's work as people look at it. Only host-owned objects that passed the gate are read.
 
 use super::tips::Tip;
-use super::{ManageError, Target};
+use super::{ManageError, SandboxRef};
 use crate::git::CommitLine;
 use crate::git::{DiffStyle, Oid, Repository};
 use crate::registry::Entry;
 
 /// The difference between the sandbox's base and its branch, control bytes escaped. Commits that are kept
 /// beside a branch that moved follow as a difference of their own.
-pub async fn diff(target: &Target, style: DiffStyle) -> Result<String, ManageError> {
+pub async fn diff(target: &SandboxRef, style: DiffStyle) -> Result<String, ManageError> {
     let (repo, entry) = target.find().await?;
     let mut text = String::new();
     for tip in at_home(target, &repo, &entry).await? {
@@ -19,7 +19,7 @@ pub async fn diff(target: &Target, style: DiffStyle) -> Result<String, ManageErr
 }
 
 /// The commits of the sandbox's branch since its base, and those kept beside it, newest last.
-pub async fn log(target: &Target) -> Result<Vec<CommitLine>, ManageError> {
+pub async fn log(target: &SandboxRef) -> Result<Vec<CommitLine>, ManageError> {
     let (repo, entry) = target.find().await?;
     let tips = at_home(target, &repo, &entry).await?;
     let tips: Vec<Oid> = tips.into_iter().map(|tip| tip.id).collect();
@@ -30,7 +30,7 @@ pub async fn log(target: &Target) -> Result<Vec<CommitLine>, ManageError> {
 
 /// What can be shown. The commits of a dead run are in its own repository, and nobody reads that but the gate.
 async fn at_home(
-    target: &Target,
+    target: &SandboxRef,
     repo: &Repository,
     entry: &Entry,
 ) -> Result<Vec<Tip>, ManageError> {

@@ -183,7 +183,7 @@ impl Making<'_> {
         let nested = nested_git(owned.record.mode, &workspace, shared);
         let ((gitlinks, mut tracked), found) = tokio::try_join!(clone, nested)?;
         let (submodules, covered) = if owned.record.mode == Mode::Bind {
-            let place = submodules::Place {
+            let place = submodules::Where {
                 home: &self.caller.home,
                 state: &state,
                 comparing: &self.plan.config.comparing,

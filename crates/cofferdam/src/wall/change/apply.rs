@@ -27,11 +27,11 @@ pub struct Applied {
     pub id: SandboxId,
     pub name: Slug,
     pub repository: PathBuf,
-    pub outcome: Outcome,
+    pub effect: Effect,
 }
 
 #[derive(Debug)]
-pub enum Outcome {
+pub enum Effect {
     /// Its rules are what the files say; so many open connections were ended by that.
     InForce { closed: u64 },
     /// It is just starting, or its supervisor is: who registers it reads the rules then.
@@ -58,7 +58,7 @@ impl Change {
             if !covers(scope, &record) || !(entry.in_use || lives_on) {
                 continue;
             }
-            let outcome = if behind.contains(&record.id.to_string()) {
+            let effect = if behind.contains(&record.id.to_string()) {
                 self.set(&record, lives_on).await
             } else if lives_on {
                 self.keep(&record, entry.in_use).await
@@ -67,22 +67,22 @@ impl Change {
                     .network
                     .as_ref()
                     .and_then(Reach::rules)
-                    .map(|_| Outcome::Starting)
+                    .map(|_| Effect::Starting)
             } else if another && record.phase == Phase::Active {
                 record
                     .network
                     .as_ref()
                     .and_then(Reach::rules)
-                    .map(|_| Outcome::Unreachable)
+                    .map(|_| Effect::Unreachable)
             } else {
                 None
             };
-            if let Some(outcome) = outcome {
+            if let Some(effect) = effect {
                 applied.push(Applied {
                     id: record.id,
                     name: record.name,
                     repository: record.repository,
-                    outcome,
+                    effect,
                 });
             }
         }
@@ -101,37 +101,37 @@ impl Change {
     }
 
     /// `None`: it has no wall.
-    async fn set(&self, record: &Record, lives_on: bool) -> Option<Outcome> {
+    async fn set(&self, record: &Record, lives_on: bool) -> Option<Effect> {
         let loaded = sources_of(&self.home, record)?.load();
         if loaded.problems.iter().any(Problem::is_whole_source) {
-            return Some(Outcome::Kept(loaded.problems));
+            return Some(Effect::Kept(loaded.problems));
         }
         // First: a gateway that comes after this one is told the list.
         if lives_on && let Err(error) = supervisor::write(self, &self.home, record.id, &loaded) {
-            return Some(Outcome::Failed(error));
+            return Some(Effect::Failed(error));
         }
         let ask = Ask::SetRules {
             sandbox: record.id.to_string(),
             rules: loaded.lines(),
         };
         Some(match gateway::ask(&self.home, &ask, Start::Never).await {
-            Ok(Answer::RulesSet { closed }) => Outcome::InForce { closed },
-            Ok(_) => Outcome::Failed(WallError::Protocol(
+            Ok(Answer::RulesSet { closed }) => Effect::InForce { closed },
+            Ok(_) => Effect::Failed(WallError::Protocol(
                 "an answer to another question".to_owned(),
             )),
-            Err(error) => Outcome::Failed(error),
+            Err(error) => Effect::Failed(error),
         })
     }
 
     /// For a long-lived one that no gateway has now: its list, and its supervisor, which may have given up for want
     /// of one. `None`: it has no wall, or nobody keeps its place.
-    async fn keep(&self, record: &Record, in_use: bool) -> Option<Outcome> {
+    async fn keep(&self, record: &Record, in_use: bool) -> Option<Effect> {
         let loaded = sources_of(&self.home, record)?.load();
         if loaded.problems.iter().any(Problem::is_whole_source) {
-            return Some(Outcome::Kept(loaded.problems));
+            return Some(Effect::Kept(loaded.problems));
         }
         if let Err(error) = supervisor::write(self, &self.home, record.id, &loaded) {
-            return Some(Outcome::Failed(error));
+            return Some(Effect::Failed(error));
         }
         if !in_use {
             return None;
@@ -143,11 +143,11 @@ impl Change {
             }
         };
         Some(match told.await {
-            Ok(Some(closed)) => Outcome::InForce { closed },
-            Ok(None) => Outcome::Starting,
-            Err(SupervisorError::OtherVersion(_)) => Outcome::Unreachable,
+            Ok(Some(closed)) => Effect::InForce { closed },
+            Ok(None) => Effect::Starting,
+            Err(SupervisorError::OtherVersion(_)) => Effect::Unreachable,
             // Behind no gateway, and nobody who brings it there.
-            Err(error) => Outcome::Failed(WallError::Lost(error.to_string())),
+            Err(error) => Effect::Failed(WallError::Lost(error.to_string())),
         })
     }
 }

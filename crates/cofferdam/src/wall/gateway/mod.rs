@@ -2,7 +2,7 @@
 //!
 //! One gateway serves one Cofferdam home. How there is never a second one: [`cofferdam_wall::client`].
 
-mod place;
+mod directories;
 pub(super) mod wire;
 
 use std::ffi::OsString;
@@ -12,15 +12,15 @@ use std::process::Command;
 use std::time::Duration;
 
 pub(crate) use cofferdam_wall::client::ANSWER_LIMIT;
-use cofferdam_wall::client::{PAUSE, Place, Program, Search, Starter};
+use cofferdam_wall::client::{GatewayDirectory, PAUSE, Program, Search, Starter};
 use cofferdam_wall::control::{self, Answer, Ask, PROTOCOL};
 use tokio::net::UnixStream;
 
 use super::WallError;
 use crate::home::Home;
 use crate::{embedded, fsx, ids};
-pub(crate) use place::{another_lives, remove_dead};
-pub(crate) use wire::Connection;
+pub(crate) use directories::{another_lives, remove_dead};
+pub(crate) use wire::GatewayLink;
 
 /// As [`ANSWER_LIMIT`], where a name is resolved first.
 const EXPLAIN_LIMIT: Duration = Duration::from_secs(20);
@@ -50,7 +50,7 @@ pub async fn ask(home: &Home, ask: &Ask, start: Start) -> Result<Answer, WallErr
 
 /// The process that serves this home, as it is written down; it may have ended.
 pub fn process(home: &Home) -> Result<Option<u32>, WallError> {
-    Ok(Place::find(&home.gateway(PROTOCOL))?.and_then(|place| place.process()))
+    Ok(GatewayDirectory::find(&home.gateway(PROTOCOL))?.and_then(|at| at.process()))
 }
 
 /// The first question on a connection of its own. A gateway that ends just then (unused ones do) is
@@ -61,7 +61,7 @@ pub(crate) async fn begin(
     fds: &[BorrowedFd<'_>],
     start: Start,
     limit: Duration,
-) -> Result<(Connection, Answer), WallError> {
+) -> Result<(GatewayLink, Answer), WallError> {
     let mut ended = WallError::Ended(String::new());
     for _ in 0..STARTS {
         let mut connection = connect(home, start).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn begin(
 }
 
 /// A connection to the gateway of this home; what is on the other end may be about to end.
-async fn connect(home: &Home, start: Start) -> Result<Connection, WallError> {
+async fn connect(home: &Home, start: Start) -> Result<GatewayLink, WallError> {
     if start == Start::IfNeeded {
         fsx::private_dir(home.path())?;
     }
@@ -84,8 +84,8 @@ async fn connect(home: &Home, start: Start) -> Result<Connection, WallError> {
     let mut search = Search::default();
     loop {
         match search.look(&directory, starter) {
-            Ok(Some((stream, place))) => {
-                return Ok(Connection::new(UnixStream::from_std(stream)?, place));
+            Ok(Some((stream, at))) => {
+                return Ok(GatewayLink::new(UnixStream::from_std(stream)?, at));
             }
             Ok(None) => tokio::time::sleep(PAUSE).await,
             Err(error) => return Err(error.into()),

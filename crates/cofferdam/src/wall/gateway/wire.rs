@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use cofferdam_wall::client::{Place, frames};
+use cofferdam_wall::client::{GatewayDirectory, frames};
 use cofferdam_wall::control::{self, Answer, HEAD};
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::UnixStream;
@@ -16,21 +16,17 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// A connection to the gateway. Dropping it ends what was registered on it.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct GatewayLink {
     stream: UnixStream,
-    place: Place,
+    at: GatewayDirectory,
     /// The socket that it was made by.
     socket: Option<(u64, u64)>,
 }
 
-impl Connection {
-    pub(super) fn new(stream: UnixStream, place: Place) -> Self {
-        let socket = place.socket_here();
-        Self {
-            stream,
-            place,
-            socket,
-        }
+impl GatewayLink {
+    pub(super) fn new(stream: UnixStream, at: GatewayDirectory) -> Self {
+        let socket = at.socket_here();
+        Self { stream, at, socket }
     }
 
     /// Sends one frame, its descriptors with the first byte, and waits for the answer. Not cancel
@@ -48,13 +44,13 @@ impl Connection {
         let body = match tokio::time::timeout(limit, asked).await {
             Ok(Ok(body)) => body,
             Ok(Err(error)) if frames::is_end(&error) => {
-                let words = crate::text::printable(&self.place.last_words());
+                let words = crate::text::printable(&self.at.last_words());
                 return Err(WallError::Ended(words));
             }
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => {
                 return Err(WallError::Silent {
-                    process: self.place.process(),
+                    process: self.at.process(),
                     seconds: limit.as_secs(),
                 });
             }
@@ -75,7 +71,7 @@ impl Connection {
     pub(crate) async fn strayed(&self) {
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
-            if self.place.socket_found() != self.socket {
+            if self.at.socket_found() != self.socket {
                 return;
             }
         }

@@ -16,14 +16,14 @@ pub(super) const MAX_CONTRADICTIONS: usize = 16;
 pub struct Loaded {
     pub rules: Vec<Rule>,
     /// For each rule where it stands.
-    pub places: Vec<Place>,
+    pub written: Vec<WrittenAt>,
     /// What was left out, and why: never a reason to open more.
     pub problems: Vec<Problem>,
 }
 
 /// Where a rule stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct WrittenAt {
     /// None: built in, or given on the command line.
     pub file: Option<Arc<Path>>,
     /// From 1.
@@ -53,7 +53,7 @@ impl Loaded {
         }
         self.rules.push(rule);
         let file = file.cloned();
-        self.places.push(Place { file, line });
+        self.written.push(WrittenAt { file, line });
     }
 
     /// Takes out what contradicts, so that the rest makes a policy.
@@ -71,12 +71,12 @@ impl Loaded {
             let mut keep = kept.iter();
             self.rules.retain(|_| keep.next() == Some(&true));
             let mut keep = kept.iter();
-            self.places.retain(|_| keep.next() == Some(&true));
+            self.written.retain(|_| keep.next() == Some(&true));
             self.problems.push(error.into());
         }
         if Policy::compile(self.rules.clone()).is_err() {
             self.rules.clear();
-            self.places.clear();
+            self.written.clear();
             self.problems.push(Problem::Contradictions);
         }
     }

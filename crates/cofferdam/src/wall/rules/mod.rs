@@ -9,6 +9,6 @@ mod sources;
 mod tests;
 
 pub use check::{CheckError, caution, check};
-pub use loaded::{Loaded, Place};
+pub use loaded::{Loaded, WrittenAt};
 pub use problem::{LineError, Problem};
 pub use sources::Sources;

@@ -82,7 +82,7 @@ impl World {
                     .as_slice(),
             )
         );
-        assert_eq!(loaded.rules.len(), loaded.places.len());
+        assert_eq!(loaded.rules.len(), loaded.written.len());
     }
 }
 
@@ -124,7 +124,7 @@ fn every_source_adds_its_rules_and_says_where_they_stand() {
     let lines: Vec<_> = place
         .sources
         .load()
-        .places
+        .written
         .iter()
         .map(|at| at.line)
         .collect();

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use cofferdam_wall::client::Place;
+use cofferdam_wall::client::GatewayDirectory;
 use cofferdam_wall::control::PROTOCOL;
 
 use crate::fsx::{self, Context};
@@ -28,10 +28,10 @@ pub(crate) fn remove_dead(home: &Home, dry_run: bool) -> Result<Vec<PathBuf>, Wa
         }
         let path = entry.path();
         // One that cannot be trusted is the user's to look at.
-        let Ok(Some(place)) = Place::find(&path) else {
+        let Ok(Some(at)) = GatewayDirectory::find(&path) else {
             continue;
         };
-        let Some(_lock) = place.lock()? else { continue };
+        let Some(_lock) = at.lock()? else { continue };
         if !dry_run {
             fsx::remove_tree(&path)?;
         }
@@ -47,7 +47,7 @@ pub(crate) fn another_lives(home: &Home) -> bool {
     };
     entries.flatten().any(|entry| {
         is_other_version(&entry.file_name())
-            && matches!(Place::find(&entry.path()), Ok(Some(place)) if place.is_held())
+            && matches!(GatewayDirectory::find(&entry.path()), Ok(Some(at)) if at.is_held())
     })
 }
 

@@ -10,21 +10,21 @@ use crate::gateway::dial::{self, Unreached, offer, told};
 use crate::gateway::door::{Closed, Door, Objection, Way};
 use crate::gateway::failure::Failure;
 use crate::gateway::flows;
-use crate::gateway::place::Place;
 use crate::gateway::rate::Below;
 use crate::gateway::sandbox::{Sandbox, Told};
+use crate::gateway::wanted::Wanted;
 use crate::log::{Event, Verdict, Via};
 use crate::{Allowed, Destination, Kind, Policy, Protocol, Refusal, Request};
 
 /// See [`Door`].
 #[derive(Debug, Clone)]
-pub(super) struct Gate {
+pub(super) struct SandboxDoor {
     sandbox: Arc<Sandbox>,
     /// The connection counts as one that is on its way until something is dialled for it.
     opening: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
 }
 
-impl Gate {
+impl SandboxDoor {
     /// Without `opening` for what only decides.
     pub(super) fn new(sandbox: &Arc<Sandbox>, opening: Option<OwnedSemaphorePermit>) -> Self {
         Self {
@@ -34,20 +34,20 @@ impl Gate {
     }
 }
 
-impl Door for Gate {
-    fn decide(&self, place: &Place, port: u16, via: Via) -> Result<Kind, Closed> {
-        match decide(&self.sandbox.policy(), place, port) {
+impl Door for SandboxDoor {
+    fn decide(&self, wanted: &Wanted, port: u16, via: Via) -> Result<Kind, Closed> {
+        match decide(&self.sandbox.policy(), wanted, port) {
             Ok(allowed) => Ok(allowed.kind),
-            Err(refusal) => Err(self.refuse(place, port, via, refusal)),
+            Err(refusal) => Err(self.refuse(wanted, port, via, refusal)),
         }
     }
 
-    async fn dial(&self, place: &Place, port: u16, via: Via) -> Result<Way, Closed> {
+    async fn dial(&self, wanted: &Wanted, port: u16, via: Via) -> Result<Way, Closed> {
         let policy = self.sandbox.policy();
-        let allowed = decide(&policy, place, port)
-            .map_err(|refusal| self.refuse(place, port, via, refusal))?;
+        let allowed = decide(&policy, wanted, port)
+            .map_err(|refusal| self.refuse(wanted, port, via, refusal))?;
         let told = Told {
-            place: Some(place),
+            wanted: Some(wanted),
             port: Some(port),
             via: Some(via),
             rule: Some(allowed.rule),
@@ -62,7 +62,7 @@ impl Door for Gate {
             self.sandbox.tell(Event::Connect, &failed);
             Closed::Failed(failure)
         };
-        if let Place::Name(name) = place
+        if let Wanted::Name(name) = wanted
             && !self.sandbox.admits(allowed.rule, name)
         {
             let reason = Below::reason(name);
@@ -78,21 +78,21 @@ impl Door for Gate {
             return Err(Closed::Refused { reason, opens });
         }
         // Boxed: the future of a lookup is large, and every connection would carry its size for life.
-        let dialled = Box::pin(dial::dial(&policy, &self.sandbox.resolver, place, port)).await;
+        let dialled = Box::pin(dial::dial(&policy, &self.sandbox.resolver, wanted, port)).await;
         let (stream, address) = dialled.map_err(|unreached| match unreached {
-            Unreached::Refused(refusal) => self.refuse(place, port, via, refusal),
+            Unreached::Refused(refusal) => self.refuse(wanted, port, via, refusal),
             Unreached::Failed(failure) => fail(failure),
         })?;
         let id = self.sandbox.number();
         let subject = Subject {
-            place: place.clone(),
+            wanted: wanted.clone(),
             address,
             port,
             kind: allowed.kind,
         };
         let flow =
             flows::enter(&self.sandbox, id, subject, via).map_err(|refusal| match refusal {
-                Some(refusal) => self.refuse(place, port, via, refusal),
+                Some(refusal) => self.refuse(wanted, port, via, refusal),
                 None => fail(Failure::new("the rule changed meanwhile".to_owned())),
             })?;
         self.sandbox.tell(
@@ -121,8 +121,8 @@ impl Door for Gate {
         &self.sandbox.budget
     }
 
-    fn opening_rule(&self, place: &Place, port: u16) -> Option<String> {
-        offer(&told(decide(&self.sandbox.policy(), place, port).err()?))
+    fn opening_rule(&self, wanted: &Wanted, port: u16) -> Option<String> {
+        offer(&told(decide(&self.sandbox.policy(), wanted, port).err()?))
     }
 
     fn refused(&self, objection: &Objection<'_>) {
@@ -135,7 +135,7 @@ impl Door for Gate {
             event,
             &Told {
                 verdict: Some(Verdict::Refused),
-                place: objection.to.map(|(place, _)| place),
+                wanted: objection.to.map(|(wanted, _)| wanted),
                 port: objection.to.map(|(_, port)| port),
                 via: Some(objection.via),
                 reason: Some(bounded(objection.reason)),
@@ -160,8 +160,8 @@ fn bounded(reason: &str) -> String {
     shown.take(LONGEST).collect()
 }
 
-impl Gate {
-    fn refuse(&self, place: &Place, port: u16, via: Via, refusal: Refusal) -> Closed {
+impl SandboxDoor {
+    fn refuse(&self, wanted: &Wanted, port: u16, via: Via, refusal: Refusal) -> Closed {
         let refusal = told(refusal);
         let reason = refusal.to_string();
         let opens = offer(&refusal);
@@ -169,7 +169,7 @@ impl Gate {
             Event::Connect,
             &Told {
                 verdict: Some(Verdict::Refused),
-                place: Some(place),
+                wanted: Some(wanted),
                 port: Some(port),
                 via: Some(via),
                 reason: Some(reason.clone()),
@@ -184,12 +184,12 @@ impl Gate {
 /// Decides about a name or an address, before resolution.
 pub(super) fn decide<'a>(
     policy: &'a Policy,
-    place: &Place,
+    wanted: &Wanted,
     port: u16,
 ) -> Result<Allowed<'a>, Refusal> {
-    let destination = match place {
-        Place::Name(name) => Destination::Name(name),
-        Place::Address(address) => Destination::Address(*address),
+    let destination = match wanted {
+        Wanted::Name(name) => Destination::Name(name),
+        Wanted::Address(address) => Destination::Address(*address),
     };
     policy.decide(&Request {
         destination,

@@ -6,7 +6,7 @@ use crate::HostName;
 
 /// Where a connection wants to go, as the program said it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Wanted {
     Name(HostName),
     Address(IpAddr),
 }

@@ -15,7 +15,7 @@ use crate::registry::{self, Entry, Record};
 
 /// One sandbox of one repository, as a command names it.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct SandboxRef {
     pub home: Home,
     pub git: Git,
     /// A directory in the repository.
@@ -26,7 +26,7 @@ pub struct Target {
     pub cancel: CancellationToken,
 }
 
-impl Target {
+impl SandboxRef {
     /// The sandbox, and its repository in the checkout that it was made from.
     pub(super) async fn find(&self) -> Result<(Repository, Entry), ManageError> {
         let (here, entry) = self.find_here().await?;

@@ -21,7 +21,7 @@ const WORDS: u64 = 400;
 
 /// Why a gateway's directory cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum DirectoryError {
     #[error("cannot {action} {}: {source}", path.display())]
     File {
         /// What was tried, as a verb.
@@ -36,12 +36,12 @@ pub enum PlaceError {
 
 /// Attaches what was tried on which file.
 trait Context<T> {
-    fn context(self, action: &'static str, path: &Path) -> Result<T, PlaceError>;
+    fn context(self, action: &'static str, path: &Path) -> Result<T, DirectoryError>;
 }
 
 impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
-    fn context(self, action: &'static str, path: &Path) -> Result<T, PlaceError> {
-        self.map_err(|error| PlaceError::File {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, DirectoryError> {
+        self.map_err(|error| DirectoryError::File {
             action,
             path: path.to_owned(),
             source: error.into(),
@@ -51,7 +51,7 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
 
 /// The directory of one home's gateway, checked: this user's, and nobody else's to write in.
 #[derive(Debug)]
-pub struct Place {
+pub struct GatewayDirectory {
     directory: OwnedFd,
     path: PathBuf,
 }
@@ -77,9 +77,9 @@ impl Lock {
     }
 }
 
-impl Place {
+impl GatewayDirectory {
     /// Made where it is not there; what is above it must be.
-    pub fn make(path: &Path) -> Result<Self, PlaceError> {
+    pub fn make(path: &Path) -> Result<Self, DirectoryError> {
         match rustix::fs::mkdir(path, Mode::from_raw_mode(0o700)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno).context("create", path),
@@ -88,20 +88,20 @@ impl Place {
     }
 
     /// `None`: no gateway was ever started here.
-    pub fn find(path: &Path) -> Result<Option<Self>, PlaceError> {
+    pub fn find(path: &Path) -> Result<Option<Self>, DirectoryError> {
         match Self::open(path) {
-            Err(PlaceError::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Err(DirectoryError::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 Ok(None)
             }
             found => found.map(Some),
         }
     }
 
-    fn open(path: &Path) -> Result<Self, PlaceError> {
+    fn open(path: &Path) -> Result<Self, DirectoryError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let refuse = |why| {
             let path = path.to_owned();
-            Err(PlaceError::Directory { path, why })
+            Err(DirectoryError::Directory { path, why })
         };
         let directory = match rustix::fs::open(path, flags, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => return refuse("it is not a directory"),
@@ -140,7 +140,7 @@ impl Place {
     }
 
     /// A connection that does not block. `None`: nobody listens, or has no room just now.
-    pub(super) fn connect(&self) -> Result<Option<UnixStream>, PlaceError> {
+    pub(super) fn connect(&self) -> Result<Option<UnixStream>, DirectoryError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let connected =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
@@ -156,7 +156,7 @@ impl Place {
     }
 
     /// `None`: a gateway holds it, or who starts one, or the directory was just removed.
-    pub fn lock(&self) -> Result<Option<Lock>, PlaceError> {
+    pub fn lock(&self) -> Result<Option<Lock>, DirectoryError> {
         let path = self.path.join(LOCK);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.directory, LOCK, flags, PRIVATE) {
@@ -191,7 +191,7 @@ impl Place {
     }
 
     /// A new socket in the place of the dead one's. Only for who holds the lock.
-    pub(super) fn listen(&self, _lock: &Lock) -> Result<UnixListener, PlaceError> {
+    pub(super) fn listen(&self, _lock: &Lock) -> Result<UnixListener, DirectoryError> {
         let path = self.path.join(SOCKET);
         match rustix::fs::unlinkat(&self.directory, SOCKET, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -204,7 +204,7 @@ impl Place {
     }
 
     /// Empty, for what the next gateway says. Only for who holds the lock.
-    pub(super) fn errors(&self, _lock: &Lock) -> Result<OwnedFd, PlaceError> {
+    pub(super) fn errors(&self, _lock: &Lock) -> Result<OwnedFd, DirectoryError> {
         let flags = OFlags::WRONLY
             | OFlags::APPEND
             | OFlags::CREATE
