@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
@@ -94,7 +94,7 @@ pub(crate) enum CliError {
 pub(crate) fn report(error: &CliError, colour: bool) -> ExitCode {
     match error {
         // The reader has what it wanted (`cofferdam list | head -1`).
-        CliError::Output(source) if source.kind() == std::io::ErrorKind::BrokenPipe => {
+        CliError::Output(source) if source.kind() == ErrorKind::BrokenPipe => {
             return ExitCode::SUCCESS;
         }
         CliError::Interrupted { code } => return ExitCode::from(*code),
@@ -342,6 +342,9 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref() {
         return Some(registry_hint(error));
     }
+    if let Some(error) = error.downcast_ref::<std::io::Error>() {
+        return disk_hint(error);
+    }
     if let Some(ProcessError::Start { program, .. }) = error.downcast_ref()
         && (program == "git" || program.ends_with("/git"))
     {
@@ -373,10 +376,26 @@ fn registry_hint(error: &RegistryError) -> String {
             shell_word(path)
         ),
         RegistryError::NameTaken(name) => names::taken_hint(name),
+        // Of what a disk lacks its own error tells.
+        RegistryError::File(error) if disk_hint(&error.source).is_some() => String::new(),
         RegistryError::File(_) => {
             "see `cofferdam doctor`, or set COFFERDAM_HOME to a directory of your own".to_owned()
         }
     }
+}
+
+/// Where a disk takes nothing more, whatever was being done.
+fn disk_hint(error: &std::io::Error) -> Option<String> {
+    let hint = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "nothing is lost: make room on that disk, then give the same command again"
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            "nothing is lost: let that disk be written again, then give the same command again"
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
 }
 
 const GIT_HINT: &str = "install git 2.39 or newer, for example with `apt-get install git`";

@@ -36,9 +36,6 @@ const AHEAD: usize = 1 << 20;
 const ANSWER: Duration = Duration::from_secs(1);
 /// How long a program may go on that was told to end, where its terminal has nobody left.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How long a program waits for its start while the sandbox's work is collected.
-const COLLECTING: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(20);
 const CTRL_C: u8 = 3;
 
 /// What is to be run, and where.
@@ -74,23 +71,14 @@ pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
     }
 }
 
-/// Opens the sandbox and starts the program. While the sandbox's work is collected, it waits.
+/// Opens the sandbox and starts the program.
 pub(super) async fn start(
     attached: &Attached<'_>,
     caller: &Caller,
 ) -> Result<(Session, Box<dyn Execution>), CliError> {
     let session = living::open(attached.name, caller, attached.environment).await?;
-    let until = Instant::now() + COLLECTING;
-    loop {
-        match session.exec(attached.exec.clone()).await {
-            Ok(execution) => return Ok((session, execution)),
-            Err(SessionError::Sandbox {
-                source: SandboxError::Frozen,
-                ..
-            }) if Instant::now() < until => sleep(PAUSE).await,
-            Err(error) => return Err(not_started(error)),
-        }
-    }
+    let started = session.exec(attached.exec.clone()).await;
+    Ok((session, started.map_err(not_started)?))
 }
 
 /// As shells have it: 126 for what cannot be run, 127 for what is not there.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
+use cofferdam::git::Oid;
 use cofferdam::names::Slug;
 use cofferdam::registry::Record;
 use cofferdam::sandbox::{Listed, SandboxError};
@@ -46,6 +47,9 @@ struct Status<'a> {
     base: &'a str,
     /// Those that are home, newest last.
     commits: &'a [CommitLine],
+    /// What its branch was at when commits came home last, and when that was; nothing before.
+    landed: Option<&'a str>,
+    landed_at: Option<Timestamp>,
     mode: &'static str,
     network: &'static str,
     /// `carried`, `recovering`, `lost`, `none`; nothing where it is stopped.
@@ -159,6 +163,18 @@ fn wall(wall: &Wall) -> &'static str {
     }
 }
 
+/// What came home last, and how long ago.
+fn landed(record: &Record) -> String {
+    match (&record.landed, record.landed_at) {
+        (None, _) => "nothing yet".to_owned(),
+        (Some(tip), None) => tip.short().to_owned(),
+        (Some(tip), Some(at)) => {
+            let age = human::age(at, Timestamp::now());
+            format!("{}, {age} ago", tip.short())
+        }
+    }
+}
+
 fn shown(path: &std::path::Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     printable_bytes_line(path.as_os_str().as_bytes())
@@ -178,6 +194,8 @@ fn told_as_json<'a>(
         branch: record.branch_text(),
         base: record.base.as_str(),
         commits,
+        landed: record.landed.as_ref().map(Oid::as_str),
+        landed_at: record.landed_at,
         mode: record.mode.as_str(),
         network: network(record),
         wall: told.wall.as_ref().map(wall),
@@ -226,6 +244,7 @@ fn render(
                 ),
             },
         ),
+        ("landed", landed(record)),
         ("mode", record.mode.as_str().to_owned()),
         ("workdir", shown(&record.workspace(&environment.home))),
         ("network", network(record).to_owned()),

@@ -9,7 +9,7 @@ use crate::checker::{self, User, Work};
 use crate::environment::{AGENT, Environment};
 
 /// Runs `test` of this module again, as root, in a mount namespace of its own. `false`: this is that run.
-fn apart(test: &str) -> bool {
+pub(crate) fn apart(test: &str) -> bool {
     if std::env::var_os("COFFERDAM_CHAOS_APART").is_some() {
         return false;
     }
@@ -29,7 +29,7 @@ fn apart(test: &str) -> bool {
     true
 }
 
-fn mount(at: &Path, options: &str) {
+pub(crate) fn mount(at: &Path, options: &str) {
     let done = Command::new("mount")
         .args(["-t", "tmpfs", "-o", options, "tmpfs"])
         .arg(at)
@@ -39,7 +39,7 @@ fn mount(at: &Path, options: &str) {
 }
 
 /// Unmounts when it goes, so that the directory below can be removed.
-struct Mounted(std::path::PathBuf);
+pub(crate) struct Mounted(pub(crate) std::path::PathBuf);
 
 impl Drop for Mounted {
     fn drop(&mut self) {
@@ -99,7 +99,7 @@ fn no_room_for_state() {
     assert!(failed > 3, "only {failed} runs had no room");
 }
 
-fn mount_again(at: &Path, options: &str) {
+pub(crate) fn mount_again(at: &Path, options: &str) {
     let done = Command::new("mount")
         .args(["-o", &format!("remount,{options}")])
         .arg(at)

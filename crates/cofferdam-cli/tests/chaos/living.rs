@@ -12,7 +12,12 @@ use crate::environment::{AGENT, Environment, Moment};
 
 /// One of so many git calls is tried, unless all are wanted.
 const SHARE: u64 = 8;
+/// One of so many pairs of commands.
+const PAIRS: u64 = 6;
 const NAME: &str = "one";
+/// What an agent's run does.
+const RUN: &str = "echo $$ > agent/r-$$.txt; git add agent; \
+     until git commit -qm r --allow-empty; do sleep 0.02; done";
 
 fn create(environment: &Environment) {
     let done = environment.cofferdam(&["create", NAME, "--network", "none"]);
@@ -119,6 +124,7 @@ fn arguments(command: &str) -> Vec<&str> {
         "create" => vec!["create", NAME, "--network", "none"],
         "exec" => vec!["exec", NAME, "--", "sleep", "0.1"],
         "delete" => vec!["delete", "--force", NAME],
+        "run" => vec!["run", "--json", "--in", NAME, "--", "sh", "-c", RUN],
         other => vec![other, NAME],
     }
 }
@@ -250,32 +256,44 @@ fn whatever_of_it_dies_meanwhile() {
 /// Two commands at once on one sandbox: both say what is, and nothing is lost.
 #[test]
 fn two_at_once() {
-    let pairs = [
-        ["collect", "collect"],
-        ["stop", "start"],
-        ["exec", "stop"],
-        ["delete", "exec"],
-        ["pause", "collect"],
-        ["collect", "delete"],
-        ["start", "start"],
+    let all = [
+        "create", "exec", "collect", "pause", "stop", "start", "delete", "merge", "run",
     ];
-    for pair in pairs {
+    let mut pairs = Vec::new();
+    for (index, one) in all.iter().enumerate() {
+        pairs.extend(all[index..].iter().map(|other| [*one, *other]));
+    }
+    // Two that make it are `two_of_one_name`.
+    pairs.remove(0);
+    let mut sample = Sample::new("living, two at once");
+    for pair in sample.of(pairs, PAIRS) {
+        // Of two that start it, one is to have something to do.
         let environment = ready(if pair == ["start", "start"] {
             "start"
         } else {
             "exec"
         });
         let before = User::of(&environment);
-        let both = pair.map(|command| start(&environment, &arguments(command)));
-        let ends = both.map(|child| end(child, &format!("{pair:?}")));
-        let what = format!("{pair:?}: {ends:?}");
+        let both = pair.map(|command| (command, start(&environment, &arguments(command))));
+        // What is paused in its middle goes on first.
+        let (first, then): (Vec<_>, Vec<_>) = both
+            .into_iter()
+            .partition(|(command, _)| *command == "pause");
+        let again = sample.again();
+        let ended = |(command, child)| end(child, &format!("{command} of {pair:?} ({again})"));
+        let mut ends: Vec<_> = first.into_iter().map(ended).collect();
+        environment.cofferdam(&["resume", NAME]);
+        ends.extend(then.into_iter().map(ended));
+        let what = format!("{pair:?} ({again}): {ends:?}");
         assert!(ends.iter().any(|(code, _)| *code == Some(0)), "{what}");
         for (code, said) in &ends {
             assert!(code.is_some(), "{what}");
-            assert!(*code == Some(0) || said.contains(NAME), "{what}");
+            assert!(
+                *code == Some(0) || said.contains("`one`") || said.contains("'one'"),
+                "{what}"
+            );
+            assert!(*code == Some(0) || said.contains("hint: "), "{what}");
         }
-        // A paused one goes on first.
-        environment.cofferdam(&["resume", NAME]);
         check(&environment, &before, true, &what);
     }
 }

@@ -18,4 +18,5 @@ mod interrupts;
 mod keeper;
 mod kill;
 mod living;
+mod no_room;
 mod user;

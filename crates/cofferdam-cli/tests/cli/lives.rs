@@ -4,9 +4,12 @@ use std::io::{Read, Write};
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -96,7 +99,10 @@ impl Drop for Lives {
 #[derive(Debug)]
 pub(crate) struct OnTerminal {
     pub(crate) child: Child,
-    keys: std::fs::File,
+    /// The user's side, as long as they have it open.
+    keys: Option<std::fs::File>,
+    reader: Option<JoinHandle<()>>,
+    closed: Arc<AtomicBool>,
     terminal: OwnedFd,
     before: Vec<u8>,
     shown: Arc<Mutex<Vec<u8>>>,
@@ -159,16 +165,30 @@ impl OnTerminal {
         let child = command.spawn().unwrap();
         let keys = std::fs::File::from(keys);
         let shown = Arc::new(Mutex::new(Vec::new()));
-        let (mut from, to) = (keys.try_clone().unwrap(), shown.clone());
-        std::thread::spawn(move || {
+        let closed = Arc::new(AtomicBool::new(false));
+        let (mut from, to, over) = (keys.try_clone().unwrap(), shown.clone(), closed.clone());
+        let reader = std::thread::spawn(move || {
             let mut chunk = [0; 4096];
-            while let Ok(read @ 1..) = from.read(&mut chunk) {
-                to.lock().unwrap().extend_from_slice(&chunk[..read]);
+            let moment = Timespec {
+                tv_sec: 0,
+                tv_nsec: 20_000_000,
+            };
+            while !over.load(Ordering::Relaxed) {
+                let mut ready = [PollFd::new(&from, PollFlags::IN)];
+                if !matches!(poll(&mut ready, Some(&moment)), Ok(1..)) {
+                    continue;
+                }
+                match from.read(&mut chunk) {
+                    Ok(read @ 1..) => to.lock().unwrap().extend_from_slice(&chunk[..read]),
+                    _ => return,
+                }
             }
         });
         Self {
             child,
-            keys,
+            keys: Some(keys),
+            reader: Some(reader),
+            closed,
             terminal,
             before,
             shown,
@@ -177,7 +197,25 @@ impl OnTerminal {
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
+        let terminal = self.keys.as_mut().unwrap();
+        terminal.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// The user's side is closed, as when a window is.
+    pub(crate) fn close(&mut self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.reader.take().unwrap().join().unwrap();
+        self.keys = None;
+    }
+
+    /// Waits for the command's end, whatever it is.
+    #[track_caller]
+    pub(crate) fn ends(&mut self) {
+        let until = Instant::now() + LIMIT;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "it goes on: {}", self.text());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     pub(crate) fn resize(&self, size: (u16, u16)) {
@@ -242,6 +280,7 @@ impl OnTerminal {
 
 impl Drop for OnTerminal {
     fn drop(&mut self) {
+        self.closed.store(true, Ordering::Relaxed);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

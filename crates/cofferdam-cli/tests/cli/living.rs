@@ -174,10 +174,19 @@ fn several_at_once() {
     lives.expect_clean();
 }
 
+fn moment(value: &serde_json::Value) -> jiff::Timestamp {
+    value.as_str().unwrap().parse().unwrap()
+}
+
 #[test]
 fn what_it_committed_comes_home_while_it_goes_on() {
     let lives = Lives::with("box", &["--network", "none"]);
     let base = lives.git(&["rev-parse", "main"]);
+    let status = lives.cofferdam(&["status", "box"]).expect_code(0);
+    assert!(
+        status.stdout.contains("\nlanded:  nothing yet\n"),
+        "{status}"
+    );
     lives.exec("box", &commit_script(&["a"])).expect_code(0);
     let done = lives.cofferdam(&["collect", "box"]).expect_code(0);
     let words = "landed: 1 commit on cofferdam/box, which is now at ";
@@ -202,6 +211,17 @@ fn what_it_committed_comes_home_while_it_goes_on() {
     let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
     assert_eq!(status["state"], "active");
     assert_eq!(status["commits"].as_array().unwrap().len(), 3);
+    // What came home last, and when.
+    let tip = lives.git(&["rev-parse", "cofferdam/box"]);
+    assert_eq!(status["landed"], *tip);
+    let (made, landed) = (moment(&status["created"]), moment(&status["landed_at"]));
+    assert!(
+        made < landed && landed <= jiff::Timestamp::now(),
+        "{status}"
+    );
+    let said = lives.cofferdam(&["status", "box"]).expect_code(0);
+    let line = format!("\nlanded:  {}, ", &tip[..10]);
+    assert!(said.stdout.contains(&line), "{said}");
     assert_eq!(status["wall"], "none");
     // Merged, also when it is paused or stopped, and it stays.
     for (name, state) in [("d", None), ("e", Some("pause")), ("f", Some("stop"))] {

@@ -1,5 +1,7 @@
 //! A person's terminal in a sandbox that stays.
 
+use std::time::{Duration, Instant};
+
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lives::Lives;
@@ -111,6 +113,58 @@ fn a_terminal_that_goes_away_hangs_up_its_programs() {
     while lives.exec("box", running).stdout != "gone\n" {
         assert!(std::time::Instant::now() < until);
     }
+}
+
+/// Ticks of the processor that a process has had.
+fn ticks(pid: u64) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit_once(')').unwrap().1;
+    let fields = fields.split_ascii_whitespace().skip(11).take(2);
+    fields.map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+/// The window is closed, the command is told so, or is killed: its program hears the hang-up and has a second, whatever
+/// it does with that; nothing of ours stays behind or spins, and the sandbox goes on.
+#[test]
+fn a_program_ends_with_its_terminal_whatever_it_ignores() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let status = lives.cofferdam(&["status", "box", "--json"]).expect_code(0);
+    let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+    let init = status["process"].as_u64().unwrap();
+    for way in ["closed", "hung up", "killed"] {
+        let said = format!("heard-{}", way.replace(' ', "-"));
+        // One says good-bye, one floods, and one is deaf.
+        let polite = format!(
+            "trap 'sleep 0.2; echo so > {said}; exit' HUP; echo re''ady; while :; do sleep 0.05; done # 13571"
+        );
+        let floods = "echo re''ady; yes 13572";
+        let deaf = "trap '' HUP TERM INT; echo re''ady; while :; do sleep 0.05; done # 13573";
+        for script in [&*polite, floods, deaf] {
+            let mut program = lives.on_a_terminal(&["exec", "-t", "box", "--", "sh", "-c", script]);
+            program.expect("ready");
+            let command = Pid::from_child(&program.child);
+            match way {
+                "closed" => program.close(),
+                "hung up" => kill_process(command, Signal::HUP).unwrap(),
+                _ => kill_process(command, Signal::KILL).unwrap(),
+            }
+            let began = Instant::now();
+            program.ends();
+            while lives.exec("box", "pgrep -f '[1]357'").status.success() {
+                let since = began.elapsed();
+                assert!(since < Duration::from_secs(15), "{way}: {script} goes on");
+            }
+        }
+        let heard = lives.exec("box", &format!("cat {said}")).expect_code(0);
+        assert_eq!(heard.stdout, "so\n", "{way}");
+    }
+    let before = ticks(init);
+    std::thread::sleep(Duration::from_secs(1));
+    let spent = ticks(init) - before;
+    assert!(spent < 10, "it spins: {spent} of 100");
+    let status = lives.cofferdam(&["status", "box"]).expect_code(0);
+    assert!(!status.stdout.contains("programs:"), "{status}");
+    assert_eq!(lives.state("box"), "active");
 }
 
 #[test]

@@ -45,20 +45,20 @@ pub fn ids(home: &Home) -> Result<BTreeSet<SandboxId>, RegistryError> {
 }
 
 /// Which directories are checkouts of one repository: the main one, and linked worktrees.
-struct SameRepository<'a> {
+pub(super) struct SameRepository<'a> {
     top: &'a Path,
     shared: Option<PathBuf>,
 }
 
 impl<'a> SameRepository<'a> {
-    fn new(top: &'a RepoPath) -> Self {
+    pub(super) fn new(top: &'a Path) -> Self {
         Self {
-            top: top.as_path(),
-            shared: discovery::shared(top.as_path()),
+            top,
+            shared: discovery::shared(top),
         }
     }
 
-    fn is(&self, other: &Path) -> bool {
+    pub(super) fn is(&self, other: &Path) -> bool {
         self.top == other || (self.shared.is_some() && discovery::shared(other) == self.shared)
     }
 }
@@ -72,7 +72,7 @@ pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, Regis
         Err(RegistryError::File(error)) if error.is_not_found() => return Ok(listing),
         names => names?,
     };
-    let is_of = repository.map(SameRepository::new);
+    let is_of = repository.map(|top| SameRepository::new(top.as_path()));
     for name in names {
         let directory = state.join(&name);
         if name.parse::<SandboxId>().is_err() {
@@ -244,7 +244,8 @@ pub fn remove_unfinished(home: &Home) -> Result<Vec<PathBuf>, RegistryError> {
     Ok(unfinished)
 }
 
-/// The process that owns the sandbox now, where it still runs: never a stranger that got its number.
+/// The process whose sandbox it is now, where it still runs: never a stranger that got its number, nor one that only clears
+/// up.
 pub fn owner(home: &Home, id: SandboxId) -> Option<u32> {
     let directory = home.sandbox(id);
     if !in_use(&directory) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RegistryError;
-use super::listing::{RECORD, list, read, read_dir};
+use super::listing::{RECORD, SameRepository, list, read, read_dir};
 use super::lock::{making, open_lock, take};
 use super::record::{Phase, Record};
 use crate::fsx::{self, Context, lock};
@@ -35,9 +35,12 @@ impl Owned {
         fsx::private_dir(&home.state())?;
         let directory = home.sandbox(record.id);
         let making = making(home)?;
-        let taken = list(home, None)?.entries.into_iter().any(|entry| {
-            entry.record.repository == record.repository && entry.record.name == record.name
-        });
+        // A name is the repository's, in whichever of its checkouts it was given.
+        let same = SameRepository::new(&record.repository);
+        let taken = list(home, None)?
+            .entries
+            .into_iter()
+            .any(|entry| entry.record.name == record.name && same.is(&entry.record.repository));
         if taken {
             return Err(RegistryError::NameTaken(record.name));
         }
@@ -75,7 +78,9 @@ impl Owned {
             lock,
             held: None,
         };
-        owned.sign()?;
+        // Who only clears up is not told to stop.
+        let path = owned.directory.join("lock");
+        owned.lock.set_len(0).context("write", &path)?;
         Ok(owned)
     }
 
@@ -112,7 +117,7 @@ impl Owned {
         Ok(self.lock.try_clone().context("share", &path)?)
     }
 
-    /// Writes into the lock who holds it, for [`owner`].
+    /// Writes into the lock who lives off it, for [`owner`].
     fn sign(&self) -> Result<(), RegistryError> {
         use std::os::unix::fs::FileExt;
         let pid = std::process::id();

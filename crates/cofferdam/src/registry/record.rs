@@ -164,6 +164,9 @@ pub struct Record {
     /// The commit of its branch that came home last. Every collecting moves it.
     #[serde(default)]
     pub landed: Option<Oid>,
+    /// When it did. Absent where nothing has, and in records of earlier builds.
+    #[serde(default)]
+    pub landed_at: Option<Timestamp>,
 }
 
 /// What a sandbox may reach, as its record keeps it.

@@ -32,6 +32,7 @@ fn record(name: &str, repository: &Path) -> Record {
         network: None,
         lifetime: Lifetime::Command,
         landed: None,
+        landed_at: None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
+use super::starting::start;
 use crate::process::Exit;
 use crate::sandbox::{BoxRead, ExecRequest, Sandbox, SandboxError};
 
@@ -55,7 +56,7 @@ impl Inside<'_> {
         };
         let mut execution = tokio::select! {
             () = cancel.cancelled() => return Err(InsideError::Cancelled),
-            started = tokio::time::timeout(self.limit, self.sandbox.exec(request)) => {
+            started = tokio::time::timeout(self.limit, start(self.sandbox, request)) => {
                 started.map_err(|_| InsideError::TimedOut(self.limit))??
             }
         };

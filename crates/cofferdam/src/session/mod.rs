@@ -44,6 +44,7 @@ mod report;
 mod run;
 mod runlog;
 mod shared;
+mod starting;
 mod stream;
 mod submodules;
 mod transfer;

@@ -114,8 +114,11 @@ pub struct Kept {
     /// As in [`RunReport::made_branch`].
     pub made_branch: Option<String>,
     pub base: Option<Oid>,
-    /// `None` with an id: they are still in the sandbox, and `gc` brings them home.
+    /// `None` with an id: they are still in the sandbox, and `gc` brings them home, or a collecting where it goes on.
     pub landing: Option<Landing>,
+    /// The sandbox goes on.
+    #[serde(skip)]
+    pub lives_on: bool,
     pub beside: Vec<Beside>,
     /// As in [`RunReport::notes`].
     pub notes: Vec<String>,

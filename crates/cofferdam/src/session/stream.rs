@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::emitter::Emitter;
 use super::event::Event;
+use super::starting::start;
 use crate::agent::{
     AgentError, AgentEvent, AgentProvider, AgentRequest, StreamParser, Usage, completion,
 };
@@ -101,7 +102,7 @@ impl Invocation<'_> {
         };
         let mut execution = tokio::select! {
             () = self.cancel.cancelled() => return Err(AgentFailure::Cancelled),
-            started = tokio::time::timeout(self.idle_timeout, self.sandbox.exec(request)) => {
+            started = tokio::time::timeout(self.idle_timeout, start(self.sandbox, request)) => {
                 started.map_err(|_| AgentFailure::Idle(self.idle_timeout))??
             }
         };

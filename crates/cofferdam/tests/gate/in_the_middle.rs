@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cofferdam::git::{Git, Repository};
+use cofferdam_lab::sample::Sample;
 
 use super::world::*;
 
@@ -82,9 +83,10 @@ fn picture(w: &World) -> Vec<(String, Vec<u8>)> {
 
 #[tokio::test]
 async fn nothing_moves_in_the_middle_of_what_the_user_began() {
+    let mut sample = Sample::new("in the middle");
     for git in gits() {
         for (what, begin, abort) in BEGUN {
-            for is_head in [true, false] {
+            for is_head in sample.of([true, false], 2) {
                 let case = format!("{begin:?}, head: {is_head}");
                 let w = World::new(&git).await;
                 side(&w);

@@ -306,13 +306,13 @@ async fn limits() {
 async fn a_bomb_is_bounded_and_a_silent_sender_too() {
     for git in gits() {
         let w = World::new(&git).await;
-        // 300 MB of zeros in a few hundred KB.
+        // 150 MB of zeros in a few hundred KB.
         put(&w.inside(), "bomb", "");
         std::fs::File::options()
             .write(true)
             .open(w.inside().join("bomb"))
             .unwrap()
-            .set_len(300 << 20)
+            .set_len(150 << 20)
             .unwrap();
         let tip = w.commit("bomb");
         let pack = w.pack(tip.as_str());

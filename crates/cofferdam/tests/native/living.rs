@@ -253,6 +253,51 @@ both! {
 }
 
 both! {
+    /// Nor is a sandbox asked or ended whose way in others could have laid.
+    async fn a_way_in_that_others_can_enter_is_not_gone() {
+        let living = Living::new();
+        let sandbox = living.create().await;
+        let open_to = |mode| {
+            fs::set_permissions(living.handle().state, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        open_to(0o711);
+        let found = open(&living.handle()).await;
+        assert!(found.is_err_and(|error| error.to_string().contains("others can enter")));
+        assert!(remove(&living.handle()).await.is_err());
+        open_to(0o700);
+        assert_eq!(ok(&*sandbox, "echo there").await, "there\n");
+    }
+}
+
+/// Listens where a sandbox does, and is none: a process of the user's own.
+#[test]
+fn helper_that_is_no_sandbox() {
+    let Some((handle, _)) = told() else {
+        return;
+    };
+    let listener = UnixListener::bind(handle.state.join("guest.sock")).unwrap();
+    println!("listens");
+    for stream in listener.incoming() {
+        drop(stream);
+    }
+}
+
+both! {
+    /// Whoever listens there is not ended for it: only the first process of a pid namespace is a sandbox's.
+    async fn a_process_that_is_no_sandbox_is_not_ended() {
+        let living = Living::new();
+        let mut stranger = helper("living::helper_that_is_no_sandbox", &living, "");
+        until(&mut stranger, "listens");
+        let found = open(&living.handle()).await;
+        assert!(matches!(found, Err(SandboxError::NotRunning)), "{found:?}");
+        remove(&living.handle()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!is_gone(stranger.id()), "it was ended");
+        end(stranger);
+    }
+}
+
+both! {
     /// Sockets have addresses of 108 bytes; homes are longer.
     async fn its_place_may_be_deep() {
         let living = Living::below(["long"; 40].join("/"));

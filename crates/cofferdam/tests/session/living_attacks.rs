@@ -3,9 +3,10 @@
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
+use cofferdam::home::Home;
 use cofferdam::sandbox::{BindMount, BranchStrategy};
-use cofferdam::session::living;
-use cofferdam::session::{NetworkOptions, Session, SessionOptions};
+use cofferdam::session::living::{self, Named};
+use cofferdam::session::{NetworkOptions, PlanError, Session, SessionOptions};
 
 use crate::living::{caller, delete, find, sh};
 use crate::support::{Env, block_on, native};
@@ -57,6 +58,38 @@ fn what_was_moved_aside_is_covered_after_a_start() {
     });
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "as it was\n");
     drop(listener);
+}
+
+/// What it was made with is looked at again: the user may have moved their own directory into the checkout.
+#[test]
+fn a_start_shows_no_home_of_ours() {
+    let env = Env::new();
+    let moved = Home::new(env.repo.join("ours"));
+    block_on(async {
+        drop(in_the_checkout(&env).await);
+        let named = find(&env, "one").await.unwrap();
+        living::stop(&caller(&env), &named, &native())
+            .await
+            .unwrap();
+        std::fs::rename(env.home.path(), moved.path()).unwrap();
+        let mut there = caller(&env);
+        there.home = moved.clone();
+        let named = Named::find(&there, &env.repo, "one").await.unwrap();
+        let refused = living::start(&there, named, &native()).await;
+        let why = PlanError::ShowsHome {
+            directory: env.repo.clone(),
+            home: moved.path().to_owned(),
+        };
+        let refused = refused.unwrap_err().to_string();
+        assert_eq!(refused, why.to_string());
+        // The control: where it was, it is started.
+        std::fs::rename(moved.path(), env.home.path()).unwrap();
+        let named = find(&env, "one").await.unwrap();
+        let session = living::start(&caller(&env), named, &native()).await;
+        assert_eq!(sh(&session.unwrap(), "echo on").await, "on");
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
 }
 
 /// Has itself woken several times after whatever stops it, again and again, and writes while it runs.

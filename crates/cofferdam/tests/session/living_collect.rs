@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam::git::Git;
 use cofferdam::git::land::Landing;
 use cofferdam::sandbox::{BindMount, BranchStrategy};
-use cofferdam::session::living::{self, Condition};
+use cofferdam::session::living::{self, Condition, Named};
 use cofferdam::session::{Session, SessionError, SessionExec, SessionOptions};
 
 use crate::living::{COMMIT, caller, delete, find, open, options, sh};
@@ -273,6 +274,52 @@ fn collecting_from_one_that_never_rests() {
         drop(session);
         delete(&env, "one").await;
     });
+    env.assert_sound();
+}
+
+/// Each call of git finds it standing still.
+#[test]
+fn nothing_runs_while_it_is_collected() {
+    let env = Env::new();
+    let said = env.dir.path().join("said");
+    let slow = env.dir.path().join("git");
+    block_on(async {
+        let session = made(&env).await;
+        sh(&session, &format!("{COMMIT} w1")).await;
+        let writes = "while :; do echo x >> ~/count; done";
+        session
+            .exec_detached(SessionExec::new(["sh", "-c", writes]))
+            .await
+            .unwrap();
+        let count = env.home.sandbox(session.id()).join("home/count");
+        let (count, to) = (count.display(), said.display());
+        let script = format!(
+            "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\na=$(wc -c < {count}); sleep 0.05; b=$(wc -c < {count})\n\
+             if [ $a = $b ]; then echo still; else echo runs; fi >> {to}\nexec git \"$@\"\n"
+        );
+        std::fs::write(&slow, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&slow, mode).unwrap();
+        drop(session);
+        let mut watching = caller(&env);
+        watching.git = Git::new(&slow);
+        let named = Named::find(&watching, &env.repo, "one").await.unwrap();
+        let session = Session::open(&watching, named, &native()).await.unwrap();
+        // The control: until then it runs.
+        let before = std::fs::read_to_string(&said).unwrap();
+        assert!(before.contains("runs"), "{before}");
+        std::fs::remove_file(&said).unwrap();
+        let done = session.collect().await.unwrap();
+        assert_eq!(done.commits.len(), 1, "{done:?}");
+        let during = std::fs::read_to_string(&said).unwrap();
+        assert!(
+            during.contains("still") && !during.contains("runs"),
+            "{during}"
+        );
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
     env.assert_sound();
 }
 

@@ -167,6 +167,35 @@ fn a_start_that_fails_is_counted_and_leaves_nothing() {
     env.assert_no_state();
 }
 
+/// Nothing runs that nobody keeps: where its supervisor cannot be started, neither is it.
+#[test]
+fn without_a_supervisor_nothing_starts() {
+    let env = Env::new();
+    block_on(async {
+        let mut made = options(&env, "one");
+        made.network = NetworkOptions::None;
+        drop(Session::create(&caller(&env), &made).await.unwrap());
+        let named = find(&env, "one").await.unwrap();
+        living::stop(&caller(&env), &named, &native())
+            .await
+            .unwrap();
+        let errors = env.home.sandbox(named.id()).join("supervisor.stderr");
+        std::fs::remove_file(&errors).unwrap();
+        std::fs::create_dir(&errors).unwrap();
+        let failed = living::start(&caller(&env), named.clone(), &native()).await;
+        let Err(SessionError::Supervisor { .. }) = failed else {
+            panic!("{failed:?}");
+        };
+        let now = living::condition(&caller(&env), &named, &native()).await;
+        assert_eq!(now.unwrap(), living::Condition::Stopped);
+        std::fs::remove_dir(&errors).unwrap();
+        let session = living::start(&caller(&env), named, &native()).await;
+        assert_eq!(sh(&session.unwrap(), "echo on").await, "on");
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+}
+
 /// One that is opened while it starts: whoever comes first keeps it, and neither loses it.
 #[test]
 fn opening_while_it_starts() {

@@ -37,6 +37,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         network: Some(Reach::Allowlist { rules: vec![] }),
         lifetime: Lifetime::Command,
         landed: None,
+        landed_at: None,
     };
     Owned::create(&spec.home, record).unwrap()
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Collection, Session, SessionError};
 use crate::git::{DiffStyle, Identity, identity};
 use crate::registry::{self, Reach, Strategy};
-use crate::sandbox::Contained;
+use crate::sandbox::{Contained, SandboxError};
 use crate::session::announce;
 use crate::session::emitter::Emitter;
 use crate::session::error::{RunError, RunErrorKind};
@@ -20,6 +20,7 @@ use crate::session::refusals::Refusals;
 use crate::session::report::{Kept, RunReport, usage};
 use crate::session::run::take_login_back;
 use crate::session::runlog;
+use crate::session::stream::AgentFailure;
 
 impl Session {
     /// Runs an agent in it, until it signals completion or the iterations are used up, and collects. The sandbox goes
@@ -59,6 +60,7 @@ impl Session {
         let mut kept = Kept {
             id: Some(self.record().id),
             name: Some(self.record().name.clone()),
+            lives_on: true,
             branch: Some(plan.source_branch.clone()),
             target_branch: Some(plan.target_branch.clone()),
             made_branch: made_branch(self.record()),
@@ -68,7 +70,8 @@ impl Session {
             log: events.path().map(std::path::Path::to_owned),
             ..Kept::default()
         };
-        let collected = self.collect().await;
+        // Cancelling ends the work; what is committed comes home all the same.
+        let collected = self.whatever_was_cancelled().collect().await;
         if let Ok(Collection {
             landing,
             commits,
@@ -131,6 +134,17 @@ impl Session {
         })
     }
 
+    /// The same one, for steps that only [`Caller::abandon`] cuts short.
+    fn whatever_was_cancelled(&self) -> Self {
+        let mut caller = self.caller.clone();
+        caller.cancel = caller.abandon.clone();
+        Self {
+            caller,
+            named: self.named.clone(),
+            sandbox: self.sandbox.clone(),
+        }
+    }
+
     async fn work(
         &self,
         options: &RunOptions,
@@ -150,9 +164,20 @@ impl Session {
                 never = network::watch(sandbox, refusals, events) => match never {},
             }
         };
-        // Whatever a cancelled step calls its end.
         let worked = worked.await.map_err(|error| match error {
+            // Whatever a cancelled step calls its end.
             _ if cancel.is_cancelled() => RunErrorKind::Cancelled,
+            // Somebody paused or stopped it meanwhile.
+            RunErrorKind::Agent {
+                failure:
+                    AgentFailure::Sandbox(
+                        source @ (SandboxError::Paused
+                        | SandboxError::Frozen
+                        | SandboxError::NotRunning
+                        | SandboxError::Gone(_)),
+                    ),
+                ..
+            } => RunErrorKind::Session(Box::new(self.failed(source))),
             error => error,
         });
         take_login_back(options, planned, sandbox, events).await;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::life::{halt, turn};
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
@@ -123,6 +125,7 @@ pub(super) async fn gather(
         && is_on_branch(&collected.landing, &turn.record)
     {
         turn.record.landed = Some(tip.clone());
+        turn.record.landed_at = Some(Timestamp::now());
     }
     // Who looks for its commits later finds those too that are not on its branch.
     match &collected.landing {

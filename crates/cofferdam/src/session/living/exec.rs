@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::{Named, Session, SessionError};
-use crate::fsx::{self, Context, FileError};
-use crate::sandbox::{Detached, ExecRequest, Execution, Exit, Listed, TerminalSize};
+use super::{Session, SessionError};
+use crate::sandbox::{ExecRequest, Execution, Listed, TerminalSize};
 use crate::session::form::Form;
-use crate::session::options::Caller;
+use crate::session::starting::start;
 use crate::session::variables;
-
-/// Of the file that tells a program's end.
-const END_LIMIT: u64 = 4096;
 
 /// A program to start. It gets the sandbox's own variables, those of `.cofferdam/.env`, and these.
 #[derive(Debug, Clone, Default)]
@@ -63,96 +59,24 @@ impl std::str::FromStr for ProgramId {
     }
 }
 
-/// A program that goes on without whoever started it, and its files in the state directory.
-#[derive(Debug)]
-pub struct Program {
-    /// By which it is named from now on: which start of the sandbox, and which of its programs.
-    pub id: ProgramId,
-    pub output: PathBuf,
-    pub end: PathBuf,
-}
-
-impl Program {
-    /// How it ended. `None`: it runs, or the sandbox ended first.
-    pub fn exit(&self) -> Result<Option<Exit>, FileError> {
-        match fsx::read_bounded(&self.end, END_LIMIT) {
-            Ok(said) => Ok(Detached::read_end(&said)),
-            // It has its output's name before its end's.
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// The programs that were left running in this start of the sandbox and in earlier ones, oldest first; also where it is
-/// stopped.
-pub fn left_running(caller: &Caller, named: &Named) -> Result<Vec<Program>, SessionError> {
-    let programs = caller.home.sandbox(named.id()).join(PROGRAMS);
-    let mut found = Vec::new();
-    let entries = match std::fs::read_dir(&programs).context("read", &programs) {
-        Err(error) if error.is_not_found() => return Ok(found),
-        entries => entries?,
-    };
-    for entry in entries {
-        let name = entry.context("read", &programs)?.file_name();
-        let id = name.to_str().and_then(|name| name.strip_suffix(".log"));
-        if let Some(id) = id.and_then(|id| id.parse().ok()) {
-            let (output, end) = files_of(&programs, id);
-            found.push(Program { id, output, end });
-        }
-    }
-    found.sort_by_key(|program| program.id);
-    Ok(found)
-}
-
 impl Session {
     /// Counts the starts of the sandbox, as [`ProgramId::start`] does.
     pub fn starts(&self) -> Result<u32, SessionError> {
         Ok(Form::read(&self.directory())?.starts())
     }
 
-    /// Starts a program, which ends with this session.
+    /// Starts a program, which ends with this session. While the sandbox's work is collected it waits: 60 s at most.
     pub async fn exec(&self, exec: SessionExec) -> Result<Box<dyn Execution>, SessionError> {
         let request = self.request(exec).await?;
-        let started = self.sandbox.exec(request).await;
+        let started = start(self.sandbox(), request).await;
         started.map_err(|source| self.failed(source))
     }
 
-    /// Starts a program that goes on until it ends or the sandbox does. What it prints is kept, 64 MiB at most.
-    pub async fn exec_detached(&self, exec: SessionExec) -> Result<Program, SessionError> {
-        let programs = self.directory().join(PROGRAMS);
-        fsx::private_dir(&programs)?;
-        let mut request = self.request(exec).await?;
-        (request.stdin, request.terminal) = (false, None);
-        // Named anew by its number, which only its start tells.
-        let name = format!("new-{}-{}", std::process::id(), unique());
-        let (output, end) = (
-            programs.join(format!("{name}.log")),
-            programs.join(format!("{name}.end")),
-        );
-        request.detached = Some(Detached {
-            output: output.clone(),
-            end: end.clone(),
-        });
-        let started = self.sandbox.exec(request).await;
-        let started = started.map_err(|source| self.failed(source))?;
-        let number = started.number().unwrap_or_default();
-        let id = ProgramId {
-            start: Form::read(&self.directory())?.starts(),
-            number,
-        };
-        let (log, ended) = files_of(&programs, id);
-        std::fs::rename(&output, &log).context("rename", &output)?;
-        std::fs::rename(&end, &ended).context("rename", &end)?;
-        Ok(Program {
-            id,
-            output: log,
-            end: ended,
-        })
-    }
-
-    /// The programs that run, and those that ended lately, whoever started them.
+    /// The programs that run, and those that ended lately, whoever started them. One whose starter was killed before
+    /// its files had a name has them named by this.
     pub async fn programs(&self) -> Result<Vec<Listed>, SessionError> {
+        // What cannot be named now, for want of room, is named the next time.
+        let _ = self.find_nameless().await;
         let listed = self.sandbox.programs().await;
         listed.map_err(|source| self.failed(source))
     }
@@ -163,7 +87,7 @@ impl Session {
         sent.map_err(|source| self.failed(source))
     }
 
-    async fn request(&self, exec: SessionExec) -> Result<ExecRequest, SessionError> {
+    pub(super) async fn request(&self, exec: SessionExec) -> Result<ExecRequest, SessionError> {
         let form = Form::read(&self.directory())?;
         let given = form.environment();
         let resolved = variables::of_a_session(&self.caller, &given, &self.named.repository).await;
@@ -180,21 +104,4 @@ impl Session {
             detached: None,
         })
     }
-}
-
-/// Where the programs that go on leave what they print.
-pub(super) const PROGRAMS: &str = "programs";
-
-/// What a program that goes on prints, and its end.
-pub(super) fn files_of(programs: &Path, id: ProgramId) -> (PathBuf, PathBuf) {
-    (
-        programs.join(format!("{id}.log")),
-        programs.join(format!("{id}.end")),
-    )
-}
-
-fn unique() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }

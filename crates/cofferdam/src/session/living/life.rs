@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Named, Session, SessionError, anew};
+use super::{Named, Session, SessionError, anew, detached};
 use crate::fsx::lock;
 use crate::names::RepoPath;
 use crate::registry::{self, Owned};
@@ -165,6 +165,7 @@ pub async fn start(
     // What a killed one left: a supervisor without its sandbox, control groups.
     halt(caller, &named, provider).await?;
     let lock = hold(&directory, &named)?;
+    detached::name_earlier(&directory)?;
     // Its programs are named by the start, also those of one that is killed before it is whole.
     form.write(&turn)?;
     let top = RepoPath::resolve(&named.record.repository);

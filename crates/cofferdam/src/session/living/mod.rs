@@ -6,6 +6,7 @@ mod agent;
 mod anew;
 mod collect;
 mod create;
+mod detached;
 pub(super) mod error;
 mod exec;
 mod keep;
@@ -17,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use collect::{Collection, collect};
+pub use detached::{Program, left_running};
 pub use error::SessionError;
-pub use exec::{Program, ProgramId, SessionExec, left_running};
+pub use exec::{ProgramId, SessionExec};
 pub(super) use life::ask;
 pub use life::{Condition, condition, start, stop};
 pub use remove::{end, end_if_safe};

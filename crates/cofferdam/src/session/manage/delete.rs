@@ -260,18 +260,20 @@ fn gone(name: Slug) -> Deleted {
     }
 }
 
-/// Tells the process that owns the sandbox to stop, and waits until it has let go.
+/// Tells the process that owns the sandbox to stop, and waits until it has let go. Who only clears it up is waited for.
 async fn stop_owner(target: &SandboxRef, record: &Record) -> Result<(), ManageError> {
     let running = || ManageError::Running {
         name: record.name.to_string(),
     };
-    let pid = registry::owner(&target.home, record.id)
+    let owner = registry::owner(&target.home, record.id)
         .and_then(|pid| i32::try_from(pid).ok())
-        .and_then(rustix::process::Pid::from_raw)
-        .ok_or_else(running)?;
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).map_err(|_| running())?;
+        .and_then(rustix::process::Pid::from_raw);
+    if let Some(owner) = owner {
+        let told = rustix::process::kill_process(owner, rustix::process::Signal::TERM);
+        told.map_err(|_| running())?;
+    }
     let waiting = async {
-        while registry::owner(&target.home, record.id).is_some() {
+        while registry::is_in_use(&target.home, record.id) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

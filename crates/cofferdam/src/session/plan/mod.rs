@@ -175,6 +175,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         network: Some(options.network.reach()),
         lifetime: Lifetime::Command,
         landed: None,
+        landed_at: None,
     };
     Ok(Plan {
         repository,

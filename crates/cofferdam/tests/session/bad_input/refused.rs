@@ -7,6 +7,7 @@ use cofferdam::RunReport;
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::Landing;
 use cofferdam::session::manage::ManageError;
+use cofferdam_lab::sample::Sample;
 
 use super::{HEAD, whole_ok};
 use crate::support::{Env, gc, run_ok, target};
@@ -146,7 +147,8 @@ fn bombs_are_refused_and_honest_branches_beside_them_come_home() {
                 print "M 120000 :$_ l$_\n" for 1..17000' | git fast-import --quiet; git rev-parse links^{tree}; git update-ref -d refs/heads/links)"#,
         ),
     ];
-    for (name, bomb) in bombs {
+    let mut sample = Sample::new("bombs");
+    for (name, bomb) in sample.of(bombs, 3) {
         let text = format!(
             "export d; base=$(git rev-parse HEAD)
             git checkout -q -b honest; git commit -qm honest --allow-empty; git checkout -q -
