@@ -49,6 +49,8 @@ impl Collector<'_> {
                 ability: Ability::Pause,
                 ..
             }) => false,
+            // Its work is taken as it is: who fights must not keep it from its user.
+            Err(SandboxError::Restless) => false,
             Err(error) => return Err(CollectError::Changes(error)),
         };
         let note = state.join(KNOWN);
