@@ -45,12 +45,14 @@ impl Collector<'_> {
         fsx::remove_file_if_exists(&incoming)?;
         let frozen = match sandbox.freeze().await {
             Ok(()) => true,
-            Err(SandboxError::Unable {
-                ability: Ability::Pause,
-                ..
-            }) => false,
-            // Its work is taken as it is: who fights must not keep it from its user.
-            Err(SandboxError::Restless) => false,
+            // Who fights it must not keep its work from its user: it is taken as it is.
+            Err(
+                SandboxError::Restless
+                | SandboxError::Unable {
+                    ability: Ability::Pause,
+                    ..
+                },
+            ) => false,
             Err(error) => return Err(CollectError::Changes(error)),
         };
         let note = state.join(KNOWN);
