@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "SANDBOX")]
     names: Vec<String>,
 
-    /// Also where work of the agent would be lost: uncommitted, or refused by the gate
+    /// Also where somebody's program runs inside, or work would be lost: uncommitted, or refused by the gate
     #[arg(long)]
     force: bool,
 

@@ -3,9 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use cofferdam::fsx::{Context, FileError};
@@ -31,16 +31,17 @@ const QUESTION: u32 = 10;
 /// A longer line is shown in pieces.
 const LINE: usize = 64 << 10;
 
-/// Show what was printed by programs that were left running, or by a run
+/// Show what was printed by programs that were left running, or by agents
 ///
-/// The newest one's output unless an id is given. On a terminal nothing in it is obeyed; else it comes as it is.
+/// The newest one's output unless an id is given. Agents have one log in each sandbox, its id is `run`. On a terminal
+/// nothing in it is obeyed; else it comes as it is.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The sandbox, as `cofferdam list` names it
     #[arg(value_name = "SANDBOX")]
     name: String,
 
-    /// Which program, as `cofferdam exec --detach` named it
+    /// Which program, as `cofferdam exec --detach` named it, or `run`
     #[arg(value_name = "ID", conflicts_with = "list")]
     id: Option<String>,
 
@@ -73,26 +74,48 @@ pub(crate) async fn run(
         let _ = session.programs().await;
     }
     let programs = lives::left_running(&caller, &named)?;
+    let agents = run_log(named.record());
     if arguments.list {
-        return list(&programs, named, &caller).await;
+        return list(&programs, agents.as_deref(), named, &caller).await;
     }
     let name = named.name().to_string();
-    let wanted: Option<ProgramId> = match &arguments.id {
-        None => None,
-        Some(text) => Some(text.parse().map_err(|()| unknown(&name, text))?),
+    let found = match arguments.id.as_deref() {
+        None => match (programs.last(), agents) {
+            (Some(program), Some(log)) if changed(&log) > changed(&program.output) => {
+                Some(Either::Agents(log))
+            }
+            (Some(program), _) => Some(Either::Program(program)),
+            (None, log) => log.map(Either::Agents),
+        },
+        Some(RUN) => agents.map(Either::Agents),
+        Some(text) => {
+            let id: ProgramId = text.parse().map_err(|()| unknown(&name, text))?;
+            let program = programs.iter().find(|program| program.id == id);
+            program.map(Either::Program)
+        }
     };
-    let found = match wanted {
-        None => programs.last(),
-        Some(id) => programs.iter().find(|program| program.id == id),
-    };
-    let Some(program) = found else {
-        return Err(match &arguments.id {
-            Some(text) => unknown(&name, text),
-            None => CliError::Failed {
-                message: format!("no program was left running in sandbox `{name}`"),
-                hint: format!("leave one running with `cofferdam exec --detach {name} -- PROGRAM`"),
-            },
-        });
+    let program = match found {
+        Some(Either::Program(program)) => program,
+        Some(Either::Agents(log)) => {
+            return of_agents(&log, arguments.follow, &named, &caller, interrupt).await;
+        }
+        None => {
+            return Err(match arguments.id.as_deref() {
+                Some(RUN) => CliError::Failed {
+                    message: format!("there is no log of an agent in sandbox `{name}`"),
+                    hint: format!("let one work there with `cofferdam run --in {name}`"),
+                },
+                Some(text) => unknown(&name, text),
+                None => CliError::Failed {
+                    message: format!(
+                        "no program was left running in sandbox `{name}`, and no agent worked there"
+                    ),
+                    hint: format!(
+                        "leave one running with `cofferdam exec --detach {name} -- PROGRAM`"
+                    ),
+                },
+            });
+        }
     };
     let mut shown = Shown::open(&program.output)?;
     shown.show()?;
@@ -101,6 +124,58 @@ pub(crate) async fn run(
     }
     shown.end()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The id of what agents printed.
+const RUN: &str = "run";
+
+enum Either<'a> {
+    Program(&'a Program),
+    Agents(PathBuf),
+}
+
+/// When something was written to it last.
+fn changed(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|found| found.modified()).ok()
+}
+
+/// The log of the agents that worked in a sandbox; with `follow` as long as somebody's program runs there.
+async fn of_agents(
+    log: &Path,
+    follow: bool,
+    named: &Named,
+    caller: &Caller,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let mut shown = Shown::open(log)?;
+    shown.show()?;
+    let mut look = 0;
+    while follow {
+        if look % QUESTION == 0 && !somebody_works(named, caller).await? {
+            shown.show()?;
+            break;
+        }
+        look += 1;
+        let looked = interrupt.cancel.run_until_cancelled(sleep(LOOK)).await;
+        if looked.is_none() {
+            let code = interrupt.code().unwrap_or(130);
+            return Err(CliError::Interrupted { code });
+        }
+        shown.show()?;
+    }
+    shown.end()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn somebody_works(named: &Named, caller: &Caller) -> Result<bool, CliError> {
+    let again = Named::find(caller, &named.record().repository, &named.id().to_string()).await?;
+    let programs = match Session::open(caller, again, &living::provider()).await {
+        Ok(session) => session.programs().await?,
+        Err(SessionError::Stopped { .. }) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let mut awaited = programs.iter().filter(|one| !one.detached);
+    Ok(awaited.any(|one| one.exit.is_none()))
 }
 
 fn unknown(name: &str, id: &str) -> CliError {
@@ -158,17 +233,31 @@ async fn runs(program: &Program, named: &Named, caller: &Caller) -> Result<bool,
     Ok(same.any(|one| one.exit.is_none()))
 }
 
-async fn list(programs: &[Program], named: Named, caller: &Caller) -> Result<ExitCode, CliError> {
+async fn list(
+    programs: &[Program],
+    agents: Option<&Path>,
+    named: Named,
+    caller: &Caller,
+) -> Result<ExitCode, CliError> {
     let (now, known) = match Session::open(caller, named, &living::provider()).await {
         Ok(session) => (Some(session.starts()?), session.programs().await?),
         Err(SessionError::Stopped { .. }) => (None, Vec::new()),
         Err(error) => return Err(error.into()),
     };
-    if programs.is_empty() {
-        output::note("no program was left running\n");
+    if programs.is_empty() && agents.is_none() {
+        output::note("no program was left running, and no agent worked there\n");
         return Ok(ExitCode::SUCCESS);
     }
     let mut rows = Vec::new();
+    if let Some(log) = agents {
+        let size = log.metadata().context("look at", log)?.len();
+        rows.push(vec![
+            RUN.to_owned(),
+            "-".to_owned(),
+            human::count(size),
+            "agents".to_owned(),
+        ]);
+    }
     for program in programs {
         let of_now = Some(program.id.start) == now;
         let listed = known
@@ -249,7 +338,7 @@ async fn of_a_run(
 /// A file of which more and more is shown.
 struct Shown {
     file: File,
-    path: std::path::PathBuf,
+    path: PathBuf,
     /// On a terminal: a line that has no end yet.
     line: Vec<u8>,
     terminal: bool,

@@ -19,6 +19,10 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         SessionError::Running { name } => format!("use it with `cofferdam shell {name}`"),
         SessionError::Paused { name } => format!("let it go on with `cofferdam resume {name}`"),
         SessionError::Busy { .. } => "wait for its end, and try again".to_owned(),
+        SessionError::InUse { name, .. } => format!(
+            "see what runs there with `cofferdam status {name}`; wait for its end, or end it with the sandbox: \
+             `cofferdam delete --force {name}`"
+        ),
         SessionError::OtherProvider { .. } => {
             "use the version of cofferdam, or the program, that made it".to_owned()
         }

@@ -120,9 +120,13 @@ pub(crate) fn unfinished(kept: &Kept, stopped: bool, colour: bool) -> String {
     out.push_str(&opening::text(&kept.refused, kept.name.as_ref(), &refused));
     let end = end
         .filter(|end| !matches!(end.landing, Landing::Nothing) || end.preserved_worktree.is_some());
-    let next = match (&kept.landing, &kept.id) {
-        (None, Some(_)) if kept.lives_on => None,
-        (None, Some(_)) => Some("cofferdam gc   # brings home what the agent committed".to_owned()),
+    let next = match (&kept.landing, &kept.id, &kept.name) {
+        (None, Some(_), Some(name)) if kept.lives_on => Some(format!(
+            "cofferdam collect {name}   # brings home what the agent committed"
+        )),
+        (None, Some(_), _) => {
+            Some("cofferdam gc   # brings home what the agent committed".to_owned())
+        }
         _ => end.as_ref().and_then(next),
     };
     if let Some(next) = next {

@@ -21,7 +21,7 @@ use cofferdam::session::{Event, EventSink};
 use cofferdam::text::printable_line;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::run::supervise;
+use crate::commands::run::{LEAVING, supervise};
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
@@ -88,7 +88,7 @@ async fn show(
     let mut options = options(&stage, environment, &user_home)?;
     options.caller.events = listen(&live, &said);
     let (interrupt, result) =
-        supervise(options, live, async |options| cofferdam::run(options).await).await?;
+        supervise(options, live, LEAVING, async |options| cofferdam::run(options).await).await?;
     if let Some(code) = interrupt.code() {
         if let Err(error) = result {
             output::note(&error::render(&CliError::Run(error), colour.on_stderr()));

@@ -57,7 +57,12 @@ pub(crate) async fn run(
     let live = Live::start(mode, Stream::Error, narrator, colour.on_stderr())
         .map_err(CliError::Runtime)?;
     options.caller.events = live.sink();
-    let (interrupt, result) = supervise(options, live, async |options| {
+    let leaving = if life.stays() {
+        "leaving at once; `cofferdam collect` brings home what is left"
+    } else {
+        LEAVING
+    };
+    let (interrupt, result) = supervise(options, live, leaving, async |options| {
         life::work(options, &life).await
     })
     .await?;
@@ -102,15 +107,20 @@ pub(crate) async fn run(
     }
 }
 
-/// Runs it by `work` under the user's signals, until the live view has shown everything.
+/// What is said of a run that is left before its commits are home.
+pub(crate) const LEAVING: &str = "leaving at once; `cofferdam gc` brings home what is left";
+
+/// Runs it by `work` under the user's signals, until the live view has shown everything. `leaving`: what is said at the
+/// second one.
 pub(crate) async fn supervise(
     mut options: RunOptions,
     live: Live,
+    leaving: &'static str,
     work: impl AsyncFnOnce(RunOptions) -> Result<RunReport, RunError>,
 ) -> Result<(Interrupt, Result<RunReport, RunError>), CliError> {
     let feed = live.feed();
     let interrupt =
-        Interrupt::listen(move |stage| announce(&feed, stage)).map_err(CliError::Runtime)?;
+        Interrupt::listen(move |stage| announce(&feed, stage, leaving)).map_err(CliError::Runtime)?;
     options.caller.cancel = interrupt.cancel.clone();
     options.caller.abandon = interrupt.abandon.clone();
     let result = Box::pin(work(options)).await;
@@ -118,12 +128,12 @@ pub(crate) async fn supervise(
     Ok((interrupt, result))
 }
 
-fn announce(feed: &Feed, stage: Stage) {
+fn announce(feed: &Feed, stage: Stage, leaving: &str) {
     feed.say(match stage {
         Stage::First => {
             "stopping the agent and bringing its commits home; Ctrl-C again to leave at once"
         }
-        Stage::Second => "leaving at once; `cofferdam gc` brings home what is left",
+        Stage::Second => leaving,
     });
 }
 

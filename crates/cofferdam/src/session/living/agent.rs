@@ -70,7 +70,8 @@ impl Session {
             log: events.path().map(std::path::Path::to_owned),
             ..Kept::default()
         };
-        let collected = self.collect().await;
+        // Cancelling ends the work; what is committed comes home all the same.
+        let collected = self.whatever_was_cancelled().collect().await;
         if let Ok(Collection {
             landing,
             commits,
@@ -131,6 +132,17 @@ impl Session {
             preserved_worktree: None,
             refused: kept.refused,
         })
+    }
+
+    /// The same one, for steps that only [`Caller::abandon`] cuts short.
+    fn whatever_was_cancelled(&self) -> Self {
+        let mut caller = self.caller.clone();
+        caller.cancel = caller.abandon.clone();
+        Self {
+            caller,
+            named: self.named.clone(),
+            sandbox: self.sandbox.clone(),
+        }
     }
 
     async fn work(

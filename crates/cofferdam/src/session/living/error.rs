@@ -37,6 +37,9 @@ pub enum SessionError {
     /// Another command collects, stops or starts it.
     #[error("another command is at work on sandbox `{name}`")]
     Busy { name: String },
+    /// Somebody's program runs in it, or an agent: `program` is one of them, safe for a terminal.
+    #[error("sandbox `{name}` is in use: `{program}` runs there")]
+    InUse { name: String, program: String },
     #[error("sandbox `{name}` is one of the provider `{provider}`, which is not at hand")]
     OtherProvider { name: String, provider: String },
     #[error("the making of sandbox `{name}` was never finished")]

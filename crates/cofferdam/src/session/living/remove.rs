@@ -1,6 +1,8 @@
 //! The end of a sandbox that lives on. From here it is as one whose command died: collecting it and taking away what is
 //! left have one way.
 
+use std::ffi::OsString;
+
 use super::collect::{gather, holds_uncommitted};
 use super::life::{halt, turn};
 use super::{Named, SessionError};
@@ -9,6 +11,10 @@ use crate::registry::{Lifetime, Mode, Owned};
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::manage::{ManageError, at_risk};
 use crate::session::options::Caller;
+use crate::text::printable_line;
+
+/// So many characters of a program are named in a message.
+const SHOWN: usize = 60;
 
 /// Ends every program of the sandbox and its life; its work and its record are there for [`super::super::manage`].
 /// Bounded: 60 s.
@@ -22,8 +28,9 @@ pub async fn end(
     close(caller, named, provider, turn).await
 }
 
-/// As [`end`], where no work of it would be lost: its commits come home first, and uncommitted work, or what the gate
-/// refused, is an error. Then it goes on as before. Nothing inside runs between the look and the end.
+/// As [`end`], where nobody uses it and no work of it would be lost: its commits come home first. A program that somebody
+/// waits for, uncommitted work, or what the gate refused, is an error, and the sandbox goes on as before. Nothing inside
+/// runs between the look and the end.
 pub async fn end_if_safe(
     caller: &Caller,
     named: &Named,
@@ -40,10 +47,31 @@ pub async fn end_if_safe(
     if let Some(sandbox) = &sandbox {
         // One that is paused too: somebody may let it go on meanwhile.
         sandbox.freeze().await.map_err(failed)?;
+        // Those that were left running are nobody's: they go with it.
+        let programs = sandbox.programs().await.map_err(failed)?;
+        let mut awaited = programs
+            .iter()
+            .filter(|program| program.exit.is_none() && !program.detached);
+        if let Some(program) = awaited.next() {
+            return Err(SessionError::InUse {
+                name: named.record.name.to_string(),
+                program: shown(&program.arguments),
+            });
+        }
     }
     // What was frozen goes on when its connection ends here.
     look(caller, named, &mut turn).await?;
     close(caller, named, provider, turn).await
+}
+
+/// The words of a program, as far as they fit in a message.
+fn shown(arguments: &[OsString]) -> String {
+    let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+    let line = printable_line(&words.join(" "));
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
 }
 
 async fn close(
