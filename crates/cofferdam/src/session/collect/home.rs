@@ -63,6 +63,7 @@ impl Collector<'_> {
             left: Vec::new(),
         };
         journey.landed |= self.stays(owned, tips).await?;
+        collected.checkout = tips.head.clone().filter(|head| *head == owned.record.base);
         let mut looked = 0;
         for tip in &tips.all {
             let is_head = tips.head.as_ref() == Some(&tip.id);
