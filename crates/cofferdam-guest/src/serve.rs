@@ -9,6 +9,7 @@ mod processes;
 mod programs;
 mod proof;
 mod pump;
+mod signals;
 mod standstill;
 
 use std::collections::BTreeMap;
