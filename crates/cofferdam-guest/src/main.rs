@@ -6,6 +6,7 @@
 //! privileges and then [`serve`]s the host: it runs programs on request.
 
 mod channel;
+mod freezer;
 mod idmap;
 mod init;
 mod launch;

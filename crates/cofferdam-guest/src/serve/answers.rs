@@ -85,6 +85,7 @@ impl Server<'_> {
                     paused: self.standstill.is_paused(),
                     frozen: self.standstill.is_frozen(),
                     programs: self.programs.running(),
+                    stopping: self.standstill.by().name(),
                 };
                 (request, Ok(reply(Reply::Status { request, status })))
             }
@@ -144,6 +145,7 @@ impl Server<'_> {
                 owner,
                 streams,
                 fds,
+                group: self.standstill.by().group(),
             };
             self.programs.start(order, self.setup.limits, &self.filter)
         });

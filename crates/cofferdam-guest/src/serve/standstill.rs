@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::Stop;
 
-use super::signals::{self, Signals};
+use super::stopping::Stopping;
 
 /// How long it is tried to stop everything.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -33,7 +33,7 @@ pub(crate) struct Answer {
     pub(crate) done: Result<(), i32>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Standstill {
     paused: bool,
     /// Connections.
@@ -41,10 +41,24 @@ pub(crate) struct Standstill {
     asking: Vec<Asking>,
     /// Something may run.
     unsettled: bool,
-    stopping: Signals,
+    stopping: Stopping,
 }
 
 impl Standstill {
+    pub(crate) fn new(stopping: Stopping) -> Self {
+        Self {
+            paused: false,
+            freezers: BTreeSet::new(),
+            asking: Vec::new(),
+            unsettled: false,
+            stopping,
+        }
+    }
+
+    pub(crate) fn by(&self) -> &Stopping {
+        &self.stopping
+    }
+
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }
@@ -103,18 +117,18 @@ impl Standstill {
         let _ = self.end(peer, Stop::Freeze);
     }
 
-    /// The kernel may have woken something: it continues whom a hang-up reaches, or whose parent dies.
+    /// Something happened by which the kernel may have woken what had stopped.
     pub(crate) fn disturbed(&mut self) {
-        self.unsettled = self.reason().is_some();
+        self.unsettled |= self.reason().is_some() && self.stopping.is_light();
     }
 
     /// After which time [`Self::look`] is to be called. `None`: nothing stands still.
     pub(crate) fn next_look(&self) -> Option<Duration> {
         self.reason()?;
         if self.unsettled {
-            return Some(signals::AT_ONCE);
+            return Some(self.stopping.patience());
         }
-        Some(self.stopping.trusted())
+        self.stopping.trusted()
     }
 
     /// Stops what runs; again until it stays so, because a process may wake another.

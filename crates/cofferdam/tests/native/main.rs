@@ -12,6 +12,7 @@
 mod world;
 
 mod ends;
+mod frozen;
 mod limits;
 mod living;
 mod programs;

@@ -87,8 +87,10 @@ async fn show(
     let said = Arc::new(Mutex::new(String::new()));
     let mut options = options(&stage, environment, &user_home)?;
     options.caller.events = listen(&live, &said);
-    let (interrupt, result) =
-        supervise(options, live, LEAVING, async |options| cofferdam::run(options).await).await?;
+    let (interrupt, result) = supervise(options, live, LEAVING, async |options| {
+        cofferdam::run(options).await
+    })
+    .await?;
     if let Some(code) = interrupt.code() {
         if let Err(error) = result {
             output::note(&error::render(&CliError::Run(error), colour.on_stderr()));

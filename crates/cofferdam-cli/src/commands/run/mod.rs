@@ -119,8 +119,8 @@ pub(crate) async fn supervise(
     work: impl AsyncFnOnce(RunOptions) -> Result<RunReport, RunError>,
 ) -> Result<(Interrupt, Result<RunReport, RunError>), CliError> {
     let feed = live.feed();
-    let interrupt =
-        Interrupt::listen(move |stage| announce(&feed, stage, leaving)).map_err(CliError::Runtime)?;
+    let interrupt = Interrupt::listen(move |stage| announce(&feed, stage, leaving))
+        .map_err(CliError::Runtime)?;
     options.caller.cancel = interrupt.cancel.clone();
     options.caller.abandon = interrupt.abandon.clone();
     let result = Box::pin(work(options)).await;

@@ -66,7 +66,10 @@ pub async fn end_if_safe(
 
 /// The words of a program, as far as they fit in a message.
 fn shown(arguments: &[OsString]) -> String {
-    let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+    let words: Vec<_> = arguments
+        .iter()
+        .map(|word| word.to_string_lossy())
+        .collect();
     let line = printable_line(&words.join(" "));
     match line.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &line[..end]),
