@@ -170,6 +170,9 @@ fn explain(error: RunError, name: &Slug) -> CliError {
         RunErrorKind::Plan(PlanError::NameTaken(_)) => format!(
             "see how it is with `cofferdam status {name}`, or take another name: `cofferdam create {name}-2`"
         ),
+        RunErrorKind::Hook(_) if error.kept.lives_on => format!(
+            "it is kept for a look: `cofferdam shell {name}`; then `cofferdam delete {name}`"
+        ),
         _ => return CliError::Run(error),
     };
     CliError::Program {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::git::Oid;
 use cofferdam::names::Slug;
-use cofferdam::registry::Record;
+use cofferdam::registry::{Mode, Record, Setup};
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage;
@@ -94,7 +94,9 @@ pub(crate) async fn run(
     let named = living::named(&arguments.name, &caller, environment).await?;
     let record = named.record().clone();
     let provider = living::provider();
-    let told = match lives::condition(&caller, &named, &provider).await {
+    let files = record.workspace(&environment.home);
+    let missing = record.mode != Mode::Inside && !files.is_dir();
+    let mut told = match lives::condition(&caller, &named, &provider).await {
         Ok(Condition::Stopped) => Told::without("stopped"),
         Ok(_) => match Session::open(&caller, named, &provider).await {
             Ok(session) => asked(&session).await?,
@@ -108,6 +110,9 @@ pub(crate) async fn run(
         }) => Told::without("other-version"),
         Err(error) => return Err(error.into()),
     };
+    if missing {
+        told.state = "missing";
+    }
     let target = target(record.id.to_string(), environment, interrupt);
     let commits = manage::log(&target).await.unwrap_or_default();
     output::data(&if arguments.json {
@@ -139,6 +144,7 @@ impl Told {
 async fn asked(session: &Session) -> Result<Told, SessionError> {
     let state = match session.condition().await? {
         Condition::Paused => "paused",
+        Condition::Running if session.record().setup == Setup::Failed => "failed-setup",
         Condition::Running => "active",
         Condition::Stopped => "stopped",
     };

@@ -12,6 +12,14 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         SessionError::OfARun { name } => format!(
             "look at its work with `cofferdam log {name}`; one that stays is made with `cofferdam create NAME`"
         ),
+        SessionError::Making { .. } => "wait until its `cofferdam create` is through".to_owned(),
+        SessionError::FailedSetup { name } => format!(
+            "look into it with `cofferdam shell {name}`, then make it anew: `cofferdam delete {name}`"
+        ),
+        SessionError::Missing { name, .. } => format!(
+            "bring home what is committed with `cofferdam collect {name}`; remove the rest with \
+             `cofferdam delete --force {name}`"
+        ),
         SessionError::Ended { name } => format!(
             "what it committed is there: `cofferdam log {name}`; remove the rest with `cofferdam delete {name}`"
         ),

@@ -2,6 +2,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::environment::{TestEnvironment, commit_script, finish};
+use crate::lives::Lives;
 
 // covers: S4-UJ5 S4-FR3.1 S4-FR3.2 S4-AC3.1 S4-AC3.2
 #[test]
@@ -87,6 +88,63 @@ fn an_unknown_name_is_said_to_be_unknown() {
         .cofferdam(&["delete", "one", "nobody"])
         .expect_code(1);
     assert!(environment.cofferdam(&["list"]).stdout.contains("one"));
+}
+
+// covers: S4-E14
+#[test]
+fn one_that_somebody_works_in_is_refused_and_forced() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let works = |arguments: &[&str]| {
+        lives
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let until = Instant::now() + Duration::from_secs(30);
+    let wait_for = |file: &str| {
+        while lives.exec("box", &format!("ls {file}")).status.code() != Some(0) {
+            assert!(Instant::now() < until, "it never started");
+        }
+    };
+    let exec = works(&["exec", "box", "--", "sh", "-c", "touch one; sleep 1000"]);
+    wait_for("one");
+    let refused = || {
+        let done = lives.cofferdam(&["delete", "box"]).expect_code(1);
+        assert!(
+            done.stderr
+                .contains("sandbox `box` is in use: `sh -c touch "),
+            "{done}"
+        );
+        assert!(
+            done.stderr.contains("`cofferdam delete --force box`"),
+            "{done}"
+        );
+        assert_eq!(lives.state("box"), "active");
+    };
+    refused();
+    lives
+        .exec("box", "kill $(pgrep -x sleep); rm one")
+        .expect_code(0);
+    finish(exec);
+    let run = works(&[
+        "run",
+        "--in",
+        "box",
+        "--",
+        "sh",
+        "-c",
+        "touch two; sleep 1000",
+    ]);
+    wait_for("two");
+    refused();
+    lives
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+    let done = finish(run);
+    assert_ne!(done.status.code(), Some(0), "{done}");
+    lives.expect_clean();
 }
 
 // covers: S4-E14

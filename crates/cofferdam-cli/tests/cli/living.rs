@@ -66,14 +66,14 @@ fn create_refuses_what_cannot_be() {
             .contains("`cofferdam shell box`, end it with `cofferdam delete box`"),
         "{done}"
     );
-    // A hook that fails leaves nothing.
-    let done = lives.cofferdam(&["create", "hooked", "--on-sandbox-ready", "exit 3"]);
+    // A hook of the host that fails leaves nothing.
+    let done = lives.cofferdam(&["create", "hooked", "--on-host-ready", "exit 3"]);
     assert_eq!(done.status.code(), Some(1), "{done}");
     assert_eq!(lives.listed("hooked"), None);
     assert_eq!(lives.references(), before);
 }
 
-// covers: S4-FR2.1, S4-FR2.4, S4-AC2.1, S4-E8
+// covers: S4-FR2.1, S4-FR2.4, S4-AC2.1, S4-AC2.4, S4-E8, S4-E11
 #[test]
 fn paused_and_resumed() {
     let lives = Lives::with("box", &["--network", "none"]);
@@ -81,6 +81,16 @@ fn paused_and_resumed() {
     lives
         .cofferdam(&["exec", "--detach", "box", "--", "sh", "-c", counts])
         .expect_code(0);
+    let count = || -> u64 {
+        let text = lives.exec("box", "cat count").expect_code(0).stdout;
+        text.trim().parse().unwrap_or_default()
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut first = 0;
+    while first < 10 {
+        assert!(Instant::now() < until);
+        first = count();
+    }
     lives.cofferdam(&["pause", "box"]).expect_code(0);
     assert_eq!(lives.state("box"), "paused");
     let again = lives.cofferdam(&["pause", "box"]).expect_code(0);
@@ -97,17 +107,30 @@ fn paused_and_resumed() {
     assert_eq!(lives.state("box"), "active");
     let again = lives.cofferdam(&["resume", "box"]).expect_code(0);
     assert_eq!(again.stderr, "box is running already\n");
-    // Its memory was kept: it counts on.
-    let count = || -> u64 {
-        let text = lives.exec("box", "cat count").expect_code(0).stdout;
-        text.trim().parse().unwrap_or_default()
+    // Its memory was kept: it counts on from where it was.
+    let resumed = loop {
+        match count() {
+            // It is being written.
+            0 => assert!(Instant::now() < until),
+            count => break count,
+        }
     };
-    let until = Instant::now() + Duration::from_secs(20);
-    let first = count();
-    while count() <= first {
+    assert!(resumed >= first, "{resumed} after {first}");
+    while count() <= resumed {
         assert!(Instant::now() < until);
     }
-    assert!(first > 0);
+}
+
+// covers: S4-E7, S4-E10
+#[test]
+fn nobody_of_that_name_is_paused_or_resumed() {
+    let lives = Lives::new();
+    for command in ["pause", "resume"] {
+        let done = lives.cofferdam(&[command, "non-existent-sandbox"]);
+        let done = done.expect_code(1);
+        let words = "error: Sandbox 'non-existent-sandbox' not found.\n";
+        assert!(done.stderr.starts_with(words), "{done}");
+    }
 }
 
 #[test]
@@ -425,4 +448,61 @@ fn a_runs_sandbox_is_told_from_one_that_stays() {
             .starts_with("error: Sandbox 'no-such' not found."),
         "{done}"
     );
+}
+
+#[test]
+fn what_stands_side_by_side_comes_home_once() {
+    for ends in ["git switch -qc two", "git switch -q --detach"] {
+        let lives = Lives::with("box", &["--network", "none"]);
+        let script = format!(
+            "set -e; git switch -qc one; git commit -qm 1 --allow-empty; git switch -q -; {ends}; \
+             echo 2 > two.txt; git add .; git commit -qm 2"
+        );
+        lives.exec("box", &script).expect_code(0);
+        lives.cofferdam(&["collect", "box"]).expect_code(0);
+        let first = lives.git(&["show", "-s", "--format=%s", "cofferdam/box"]);
+        assert_eq!(first, "2");
+        for _ in 0..3 {
+            let done = lives.cofferdam(&["collect", "box"]).expect_code(0);
+            assert_eq!(done.stdout, "nothing: box has no new commit\n");
+            assert_eq!(done.stderr, "");
+            assert_eq!(
+                lives.git(&["show", "-s", "--format=%s", "cofferdam/box"]),
+                "2"
+            );
+        }
+        // Where the agent goes on, the branch follows.
+        lives
+            .exec("box", "git commit -qm 3 --allow-empty")
+            .expect_code(0);
+        lives.cofferdam(&["collect", "box"]).expect_code(0);
+        assert_eq!(
+            lives.git(&["show", "-s", "--format=%s", "cofferdam/box"]),
+            "3"
+        );
+        lives
+            .exec("box", "git switch -q one; git commit -qm 4 --allow-empty")
+            .expect_code(0);
+        lives.cofferdam(&["collect", "box"]).expect_code(0);
+        assert_eq!(
+            lives.git(&["show", "-s", "--format=%s", "cofferdam/box"]),
+            "4"
+        );
+    }
+}
+
+#[test]
+fn committed_work_that_is_not_checked_out_is_no_uncommitted_work() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let script = format!(
+        "git switch -qc side; {} git switch -q -",
+        commit_script(&["a"])
+    );
+    lives.exec("box", &script).expect_code(0);
+    lives.cofferdam(&["merge", "box"]).expect_code(0);
+    assert_eq!(lives.read("a.txt"), "a\n");
+    lives.exec("box", "echo work > draft").expect_code(0);
+    lives.cofferdam(&["delete", "box"]).expect_code(1);
+    lives.exec("box", "rm draft").expect_code(0);
+    lives.cofferdam(&["delete", "box"]).expect_code(0);
 }

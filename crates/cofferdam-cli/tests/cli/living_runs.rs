@@ -1,6 +1,11 @@
 //! Agents in sandboxes that stay.
 
-use crate::environment::{check, commit_script};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::environment::{check, commit_script, finish};
 use crate::lives::Lives;
 
 #[test]
@@ -95,4 +100,66 @@ fn what_does_not_go_together_is_refused() {
     lives.cofferdam(&["stop", "box"]).expect_code(0);
     let done = lives.run(&["--in", "box"], "true").expect_code(1);
     assert!(done.stderr.contains("`cofferdam start box`"), "{done}");
+}
+
+#[test]
+fn what_a_stopped_agent_committed_comes_home() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let script = format!("{}touch waits; sleep 600", commit_script(&["a"]));
+    let running = lives
+        .command(&["run", "--in", "box", "--", "sh", "-c", &script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    while lives.exec("box", "ls waits").status.code() != Some(0) {
+        assert!(Instant::now() < until, "the agent never waited");
+    }
+    kill_process(Pid::from_child(&running), Signal::INT).unwrap();
+    let done = finish(running).expect_code(130);
+    assert!(
+        done.stderr.contains("landed: 1 commit on cofferdam/box"),
+        "{done}"
+    );
+    assert!(
+        done.stderr.contains("next: cofferdam merge box\n"),
+        "{done}"
+    );
+    assert!(!done.stderr.contains("cofferdam gc"), "{done}");
+    assert_eq!(
+        lives.git(&["show", "-s", "--format=%s", "cofferdam/box"]),
+        "a"
+    );
+    assert_eq!(lives.state("box"), "active");
+}
+
+#[test]
+fn logs_has_what_agents_printed() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let done = lives.cofferdam(&["logs", "box"]).expect_code(1);
+    assert!(done.stderr.contains("no agent worked there"), "{done}");
+    lives
+        .run(&["--in", "box"], "echo said-by-an-agent")
+        .expect_code(0);
+    let done = lives.cofferdam(&["logs", "box"]).expect_code(0);
+    assert!(done.stdout.contains("said-by-an-agent"), "{done}");
+    // The newest of both, unless one is named.
+    let id = lives.cofferdam(&["exec", "--detach", "box", "--", "echo", "by-a-program"]);
+    let id = id.expect_code(0).stdout;
+    lives
+        .cofferdam(&["logs", "box", id.trim(), "--follow"])
+        .expect_code(0);
+    let done = lives.cofferdam(&["logs", "box"]).expect_code(0);
+    assert_eq!(done.stdout, "by-a-program\n");
+    let done = lives
+        .cofferdam(&["logs", "box", "run", "--follow"])
+        .expect_code(0);
+    assert!(done.stdout.contains("said-by-an-agent"), "{done}");
+    let list = lives.cofferdam(&["logs", "box", "--list"]).expect_code(0);
+    assert!(list.stdout.contains("\nrun "), "{list}");
+    assert!(list.stdout.contains(id.trim()), "{list}");
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    let done = lives.cofferdam(&["logs", "box", "run"]).expect_code(0);
+    assert!(done.stdout.contains("said-by-an-agent"), "{done}");
 }

@@ -148,7 +148,7 @@ mod tests {
     async fn what_one_connection_could_not_pass_on_reaches_no_other() {
         let (mut sender, from) = connection().await;
         let (to, receiver) = connection().await;
-        sender.write_all(&[b'1'; 50_000]).await.unwrap();
+        sender.write_all(&vec![b'1'; 50_000]).await.unwrap();
         // Its end is known here before anything is written to it.
         receiver.set_zero_linger().unwrap();
         drop(receiver);

@@ -23,4 +23,4 @@ pub use listing::{
 };
 use lock::making;
 pub use owned::Owned;
-pub use record::{Lifetime, Mode, Outcome, Phase, Reach, Record, Strategy, VERSION};
+pub use record::{Lifetime, Mode, Outcome, Phase, Reach, Record, Setup, Strategy, VERSION};

@@ -80,8 +80,19 @@ pub enum Phase {
     Collected,
     /// What is left is what the user should see.
     Stopped,
-    /// A setup command failed; kept for a look.
-    FailedSetup,
+}
+
+/// How far the making of a sandbox came that lives until it is deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setup {
+    /// It is whole. So is whatever lives with its command.
+    #[default]
+    Done,
+    /// Its maker is at work, or died.
+    Making,
+    /// A hook inside failed; it is kept for a look.
+    Failed,
 }
 
 impl Phase {
@@ -161,6 +172,8 @@ pub struct Record {
     pub network: Option<Reach>,
     #[serde(default)]
     pub lifetime: Lifetime,
+    #[serde(default)]
+    pub setup: Setup,
     /// The commit of its branch that came home last. Every collecting moves it.
     #[serde(default)]
     pub landed: Option<Oid>,

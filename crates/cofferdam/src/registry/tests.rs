@@ -31,6 +31,7 @@ fn record(name: &str, repository: &Path) -> Record {
         outcome: None,
         network: None,
         lifetime: Lifetime::Command,
+        setup: Setup::Done,
         landed: None,
         landed_at: None,
     }

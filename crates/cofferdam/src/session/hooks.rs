@@ -24,6 +24,15 @@ pub struct HookError {
     pub reason: String,
 }
 
+const INSIDE: &str = "sandbox.onSandboxReady";
+
+impl HookError {
+    /// Whether it ran in the sandbox, and not on the host.
+    pub fn is_inside(&self) -> bool {
+        self.place == INSIDE
+    }
+}
+
 /// The most output of a hook that is kept.
 const OUTPUT: usize = 1 << 20;
 
@@ -86,7 +95,7 @@ pub(super) async fn in_sandbox(
     events: &Emitter,
     cancel: &CancellationToken,
 ) -> Result<(), HookError> {
-    let place = "sandbox.onSandboxReady";
+    let place = INSIDE;
     for hook in hooks {
         events.emit(&Event::HookStarted {
             place,

@@ -36,6 +36,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         outcome: None,
         network: Some(Reach::Allowlist { rules: vec![] }),
         lifetime: Lifetime::Command,
+        setup: cofferdam::registry::Setup::Done,
         landed: None,
         landed_at: None,
     };

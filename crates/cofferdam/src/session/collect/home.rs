@@ -62,6 +62,8 @@ impl Collector<'_> {
             kept_bytes: 0,
             left: Vec::new(),
         };
+        journey.landed |= self.stays(owned, tips).await?;
+        collected.checkout = tips.head.clone().filter(|head| *head == owned.record.base);
         let mut looked = 0;
         for tip in &tips.all {
             let is_head = tips.head.as_ref() == Some(&tip.id);
@@ -133,6 +135,25 @@ impl Collector<'_> {
             self.events.notice(Notice::Other { text });
         }
         Ok(())
+    }
+
+    /// Whether the sandbox's branch is where it belongs since an earlier collecting: what landed then is still there, the
+    /// agent did not go on from it on the sandbox's own branch, and is on no other one with news. Without that, of two
+    /// branches that stand side by side each would take the place of the other, again and again.
+    async fn stays(&self, owned: &Owned, tips: &Tips) -> Result<bool, CollectError> {
+        let Some(landed) = owned.record.landed.as_ref().filter(|_| self.lives()) else {
+            return Ok(false);
+        };
+        let there = |tip: &Tip| tip.lands && tip.id == *landed;
+        if tips.own.is_some() || !tips.all.iter().any(there) {
+            return Ok(false);
+        }
+        match &tips.head {
+            Some(head) if *head != owned.record.base => {
+                Ok(self.repo.is_ancestor(head, landed, self.cancel).await?)
+            }
+            _ => Ok(true),
+        }
     }
 
     /// Whether an earlier collecting gave it a reference of its own, and it is still none that lands.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Collection, Session, SessionError};
 use crate::git::{DiffStyle, Identity, identity};
-use crate::registry::{self, Reach, Strategy};
+use crate::registry::{self, Reach, Setup, Strategy};
 use crate::sandbox::{Contained, SandboxError};
 use crate::session::announce;
 use crate::session::emitter::Emitter;
@@ -36,6 +36,11 @@ impl Session {
             kept: Box::default(),
         };
         let session = |error| nothing(RunErrorKind::Session(Box::new(error)));
+        if self.record().setup == Setup::Failed {
+            let name = self.name().to_string();
+            return Err(session(SessionError::FailedSetup { name }));
+        }
+        self.named.check_files(&self.caller).map_err(session)?;
         let form = Form::read(&self.directory()).map_err(|error| session(error.into()))?;
         let options = RunOptions {
             caller: self.caller.clone(),

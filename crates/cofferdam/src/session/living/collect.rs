@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::life::{halt, turn};
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
-use crate::git::{CommitLine, Identity, Repository, identity};
+use crate::git::{CommitLine, Identity, Oid, Repository, identity};
 use crate::registry::{Owned, Record};
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::collect::{Collector, Reaches, Source};
@@ -30,6 +30,8 @@ pub struct Collection {
     pub notes: Vec<String>,
     /// The sandbox could not be stopped for the moment it takes, and was ended.
     pub ended: bool,
+    /// The commit that is checked out inside, if it is no older one.
+    pub(super) checkout: Option<Oid>,
 }
 
 impl Session {
@@ -142,6 +144,7 @@ pub(super) async fn gather(
         beside: collected.beside,
         notes: collected.notes,
         ended: false,
+        checkout: collected.checkout,
     })
 }
 

@@ -1,8 +1,9 @@
 //! Making a sandbox that lives on: the same steps as for a run, and at the end somebody else keeps its place.
 
 use super::{Named, Session};
+use crate::git::land::Landing;
 use crate::git::own_files;
-use crate::registry::{Lifetime, Owned, RegistryError};
+use crate::registry::{Lifetime, Owned, RegistryError, Setup};
 use crate::sandbox::{Ability, SandboxError};
 use crate::session::announce;
 use crate::session::emitter::Emitter;
@@ -17,7 +18,8 @@ use crate::session::variables;
 use crate::wall;
 
 impl Session {
-    /// Makes a sandbox that lives until it is deleted. On an error nothing of it is left, unless the error says what.
+    /// Makes a sandbox that lives until it is deleted. On an error nothing of it is left, unless the error says what:
+    /// where a hook inside failed, it is kept for a look ([`Setup::Failed`]).
     ///
     /// With [`crate::sandbox::BranchStrategy::Head`] its programs share the user's checkout for as long as it lives, and
     /// unlike a run nobody watches what appears there: git directories that they make are found and moved out only when
@@ -47,11 +49,12 @@ impl Session {
         let resolved =
             variables::of_a_session(caller, &options.environment, &plan.repository).await;
         let (environment, withheld) = resolved.map_err(|error| nothing(error.into()))?;
-        let mut owned =
-            Owned::create(&caller.home, plan.record.clone()).map_err(|error| match error {
-                RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
-                error => nothing(error.into()),
-            })?;
+        let mut record = plan.record.clone();
+        record.setup = Setup::Making;
+        let mut owned = Owned::create(&caller.home, record).map_err(|error| match error {
+            RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
+            error => nothing(error.into()),
+        })?;
         wall::say_unlogged(&caller.home, &plan.record).map_err(|error| nothing(error.into()))?;
         for text in finished {
             events.notice(Notice::Other { text });
@@ -72,7 +75,27 @@ impl Session {
         let made = prepare::or_cancel(&making, &mut owned, &mut ready).await;
         events.announce(|| (making.announce)(0));
         let made = match made {
-            Ok(_) => making.leave(&mut owned, ready.take()).await,
+            Ok(_) => making.leave(&mut owned, ready.take(), Setup::Done).await,
+            // It is kept for a look.
+            Err(RunErrorKind::Hook(error))
+                if error.is_inside() && !caller.cancel.is_cancelled() =>
+            {
+                let left = making.leave(&mut owned, ready.take(), Setup::Failed).await;
+                if left.is_ok() {
+                    let kept = Kept {
+                        id: Some(plan.record.id),
+                        name: Some(plan.record.name.clone()),
+                        landing: Some(Landing::Nothing),
+                        lives_on: true,
+                        ..Kept::default()
+                    };
+                    return Err(RunError {
+                        kind: error.into(),
+                        kept: Box::new(kept),
+                    });
+                }
+                Err(error.into())
+            }
             Err(kind) => Err(kind),
         };
         match made {
@@ -93,6 +116,7 @@ impl Session {
                 };
                 // As one whose command died: what hooks may have made comes home, the rest goes.
                 owned.record.lifetime = Lifetime::Command;
+                owned.record.setup = Setup::Done;
                 if let Err(error) = owned.save() {
                     events.notice(Notice::Other {
                         text: error.to_string(),
@@ -117,16 +141,18 @@ impl Session {
 }
 
 impl Making<'_> {
-    /// The sandbox is up and its hooks are through: from now on it lives by itself.
+    /// The sandbox is up and its hooks are through, or one inside failed: from now on it lives by itself.
     async fn leave(
         &self,
         owned: &mut Owned,
         ready: Option<Ready>,
+        setup: Setup,
     ) -> Result<Session, RunErrorKind> {
         let Some(Ready::Mounted(sandbox)) = ready else {
             return Err(SandboxError::Start("no sandbox".into()).into());
         };
         owned.record.lifetime = Lifetime::UntilDeleted;
+        owned.record.setup = setup;
         owned.save()?;
         let session = Session {
             caller: self.caller.clone(),

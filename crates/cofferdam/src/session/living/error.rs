@@ -1,5 +1,7 @@
 //! What goes wrong with sandboxes that live on.
 
+use std::path::PathBuf;
+
 use crate::fsx::FileError;
 use crate::git::{GitError, RepositoryError};
 use crate::registry::RegistryError;
@@ -26,6 +28,12 @@ pub enum SessionError {
     File(#[from] FileError),
     #[error("sandbox `{name}` belongs to a run, and ends with it")]
     OfARun { name: String },
+    #[error("sandbox `{name}` is still being made")]
+    Making { name: String },
+    #[error("the setup of sandbox `{name}` failed")]
+    FailedSetup { name: String },
+    #[error("the files of sandbox `{name}` are gone: there is no directory {path:?}")]
+    Missing { name: String, path: PathBuf },
     #[error("sandbox `{name}` has ended")]
     Ended { name: String },
     #[error("sandbox `{name}` is stopped")]

@@ -88,6 +88,7 @@ impl Session {
     }
 
     pub(super) async fn request(&self, exec: SessionExec) -> Result<ExecRequest, SessionError> {
+        self.named.check_files(&self.caller)?;
         let form = Form::read(&self.directory())?;
         let given = form.environment();
         let resolved = variables::of_a_session(&self.caller, &given, &self.named.repository).await;

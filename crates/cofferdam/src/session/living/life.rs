@@ -152,6 +152,7 @@ pub async fn start(
     provider: &dyn BindMountProvider,
 ) -> Result<Session, SessionError> {
     named.check(provider)?;
+    named.check_files(caller)?;
     let turn = turn(caller, &named).await?;
     let name = || named.record.name.to_string();
     let directory = caller.home.sandbox(named.record.id);

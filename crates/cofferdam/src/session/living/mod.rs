@@ -30,7 +30,7 @@ use crate::git::Repository;
 use crate::git::discovery::Start;
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
-use crate::registry::{self, Lifetime, Record};
+use crate::registry::{self, Entry, Lifetime, Mode, Record, Setup};
 use crate::sandbox::{BindMountProvider, Handle, Sandbox, SandboxError};
 use crate::wall::supervisor::SupervisorError;
 
@@ -77,10 +77,14 @@ impl Named {
             Repository::discover(&caller.git, &start, user, &caller.cancel).await
         };
         let mut repository = discover(directory).await?;
-        let record = registry::find(&caller.home, &repository.top, name)?.record;
+        let Entry { record, in_use } = registry::find(&caller.home, &repository.top, name)?;
         if record.lifetime != Lifetime::UntilDeleted {
             let name = record.name.to_string();
-            return Err(SessionError::OfARun { name });
+            return Err(match record.setup {
+                Setup::Making if in_use => SessionError::Making { name },
+                Setup::Making => SessionError::Unfinished { name },
+                Setup::Done | Setup::Failed => SessionError::OfARun { name },
+            });
         }
         if !record.lives_on() {
             let name = record.name.to_string();
@@ -103,6 +107,16 @@ impl Named {
 
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// Whether its files are where they were: somebody may have removed the worktree.
+    pub(super) fn check_files(&self, caller: &Caller) -> Result<(), SessionError> {
+        let path = self.record.workspace(&caller.home);
+        if self.record.mode == Mode::Inside || path.is_dir() {
+            return Ok(());
+        }
+        let name = self.record.name.to_string();
+        Err(SessionError::Missing { name, path })
     }
 
     pub(super) fn handle(&self, caller: &Caller) -> Handle {

@@ -102,6 +102,7 @@ async fn look(caller: &Caller, named: &Named, turn: &mut Owned) -> Result<(), Se
         &caller.home,
         &named.repository,
         &turn.record,
+        collection.checkout.as_ref().unwrap_or(&turn.record.base),
         user,
         &caller.cancel,
     );

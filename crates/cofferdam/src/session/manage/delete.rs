@@ -145,7 +145,9 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
     let record = &owned.record;
     let own_branch = own_branch(record);
     let user = target.caller_home.as_deref();
-    let found = uncommitted_in(&target.home, &repo, record, user, cancel).await?;
+    let outcome = record.outcome.as_ref();
+    let checkout = outcome.and_then(|outcome| outcome.checkout.as_ref());
+    let found = uncommitted_in(&target.home, &repo, record, checkout, user, cancel).await?;
     if let Some(path) = found.filter(|_| !options.force) {
         return Err(ManageError::UncommittedWork {
             name: owned.record.name.to_string(),

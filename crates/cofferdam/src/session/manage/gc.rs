@@ -177,7 +177,7 @@ pub async fn gc(
                 )
                 .await;
             }
-            Phase::Stopped | Phase::FailedSetup => {
+            Phase::Stopped => {
                 finish_merge(home, repo, &record, dry_run, &mut report, cancel).await;
                 let rules = UserRules {
                     config: None,

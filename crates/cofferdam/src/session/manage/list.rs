@@ -16,7 +16,7 @@ use crate::git::worktree::Worktree;
 use crate::git::{Git, Oid, Repository, UserRules, land, refs};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
-use crate::registry::{self, Entry, Mode, Phase, Record, Strategy};
+use crate::registry::{self, Entry, Mode, Phase, Record, Setup, Strategy};
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::collect;
 use crate::session::living::{self, Condition};
@@ -33,8 +33,9 @@ pub enum State {
     Active,
     Paused,
     Stopped,
+    /// A hook inside failed while it was made.
     FailedSetup,
-    /// Its record exists, its branch does not, or its repository.
+    /// Its record exists; its branch does not, or its files, or its repository.
     Missing,
 }
 
@@ -127,6 +128,9 @@ pub async fn ask(
         let handle = living::handle(home, one.id);
         let asked = tokio::time::timeout(ASKED, living::ask(provider, &handle)).await;
         match asked.unwrap_or(Err(SandboxError::TimedOut(ASKED.as_secs()))) {
+            // What is wrong with it is said as long as it is.
+            Ok(_) if one.state == State::Missing => {}
+            Ok(Condition::Running) if one.state == State::FailedSetup => {}
             Ok(Condition::Running) => one.state = State::Active,
             Ok(Condition::Paused) => one.state = State::Paused,
             Ok(Condition::Stopped) => one.state = State::Stopped,
@@ -174,8 +178,10 @@ async fn summary(
     let state = match record.phase {
         _ if orphaned => State::Missing,
         Phase::Creating if in_use => State::Creating,
+        Phase::Active if in_use && record.setup == Setup::Making => State::Creating,
+        _ if lives_on && !has_files(&record, home) => State::Missing,
+        _ if lives_on && record.setup == Setup::Failed => State::FailedSetup,
         Phase::Active | Phase::Collected if in_use => State::Active,
-        Phase::FailedSetup => State::FailedSetup,
         Phase::Stopped if !has_branch && record.kept.is_none() => State::Missing,
         _ => State::Stopped,
     };
@@ -210,6 +216,11 @@ async fn summary(
         provider: record.provider,
         repository: record.repository,
     })
+}
+
+/// Whether what is mounted in a sandbox that lives on is where it was.
+fn has_files(record: &Record, home: &Home) -> bool {
+    record.mode == Mode::Inside || record.workspace(home).is_dir()
 }
 
 /// A worktree and a private copy go with their run; the user's own checkout is the place of `head` alone.

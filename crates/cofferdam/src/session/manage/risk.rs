@@ -15,17 +15,19 @@ use crate::session::collect;
 use crate::session::uncommitted::uncommitted;
 
 /// What would be lost with a sandbox that lives on and was just collected, as an error that says so: uncommitted work in
-/// its worktree, and what did not come home.
+/// its worktree, and what did not come home. `checkout`: the commit that is checked out inside.
 pub(in crate::session) async fn at_risk(
     home: &Home,
     repo: &Repository,
     record: &Record,
+    checkout: &Oid,
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<Option<ManageError>, ManageError> {
     let name = record.name.to_string();
     let directory = home.sandbox(record.id);
-    if let Some(path) = uncommitted_in(home, repo, record, caller_home, cancel).await? {
+    let checkout = Some(checkout);
+    if let Some(path) = uncommitted_in(home, repo, record, checkout, caller_home, cancel).await? {
         return Ok(Some(ManageError::UncommittedWork { name, path }));
     }
     Ok(
@@ -36,11 +38,12 @@ pub(in crate::session) async fn at_risk(
     )
 }
 
-/// The worktree, where it has uncommitted work.
+/// The worktree, where it has uncommitted work. `checkout`: the commit that was checked out inside, where it is known.
 pub(super) async fn uncommitted_in(
     home: &Home,
     repo: &Repository,
     record: &Record,
+    checkout: Option<&Oid>,
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<Option<PathBuf>, ManageError> {
@@ -55,7 +58,8 @@ pub(super) async fn uncommitted_in(
         caller_home,
     };
     let scratch = home.sandbox(record.id).join("scratch");
-    let ends = (ends.first().unwrap_or(&record.base), &ends[..]);
+    let at = checkout.or(ends.first()).unwrap_or(&record.base);
+    let ends = (at, &ends[..]);
     let changes = uncommitted(repo, &worktree, ends, rules, &scratch, cancel).await?;
     Ok((!changes.is_empty()).then(|| path.clone()))
 }

@@ -21,7 +21,7 @@ use crate::git::discovery::Start;
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Identity, Repository, copies};
 use crate::names::{SandboxId, Slug};
-use crate::registry::{self, Lifetime, Mode, PathText, Phase, Record, Strategy, VERSION};
+use crate::registry::{self, Lifetime, Mode, PathText, Phase, Record, Setup, Strategy, VERSION};
 use crate::sandbox::Contained;
 
 /// What will be done. Made by [`plan`] alone.
@@ -168,6 +168,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         outcome: None,
         network: Some(options.network.reach()),
         lifetime: Lifetime::Command,
+        setup: Setup::Done,
         landed: None,
         landed_at: None,
     };
