@@ -25,7 +25,8 @@ pub(crate) fn run(socket: Option<&Path>) -> i32 {
     };
     match set_up(&setup, fds) {
         Ok(resident) => {
-            serve::run(channel.into_socket(), &setup, Vec::new(), resident).map_or(1, |()| 0)
+            // Control groups belong to whoever made the namespaces: it stops by signals.
+            serve::run(channel.into_socket(), &setup, Vec::new(), resident, None).map_or(1, |()| 0)
         }
         Err(refusal) => {
             let _ = channel.send(&refusal.into());

@@ -8,6 +8,7 @@
 
 mod channel;
 mod files;
+mod freezer;
 mod given;
 mod idmap;
 mod init;

@@ -56,6 +56,8 @@ pub const REFUSED_NAME: &str = "wall.cofferdam.invalid";
 /// Connected to when the wall is tried: it stands for no name and no rule may contain it.
 pub const REFUSED_ADDRESS: [u8; 4] = [198, 19, 255, 254];
 
+/// The name of the control group that a sandbox's programs are in, below that of its init.
+pub const PROGRAMS_GROUP: &str = "programs";
 /// How many bytes of a program's arguments are remembered for [`Request::Programs`].
 pub const SHOWN_ARGUMENTS: usize = 256;
 /// So many programs are listed, the last ones that were started.
@@ -287,6 +289,16 @@ pub struct Status {
     pub frozen: bool,
     /// How many programs run. What they started is not counted.
     pub programs: u32,
+    pub stopping: Stopping,
+}
+
+/// By what a sandbox is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stopping {
+    /// The kernel keeps all programs frozen.
+    Freezer,
+    /// SIGSTOP: some events wake a program for a moment.
+    Signals,
 }
 
 /// A program that the host started.
@@ -364,6 +376,7 @@ mod tests {
                     paused: true,
                     frozen: false,
                     programs: 7,
+                    stopping: Stopping::Freezer,
                 },
             },
             Reply::Programs {

@@ -9,7 +9,9 @@ mod processes;
 mod programs;
 mod proof;
 mod pump;
+mod signals;
 mod standstill;
+mod stopping;
 mod transfers;
 
 use std::collections::BTreeMap;
@@ -24,7 +26,9 @@ use self::peer::Peer;
 use self::programs::Programs;
 use self::proof::Proof;
 use self::standstill::Standstill;
+use self::stopping::Stopping;
 use self::transfers::Transfers;
+use crate::freezer::Freezer;
 use crate::{program, seccomp, sys};
 
 /// So many processes of the host at once. Those inside are not counted: they are none.
@@ -87,6 +91,7 @@ pub(crate) fn run(
     setup: &Setup,
     sockets: Vec<OwnedFd>,
     resident: Option<Resident>,
+    freezer: Option<Freezer>,
 ) -> io::Result<()> {
     let signals = sys::signal_descriptor(&[libc::SIGCHLD])?;
     sys::ignore_signal(libc::SIGPIPE);
@@ -114,7 +119,7 @@ pub(crate) fn run(
         peers: BTreeMap::from([(0, maker)]),
         next_peer: 1,
         programs: Programs::default(),
-        standstill: Standstill::default(),
+        standstill: Standstill::new(Stopping::new(freezer)),
         proofs: Vec::new(),
         transfers: Transfers::default(),
         farewells: Vec::new(),
@@ -196,20 +201,15 @@ impl Server<'_> {
         waits
     }
 
-    /// In milliseconds; -1 is for ever.
-    fn patience(&self) -> i32 {
+    /// None is for ever.
+    fn patience(&self) -> Option<Duration> {
         if self.peers.values().any(|peer| peer.behind) {
-            return 0;
+            return Some(Duration::ZERO);
         }
         let next = self.farewells.iter().map(|(when, _)| *when).min();
         let farewell = next.map(|next| next.saturating_duration_since(Instant::now()));
         let look = self.standstill.next_look();
-        let Some(left) = farewell.into_iter().chain(look).min() else {
-            return -1;
-        };
-        // Not earlier than that.
-        let left = left.as_nanos().div_ceil(1_000_000);
-        i32::try_from(left).unwrap_or(i32::MAX)
+        farewell.into_iter().chain(look).min()
     }
 
     fn accept(&mut self) {

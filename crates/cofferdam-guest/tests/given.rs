@@ -66,6 +66,7 @@ fn setup(who: Who) -> Setup {
         environment: vec![(b"PATH".to_vec(), b"/usr/bin:/bin".to_vec())],
         network: Network::None,
         lifetime: Lifetime::UntilEnded,
+        group: None,
     }
 }
 
@@ -302,6 +303,7 @@ fn paused(user: &mut UnixStream) {
         paused: true,
         frozen: false,
         programs: 1,
+        stopping: cofferdam_guest::protocol::Stopping::Signals,
     };
     assert_eq!(
         ask(user, &Request::Status { request }),

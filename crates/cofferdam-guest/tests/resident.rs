@@ -57,6 +57,7 @@ impl Made {
             environment: Vec::new(),
             network: Network::None,
             lifetime,
+            group: None,
         };
         let mut made = Self {
             place,

@@ -92,6 +92,7 @@ impl Server<'_> {
                     paused: self.standstill.is_paused(),
                     frozen: self.standstill.is_frozen(),
                     programs: self.programs.running(),
+                    stopping: self.standstill.by().name(),
                 };
                 (request, Ok(reply(Reply::Status { request, status })))
             }
@@ -160,6 +161,7 @@ impl Server<'_> {
                 owner,
                 streams,
                 fds,
+                group: self.standstill.by().group(),
             };
             self.programs.start(order, self.setup.limits, &self.filter)
         });

@@ -48,6 +48,19 @@ pub struct Status {
     pub frozen: bool,
     /// How many programs run that the host has started.
     pub programs: u32,
+    /// How [`Sandbox::pause`] and [`Sandbox::freeze`] stop them.
+    pub stopping: Stopping,
+}
+
+/// How a sandbox's programs are stopped for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stopping {
+    /// By the kernel, which keeps them so.
+    Freezer,
+    /// By SIGSTOP, because no control group could be made for them: what has itself woken, or is woken by the kernel,
+    /// runs for a moment until it is stopped again.
+    Signals,
 }
 
 /// One program that the host has started in a sandbox.

@@ -13,6 +13,7 @@ mod world;
 
 mod ends;
 mod files;
+mod frozen;
 mod limits;
 mod living;
 mod programs;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cofferdam_guest::protocol::{
-    Agent, ExecStep, GuestExit, ProgramEntry, Request, Stop, WALL_SOCKETS,
+    self, Agent, ExecStep, GuestExit, ProgramEntry, Request, Stop, WALL_SOCKETS,
 };
 use tokio::sync::watch;
 
@@ -21,7 +21,8 @@ use super::identity;
 use super::resident::{self, Door, Process};
 use super::streams::{self, Ends, Output};
 use crate::sandbox::{
-    ExecRequest, Execution, Exit, Handle, Listed, Sandbox, SandboxError, Status, TerminalSize,
+    ExecRequest, Execution, Exit, Handle, Listed, Sandbox, SandboxError, Status, Stopping,
+    TerminalSize,
 };
 use crate::wall::{Registration, Sockets};
 
@@ -249,6 +250,10 @@ impl Sandbox for NativeSandbox {
                 paused: status.paused,
                 frozen: status.frozen,
                 programs: status.programs,
+                stopping: match status.stopping {
+                    protocol::Stopping::Freezer => Stopping::Freezer,
+                    protocol::Stopping::Signals => Stopping::Signals,
+                },
             }),
             other => Err(refused(&other)),
         }
