@@ -436,7 +436,7 @@ fn a_runs_sandbox_is_told_from_one_that_stays() {
         let done = lives.cofferdam(command).expect_code(1);
         assert!(
             done.stderr
-                .starts_with("error: sandbox `ran` belongs to a run, and ends with it\nhint: "),
+                .starts_with("error: sandbox `ran` has ended\nhint: "),
             "{done}"
         );
     }
