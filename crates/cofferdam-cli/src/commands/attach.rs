@@ -340,9 +340,7 @@ async fn on_a_terminal(
             exit = execution.wait() => break exit.map_err(Ended::Sandbox),
             typed = keys.recv(), if ahead.len() < AHEAD => match typed {
                 Some(typed) => {
-                    if watch.leaves(&typed) {
-                        break Err(Ended::Left(code(Exit::Signal(Number::INT.as_raw()))));
-                    }
+                    watch.hear(&typed);
                     // What is typed after a change of size finds the new size, also where the signal is late.
                     let _ = size.resize(tty::size());
                     ahead.extend(typed);
@@ -371,7 +369,9 @@ async fn on_a_terminal(
                     Err(_) => Err(Ended::Left(code(Exit::Signal(signal)))),
                 };
             }
-            () = watch.due() => watch.ask().await,
+            () = watch.due() => if watch.ask().await {
+                break Err(Ended::Left(code(Exit::Signal(Number::INT.as_raw()))));
+            },
         }
     };
     let drained = drained(end, pumps, &mut signals).await;
@@ -383,12 +383,15 @@ async fn on_a_terminal(
     exit
 }
 
-/// Notices that a terminal is silent because its sandbox is paused.
+/// Notices that a terminal is silent because its sandbox is paused, and lets its user leave it.
 struct Watch<'a> {
     session: &'a Session,
     answers: Arc<AtomicU64>,
     /// When to ask, and how many answers there were when a key was typed.
     due: Option<(Instant, u64)>,
+    /// Ctrl-C was pressed more than once: it is asked at once, whatever was printed. A terminal shows what is typed by
+    /// itself, also where no program reads it.
+    urgent: bool,
     /// Where it was told that the sandbox is paused: how many answers there had been.
     told: Option<u64>,
     presses: Presses,
@@ -400,13 +403,14 @@ impl<'a> Watch<'a> {
             session,
             answers,
             due: None,
+            urgent: false,
             told: None,
             presses: Presses::default(),
         }
     }
 
-    /// Whether what is typed asks to leave a program that cannot hear it.
-    fn leaves(&mut self, typed: &[u8]) -> bool {
+    /// Something is typed.
+    fn hear(&mut self, typed: &[u8]) {
         let answers = self.answers.load(Ordering::Relaxed);
         match self.due {
             Some((_, before)) if before == answers => {}
@@ -414,7 +418,10 @@ impl<'a> Watch<'a> {
         }
         let presses = typed.iter().filter(|&&key| key == CTRL_C);
         let most = presses.map(|_| self.presses.press()).max();
-        self.told == Some(answers) && most.is_some_and(|most| most >= 3)
+        if most.is_some_and(|most| most >= 2) {
+            self.urgent = true;
+            self.due = Some((Instant::now(), answers));
+        }
     }
 
     async fn due(&self) {
@@ -424,21 +431,31 @@ impl<'a> Watch<'a> {
         }
     }
 
-    async fn ask(&mut self) {
+    /// Whether the user leaves a program that cannot hear it.
+    async fn ask(&mut self) -> bool {
         let Some((_, before)) = self.due.take() else {
-            return;
+            return false;
         };
-        if self.answers.load(Ordering::Relaxed) != before || self.told == Some(before) {
-            return;
+        let urgent = std::mem::take(&mut self.urgent);
+        let answers = self.answers.load(Ordering::Relaxed);
+        if !urgent && (answers != before || self.told == Some(before)) {
+            return false;
         }
         let asked = tokio::time::timeout(ANSWER, self.session.condition()).await;
-        if matches!(asked, Ok(Ok(Condition::Paused))) {
+        if !matches!(asked, Ok(Ok(Condition::Paused))) {
+            self.told = None;
+            return false;
+        }
+        let leaves = urgent && self.presses.count >= 3;
+        let known = self.told == Some(answers) || leaves && self.told.is_some();
+        if !known {
             let name = self.session.name();
             output::note(&format!(
                 "\r\n{name} is paused; it goes on with: cofferdam resume {name}\r\n\
                  (Ctrl-C three times leaves it)\r\n"
             ));
-            self.told = Some(before);
         }
+        self.told = Some(answers);
+        leaves
     }
 }

@@ -99,6 +99,24 @@ fn a_paused_sandbox_is_told_and_can_be_left() {
     lives.exec("box", "true").expect_code(0);
 }
 
+/// The terminal itself shows what is typed there: that is no answer of the program.
+#[test]
+fn a_paused_program_in_front_can_be_left() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.press("echo fore''ground; sleep 100\r");
+    shell.expect("foreground");
+    lives.cofferdam(&["pause", "box"]).expect_code(0);
+    shell.press("\u{3}");
+    shell.expect("^C");
+    shell.press("\u{3}");
+    shell.expect("box is paused; it goes on with: cofferdam resume box");
+    shell.press("\u{3}");
+    shell.ends_with(130);
+    assert_eq!(shell.text().matches("box is paused").count(), 1);
+    assert_eq!(lives.state("box"), "paused");
+}
+
 #[test]
 fn a_terminal_that_goes_away_hangs_up_its_programs() {
     let lives = Lives::with("box", &["--network", "none"]);
