@@ -70,7 +70,11 @@ pub(crate) enum CliError {
     Session(#[from] SessionError),
     /// A program that could not be started in a sandbox: the exit code is a shell's.
     #[error("{error}")]
-    NotStarted { error: SessionError, code: u8 },
+    NotStarted {
+        error: SessionError,
+        code: u8,
+        hint: String,
+    },
     #[error(transparent)]
     Wall(#[from] WallError),
     #[error(transparent)]
@@ -265,6 +269,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         return match error {
             CliError::Failed { hint, .. }
             | CliError::Misused { hint, .. }
+            | CliError::NotStarted { hint, .. }
             | CliError::Program { hint, .. } => Some(hint.clone()),
             CliError::Usage(_) => Some("see `cofferdam run --help`".to_owned()),
             CliError::Prompt(error) => Some(error.hint()),

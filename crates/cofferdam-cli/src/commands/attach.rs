@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cofferdam::sandbox::{BoxRead, BoxWrite, Execution, Exit, SandboxError, Terminal};
+use cofferdam::registry::Record;
+use cofferdam::sandbox::{
+    BoxRead, BoxWrite, Execution, Exit, ProgramFault, SandboxError, Terminal,
+};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError, SessionExec};
 use rustix::process::Signal as Number;
@@ -17,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::living;
+use super::{living, unstarted};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::ui::output;
@@ -78,22 +81,28 @@ pub(super) async fn start(
 ) -> Result<(Session, Box<dyn Execution>), CliError> {
     let session = living::open(attached.name, caller, attached.environment).await?;
     let started = session.exec(attached.exec.clone()).await;
-    Ok((session, started.map_err(not_started)?))
+    let started =
+        started.map_err(|error| not_started(error, session.record(), attached.environment))?;
+    Ok((session, started))
 }
 
 /// As shells have it: 126 for what cannot be run, 127 for what is not there.
-pub(super) fn not_started(error: SessionError) -> CliError {
+pub(super) fn not_started(
+    error: SessionError,
+    record: &Record,
+    environment: &Environment,
+) -> CliError {
     match &error {
         SessionError::Sandbox {
-            source: SandboxError::Program { reason, .. },
+            source: SandboxError::Program { program, fault, .. },
             ..
         } => {
-            let code = if reason.to_lowercase().contains("permission") {
-                126
-            } else {
-                127
+            let code = match fault {
+                ProgramFault::Forbidden => 126,
+                _ => 127,
             };
-            CliError::NotStarted { error, code }
+            let hint = unstarted::hint(program, *fault, record, environment);
+            CliError::NotStarted { error, code, hint }
         }
         _ => error.into(),
     }

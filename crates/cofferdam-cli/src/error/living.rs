@@ -80,14 +80,12 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
         SandboxError::Frozen | SandboxError::Restless => {
             "try again when what is under way there has ended".to_owned()
         }
-        SandboxError::Program { .. } => format!(
-            "a sandbox has the system's programs and those of agents: look with `cofferdam shell {name}`"
-        ),
         SandboxError::NoProgram(_) => {
             format!("see what runs with `cofferdam status {name}`")
         }
         // They have hints of their own, or need none.
-        SandboxError::Unsupported { .. }
+        SandboxError::Program { .. }
+        | SandboxError::Unsupported { .. }
         | SandboxError::Unable { .. }
         | SandboxError::Start(_)
         | SandboxError::Wall(_)

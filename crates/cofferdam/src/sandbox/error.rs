@@ -44,7 +44,11 @@ pub enum SandboxError {
     NoProgram(u64),
     /// The program does not exist inside, or cannot be executed.
     #[error("cannot run `{program}` in the sandbox: {reason}")]
-    Program { program: String, reason: String },
+    Program {
+        program: String,
+        fault: ProgramFault,
+        reason: String,
+    },
     #[error("the sandbox did not come up: {0}")]
     Start(String),
     /// The sandbox, or contact with it, is gone. Its processes are dead.
@@ -57,4 +61,17 @@ pub enum SandboxError {
     TimedOut(u64),
     #[error("cancelled")]
     Cancelled,
+}
+
+/// What is wrong with a program that could not be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProgramFault {
+    /// There is no such file, or what its first line names is missing.
+    Missing,
+    /// The file may not be executed, or is none.
+    Forbidden,
+    /// It cannot be started in the directory that was asked for.
+    Directory,
+    Other,
 }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::network::NetworkKind;
 pub use crate::process::Exit;
 pub use abilities::{Abilities, Ability};
-pub use error::SandboxError;
+pub use error::{ProgramFault, SandboxError};
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
 pub use spec::{
     Access, Detached, ExecRequest, Handle, HostProgram, Lifetime, Limits, Mount, MountSource,

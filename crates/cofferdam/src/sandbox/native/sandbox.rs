@@ -20,7 +20,8 @@ use super::identity;
 use super::resident::{self, Door, Process};
 use super::streams::{self, Ends, Output};
 use crate::sandbox::{
-    ExecRequest, Execution, Exit, Handle, Listed, Sandbox, SandboxError, Status, TerminalSize,
+    ExecRequest, Execution, Exit, Handle, Listed, ProgramFault, Sandbox, SandboxError, Status,
+    TerminalSize,
 };
 use crate::wall::{Registration, Sockets};
 
@@ -83,10 +84,12 @@ impl NativeSandbox {
         output: Output,
     ) -> Result<NativeExecution, SandboxError> {
         let shown = program_name(&request);
-        let refuse = |reason: String| SandboxError::Program {
+        let fail = |fault, reason: String| SandboxError::Program {
             program: shown.clone(),
+            fault,
             reason,
         };
+        let refuse = |reason| fail(ProgramFault::Other, reason);
         let directory = request
             .directory
             .map(|path| path.into_os_string().into_vec());
@@ -125,7 +128,7 @@ impl NativeSandbox {
                 });
             }
             Ok(Err(NotStarted::Failed { step, errno })) => {
-                refuse(reason(step, errno, shown_directory))
+                fail(fault(step, errno), reason(step, errno, shown_directory))
             }
             Ok(Err(NotStarted::Stopped(Stop::Pause))) => SandboxError::Paused,
             Ok(Err(NotStarted::Stopped(Stop::Freeze))) => SandboxError::Frozen,
@@ -301,6 +304,15 @@ fn program_name(request: &ExecRequest) -> String {
         .first()
         .map_or(&b""[..], |name| name.as_bytes());
     name.escape_ascii().to_string()
+}
+
+fn fault(step: ExecStep, errno: i32) -> ProgramFault {
+    match (step, errno) {
+        (ExecStep::Directory, _) => ProgramFault::Directory,
+        (ExecStep::Program, libc::ENOENT | libc::ENOTDIR) => ProgramFault::Missing,
+        (ExecStep::Program, libc::EACCES | libc::EPERM) => ProgramFault::Forbidden,
+        _ => ProgramFault::Other,
+    }
 }
 
 fn reason(step: ExecStep, errno: i32, directory: Option<Vec<u8>>) -> String {
