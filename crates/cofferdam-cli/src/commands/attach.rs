@@ -39,6 +39,8 @@ const AHEAD: usize = 1 << 20;
 const ANSWER: Duration = Duration::from_secs(1);
 /// How long a program may go on that was told to end, where its terminal has nobody left.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// Between two looks at a sandbox that may be ending.
+const SOON: Duration = Duration::from_millis(50);
 const CTRL_C: u8 = 3;
 
 /// What is to be run, and where.
@@ -346,7 +348,10 @@ async fn on_a_terminal(
     let mut watch = Watch::new(session, answers);
     let exit = loop {
         tokio::select! {
-            exit = execution.wait() => break exit.map_err(Ended::Sandbox),
+            exit = execution.wait() => break match exit.map_err(Ended::Sandbox) {
+                Ok(exit) => with_its_sandbox(session, exit).await,
+                ended => ended,
+            },
             typed = keys.recv(), if ahead.len() < AHEAD => match typed {
                 Some(typed) => {
                     watch.hear(&typed);
@@ -390,6 +395,23 @@ async fn on_a_terminal(
     drop(raw);
     drained?;
     exit
+}
+
+/// A shell that is told to end because its sandbox does: its user is told of that.
+async fn with_its_sandbox(session: &Session, exit: Exit) -> Result<Exit, Ended> {
+    let told =
+        [Number::HUP, Number::TERM, Number::KILL].map(|signal| Exit::Signal(signal.as_raw()));
+    if !told.contains(&exit) {
+        return Ok(exit);
+    }
+    let until = Instant::now() + ANSWER;
+    while Instant::now() < until {
+        if let Err(SessionError::Sandbox { source, .. }) = session.condition().await {
+            return Err(Ended::Sandbox(source));
+        }
+        sleep(SOON).await;
+    }
+    Ok(exit)
 }
 
 /// Notices that a terminal is silent because its sandbox is paused, and lets its user leave it.

@@ -201,7 +201,9 @@ fn programs_that_are_left_running_are_found_again() {
     while lives.cofferdam(&["logs", "box", &lost]).stdout != "begun\n" {
         assert!(Instant::now() < until);
     }
-    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    lives
+        .cofferdam(&["stop", "--time", "0", "box"])
+        .expect_code(0);
     let done = lives.cofferdam(&["logs", "box", &lost, "--follow"]);
     assert_eq!(done.expect_code(0).stdout, "begun\n");
     let list = lives.cofferdam(&["logs", "box", "--list"]).expect_code(0);

@@ -1,5 +1,6 @@
 //! States that `list` shows of sandboxes that stay, and what the other commands say in them.
 
+use std::io::Read;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -134,4 +135,99 @@ fn one_whose_files_are_gone() {
         .cofferdam(&["delete", "--force", "box"])
         .expect_code(0);
     assert_eq!(lives.listed("box"), None);
+}
+
+/// A program that hears TERM has the time that it needs; nothing is waited for that has ended.
+#[test]
+fn programs_are_told_before_they_are_stopped() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let polite = "trap 'sleep 2.5; echo so > ~/heard; exit 7' TERM; echo ready; while :; do sleep 0.05; done";
+    let id = lives.cofferdam(&["exec", "--detach", "box", "--", "sh", "-c", polite]);
+    let id = id.expect_code(0).stdout.trim().to_owned();
+    let mut awaited = lives
+        .command(&[
+            "exec",
+            "box",
+            "--",
+            "sh",
+            "-c",
+            &polite.replace("heard", "too"),
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.press("echo re''ady\r");
+    shell.expect("ready");
+    until(|| lives.cofferdam(&["logs", "box", &id]).stdout == "ready\n");
+    let mut ready = [0; 6];
+    awaited
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut ready)
+        .unwrap();
+    let began = Instant::now();
+    let done = lives
+        .cofferdam(&["stop", "box", "--time", "60"])
+        .expect_code(0);
+    assert!(began.elapsed() < Duration::from_secs(30), "{done}");
+    assert!(
+        done.stderr
+            .contains("waiting for the programs in box to end, 60 s at most"),
+        "{done}"
+    );
+    assert_eq!(awaited.wait().unwrap().code(), Some(7));
+    // It is told that its terminal is gone, as it does not hear the first request.
+    shell.ends_with(129);
+    let list = lives.cofferdam(&["logs", "box", "--list"]).expect_code(0);
+    assert!(list.stdout.contains(&format!("{id}  exit 7")), "{list}");
+    lives.cofferdam(&["start", "box"]).expect_code(0);
+    lives.exec("box", "cat ~/heard ~/too").expect_code(0);
+}
+
+/// Who is deaf has until the time is over, or until the user has enough; in a paused one nobody hears.
+#[test]
+fn stopping_ends_whatever_its_programs_ignore() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let deaf = "trap '' TERM HUP INT; echo ready; while :; do sleep 0.05; done";
+    for way in ["time", "ctrl-c", "paused", "nothing"] {
+        if way != "time" {
+            lives.cofferdam(&["start", "box"]).expect_code(0);
+        }
+        if way != "nothing" {
+            let id = lives.cofferdam(&["exec", "--detach", "box", "--", "sh", "-c", deaf]);
+            let id = id.expect_code(0).stdout.trim().to_owned();
+            until(|| lives.cofferdam(&["logs", "box", &id]).stdout == "ready\n");
+        }
+        if way == "paused" {
+            lives.cofferdam(&["pause", "box"]).expect_code(0);
+        }
+        let time = if way == "time" { "2" } else { "600" };
+        let began = Instant::now();
+        let stopping = lives
+            .command(&["stop", "-t", time, "box"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        if way == "ctrl-c" {
+            std::thread::sleep(Duration::from_secs(2));
+            assert_eq!(lives.state("box"), "active");
+            kill_process(Pid::from_child(&stopping), Signal::INT).unwrap();
+        }
+        let done = finish(stopping).expect_code(0);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(20), "{way}: {took:?}: {done}");
+        assert!(way != "time" || took >= Duration::from_secs(2), "{took:?}");
+        assert_eq!(lives.state("box"), "stopped", "{way}");
+    }
+}
+
+#[track_caller]
+fn until(what: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !what() {
+        assert!(Instant::now() < limit, "it never came");
+    }
 }

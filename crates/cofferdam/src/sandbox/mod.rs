@@ -58,6 +58,8 @@ pub struct Listed {
     /// As far as the sandbox remembers them. What an agent may have chosen: to be made safe for a terminal.
     pub arguments: Vec<OsString>,
     pub detached: bool,
+    /// It has a terminal of somebody's.
+    pub terminal: bool,
     /// None while it runs.
     pub exit: Option<Exit>,
 }

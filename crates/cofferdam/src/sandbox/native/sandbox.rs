@@ -291,6 +291,7 @@ fn listed(entry: ProgramEntry) -> Listed {
             .map(OsString::from_vec)
             .collect(),
         detached: entry.detached,
+        terminal: entry.terminal,
         exit: entry.exit.map(|exit| match exit {
             GuestExit::Code(code) => Exit::Code(code),
             GuestExit::Signal(signal) => Exit::Signal(signal),

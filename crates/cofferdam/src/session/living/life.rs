@@ -105,19 +105,6 @@ impl Session {
     }
 }
 
-/// Ends every program of the sandbox; its files stay, and the agent's home. Idempotent. Bounded: 30 s.
-pub async fn stop(
-    caller: &Caller,
-    named: &Named,
-    provider: &dyn BindMountProvider,
-) -> Result<(), SessionError> {
-    named.check(provider)?;
-    let turn = turn(caller, named).await?;
-    halt(caller, named, provider).await?;
-    drop(turn);
-    Ok(())
-}
-
 /// The programs first: what they still say is carried as long as they live.
 pub(super) async fn halt(
     caller: &Caller,
