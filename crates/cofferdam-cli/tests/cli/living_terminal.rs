@@ -30,6 +30,28 @@ fn a_shell_has_the_terminal_and_gives_it_back() {
 }
 
 #[test]
+fn a_shell_says_where_it_is() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.expect("box:");
+    shell.press("cd src; echo \"<$COFFERDAM_SHELL>\"\r");
+    shell.expect("<>");
+    shell.expect("/src");
+    let status = lives.cofferdam(&["status", "box"]).expect_code(0);
+    assert!(status.stdout.contains("  shell\n"), "{status}");
+    shell.press("exit\r");
+    shell.ends_with(0);
+    // What the sandbox's own file says counts more.
+    lives
+        .exec("box", "echo \"PS1='mi''ne> '\" | tee ~/.bashrc > ~/.zshrc")
+        .expect_code(0);
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.expect("mine> ");
+    shell.press("exit\r");
+    shell.ends_with(0);
+}
+
+#[test]
 fn a_program_hears_of_another_size_by_itself() {
     let lives = Lives::with("box", &["--network", "none"]);
     let script = "trap 'stty size' WINCH; echo re''ady; while :; do sleep 0.05; done";
