@@ -71,7 +71,9 @@ pub(crate) async fn run(
     if arguments.json {
         output::data(&json::line(&found)?)?;
     } else if found.is_empty() {
-        output::note("no sandboxes; `cofferdam run` makes one\n");
+        output::note(
+            "no sandboxes; `cofferdam create NAME` makes one that stays, `cofferdam run` one for an agent\n",
+        );
     } else {
         let (all, now) = (arguments.all, Timestamp::now());
         output::data(&if arguments.wide {

@@ -169,6 +169,21 @@ fn wall(wall: &Wall) -> &'static str {
     }
 }
 
+/// What it may reach, and whether it does now.
+fn reach(record: &Record, told: &Told) -> String {
+    let kind = network(record);
+    match &told.wall {
+        Some(Wall::Carried) => format!("{kind}, through the gateway"),
+        Some(Wall::Recovering) => {
+            format!("{kind}, but nothing gets through until its gateway runs again")
+        }
+        Some(Wall::Lost(why)) => {
+            format!("{kind}, but nothing gets through: {}", printable_line(why))
+        }
+        Some(Wall::None) | None => kind.to_owned(),
+    }
+}
+
 /// What came home last, and how long ago.
 fn landed(record: &Record) -> String {
     match (&record.landed, record.landed_at) {
@@ -242,9 +257,9 @@ fn render(
         (
             "commits",
             match commits.last() {
-                None => "none home".to_owned(),
+                None => "none on its branch yet".to_owned(),
                 Some(newest) => format!(
-                    "{} home, newest {}",
+                    "{} on its branch, newest {}",
                     commits.len(),
                     summary::commit_line(newest, colour)
                 ),
@@ -253,13 +268,8 @@ fn render(
         ("landed", landed(record)),
         ("mode", record.mode.as_str().to_owned()),
         ("workdir", shown(&record.workspace(&environment.home))),
-        ("network", network(record).to_owned()),
+        ("network", reach(record, told)),
     ];
-    match &told.wall {
-        Some(Wall::Lost(why)) => lines.push(("wall", format!("lost: {}", printable_line(why)))),
-        Some(other) => lines.push(("wall", wall(other).to_owned())),
-        None => {}
-    }
     lines.push(("age", human::age(record.created, Timestamp::now())));
     let mut out = String::new();
     for (key, value) in lines {
