@@ -50,6 +50,8 @@ struct Status<'a> {
     /// What its branch was at when commits came home last, and when that was; nothing before.
     landed: Option<&'a str>,
     landed_at: Option<Timestamp>,
+    /// Whether it has commits that are not home; nothing where that cannot be told now.
+    uncollected: Option<bool>,
     mode: &'static str,
     network: &'static str,
     /// `carried`, `recovering`, `lost`, `none`; nothing where it is stopped.
@@ -80,6 +82,7 @@ struct Told {
     process: Option<u32>,
     wall: Option<Wall>,
     programs: Vec<Running>,
+    uncollected: Option<bool>,
 }
 
 pub(crate) async fn run(
@@ -93,6 +96,7 @@ pub(crate) async fn run(
     let provider = living::provider();
     let files = record.workspace(&environment.home);
     let missing = record.mode != Mode::Inside && !files.is_dir();
+    let uncollected = lives::uncollected(&caller, &named).await;
     let mut told = match lives::condition(&caller, &named, &provider).await {
         Ok(Condition::Stopped) => Told::without("stopped"),
         Ok(_) => match Session::open(&caller, named, &provider).await {
@@ -107,6 +111,7 @@ pub(crate) async fn run(
         }) => Told::without("other-version"),
         Err(error) => return Err(error.into()),
     };
+    told.uncollected = uncollected;
     if missing {
         told.state = "missing";
     }
@@ -133,6 +138,7 @@ impl Told {
             process: None,
             wall: None,
             programs: Vec::new(),
+            uncollected: None,
         }
     }
 }
@@ -157,6 +163,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
         process: session.process(),
         wall: session.wall().await?,
         programs: programs.iter().map(shown).collect(),
+        uncollected: None,
     })
 }
 
@@ -217,6 +224,7 @@ fn told_as_json<'a>(
         commits,
         landed: record.landed.as_ref().map(Oid::as_str),
         landed_at: record.landed_at,
+        uncollected: told.uncollected,
         mode: record.mode.as_str(),
         network: network(record),
         wall: told.wall.as_ref().map(wall),
@@ -249,6 +257,11 @@ fn render(
     environment: &Environment,
 ) -> String {
     let colour = environment.colour.on_stdout();
+    let new = match told.uncollected {
+        None => "nobody can tell now".to_owned(),
+        Some(false) => "nothing to collect".to_owned(),
+        Some(true) => format!("commits inside: cofferdam collect {}", record.name),
+    };
     let mut lines = vec![
         ("name", record.name.to_string()),
         ("state", told.state.to_owned()),
@@ -266,6 +279,7 @@ fn render(
             },
         ),
         ("landed", landed(record)),
+        ("new", new),
         ("mode", record.mode.as_str().to_owned()),
         ("workdir", shown(&record.workspace(&environment.home))),
         ("network", reach(record, told)),

@@ -13,6 +13,7 @@ mod keep;
 mod life;
 mod remove;
 mod stop;
+mod uncollected;
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -23,9 +24,10 @@ pub use detached::{Program, left_running};
 pub use error::SessionError;
 pub use exec::{ProgramId, SessionExec};
 pub(super) use life::ask;
-pub use life::{Condition, condition, start};
+pub use life::{Condition, condition, start, uncollected};
 pub use remove::{end, end_if_safe};
 pub use stop::{stop, stop_within};
+pub(super) use uncollected::has_uncollected;
 
 use super::options::Caller;
 use crate::git::Repository;
