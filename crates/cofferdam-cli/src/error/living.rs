@@ -27,6 +27,10 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         SessionError::Running { name } => format!("use it with `cofferdam shell {name}`"),
         SessionError::Paused { name } => format!("let it go on with `cofferdam resume {name}`"),
         SessionError::Busy { .. } => "wait for its end, and try again".to_owned(),
+        SessionError::AtWork { name } => format!(
+            "see what it does with `cofferdam logs {name} run --follow`, and wait for its end; or make another sandbox \
+             for the other one: `cofferdam create NAME`"
+        ),
         SessionError::InUse { name, .. } => format!(
             "see what runs there with `cofferdam status {name}`; wait for its end, or end it with the sandbox: \
              `cofferdam delete --force {name}`"
