@@ -38,7 +38,7 @@ mod plan;
 mod told;
 mod wall;
 
-pub(crate) use plan::{access_hint, env_file_hint};
+pub(crate) use plan::{access_hint, env_file_hint, hint_within};
 pub(crate) use wall::hint as wall_hint;
 
 /// 2: the command line cannot be understood (the code that clap uses too).

@@ -72,7 +72,7 @@ pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
             message: format!("the terminal on standard input cannot be used: {error}"),
             hint: "leave out `-t`".to_owned(),
         }),
-        Err(Ended::Sandbox(error)) => Err(gone(&attached, &caller, error).await.into()),
+        Err(Ended::Sandbox(error)) => Err(gone(&attached, &session, &caller, error).await),
     }
 }
 
@@ -133,19 +133,43 @@ enum Ended {
 }
 
 /// Contact was lost: most often because somebody stopped or deleted the sandbox.
-async fn gone(attached: &Attached<'_>, caller: &Caller, error: SandboxError) -> SessionError {
-    let name = attached.name.to_owned();
-    let named = match living::named(&name, caller, attached.environment).await {
-        Ok(named) => named,
-        Err(error) => return error,
-    };
-    let name = named.name().to_string();
-    match lives::condition(caller, &named, &living::provider()).await {
-        Ok(Condition::Stopped) => SessionError::Stopped { name },
-        _ => SessionError::Sandbox {
-            name,
-            source: error,
-        },
+async fn gone(
+    attached: &Attached<'_>,
+    session: &Session,
+    caller: &Caller,
+    error: SandboxError,
+) -> CliError {
+    let name = session.name().to_string();
+    let mut stopped = false;
+    // One that is deleted is a stopped one for a moment.
+    let until = Instant::now() + ANSWER;
+    while Instant::now() < until {
+        let id = session.id().to_string();
+        let named = match living::named(&id, caller, attached.environment).await {
+            Ok(named) => named,
+            Err(
+                SessionError::Registry(_)
+                | SessionError::OfARun { .. }
+                | SessionError::Ended { .. },
+            ) => {
+                return CliError::Failed {
+                    message: format!("sandbox `{name}` was deleted"),
+                    hint: "see which there are with `cofferdam list`".to_owned(),
+                };
+            }
+            Err(error) => return error.into(),
+        };
+        let condition = lives::condition(caller, &named, &living::provider()).await;
+        stopped = matches!(condition, Ok(Condition::Stopped));
+        if !stopped {
+            break;
+        }
+        sleep(SOON).await;
+    }
+    let source = error;
+    match stopped {
+        true => SessionError::Stopped { name }.into(),
+        false => SessionError::Sandbox { name, source }.into(),
     }
 }
 

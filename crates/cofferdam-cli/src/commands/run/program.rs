@@ -21,7 +21,7 @@ use crate::commands::doctor::agents::elsewhere;
 use crate::commands::making::FileMode;
 use crate::commands::unstarted;
 use crate::environment::Environment;
-use crate::error::CliError;
+use crate::error::{CliError, hint_within};
 use crate::ui::shell::shell_word;
 
 /// Where the command was started, and what its sandbox sees of that.
@@ -75,6 +75,10 @@ impl Surroundings {
                 // The checkout says nothing of what is in a sandbox that was there before.
                 Some(record) => unstarted::hint(program, *fault, &record, environment),
                 None => self.hint(program),
+            },
+            RunErrorKind::Plan(plan) if matches!(life, Life::In(_)) => match hint_within(plan) {
+                Some(hint) => hint,
+                None => return CliError::Run(error),
             },
             RunErrorKind::Agent {
                 failure: AgentFailure::Exit { detail, .. },
