@@ -71,7 +71,7 @@ pub(crate) enum CliError {
     /// A program that could not be started in a sandbox: the exit code is a shell's.
     #[error("{error}")]
     NotStarted {
-        error: SessionError,
+        error: Box<SessionError>,
         code: u8,
         hint: String,
     },
@@ -206,7 +206,8 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             CliError::Agent(error) => Some(error),
             CliError::Run(error) => Some(&error.kind),
             CliError::Manage(error) => Some(error),
-            CliError::Session(error) | CliError::NotStarted { error, .. } => Some(error),
+            CliError::Session(error) => Some(error),
+            CliError::NotStarted { error, .. } => Some(error.as_ref()),
             CliError::Wall(error) => Some(error),
             CliError::Change(error) => Some(error),
             CliError::NetworkLog(error) => Some(error),
@@ -494,6 +495,7 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
         | SandboxError::Frozen
         | SandboxError::Restless
         | SandboxError::NoProgram(_)
+        | SandboxError::Files { .. }
         | SandboxError::Cancelled => None,
     }
 }

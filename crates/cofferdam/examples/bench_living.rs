@@ -250,11 +250,13 @@ fn spawn(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's freezer, by hand: until it says that all stand still, or go on.
+/// The kernel's freezer, by hand: until it says that all stand still, or go on. The one that a sandbox has; that of
+/// version 1 only where there is no other.
 #[expect(clippy::disallowed_methods, reason = "the rival")]
 fn freezer(count: usize, timed: bool) -> Result<()> {
     let name = format!("cofferdam-bench-{}", std::process::id());
     let group = [
+        Path::new("/sys/fs/cgroup/unified"),
         Path::new("/sys/fs/cgroup/freezer"),
         Path::new("/sys/fs/cgroup"),
     ]

@@ -1,5 +1,7 @@
 //! A program in a sandbox whose streams, signals and end are those of the command.
 
+mod paused;
+
 use std::collections::VecDeque;
 use std::io;
 use std::process::ExitCode;
@@ -20,28 +22,23 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use self::paused::{ANSWER, Presses, Watch};
 use super::{living, unstarted};
 use crate::environment::Environment;
 use crate::error::CliError;
-use crate::ui::output;
 use crate::ui::streams::{self, Sink};
 use crate::ui::tty::{self, Raw};
 
-/// Presses that are further apart do not count together.
-const TOGETHER: Duration = Duration::from_secs(2);
 /// How long what a program left running may keep silent before its output counts as done.
 const SILENCE: Duration = Duration::from_millis(100);
 /// No pipe holds more of what a program wrote before its end.
 const LAST: usize = 1 << 20;
 /// So much may be typed ahead.
 const AHEAD: usize = 1 << 20;
-/// So long after a key without an answer it is asked whether the sandbox is paused.
-const ANSWER: Duration = Duration::from_secs(1);
 /// How long a program may go on that was told to end, where its terminal has nobody left.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Between two looks at a sandbox that may be ending.
 const SOON: Duration = Duration::from_millis(50);
-const CTRL_C: u8 = 3;
 
 /// What is to be run, and where.
 #[derive(Debug)]
@@ -104,6 +101,7 @@ pub(super) fn not_started(
                 _ => 127,
             };
             let hint = unstarted::hint(program, *fault, record, environment);
+            let error = Box::new(error);
             CliError::NotStarted { error, code, hint }
         }
         _ => error.into(),
@@ -166,11 +164,11 @@ async fn gone(
         }
         sleep(SOON).await;
     }
-    let source = error;
-    match stopped {
-        true => SessionError::Stopped { name }.into(),
-        false => SessionError::Sandbox { name, source }.into(),
+    if stopped {
+        return SessionError::Stopped { name }.into();
     }
+    let source = error;
+    SessionError::Sandbox { name, source }.into()
 }
 
 /// Those of the command's signals that are the program's.
@@ -196,25 +194,6 @@ impl Signals {
             _ = hup.recv() => *c,
             _ = quit.recv() => *d,
         }
-    }
-}
-
-/// Counts presses of Ctrl-C, one soon after the other.
-#[derive(Debug, Default)]
-struct Presses {
-    last: Option<Instant>,
-    count: u32,
-}
-
-impl Presses {
-    fn press(&mut self) -> u32 {
-        let now = Instant::now();
-        let soon = self
-            .last
-            .is_some_and(|last| now.duration_since(last) < TOGETHER);
-        self.count = if soon { self.count + 1 } else { 1 };
-        self.last = Some(now);
-        self.count
     }
 }
 
@@ -436,81 +415,4 @@ async fn with_its_sandbox(session: &Session, exit: Exit) -> Result<Exit, Ended> 
         sleep(SOON).await;
     }
     Ok(exit)
-}
-
-/// Notices that a terminal is silent because its sandbox is paused, and lets its user leave it.
-struct Watch<'a> {
-    session: &'a Session,
-    answers: Arc<AtomicU64>,
-    /// When to ask, and how many answers there were when a key was typed.
-    due: Option<(Instant, u64)>,
-    /// Ctrl-C was pressed more than once: it is asked at once, whatever was printed. A terminal shows what is typed by
-    /// itself, also where no program reads it.
-    urgent: bool,
-    /// Where it was told that the sandbox is paused: how many answers there had been.
-    told: Option<u64>,
-    presses: Presses,
-}
-
-impl<'a> Watch<'a> {
-    fn new(session: &'a Session, answers: Arc<AtomicU64>) -> Self {
-        Self {
-            session,
-            answers,
-            due: None,
-            urgent: false,
-            told: None,
-            presses: Presses::default(),
-        }
-    }
-
-    /// Something is typed.
-    fn hear(&mut self, typed: &[u8]) {
-        let answers = self.answers.load(Ordering::Relaxed);
-        match self.due {
-            Some((_, before)) if before == answers => {}
-            _ => self.due = Some((Instant::now() + ANSWER, answers)),
-        }
-        let presses = typed.iter().filter(|&&key| key == CTRL_C);
-        let most = presses.map(|_| self.presses.press()).max();
-        if most.is_some_and(|most| most >= 2) {
-            self.urgent = true;
-            self.due = Some((Instant::now(), answers));
-        }
-    }
-
-    async fn due(&self) {
-        match self.due {
-            Some((at, _)) => sleep(at.saturating_duration_since(Instant::now())).await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Whether the user leaves a program that cannot hear it.
-    async fn ask(&mut self) -> bool {
-        let Some((_, before)) = self.due.take() else {
-            return false;
-        };
-        let urgent = std::mem::take(&mut self.urgent);
-        let answers = self.answers.load(Ordering::Relaxed);
-        if !urgent && (answers != before || self.told == Some(before)) {
-            return false;
-        }
-        let asked = tokio::time::timeout(ANSWER, self.session.condition()).await;
-        if !matches!(asked, Ok(Ok(Condition::Paused))) {
-            self.told = None;
-            return false;
-        }
-        let leaves = urgent && self.presses.count >= 3;
-        let known = self.told == Some(answers) || leaves && self.told.is_some();
-        if !known {
-            let name = self.session.name();
-            output::note(&format!(
-                "\r\n{name} is paused; it goes on with: cofferdam resume {name}\r\n\
-                 (Ctrl-C three times leaves it)\r\n"
-            ));
-        }
-        self.told = Some(answers);
-        leaves
-    }
 }

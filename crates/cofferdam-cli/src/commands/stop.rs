@@ -58,15 +58,14 @@ pub(crate) async fn run(
             let grace = Duration::from_secs(arguments.time);
             let stopped = lives::stop_within(caller, &named, &provider, grace);
             let mut stopped = std::pin::pin!(stopped);
-            match timeout(SILENT, &mut stopped).await {
-                Ok(done) => done?,
-                Err(_) => {
+            if let Ok(done) = timeout(SILENT, &mut stopped).await {
+                done?;
+            } else {
                     output::note(&format!(
                         "waiting for the programs in {name} to end, {} s at most; Ctrl-C ends them at once\n",
                         arguments.time
                     ));
                     stopped.await?;
-                }
             }
             output::note(&match before {
                 Ok(Condition::Stopped) => format!("{name} is stopped already\n"),

@@ -91,6 +91,7 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
         SandboxError::Program { .. }
         | SandboxError::Unsupported { .. }
         | SandboxError::Unable { .. }
+        | SandboxError::Files { .. }
         | SandboxError::Start(_)
         | SandboxError::Wall(_)
         | SandboxError::Cancelled => return None,

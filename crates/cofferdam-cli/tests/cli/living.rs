@@ -197,101 +197,6 @@ fn several_at_once() {
     lives.expect_clean();
 }
 
-#[test]
-fn what_is_not_home_and_what_is_not_committed_is_told() {
-    let lives = Lives::with("box", &["--network", "none"]);
-    let told = |new: &str, uncollected: bool, changes: Option<bool>| {
-        let status = lives.cofferdam(&["status", "box"]).expect_code(0);
-        assert!(
-            status.stdout.contains(&format!("\nnew:     {new}\n")),
-            "{status}"
-        );
-        let listed = lives.listed("box").unwrap();
-        assert_eq!(listed["uncollected"], uncollected, "{listed}");
-        assert_eq!(listed["changes"].as_bool(), changes, "{listed}");
-        let list = lives.cofferdam(&["list"]).expect_code(0);
-        let said = list
-            .stderr
-            .contains("bring them there with: cofferdam collect box");
-        assert_eq!(said, uncollected, "{list}");
-    };
-    let some = "commits inside: cofferdam collect box";
-    let none = "nothing to collect";
-    for state in ["active", "paused", "stopped"] {
-        told(none, false, Some(false));
-        lives.exec("box", &commit_script(&[state])).expect_code(0);
-        match state {
-            "paused" => drop(lives.cofferdam(&["pause", "box"]).expect_code(0)),
-            "stopped" => drop(lives.cofferdam(&["stop", "box"]).expect_code(0)),
-            _ => {}
-        }
-        told(some, true, None);
-        lives.cofferdam(&["collect", "box"]).expect_code(0);
-        told(none, false, Some(false));
-        match state {
-            "paused" => drop(lives.cofferdam(&["resume", "box"]).expect_code(0)),
-            "stopped" => drop(lives.cofferdam(&["start", "box"]).expect_code(0)),
-            _ => {}
-        }
-    }
-    lives.exec("box", "echo draft > draft").expect_code(0);
-    told(none, false, Some(true));
-    // On another branch, and at an older commit, which is nothing new.
-    lives
-        .exec(
-            "box",
-            "rm draft; git switch -q --detach HEAD~2; git branch old HEAD~",
-        )
-        .expect_code(0);
-    let status = lives.cofferdam(&["status", "box"]).expect_code(0);
-    assert!(status.stdout.contains(none), "{status}");
-    lives
-        .exec(
-            "box",
-            "git switch -qc side; git commit -qm side --allow-empty",
-        )
-        .expect_code(0);
-    let status = lives.cofferdam(&["status", "box"]).expect_code(0);
-    assert!(status.stdout.contains(some), "{status}");
-    // What holds nothing but a mess is told to be that.
-    lives
-        .exec("box", "rm $(git rev-parse --git-dir)/HEAD")
-        .expect_code(0);
-    lives.cofferdam(&["status", "box"]).expect_code(0);
-    lives.cofferdam(&["list"]).expect_code(0);
-}
-
-/// What is refused of one is no reason to keep the others; a name that is none is one to keep all.
-#[test]
-fn several_are_deleted_as_far_as_they_may_be() {
-    let lives = Lives::new();
-    for name in ["one", "two", "three"] {
-        lives.create(name, &["--network", "none"]);
-    }
-    let drafts = "mkdir d; for f in a b c d/e; do echo draft > $f; done";
-    lives.exec("two", drafts).expect_code(0);
-    let done = lives.cofferdam(&["delete", "one", "no-such", "nor-this", "two"]);
-    let done = done.expect_code(1);
-    for missing in ["no-such", "nor-this"] {
-        let said = format!("error: Sandbox '{missing}' not found.");
-        assert!(done.stderr.contains(&said), "{done}");
-    }
-    assert!(done.stderr.ends_with("nothing was deleted\n"), "{done}");
-    assert_eq!(lives.state("one"), "active");
-    let done = lives.cofferdam(&["delete", "one", "two", "one", "three"]);
-    let done = done.expect_code(1);
-    let said = " has uncommitted changes: a, b, c and 1 more\n";
-    assert!(done.stderr.contains(said), "{done}");
-    assert!(
-        done.stderr.contains("`cofferdam delete --force two`"),
-        "{done}"
-    );
-    assert!(done.stderr.contains("deleted one\n"), "{done}");
-    assert!(done.stderr.contains("deleted three\n"), "{done}");
-    let left = ["one", "two", "three"].map(|name| lives.listed(name).is_some());
-    assert_eq!(left, [false, true, false]);
-}
-
 fn moment(value: &serde_json::Value) -> jiff::Timestamp {
     value.as_str().unwrap().parse().unwrap()
 }
@@ -341,6 +246,15 @@ fn what_it_committed_comes_home_while_it_goes_on() {
     let line = format!("\nlanded:  {}, ", &tip[..10]);
     assert!(said.stdout.contains(&line), "{said}");
     assert_eq!(status["wall"], "none");
+    // It is stopped as `doctor` says that it can be here, and the weaker way is named.
+    let doctor = lives.cofferdam(&["doctor", "--json"]).expect_code(0);
+    let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).unwrap();
+    let mut checks = doctor.as_array().unwrap().iter();
+    let pause = checks.find(|check| check["name"] == "pause").unwrap();
+    let frozen = pause["status"] == "ok";
+    assert_eq!(status["pause"], if frozen { "freezer" } else { "signals" });
+    let shown = lives.cofferdam(&["status", "box"]).expect_code(0).stdout;
+    assert_eq!(shown.contains("pause:   by signals"), !frozen, "{shown}");
     // Merged, also when it is paused or stopped, and it stays.
     for (name, state) in [("d", None), ("e", Some("pause")), ("f", Some("stop"))] {
         lives.exec("box", &commit_script(&[name])).expect_code(0);

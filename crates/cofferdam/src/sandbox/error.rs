@@ -49,6 +49,13 @@ pub enum SandboxError {
         fault: ProgramFault,
         reason: String,
     },
+    /// By [`super::Sandbox::unpack`] and [`super::Sandbox::snapshot`].
+    #[error("cannot {action} the sandbox: {reason}")]
+    Files {
+        /// "put files into".
+        action: &'static str,
+        reason: String,
+    },
     #[error("the sandbox did not come up: {0}")]
     Start(String),
     /// The sandbox, or contact with it, is gone. Its processes are dead.

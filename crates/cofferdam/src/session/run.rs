@@ -169,8 +169,13 @@ async fn live(
         limit: options.session.timeouts.collect,
         cancel: &options.caller.abandon,
     };
+    let has_git = options.session.sandbox.abilities().has(Ability::Git);
     let source = match &isolated {
-        Some(sandbox) => Source::Sandbox {
+        Some(sandbox) if has_git => Source::Sandbox {
+            sandbox: sandbox.as_ref(),
+            workdir: &plan.workdir,
+        },
+        Some(sandbox) => Source::Files {
             sandbox: sandbox.as_ref(),
             workdir: &plan.workdir,
         },

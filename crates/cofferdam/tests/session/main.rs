@@ -32,3 +32,4 @@ mod sockets;
 mod submodules;
 mod support;
 mod uncommitted;
+mod without_git;

@@ -202,9 +202,10 @@ async fn summary(
             let branch = (path.as_path(), branch);
             let looked = changes(home, repo, &record, branch, &ends, caller_home, cancel);
             // Programs of one that lives on may write meanwhile, and make it last.
-            let looked = match lives_on {
-                true => tokio::time::timeout(LOOKED, looked).await.ok(),
-                false => Some(looked.await),
+            let looked = if lives_on {
+                tokio::time::timeout(LOOKED, looked).await.ok()
+            } else {
+                Some(looked.await)
             };
             let found = looked.and_then(Result::ok);
             // What is committed inside is nothing that anybody knows of here.

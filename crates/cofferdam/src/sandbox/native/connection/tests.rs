@@ -2,7 +2,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use cofferdam_guest::protocol::{Streams, WALL_SOCKETS};
+use cofferdam_guest::protocol::{Stopping, Streams, WALL_SOCKETS};
 use proptest::prelude::*;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::pipe::PipeFlags;
@@ -48,6 +48,7 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
                     paused: true,
                     frozen: true,
                     programs: 1,
+                    stopping: Stopping::Signals,
                 },
             },
             10 => Reply::Programs {
