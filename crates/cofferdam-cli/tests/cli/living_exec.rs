@@ -293,7 +293,8 @@ fn a_program_that_was_installed_later_is_there_after_another_start() {
     let bin = lives.temporary().join("bin");
     std::fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink("/bin/echo", bin.join("claude")).unwrap();
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let usual = lives.shell("printf %s \"$PATH\"").expect_code(0).stdout;
+    let path = format!("{}:{usual}", bin.display());
     let done = |arguments: &[&str]| {
         let mut command = lives.command(arguments);
         command.env("PATH", &path).stdout(Stdio::piped());
