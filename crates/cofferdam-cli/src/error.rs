@@ -38,7 +38,7 @@ mod plan;
 mod told;
 mod wall;
 
-pub(crate) use plan::{access_hint, env_file_hint};
+pub(crate) use plan::{access_hint, env_file_hint, hint_within};
 pub(crate) use wall::hint as wall_hint;
 
 /// 2: the command line cannot be understood (the code that clap uses too).
@@ -70,7 +70,11 @@ pub(crate) enum CliError {
     Session(#[from] SessionError),
     /// A program that could not be started in a sandbox: the exit code is a shell's.
     #[error("{error}")]
-    NotStarted { error: SessionError, code: u8 },
+    NotStarted {
+        error: Box<SessionError>,
+        code: u8,
+        hint: String,
+    },
     #[error(transparent)]
     Wall(#[from] WallError),
     #[error(transparent)]
@@ -202,7 +206,8 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             CliError::Agent(error) => Some(error),
             CliError::Run(error) => Some(&error.kind),
             CliError::Manage(error) => Some(error),
-            CliError::Session(error) | CliError::NotStarted { error, .. } => Some(error),
+            CliError::Session(error) => Some(error),
+            CliError::NotStarted { error, .. } => Some(error.as_ref()),
             CliError::Wall(error) => Some(error),
             CliError::Change(error) => Some(error),
             CliError::NetworkLog(error) => Some(error),
@@ -265,6 +270,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         return match error {
             CliError::Failed { hint, .. }
             | CliError::Misused { hint, .. }
+            | CliError::NotStarted { hint, .. }
             | CliError::Program { hint, .. } => Some(hint.clone()),
             CliError::Usage(_) => Some("see `cofferdam run --help`".to_owned()),
             CliError::Prompt(error) => Some(error.hint()),

@@ -43,6 +43,7 @@ pub fn main() -> ExitCode {
         }
         Err(mut error) => {
             suggest(&mut error);
+            narrow(&mut error);
             error.exit()
         }
     };
@@ -65,6 +66,30 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => error::report(&error, colour),
     }
+}
+
+/// Of options that do not go with another one, those that were given, not all that could have been.
+fn narrow(error: &mut clap::Error) {
+    let Some(ContextValue::Strings(all)) = error.get(ContextKind::PriorArg) else {
+        return;
+    };
+    let given: Vec<String> = std::env::args_os()
+        .take_while(|word| word != "--")
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let is_given = |option: &&String| {
+        let name = option.split([' ', '=']).next().unwrap_or_default();
+        let with_value = format!("{name}=");
+        let mut given = given.iter();
+        given.any(|word| word == name || word.starts_with(&with_value))
+    };
+    let mut meant: Vec<String> = all.iter().filter(is_given).cloned().collect();
+    let value = match meant.len() {
+        0 => return,
+        1 => ContextValue::String(meant.remove(0)),
+        _ => ContextValue::Strings(meant),
+    };
+    error.insert(ContextKind::PriorArg, value);
 }
 
 /// `cofferdam run ./my-agent.sh` lacks only the `--` before the program, as `cofferdam exec NAME ls` does.

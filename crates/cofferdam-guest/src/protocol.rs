@@ -308,6 +308,7 @@ pub struct ProgramEntry {
     /// As many as fit into [`SHOWN_ARGUMENTS`], the last one cut there.
     pub arguments: Vec<Vec<u8>>,
     pub detached: bool,
+    pub terminal: bool,
     /// None while it runs.
     pub exit: Option<GuestExit>,
 }
@@ -385,6 +386,7 @@ mod tests {
                     program: 3,
                     arguments: vec![b"sleep".to_vec(), b"9".to_vec()],
                     detached: true,
+                    terminal: false,
                     exit: Some(GuestExit::Code(1)),
                 }],
             },

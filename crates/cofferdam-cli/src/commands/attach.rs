@@ -1,5 +1,7 @@
 //! A program in a sandbox whose streams, signals and end are those of the command.
 
+mod paused;
+
 use std::collections::VecDeque;
 use std::io;
 use std::process::ExitCode;
@@ -7,7 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cofferdam::sandbox::{BoxRead, BoxWrite, Execution, Exit, SandboxError, Terminal};
+use cofferdam::registry::Record;
+use cofferdam::sandbox::{
+    BoxRead, BoxWrite, Execution, Exit, ProgramFault, SandboxError, Terminal,
+};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError, SessionExec};
 use rustix::process::Signal as Number;
@@ -17,26 +22,23 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::living;
+use self::paused::{ANSWER, Presses, Watch};
+use super::{living, unstarted};
 use crate::environment::Environment;
 use crate::error::CliError;
-use crate::ui::output;
 use crate::ui::streams::{self, Sink};
 use crate::ui::tty::{self, Raw};
 
-/// Presses that are further apart do not count together.
-const TOGETHER: Duration = Duration::from_secs(2);
 /// How long what a program left running may keep silent before its output counts as done.
 const SILENCE: Duration = Duration::from_millis(100);
 /// No pipe holds more of what a program wrote before its end.
 const LAST: usize = 1 << 20;
 /// So much may be typed ahead.
 const AHEAD: usize = 1 << 20;
-/// So long after a key without an answer it is asked whether the sandbox is paused.
-const ANSWER: Duration = Duration::from_secs(1);
 /// How long a program may go on that was told to end, where its terminal has nobody left.
 const FAREWELL: Duration = Duration::from_secs(2);
-const CTRL_C: u8 = 3;
+/// Between two looks at a sandbox that may be ending.
+const SOON: Duration = Duration::from_millis(50);
 
 /// What is to be run, and where.
 #[derive(Debug)]
@@ -67,7 +69,7 @@ pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
             message: format!("the terminal on standard input cannot be used: {error}"),
             hint: "leave out `-t`".to_owned(),
         }),
-        Err(Ended::Sandbox(error)) => Err(gone(&attached, &caller, error).await.into()),
+        Err(Ended::Sandbox(error)) => Err(gone(&attached, &session, &caller, error).await),
     }
 }
 
@@ -78,22 +80,29 @@ pub(super) async fn start(
 ) -> Result<(Session, Box<dyn Execution>), CliError> {
     let session = living::open(attached.name, caller, attached.environment).await?;
     let started = session.exec(attached.exec.clone()).await;
-    Ok((session, started.map_err(not_started)?))
+    let started =
+        started.map_err(|error| not_started(error, session.record(), attached.environment))?;
+    Ok((session, started))
 }
 
 /// As shells have it: 126 for what cannot be run, 127 for what is not there.
-pub(super) fn not_started(error: SessionError) -> CliError {
+pub(super) fn not_started(
+    error: SessionError,
+    record: &Record,
+    environment: &Environment,
+) -> CliError {
     match &error {
         SessionError::Sandbox {
-            source: SandboxError::Program { reason, .. },
+            source: SandboxError::Program { program, fault, .. },
             ..
         } => {
-            let code = if reason.to_lowercase().contains("permission") {
-                126
-            } else {
-                127
+            let code = match fault {
+                ProgramFault::Forbidden => 126,
+                _ => 127,
             };
-            CliError::NotStarted { error, code }
+            let hint = unstarted::hint(program, *fault, record, environment);
+            let error = Box::new(error);
+            CliError::NotStarted { error, code, hint }
         }
         _ => error.into(),
     }
@@ -122,20 +131,44 @@ enum Ended {
 }
 
 /// Contact was lost: most often because somebody stopped or deleted the sandbox.
-async fn gone(attached: &Attached<'_>, caller: &Caller, error: SandboxError) -> SessionError {
-    let name = attached.name.to_owned();
-    let named = match living::named(&name, caller, attached.environment).await {
-        Ok(named) => named,
-        Err(error) => return error,
-    };
-    let name = named.name().to_string();
-    match lives::condition(caller, &named, &living::provider()).await {
-        Ok(Condition::Stopped) => SessionError::Stopped { name },
-        _ => SessionError::Sandbox {
-            name,
-            source: error,
-        },
+async fn gone(
+    attached: &Attached<'_>,
+    session: &Session,
+    caller: &Caller,
+    error: SandboxError,
+) -> CliError {
+    let name = session.name().to_string();
+    let mut stopped = false;
+    // One that is deleted is a stopped one for a moment.
+    let until = Instant::now() + ANSWER;
+    while Instant::now() < until {
+        let id = session.id().to_string();
+        let named = match living::named(&id, caller, attached.environment).await {
+            Ok(named) => named,
+            Err(
+                SessionError::Registry(_)
+                | SessionError::OfARun { .. }
+                | SessionError::Ended { .. },
+            ) => {
+                return CliError::Failed {
+                    message: format!("sandbox `{name}` was deleted"),
+                    hint: "see which there are with `cofferdam list`".to_owned(),
+                };
+            }
+            Err(error) => return error.into(),
+        };
+        let condition = lives::condition(caller, &named, &living::provider()).await;
+        stopped = matches!(condition, Ok(Condition::Stopped));
+        if !stopped {
+            break;
+        }
+        sleep(SOON).await;
     }
+    if stopped {
+        return SessionError::Stopped { name }.into();
+    }
+    let source = error;
+    SessionError::Sandbox { name, source }.into()
 }
 
 /// Those of the command's signals that are the program's.
@@ -161,25 +194,6 @@ impl Signals {
             _ = hup.recv() => *c,
             _ = quit.recv() => *d,
         }
-    }
-}
-
-/// Counts presses of Ctrl-C, one soon after the other.
-#[derive(Debug, Default)]
-struct Presses {
-    last: Option<Instant>,
-    count: u32,
-}
-
-impl Presses {
-    fn press(&mut self) -> u32 {
-        let now = Instant::now();
-        let soon = self
-            .last
-            .is_some_and(|last| now.duration_since(last) < TOGETHER);
-        self.count = if soon { self.count + 1 } else { 1 };
-        self.last = Some(now);
-        self.count
     }
 }
 
@@ -337,12 +351,13 @@ async fn on_a_terminal(
     let mut watch = Watch::new(session, answers);
     let exit = loop {
         tokio::select! {
-            exit = execution.wait() => break exit.map_err(Ended::Sandbox),
+            exit = execution.wait() => break match exit.map_err(Ended::Sandbox) {
+                Ok(exit) => with_its_sandbox(session, exit).await,
+                ended => ended,
+            },
             typed = keys.recv(), if ahead.len() < AHEAD => match typed {
                 Some(typed) => {
-                    if watch.leaves(&typed) {
-                        break Err(Ended::Left(code(Exit::Signal(Number::INT.as_raw()))));
-                    }
+                    watch.hear(&typed);
                     // What is typed after a change of size finds the new size, also where the signal is late.
                     let _ = size.resize(tty::size());
                     ahead.extend(typed);
@@ -371,7 +386,9 @@ async fn on_a_terminal(
                     Err(_) => Err(Ended::Left(code(Exit::Signal(signal)))),
                 };
             }
-            () = watch.due() => watch.ask().await,
+            () = watch.due() => if watch.ask().await {
+                break Err(Ended::Left(code(Exit::Signal(Number::INT.as_raw()))));
+            },
         }
     };
     let drained = drained(end, pumps, &mut signals).await;
@@ -383,62 +400,19 @@ async fn on_a_terminal(
     exit
 }
 
-/// Notices that a terminal is silent because its sandbox is paused.
-struct Watch<'a> {
-    session: &'a Session,
-    answers: Arc<AtomicU64>,
-    /// When to ask, and how many answers there were when a key was typed.
-    due: Option<(Instant, u64)>,
-    /// Where it was told that the sandbox is paused: how many answers there had been.
-    told: Option<u64>,
-    presses: Presses,
-}
-
-impl<'a> Watch<'a> {
-    fn new(session: &'a Session, answers: Arc<AtomicU64>) -> Self {
-        Self {
-            session,
-            answers,
-            due: None,
-            told: None,
-            presses: Presses::default(),
-        }
+/// A shell that is told to end because its sandbox does: its user is told of that.
+async fn with_its_sandbox(session: &Session, exit: Exit) -> Result<Exit, Ended> {
+    let told =
+        [Number::HUP, Number::TERM, Number::KILL].map(|signal| Exit::Signal(signal.as_raw()));
+    if !told.contains(&exit) {
+        return Ok(exit);
     }
-
-    /// Whether what is typed asks to leave a program that cannot hear it.
-    fn leaves(&mut self, typed: &[u8]) -> bool {
-        let answers = self.answers.load(Ordering::Relaxed);
-        match self.due {
-            Some((_, before)) if before == answers => {}
-            _ => self.due = Some((Instant::now() + ANSWER, answers)),
+    let until = Instant::now() + ANSWER;
+    while Instant::now() < until {
+        if let Err(SessionError::Sandbox { source, .. }) = session.condition().await {
+            return Err(Ended::Sandbox(source));
         }
-        let presses = typed.iter().filter(|&&key| key == CTRL_C);
-        let most = presses.map(|_| self.presses.press()).max();
-        self.told == Some(answers) && most.is_some_and(|most| most >= 3)
+        sleep(SOON).await;
     }
-
-    async fn due(&self) {
-        match self.due {
-            Some((at, _)) => sleep(at.saturating_duration_since(Instant::now())).await,
-            None => std::future::pending().await,
-        }
-    }
-
-    async fn ask(&mut self) {
-        let Some((_, before)) = self.due.take() else {
-            return;
-        };
-        if self.answers.load(Ordering::Relaxed) != before || self.told == Some(before) {
-            return;
-        }
-        let asked = tokio::time::timeout(ANSWER, self.session.condition()).await;
-        if matches!(asked, Ok(Ok(Condition::Paused))) {
-            let name = self.session.name();
-            output::note(&format!(
-                "\r\n{name} is paused; it goes on with: cofferdam resume {name}\r\n\
-                 (Ctrl-C three times leaves it)\r\n"
-            ));
-            self.told = Some(before);
-        }
-    }
+    Ok(exit)
 }

@@ -88,7 +88,7 @@ fn names_a_sandbox(argument: &clap::Arg) -> bool {
 
 const BASH: &str = r#"_cofferdam_or_sandbox() {
     _cofferdam "$@"
-    local word="${COMP_WORDS[COMP_CWORD]}" at=() takes="" i names
+    local word="${COMP_WORDS[COMP_CWORD]}" at=() takes="" i names program="$1"
     [[ $word == -* ]] && return 0
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "${COMP_WORDS[i]}" in
@@ -98,7 +98,10 @@ const BASH: &str = r#"_cofferdam_or_sandbox() {
         esac
     done
     [[ -n $takes ]] || return 0
-    names=$(compgen -W "$(cofferdam "${at[@]}" list --names 2>/dev/null)" -- "$word")
+    # As it was typed, which may be a path; an alias is none.
+    [[ $program == "~/"* ]] && program="$HOME/${program#"~/"}"
+    type -P -- "$program" >/dev/null || program=cofferdam
+    names=$(compgen -W "$("$program" "${at[@]}" list --names 2>/dev/null)" -- "$word")
     [[ -z $names ]] || COMPREPLY=($names)
 }
 

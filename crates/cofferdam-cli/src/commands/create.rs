@@ -26,6 +26,9 @@ use crate::ui::{json, output};
 /// Without a branch strategy it works on the branch `cofferdam/NAME`.
 #[derive(Debug, Args)]
 #[command(mut_arg("head", |head| head.hide(true)))]
+#[command(mut_arg("merge_to_head", |option| option.help(
+    "Work on a temporary branch, which `cofferdam merge` merges into the branch that is checked out now"
+)))]
 pub(crate) struct Arguments {
     /// What the other commands call it
     #[arg(value_name = "NAME")]

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::SessionError;
 use cofferdam::session::living as lives;
-use cofferdam::session::manage::{self, DeleteOptions};
+use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
 use cofferdam::text::printable_line;
 
 use super::here::target;
 use super::living;
 use crate::environment::Environment;
-use crate::error::CliError;
+use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
 use crate::ui::shell::shell_word;
 use crate::ui::{output, recovered};
@@ -37,54 +37,89 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    let targets: Vec<_> = arguments
-        .names
+    let mut names: Vec<String> = Vec::new();
+    for name in arguments.names {
+        // Who names one twice means it once.
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let alone = names.len() == 1;
+    let options = DeleteOptions {
+        force: arguments.force,
+        purge: arguments.purge,
+    };
+    let tell = |error: CliError| {
+        output::note(&error::render(&error, environment.colour.on_stderr()));
+        ExitCode::FAILURE
+    };
+    let targets: Vec<_> = names
         .into_iter()
         .map(|name| target(name, environment, interrupt))
         .collect();
     // A mistyped name must not leave half of them deleted.
+    let mut code = ExitCode::SUCCESS;
     for target in &targets {
-        target.check().await?;
+        match target.check().await {
+            Ok(()) => {}
+            Err(error) if alone => return Err(error.into()),
+            Err(error) => code = tell(error.into()),
+        }
+    }
+    if code != ExitCode::SUCCESS {
+        output::note("nothing was deleted\n");
+        return Ok(code);
     }
     for target in targets {
-        let options = DeleteOptions {
-            force: arguments.force,
-            purge: arguments.purge,
-        };
-        let lived = end(&target.name, options, environment, interrupt).await?;
-        if let Some(one) = manage::bring_home(&target, options).await? {
-            if !lived || one.commits > 0 {
-                output::note(&format!("{}\n", recovered::line(&one)));
-            }
-            if one.ended {
-                output::note(&format!("deleted {}\n", printable_line(&one.name)));
-                continue;
-            }
-        }
-        let deleted = manage::delete(&target, options).await?;
-        output::note(&format!("deleted {}\n", deleted.name));
-        if let Some(kept) = &deleted.kept_branch {
-            output::note(&format!(
-                "branch {} stays: sandbox {} is on it too\n",
-                printable_line(kept.branch.as_str()),
-                kept.of
-            ));
-        }
-        for reference in &deleted.trash {
-            let word = shell_word(reference);
-            output::note(&format!(
-                "its commits stay at {} for 30 days: bring them back with `git branch NAME {word}`\n",
-                printable_line(reference)
-            ));
-        }
-        if let Some(path) = &deleted.kept_work {
-            let path = shell_word(path);
-            output::note(&format!(
-                "files that are not the sandbox's alone are left in {path}\n"
-            ));
+        match delete(&target, options, environment, interrupt).await {
+            Ok(()) => {}
+            Err(error) if alone || interrupt.code().is_some() => return Err(error),
+            // That one is refused is no reason to keep the others.
+            Err(error) => code = tell(error),
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
+}
+
+async fn delete(
+    target: &SandboxRef,
+    options: DeleteOptions,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
+    let lived = end(&target.name, options, environment, interrupt).await?;
+    if let Some(one) = manage::bring_home(target, options).await? {
+        if !lived || one.commits > 0 {
+            output::note(&format!("{}\n", recovered::line(&one)));
+        }
+        if one.ended {
+            output::note(&format!("deleted {}\n", printable_line(&one.name)));
+            return Ok(());
+        }
+    }
+    let deleted = manage::delete(target, options).await?;
+    output::note(&format!("deleted {}\n", deleted.name));
+    if let Some(kept) = &deleted.kept_branch {
+        output::note(&format!(
+            "branch {} stays: sandbox {} is on it too\n",
+            printable_line(kept.branch.as_str()),
+            kept.of
+        ));
+    }
+    for reference in &deleted.trash {
+        let word = shell_word(reference);
+        output::note(&format!(
+            "its commits stay at {} for 30 days: bring them back with `git branch NAME {word}`\n",
+            printable_line(reference)
+        ));
+    }
+    if let Some(path) = &deleted.kept_work {
+        let path = shell_word(path);
+        output::note(&format!(
+            "files that are not the sandbox's alone are left in {path}\n"
+        ));
+    }
+    Ok(())
 }
 
 /// Ends a sandbox that lives on; `false`: it is none. Where work of it would be lost it is an error, and it goes on as

@@ -108,7 +108,8 @@ async fn detach(attached: Attached<'_>) -> Result<ExitCode, CliError> {
     let caller = attached.environment.caller();
     let session = living::open(attached.name, &caller, attached.environment).await?;
     let started = session.exec_detached(attached.exec).await;
-    let program = started.map_err(attach::not_started)?;
+    let program = started
+        .map_err(|error| attach::not_started(error, session.record(), attached.environment))?;
     output::data(&format!("{}\n", program.id))?;
     let name = session.name();
     output::note(&format!(

@@ -71,7 +71,9 @@ pub(crate) async fn run(
     if arguments.json {
         output::data(&json::line(&found)?)?;
     } else if found.is_empty() {
-        output::note("no sandboxes; `cofferdam run` makes one\n");
+        output::note(
+            "no sandboxes; `cofferdam create NAME` makes one that stays, `cofferdam run` one for an agent\n",
+        );
     } else {
         let (all, now) = (arguments.all, Timestamp::now());
         output::data(&if arguments.wide {
@@ -107,7 +109,7 @@ fn waiting(found: &[Summary], all: bool) -> String {
     let mut out = String::new();
     let mut waiting = found
         .iter()
-        .filter(|one| one.interrupted || one.kept.is_some());
+        .filter(|one| one.interrupted || one.kept.is_some() || one.uncollected == Some(true));
     for one in waiting.by_ref().take(NAMED) {
         let there = if all {
             format!(" -C {}", shell_word(&one.repository))
@@ -123,7 +125,16 @@ fn waiting(found: &[Summary], all: bool) -> String {
             );
             continue;
         }
-        let kept = one.kept.as_deref().unwrap_or_default();
+        if one.uncollected == Some(true) {
+            let name = &one.name;
+            let _ = writeln!(
+                out,
+                "{name}: it has commits that are not home yet; bring them there with: cofferdam{there} collect {name}"
+            );
+        }
+        let Some(kept) = one.kept.as_deref() else {
+            continue;
+        };
         let _ = write!(out, "{}: {}", one.name, printable_line(kept));
         if one.ahead.is_some_and(|ahead| ahead > 0) {
             let _ = write!(out, "; take them with: cofferdam{there} merge {}", one.name);

@@ -18,7 +18,7 @@ use cofferdam::text::printable_line;
 use tokio::time::sleep;
 
 use super::here::repository;
-use super::living;
+use super::{living, shell};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -179,7 +179,7 @@ async fn somebody_works(named: &Named, caller: &Caller) -> Result<bool, CliError
 fn unknown(name: &str, id: &str) -> CliError {
     CliError::Failed {
         message: format!(
-            "sandbox `{name}` left no program `{}` running",
+            "sandbox `{name}` knows no program `{}` that was left running",
             printable_line(id)
         ),
         hint: format!("see which there are with `cofferdam logs {name} --list`"),
@@ -292,6 +292,9 @@ pub(super) fn ended(exit: Exit) -> String {
 
 /// A program as far as the sandbox remembers it.
 pub(super) fn command(one: &Listed) -> String {
+    if shell::is_one(&one.arguments) {
+        return "shell".to_owned();
+    }
     let words = one.arguments.iter().map(crate::ui::shell::shell_word);
     let words: Vec<String> = words.collect();
     table::fit(&words.join(" "), 60)

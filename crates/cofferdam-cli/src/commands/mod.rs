@@ -30,6 +30,7 @@ pub(crate) mod shell;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod stop;
+mod unstarted;
 
 use std::process::ExitCode;
 

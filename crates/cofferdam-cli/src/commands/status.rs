@@ -50,6 +50,8 @@ struct Status<'a> {
     /// What its branch was at when commits came home last, and when that was; nothing before.
     landed: Option<&'a str>,
     landed_at: Option<Timestamp>,
+    /// Whether it has commits that are not home; nothing where that cannot be told now.
+    uncollected: Option<bool>,
     mode: &'static str,
     network: &'static str,
     /// `carried`, `recovering`, `lost`, `none`; nothing where it is stopped.
@@ -83,6 +85,7 @@ struct Told {
     stopping: Option<Stopping>,
     wall: Option<Wall>,
     programs: Vec<Running>,
+    uncollected: Option<bool>,
 }
 
 pub(crate) async fn run(
@@ -96,6 +99,7 @@ pub(crate) async fn run(
     let provider = living::provider();
     let files = record.workspace(&environment.home);
     let missing = record.mode != Mode::Inside && !files.is_dir();
+    let uncollected = lives::uncollected(&caller, &named).await;
     let mut told = match lives::condition(&caller, &named, &provider).await {
         Ok(Condition::Stopped) => Told::without("stopped"),
         Ok(_) => match Session::open(&caller, named, &provider).await {
@@ -110,6 +114,7 @@ pub(crate) async fn run(
         }) => Told::without("other-version"),
         Err(error) => return Err(error.into()),
     };
+    told.uncollected = uncollected;
     if missing {
         told.state = "missing";
     }
@@ -137,6 +142,7 @@ impl Told {
             stopping: None,
             wall: None,
             programs: Vec::new(),
+            uncollected: None,
         }
     }
 }
@@ -163,6 +169,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
         stopping: Some(stopping),
         wall: session.wall().await?,
         programs: programs.iter().map(shown).collect(),
+        uncollected: None,
     })
 }
 
@@ -172,6 +179,21 @@ fn wall(wall: &Wall) -> &'static str {
         Wall::Carried => "carried",
         Wall::Recovering => "recovering",
         Wall::Lost(_) => "lost",
+    }
+}
+
+/// What it may reach, and whether it does now.
+fn reach(record: &Record, told: &Told) -> String {
+    let kind = network(record);
+    match &told.wall {
+        Some(Wall::Carried) => format!("{kind}, through the gateway"),
+        Some(Wall::Recovering) => {
+            format!("{kind}, but nothing gets through until its gateway runs again")
+        }
+        Some(Wall::Lost(why)) => {
+            format!("{kind}, but nothing gets through: {}", printable_line(why))
+        }
+        Some(Wall::None) | None => kind.to_owned(),
     }
 }
 
@@ -215,6 +237,7 @@ fn told_as_json<'a>(
         commits,
         landed: record.landed.as_ref().map(Oid::as_str),
         landed_at: record.landed_at,
+        uncollected: told.uncollected,
         mode: record.mode.as_str(),
         network: network(record),
         wall: told.wall.as_ref().map(wall),
@@ -248,6 +271,11 @@ fn render(
     environment: &Environment,
 ) -> String {
     let colour = environment.colour.on_stdout();
+    let new = match told.uncollected {
+        None => "nobody can tell now".to_owned(),
+        Some(false) => "nothing to collect".to_owned(),
+        Some(true) => format!("commits inside: cofferdam collect {}", record.name),
+    };
     let mut lines = vec![
         ("name", record.name.to_string()),
         ("state", told.state.to_owned()),
@@ -256,24 +284,20 @@ fn render(
         (
             "commits",
             match commits.last() {
-                None => "none home".to_owned(),
+                None => "none on its branch yet".to_owned(),
                 Some(newest) => format!(
-                    "{} home, newest {}",
+                    "{} on its branch, newest {}",
                     commits.len(),
                     summary::commit_line(newest, colour)
                 ),
             },
         ),
         ("landed", landed(record)),
+        ("new", new),
         ("mode", record.mode.as_str().to_owned()),
         ("workdir", shown(&record.workspace(&environment.home))),
-        ("network", network(record).to_owned()),
+        ("network", reach(record, told)),
     ];
-    match &told.wall {
-        Some(Wall::Lost(why)) => lines.push(("wall", format!("lost: {}", printable_line(why)))),
-        Some(other) => lines.push(("wall", wall(other).to_owned())),
-        None => {}
-    }
     match told.stopping {
         None | Some(Stopping::Freezer) => {}
         Some(_) => {

@@ -1,10 +1,12 @@
 //! `cofferdam stop`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use cofferdam::session::SessionError;
 use cofferdam::session::living::{self as lives, Condition};
+use tokio::time::timeout;
 
 use super::living::{self, Sandboxes};
 use crate::environment::Environment;
@@ -13,11 +15,27 @@ use crate::interrupt::Interrupt;
 use crate::ui::output;
 
 /// End every program in sandboxes; their files and the agent's home stay
+///
+/// Programs get SIGTERM first, shells on a terminal SIGHUP a second later. What still runs after `--time`, or at Ctrl-C, is
+/// killed. In a sandbox that is paused nothing can hear a signal: it ends at once.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     sandboxes: Sandboxes,
+
+    /// How many seconds each sandbox's programs have to end by themselves
+    #[arg(
+        long,
+        short,
+        value_name = "SECONDS",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(0..=3600)
+    )]
+    time: u64,
 }
+
+/// Who waits longer than this is told what for.
+const SILENT: Duration = Duration::from_millis(1500);
 
 pub(crate) async fn run(
     arguments: &Arguments,
@@ -37,7 +55,18 @@ pub(crate) async fn run(
                 return Err(error.into());
             }
             // What one left that was killed is cleared away even so.
-            lives::stop(caller, &named, &provider).await?;
+            let grace = Duration::from_secs(arguments.time);
+            let stopped = lives::stop_within(caller, &named, &provider, grace);
+            let mut stopped = std::pin::pin!(stopped);
+            if let Ok(done) = timeout(SILENT, &mut stopped).await {
+                done?;
+            } else {
+                    output::note(&format!(
+                        "waiting for the programs in {name} to end, {} s at most; Ctrl-C ends them at once\n",
+                        arguments.time
+                    ));
+                    stopped.await?;
+            }
             output::note(&match before {
                 Ok(Condition::Stopped) => format!("{name} is stopped already\n"),
                 _ => format!("stopped {name}; it comes back with: cofferdam start {name}\n"),

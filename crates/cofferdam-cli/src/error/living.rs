@@ -27,6 +27,10 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         SessionError::Running { name } => format!("use it with `cofferdam shell {name}`"),
         SessionError::Paused { name } => format!("let it go on with `cofferdam resume {name}`"),
         SessionError::Busy { .. } => "wait for its end, and try again".to_owned(),
+        SessionError::AtWork { name } => format!(
+            "see what it does with `cofferdam logs {name} run --follow`, and wait for its end; or make another sandbox \
+             for the other one: `cofferdam create NAME`"
+        ),
         SessionError::InUse { name, .. } => format!(
             "see what runs there with `cofferdam status {name}`; wait for its end, or end it with the sandbox: \
              `cofferdam delete --force {name}`"
@@ -80,14 +84,12 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
         SandboxError::Frozen | SandboxError::Restless => {
             "try again when what is under way there has ended".to_owned()
         }
-        SandboxError::Program { .. } => format!(
-            "a sandbox has the system's programs and those of agents: look with `cofferdam shell {name}`"
-        ),
         SandboxError::NoProgram(_) => {
             format!("see what runs with `cofferdam status {name}`")
         }
         // They have hints of their own, or need none.
-        SandboxError::Unsupported { .. }
+        SandboxError::Program { .. }
+        | SandboxError::Unsupported { .. }
         | SandboxError::Unable { .. }
         | SandboxError::Files { .. }
         | SandboxError::Start(_)

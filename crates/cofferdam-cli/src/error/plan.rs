@@ -93,17 +93,64 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
     Some(hint)
 }
 
+/// The same for an agent in a sandbox that was there before: what it may have and reach was said when it was made.
+pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
+    let made = |options: &str| format!("`cofferdam create NAME {options}`");
+    let hint = match error {
+        PlanError::NoAccess {
+            keys,
+            login,
+            program,
+            ..
+        } => {
+            let first = keys.first().copied().unwrap_or("NAME");
+            let made = made(&format!("--env {first}=VALUE"));
+            key_hint(
+                keys,
+                &format!("make a sandbox that has it: {made}"),
+                *login,
+                program.as_deref(),
+            )
+        }
+        PlanError::KeyWithheld {
+            variable, why, top, ..
+        } => format!(
+            "{}; or make a sandbox that has it: {}",
+            env_file_hint(*why, top),
+            made(&format!("--env {variable}=VALUE"))
+        ),
+        PlanError::ModelRefused {
+            opens: Some(rule), ..
+        } => format!("open it with `{}`", opening::command(rule)),
+        PlanError::ModelInside {
+            variable, opens, ..
+        } => format!(
+            "if it is on this machine, make a sandbox that may reach it: {}",
+            made(&format!("--env {variable}=URL --allow {opens}"))
+        ),
+        PlanError::ModelAddress { variable } => format!(
+            "make a sandbox with one: {}",
+            made(&format!("--env {variable}=https://models.example.com"))
+        ),
+        _ => return None,
+    };
+    Some(hint)
+}
+
 /// How an agent gets a key or a login.
 pub(crate) fn access_hint(keys: &[&str], login: Option<&str>, program: Option<&str>) -> String {
     let first = keys.first().copied().unwrap_or("NAME");
+    let given = format!("give it with `--env {first}=VALUE`");
+    key_hint(keys, &given, login, program)
+}
+
+fn key_hint(keys: &[&str], given: &str, login: Option<&str>, program: Option<&str>) -> String {
     let keys = match keys {
         [] => "its key".to_owned(),
         [one] => (*one).to_owned(),
         [before @ .., last] => format!("{} or {last}", before.join(", ")),
     };
-    let mut hint = format!(
-        "set {keys} in your environment or in `.cofferdam/.env`, or give it with `--env {first}=VALUE`"
-    );
+    let mut hint = format!("set {keys} in your environment or in `.cofferdam/.env`, or {given}");
     if let Some(login) = login {
         let first = program.map_or_else(String::new, |program| {
             format!("log in with `{program}`, then ")

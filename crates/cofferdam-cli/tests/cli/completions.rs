@@ -62,6 +62,22 @@ fn bash_completes_the_names_of_sandboxes() {
     check("cofferdam -C . diff on", "one");
     check("cofferdam exec one -- o", "");
     check("cofferdam create o", "");
+    // Typed as a path, with nothing of that name in PATH; or as another name for it.
+    let check = |setting: &str, typed: &str| {
+        let line = format!(
+            "{setting} cp '{}' ~/cofferdam; source '{}'; COMP_WORDS=('{typed}' shell ot); COMP_CWORD=2; \
+             _cofferdam_or_sandbox '{typed}' ot shell; echo \"${{COMPREPLY[*]}}\"",
+            env!("CARGO_BIN_EXE_cofferdam"),
+            path.display()
+        );
+        let done = environment.shell(&line).expect_code(0);
+        assert_eq!(done.stdout, "other\n", "{typed}: {done}");
+    };
+    let home = environment.home();
+    check("", &home.join("cofferdam").to_string_lossy());
+    check("", "~/cofferdam");
+    check("", "../home/cofferdam");
+    check("PATH=$PATH:~;", "box");
     for (shell, word) in [
         ("zsh", "names it:_cofferdam_sandboxes'"),
         ("zsh", "names them:_cofferdam_sandboxes'"),

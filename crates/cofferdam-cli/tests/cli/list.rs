@@ -8,7 +8,7 @@ fn nothing_yet() {
     code: 0
     --- stdout
     --- stderr
-    no sandboxes; `cofferdam run` makes one
+    no sandboxes; `cofferdam create NAME` makes one that stays, `cofferdam run` one for an agent
     ");
     let done = environment.cofferdam(&["list", "--json"]).expect_code(0);
     assert_eq!(done.stdout, "[]\n");

@@ -201,7 +201,9 @@ fn programs_that_are_left_running_are_found_again() {
     while lives.cofferdam(&["logs", "box", &lost]).stdout != "begun\n" {
         assert!(Instant::now() < until);
     }
-    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    lives
+        .cofferdam(&["stop", "--time", "0", "box"])
+        .expect_code(0);
     let done = lives.cofferdam(&["logs", "box", &lost, "--follow"]);
     assert_eq!(done.expect_code(0).stdout, "begun\n");
     let list = lives.cofferdam(&["logs", "box", "--list"]).expect_code(0);
@@ -228,4 +230,81 @@ fn logs_of_a_run() {
         .expect_code(0);
     let done = lives.cofferdam(&["logs", "two"]).expect_code(1);
     assert!(done.stderr.contains("no log of the run"), "{done}");
+}
+
+/// The next step of each can be taken as it stands there.
+#[test]
+fn what_cannot_be_started_says_why_and_what_helps() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let hint = |arguments: &[&str], code: i32| {
+        let done = lives.cofferdam(arguments).expect_code(code);
+        let line = done
+            .stderr
+            .lines()
+            .find_map(|line| line.strip_prefix("hint: "));
+        line.unwrap_or_else(|| panic!("{done}")).to_owned()
+    };
+    assert_eq!(
+        hint(&["exec", "-w", "nowhere", "box", "--", "true"], 127),
+        "see which directories there are with `cofferdam exec box -- ls`; a relative one counts from the top of the \
+         repository"
+    );
+    assert_eq!(
+        hint(&["exec", "box", "--", "./README.md"], 126),
+        "it must be a file that may be executed: `cofferdam exec box -- chmod +x ./README.md`"
+    );
+    lives.write(
+        "prog",
+        "#!/bin/sh\necho ran; [ -z \"$1\" ] || git commit -qm new --allow-empty\n",
+    );
+    let said = hint(&["exec", "box", "--", "./prog"], 127);
+    let words = "./prog is not in sandbox box: take the one of this checkout there with `";
+    let command = said.strip_prefix(words).unwrap_or_else(|| panic!("{said}"));
+    // An agent is started by the same file, which the sandbox alone has or has not.
+    let run = ["run", "--in", "box", "--", "./prog", "x"];
+    assert_eq!(hint(&run, 1), said);
+    let line = format!(
+        "cofferdam() {{ '{}' \"$@\"; }}; {}",
+        env!("CARGO_BIN_EXE_cofferdam"),
+        command.trim_end_matches('`')
+    );
+    lives.shell(&line).expect_code(0);
+    std::fs::remove_file(lives.repository().join("prog")).unwrap();
+    let done = lives.cofferdam(&["exec", "box", "--", "./prog"]);
+    assert_eq!(done.expect_code(0).stdout, "ran\n");
+    let done = lives.cofferdam(&run).expect_code(0);
+    assert!(done.stdout.contains("landed: 1 commit"), "{done}");
+    // It is there, and what its first line names is not.
+    let broken = "printf '#!/no/such\\n' > broken; chmod +x broken";
+    lives.exec("box", broken).expect_code(0);
+    for arguments in [
+        &["exec", "box", "--", "./broken"][..],
+        &["run", "--in", "box", "--", "./broken"],
+    ] {
+        let done = lives.cofferdam(arguments);
+        assert!(done.stderr.contains("the program after `#!`"), "{done}");
+        assert!(!done.stderr.contains("--copy"), "{done}");
+    }
+}
+
+#[test]
+fn a_program_that_was_installed_later_is_there_after_another_start() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let bin = lives.temporary().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink("/bin/echo", bin.join("claude")).unwrap();
+    let usual = lives.shell("printf %s \"$PATH\"").expect_code(0).stdout;
+    let path = format!("{}:{usual}", bin.display());
+    let done = |arguments: &[&str]| {
+        let mut command = lives.command(arguments);
+        command.env("PATH", &path).stdout(Stdio::piped());
+        finish(command.stderr(Stdio::piped()).spawn().unwrap())
+    };
+    let missed = done(&["exec", "box", "--", "claude", "here"]).expect_code(127);
+    let hint = "`cofferdam stop box && cofferdam start box`";
+    assert!(missed.stderr.contains(hint), "{missed}");
+    done(&["stop", "box"]).expect_code(0);
+    done(&["start", "box"]).expect_code(0);
+    let found = done(&["exec", "box", "--", "claude", "here"]);
+    assert_eq!(found.expect_code(0).stdout, "here\n");
 }

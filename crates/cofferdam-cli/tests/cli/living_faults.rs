@@ -109,7 +109,7 @@ fn a_program_whose_sandbox_is_stopped_says_so() {
     let lives = Lives::with("box", &["--network", "none"]);
     let script = "echo ready; while :; do sleep 0.05; done";
     let child = started(&lives, &["exec", "box", "--", "sh", "-c", script]);
-    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    lives.cofferdam(&["stop", "-t", "0", "box"]).expect_code(0);
     let done = finish(child).expect_code(1);
     assert_eq!(
         done.stderr,

@@ -94,6 +94,21 @@ fn what_does_not_go_together_is_refused() {
         assert_eq!(done.status.code(), Some(2), "{done}");
         assert!(done.stderr.contains("cannot be used with"), "{done}");
     }
+    // The one that was given, of all that could not be.
+    let done = lives.run(&["--in", "box", "--env=A=1"], "true");
+    let said = "error: the argument '--in <SANDBOX>' cannot be used with '--env <KEY[=VALUE]>'\n";
+    assert!(done.stderr.starts_with(said), "{done}");
+    let done = lives.run(&["--in", "box", "--pids", "9", "--env", "A"], "--cpus");
+    let said = "cannot be used with:\n  --env <KEY[=VALUE]>\n  --pids <NUMBER>\n\n";
+    assert!(done.stderr.contains(said), "{done}");
+    // What a sandbox may have was said when it was made.
+    let keyless = ["run", "--in", "box", "--agent", "codex", "--prompt", "hi"];
+    let done = lives.cofferdam(&keyless).expect_code(1);
+    let said = "`.cofferdam/.env`, or make a sandbox that has it: `cofferdam create NAME --env OPENAI_API_KEY=VALUE`";
+    assert!(done.stderr.contains(said), "{done}");
+    lives.write(".cofferdam/.env", "OPENAI_API_KEY=secret\n");
+    let done = lives.cofferdam(&keyless).expect_code(1);
+    assert!(!done.stderr.contains("OPENAI_API_KEY"), "{done}");
     lives.cofferdam(&["pause", "box"]).expect_code(0);
     let done = lives.run(&["--in", "box"], "true").expect_code(1);
     assert!(done.stderr.contains("`cofferdam resume box`"), "{done}");
@@ -132,6 +147,46 @@ fn what_a_stopped_agent_committed_comes_home() {
         "a"
     );
     assert_eq!(lives.state("box"), "active");
+}
+
+#[test]
+fn one_agent_at_a_time_works_in_it() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let script = "touch ~/waits; while [ ! -e ~/go ]; do sleep 0.05; done";
+    let start = || {
+        lives.exec("box", "rm -f ~/waits ~/go").expect_code(0);
+        let running = lives
+            .command(&["run", "--in", "box", "--", "sh", "-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while lives.exec("box", "ls ~/waits").status.code() != Some(0) {
+            assert!(Instant::now() < until, "the agent never waited");
+        }
+        running
+    };
+    let first = start();
+    let second = lives.run(&["--in", "box"], "touch ~/second");
+    check!(lives, second, @"
+    code: 1
+    --- stdout
+    --- stderr
+    error: an agent is at work in sandbox `box` already
+    hint: see what it does with `cofferdam logs box run --follow`, and wait for its end; or make another sandbox for the other one: `cofferdam create NAME`
+    ");
+    lives
+        .exec("box", "! ls ~/second; touch ~/go")
+        .expect_code(0);
+    finish(first).expect_code(0);
+    lives.run(&["--in", "box"], "touch ~/second").expect_code(0);
+    // One that is killed holds nobody up.
+    let mut killed = start();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    lives.run(&["--in", "box"], "touch ~/third").expect_code(0);
+    lives.exec("box", "ls ~/second ~/third").expect_code(0);
 }
 
 #[test]

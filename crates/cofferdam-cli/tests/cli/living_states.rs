@@ -1,11 +1,12 @@
 //! States that `list` shows of sandboxes that stay, and what the other commands say in them.
 
+use std::io::Read;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::environment::finish;
+use crate::environment::{commit_script, finish};
 use crate::lives::Lives;
 
 #[test]
@@ -134,4 +135,194 @@ fn one_whose_files_are_gone() {
         .cofferdam(&["delete", "--force", "box"])
         .expect_code(0);
     assert_eq!(lives.listed("box"), None);
+}
+
+/// A program that hears TERM has the time that it needs; nothing is waited for that has ended.
+#[test]
+fn programs_are_told_before_they_are_stopped() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let polite = "trap 'sleep 2.5; echo so > ~/heard; exit 7' TERM; echo ready; while :; do sleep 0.05; done";
+    let id = lives.cofferdam(&["exec", "--detach", "box", "--", "sh", "-c", polite]);
+    let id = id.expect_code(0).stdout.trim().to_owned();
+    let mut awaited = lives
+        .command(&[
+            "exec",
+            "box",
+            "--",
+            "sh",
+            "-c",
+            &polite.replace("heard", "too"),
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.press("echo re''ady\r");
+    shell.expect("ready");
+    until(|| lives.cofferdam(&["logs", "box", &id]).stdout == "ready\n");
+    let mut ready = [0; 6];
+    awaited
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut ready)
+        .unwrap();
+    let began = Instant::now();
+    let done = lives
+        .cofferdam(&["stop", "box", "--time", "60"])
+        .expect_code(0);
+    assert!(began.elapsed() < Duration::from_secs(30), "{done}");
+    assert!(
+        done.stderr
+            .contains("waiting for the programs in box to end, 60 s at most"),
+        "{done}"
+    );
+    assert_eq!(awaited.wait().unwrap().code(), Some(7));
+    // It is told that its terminal is gone, as it does not hear the first request.
+    shell.ends_with(129);
+    let list = lives.cofferdam(&["logs", "box", "--list"]).expect_code(0);
+    assert!(list.stdout.contains(&format!("{id}  exit 7")), "{list}");
+    lives.cofferdam(&["start", "box"]).expect_code(0);
+    lives.exec("box", "cat ~/heard ~/too").expect_code(0);
+}
+
+/// Who is deaf has until the time is over, or until the user has enough; in a paused one nobody hears.
+#[test]
+fn stopping_ends_whatever_its_programs_ignore() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let deaf = "trap '' TERM HUP INT; echo ready; while :; do sleep 0.05; done";
+    for way in ["time", "ctrl-c", "paused", "nothing"] {
+        if way != "time" {
+            lives.cofferdam(&["start", "box"]).expect_code(0);
+        }
+        if way != "nothing" {
+            let id = lives.cofferdam(&["exec", "--detach", "box", "--", "sh", "-c", deaf]);
+            let id = id.expect_code(0).stdout.trim().to_owned();
+            until(|| lives.cofferdam(&["logs", "box", &id]).stdout == "ready\n");
+        }
+        if way == "paused" {
+            lives.cofferdam(&["pause", "box"]).expect_code(0);
+        }
+        let time = if way == "time" { "2" } else { "600" };
+        let began = Instant::now();
+        let stopping = lives
+            .command(&["stop", "-t", time, "box"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        if way == "ctrl-c" {
+            std::thread::sleep(Duration::from_secs(2));
+            assert_eq!(lives.state("box"), "active");
+            kill_process(Pid::from_child(&stopping), Signal::INT).unwrap();
+        }
+        let done = finish(stopping).expect_code(0);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(20), "{way}: {took:?}: {done}");
+        assert!(way != "time" || took >= Duration::from_secs(2), "{took:?}");
+        assert_eq!(lives.state("box"), "stopped", "{way}");
+    }
+}
+
+#[test]
+fn what_is_not_home_and_what_is_not_committed_is_told() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let told = |new: &str, uncollected: bool, changes: Option<bool>| {
+        let status = lives.cofferdam(&["status", "box"]).expect_code(0);
+        assert!(
+            status.stdout.contains(&format!("\nnew:     {new}\n")),
+            "{status}"
+        );
+        let listed = lives.listed("box").unwrap();
+        assert_eq!(listed["uncollected"], uncollected, "{listed}");
+        assert_eq!(listed["changes"].as_bool(), changes, "{listed}");
+        let list = lives.cofferdam(&["list"]).expect_code(0);
+        let said = list
+            .stderr
+            .contains("bring them there with: cofferdam collect box");
+        assert_eq!(said, uncollected, "{list}");
+    };
+    let some = "commits inside: cofferdam collect box";
+    let none = "nothing to collect";
+    for state in ["active", "paused", "stopped"] {
+        told(none, false, Some(false));
+        lives.exec("box", &commit_script(&[state])).expect_code(0);
+        match state {
+            "paused" => drop(lives.cofferdam(&["pause", "box"]).expect_code(0)),
+            "stopped" => drop(lives.cofferdam(&["stop", "box"]).expect_code(0)),
+            _ => {}
+        }
+        told(some, true, None);
+        lives.cofferdam(&["collect", "box"]).expect_code(0);
+        told(none, false, Some(false));
+        match state {
+            "paused" => drop(lives.cofferdam(&["resume", "box"]).expect_code(0)),
+            "stopped" => drop(lives.cofferdam(&["start", "box"]).expect_code(0)),
+            _ => {}
+        }
+    }
+    lives.exec("box", "echo draft > draft").expect_code(0);
+    told(none, false, Some(true));
+    // On another branch, and at an older commit, which is nothing new.
+    lives
+        .exec(
+            "box",
+            "rm draft; git switch -q --detach HEAD~2; git branch old HEAD~",
+        )
+        .expect_code(0);
+    let status = lives.cofferdam(&["status", "box"]).expect_code(0);
+    assert!(status.stdout.contains(none), "{status}");
+    lives
+        .exec(
+            "box",
+            "git switch -qc side; git commit -qm side --allow-empty",
+        )
+        .expect_code(0);
+    let status = lives.cofferdam(&["status", "box"]).expect_code(0);
+    assert!(status.stdout.contains(some), "{status}");
+    // What holds nothing but a mess is told to be that.
+    lives
+        .exec("box", "rm $(git rev-parse --git-dir)/HEAD")
+        .expect_code(0);
+    lives.cofferdam(&["status", "box"]).expect_code(0);
+    lives.cofferdam(&["list"]).expect_code(0);
+}
+
+/// What is refused of one is no reason to keep the others; a name that is none is one to keep all.
+#[test]
+fn several_are_deleted_as_far_as_they_may_be() {
+    let lives = Lives::new();
+    for name in ["one", "two", "three"] {
+        lives.create(name, &["--network", "none"]);
+    }
+    let drafts = "mkdir d; for f in a b c d/e; do echo draft > $f; done";
+    lives.exec("two", drafts).expect_code(0);
+    let done = lives.cofferdam(&["delete", "one", "no-such", "nor-this", "two"]);
+    let done = done.expect_code(1);
+    for missing in ["no-such", "nor-this"] {
+        let said = format!("error: Sandbox '{missing}' not found.");
+        assert!(done.stderr.contains(&said), "{done}");
+    }
+    assert!(done.stderr.ends_with("nothing was deleted\n"), "{done}");
+    assert_eq!(lives.state("one"), "active");
+    let done = lives.cofferdam(&["delete", "one", "two", "one", "three"]);
+    let done = done.expect_code(1);
+    let said = " has uncommitted changes: a, b, c and 1 more\n";
+    assert!(done.stderr.contains(said), "{done}");
+    assert!(
+        done.stderr.contains("`cofferdam delete --force two`"),
+        "{done}"
+    );
+    assert!(done.stderr.contains("deleted one\n"), "{done}");
+    assert!(done.stderr.contains("deleted three\n"), "{done}");
+    let left = ["one", "two", "three"].map(|name| lives.listed(name).is_some());
+    assert_eq!(left, [false, true, false]);
+}
+
+#[track_caller]
+fn until(what: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !what() {
+        assert!(Instant::now() < limit, "it never came");
+    }
 }

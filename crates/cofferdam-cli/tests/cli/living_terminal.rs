@@ -30,6 +30,28 @@ fn a_shell_has_the_terminal_and_gives_it_back() {
 }
 
 #[test]
+fn a_shell_says_where_it_is() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.expect("box:");
+    shell.press("cd src; echo \"<$COFFERDAM_SHELL>\"\r");
+    shell.expect("<>");
+    shell.expect("/src");
+    let status = lives.cofferdam(&["status", "box"]).expect_code(0);
+    assert!(status.stdout.contains("  shell\n"), "{status}");
+    shell.press("exit\r");
+    shell.ends_with(0);
+    // What the sandbox's own file says counts more.
+    lives
+        .exec("box", "echo \"PS1='mi''ne> '\" | tee ~/.bashrc > ~/.zshrc")
+        .expect_code(0);
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.expect("mine> ");
+    shell.press("exit\r");
+    shell.ends_with(0);
+}
+
+#[test]
 fn a_program_hears_of_another_size_by_itself() {
     let lives = Lives::with("box", &["--network", "none"]);
     let script = "trap 'stty size' WINCH; echo re''ady; while :; do sleep 0.05; done";
@@ -66,8 +88,7 @@ fn a_terminal_is_sane_after_a_sandbox_that_was_stopped_or_deleted() {
     let lives = Lives::with("box", &["--network", "none"]);
     for (command, said) in [
         (&["stop", "box"][..], "sandbox `box` is stopped"),
-        // It depends on how far it is.
-        (&["delete", "--force", "box"], "error:"),
+        (&["delete", "--force", "box"], "sandbox `box` was deleted"),
     ] {
         lives.cofferdam(&["start", "box"]).expect_code(0);
         let mut shell = lives.on_a_terminal(&["shell", "box"]);
@@ -97,6 +118,24 @@ fn a_paused_sandbox_is_told_and_can_be_left() {
     shell.ends_with(130);
     lives.cofferdam(&["resume", "box"]).expect_code(0);
     lives.exec("box", "true").expect_code(0);
+}
+
+/// The terminal itself shows what is typed there: that is no answer of the program.
+#[test]
+fn a_paused_program_in_front_can_be_left() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.press("echo fore''ground; sleep 100\r");
+    shell.expect("foreground");
+    lives.cofferdam(&["pause", "box"]).expect_code(0);
+    shell.press("\u{3}");
+    shell.expect("^C");
+    shell.press("\u{3}");
+    shell.expect("box is paused; it goes on with: cofferdam resume box");
+    shell.press("\u{3}");
+    shell.ends_with(130);
+    assert_eq!(shell.text().matches("box is paused").count(), 1);
+    assert_eq!(lives.state("box"), "paused");
 }
 
 #[test]

@@ -205,6 +205,7 @@ impl Programs {
                 program: *number,
                 arguments: one.arguments.clone(),
                 detached: one.streams == Streams::Detached,
+                terminal: one.streams == Streams::Terminal,
                 exit: one.exit,
             })
             .collect();

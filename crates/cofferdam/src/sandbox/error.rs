@@ -44,7 +44,11 @@ pub enum SandboxError {
     NoProgram(u64),
     /// The program does not exist inside, or cannot be executed.
     #[error("cannot run `{program}` in the sandbox: {reason}")]
-    Program { program: String, reason: String },
+    Program {
+        program: String,
+        fault: ProgramFault,
+        reason: String,
+    },
     /// By [`super::Sandbox::unpack`] and [`super::Sandbox::snapshot`].
     #[error("cannot {action} the sandbox: {reason}")]
     Files {
@@ -64,4 +68,17 @@ pub enum SandboxError {
     TimedOut(u64),
     #[error("cancelled")]
     Cancelled,
+}
+
+/// What is wrong with a program that could not be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProgramFault {
+    /// There is no such file, or what its first line names is missing.
+    Missing,
+    /// The file may not be executed, or is none.
+    Forbidden,
+    /// It cannot be started in the directory that was asked for.
+    Directory,
+    Other,
 }

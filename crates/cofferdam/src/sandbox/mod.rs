@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::network::NetworkKind;
 pub use crate::process::Exit;
 pub use abilities::{Abilities, Ability};
-pub use error::SandboxError;
+pub use error::{ProgramFault, SandboxError};
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
 pub use spec::{
     Access, Detached, ExecRequest, Handle, HostProgram, Lifetime, Limits, Mount, MountSource,
@@ -72,6 +72,8 @@ pub struct Listed {
     /// As far as the sandbox remembers them. What an agent may have chosen: to be made safe for a terminal.
     pub arguments: Vec<OsString>,
     pub detached: bool,
+    /// It has a terminal of somebody's.
+    pub terminal: bool,
     /// None while it runs.
     pub exit: Option<Exit>,
 }

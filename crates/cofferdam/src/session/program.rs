@@ -9,7 +9,7 @@ use super::error::RunErrorKind;
 use super::options::RunOptions;
 use crate::git::{Oid, Repository, below};
 use crate::registry::Strategy;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{ProgramFault, SandboxError};
 
 /// Refuses a program that cannot be there. A hook may make it or install it, and a `PATH` of the caller's for inside
 /// is nobody's to judge here: then its start tells.
@@ -47,6 +47,7 @@ pub(super) async fn check(
     }
     Err(SandboxError::Program {
         program: crate::text::printable_bytes_line(program.name.as_bytes()),
+        fault: ProgramFault::Missing,
         reason: "there is no such program".to_owned(),
     }
     .into())

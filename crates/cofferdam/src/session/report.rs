@@ -42,7 +42,7 @@ const NAMED: usize = 5;
 impl std::fmt::Display for Beside {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut text = format!(
-            "what is beside the branch ({}",
+            "commits that are not on the branch ({}",
             self.names[..self.names.len().min(NAMED)].join(", ")
         );
         if self.names.len() > NAMED {
@@ -50,9 +50,9 @@ impl std::fmt::Display for Beside {
         }
         text.push_str(") ");
         if let Some(why) = &self.refused {
-            text.push_str(&format!("did not come home: {why}; it "));
+            text.push_str(&format!("did not come home: {why}; they "));
         }
-        text.push_str(&format!("is kept at {}", self.at));
+        text.push_str(&format!("are kept at {}", self.at));
         f.write_str(&crate::text::printable_line(&text))
     }
 }

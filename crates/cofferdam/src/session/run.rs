@@ -15,6 +15,7 @@ use super::network;
 use super::options::RunOptions;
 use super::plan::{self, Plan, PlanError, TaskPlan};
 use super::prepare::{self, Making, Ready};
+use super::program;
 use super::refusals::Refusals;
 use super::report::{Kept, RunReport, usage};
 use super::runlog;
@@ -97,6 +98,17 @@ async fn plan_alone(options: &RunOptions) -> Result<(Plan, TaskPlan, Vec<String>
     let (caller, session) = (&options.caller, &options.session);
     let plan = plan::plan(caller, session).await?;
     let task = plan::plan_task(options, &plan).await?;
+    // A sandbox that is there knows its programs; of one that is to be made this is asked before.
+    let (record, environment) = (&plan.record, &task.environment);
+    let repository = &plan.repository;
+    program::check(
+        options,
+        repository,
+        &record.strategy,
+        &record.base,
+        environment,
+    )
+    .await?;
     let (plan, finished) = plan::settle(caller, session, plan).await?;
     if finished.is_empty() {
         return Ok((plan, task, finished));

@@ -90,7 +90,7 @@ pub(crate) async fn run(
                 };
                 output::data(&json::event(&last)?)?;
             }
-            Err(around.explain(error))
+            Err(around.explain(error, &life, environment))
         }
     };
     if let (Some(text), false) = (&goes_on, mode == Mode::Json || quiet) {

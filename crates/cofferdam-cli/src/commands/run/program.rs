@@ -10,15 +10,18 @@ use std::path::{Path, PathBuf};
 
 use cofferdam::RunError;
 use cofferdam::agent::{self, AGENTS, AgentOptions};
+use cofferdam::registry::{self, Record};
 use cofferdam::sandbox::native::{self, Host};
 use cofferdam::sandbox::{HostProgram, SandboxError};
 use cofferdam::session::{AgentFailure, RunErrorKind};
 
 use super::arguments::Arguments;
+use super::life::Life;
 use crate::commands::doctor::agents::elsewhere;
 use crate::commands::making::FileMode;
+use crate::commands::unstarted;
 use crate::environment::Environment;
-use crate::error::CliError;
+use crate::error::{CliError, hint_within};
 use crate::ui::shell::shell_word;
 
 /// Where the command was started, and what its sandbox sees of that.
@@ -57,17 +60,30 @@ impl Surroundings {
     }
 
     /// Adds the next step to an error about the agent's program.
-    pub(super) fn explain(&self, error: RunError) -> CliError {
+    pub(super) fn explain(
+        &self,
+        error: RunError,
+        life: &Life,
+        environment: &Environment,
+    ) -> CliError {
         let hint = match &error.kind {
-            RunErrorKind::Sandbox(SandboxError::Program { program, .. })
+            RunErrorKind::Sandbox(SandboxError::Program { program, fault, .. })
             | RunErrorKind::Agent {
-                failure: AgentFailure::Sandbox(SandboxError::Program { program, .. }),
+                failure: AgentFailure::Sandbox(SandboxError::Program { program, fault, .. }),
                 ..
-            } => self.hint(program),
+            } => match there(life, &error, environment) {
+                // The checkout says nothing of what is in a sandbox that was there before.
+                Some(record) => unstarted::hint(program, *fault, &record, environment),
+                None => self.hint(program),
+            },
+            RunErrorKind::Plan(plan) if matches!(life, Life::In(_)) => match hint_within(plan) {
+                Some(hint) => hint,
+                None => return CliError::Run(error),
+            },
             RunErrorKind::Agent {
                 failure: AgentFailure::Exit { detail, .. },
                 ..
-            } => match self.lonely(detail) {
+            } if !matches!(life, Life::In(_)) => match self.lonely(detail) {
                 Some(hint) => hint,
                 None => return CliError::Run(error),
             },
@@ -215,6 +231,13 @@ impl Surroundings {
             ),
         }
     }
+}
+
+/// What the sandbox is that the agent was to work in, where it was there before.
+fn there(life: &Life, error: &RunError, environment: &Environment) -> Option<Record> {
+    let within = matches!(life, Life::In(_));
+    let id = error.kept.id.filter(|_| within)?;
+    registry::load(&environment.home, id).ok()
 }
 
 fn from_top(below: &Path) -> String {

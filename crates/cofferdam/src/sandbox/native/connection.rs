@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::stream::{self, Received};
-use crate::sandbox::{Exit, SandboxError};
+use crate::sandbox::{Exit, ProgramFault, SandboxError};
 
 /// How long a healthy guest may take, on a machine that is busy, to execute a program.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -268,6 +268,7 @@ impl Connection {
     async fn send(&self, request: &Request, fds: Vec<OwnedFd>) -> Result<(), SandboxError> {
         let frame = protocol::encode(request).map_err(|error| SandboxError::Program {
             program: String::new(),
+            fault: ProgramFault::Other,
             reason: error.to_string(),
         })?;
         let sent = self.outgoing.send(Outgoing { frame, fds }).await;

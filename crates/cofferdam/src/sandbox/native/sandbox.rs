@@ -21,8 +21,8 @@ use super::identity;
 use super::resident::{self, Door, Process};
 use super::streams::{self, Ends, Output};
 use crate::sandbox::{
-    ExecRequest, Execution, Exit, Handle, Listed, Sandbox, SandboxError, Status, Stopping,
-    TerminalSize,
+    ExecRequest, Execution, Exit, Handle, Listed, ProgramFault, Sandbox, SandboxError, Status,
+    Stopping, TerminalSize,
 };
 use crate::wall::{Registration, Sockets};
 
@@ -85,10 +85,12 @@ impl NativeSandbox {
         output: Output,
     ) -> Result<NativeExecution, SandboxError> {
         let shown = program_name(&request);
-        let refuse = |reason: String| SandboxError::Program {
+        let fail = |fault, reason: String| SandboxError::Program {
             program: shown.clone(),
+            fault,
             reason,
         };
+        let refuse = |reason| fail(ProgramFault::Other, reason);
         let directory = request
             .directory
             .map(|path| path.into_os_string().into_vec());
@@ -127,7 +129,7 @@ impl NativeSandbox {
                 });
             }
             Ok(Err(NotStarted::Failed { step, errno })) => {
-                refuse(reason(step, errno, shown_directory))
+                fail(fault(step, errno), reason(step, errno, shown_directory))
             }
             Ok(Err(NotStarted::Stopped(Stop::Pause))) => SandboxError::Paused,
             Ok(Err(NotStarted::Stopped(Stop::Freeze))) => SandboxError::Frozen,
@@ -345,6 +347,7 @@ fn listed(entry: ProgramEntry) -> Listed {
             .map(OsString::from_vec)
             .collect(),
         detached: entry.detached,
+        terminal: entry.terminal,
         exit: entry.exit.map(|exit| match exit {
             GuestExit::Code(code) => Exit::Code(code),
             GuestExit::Signal(signal) => Exit::Signal(signal),
@@ -358,6 +361,15 @@ fn program_name(request: &ExecRequest) -> String {
         .first()
         .map_or(&b""[..], |name| name.as_bytes());
     name.escape_ascii().to_string()
+}
+
+fn fault(step: ExecStep, errno: i32) -> ProgramFault {
+    match (step, errno) {
+        (ExecStep::Directory, _) => ProgramFault::Directory,
+        (ExecStep::Program, libc::ENOENT | libc::ENOTDIR) => ProgramFault::Missing,
+        (ExecStep::Program, libc::EACCES | libc::EPERM) => ProgramFault::Forbidden,
+        _ => ProgramFault::Other,
+    }
 }
 
 fn reason(step: ExecStep, errno: i32, directory: Option<Vec<u8>>) -> String {

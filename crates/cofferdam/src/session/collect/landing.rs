@@ -178,7 +178,7 @@ impl Collector<'_> {
             return Ok(None);
         }
         let at = self.keep_extra(owned, &left).await?;
-        let name = format!("{branch} before it was rewritten");
+        let name = format!("{branch} as it was before it was rewritten");
         Ok(Some(Beside {
             names: vec![name],
             at,

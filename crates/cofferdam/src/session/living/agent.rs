@@ -1,8 +1,10 @@
 //! An agent's task in a living sandbox, as often as wanted.
 
-use std::time::Instant;
+use std::fs::File;
+use std::time::{Duration, Instant};
 
 use super::{Collection, Session, SessionError};
+use crate::fsx::lock;
 use crate::git::{DiffStyle, Identity, identity};
 use crate::registry::{self, Reach, Setup, Strategy};
 use crate::sandbox::{Contained, SandboxError};
@@ -21,6 +23,11 @@ use crate::session::report::{Kept, RunReport, usage};
 use crate::session::run::take_login_back;
 use crate::session::runlog;
 use crate::session::stream::AgentFailure;
+
+/// The lock of the agent that works, in the state directory.
+const AT_WORK: &str = "agent";
+/// How long the end of one that was just killed may take to be seen.
+const LOOKERS: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Runs an agent in it, until it signals completion or the iterations are used up, and collects. The sandbox goes
@@ -41,6 +48,7 @@ impl Session {
             return Err(session(SessionError::FailedSetup { name }));
         }
         self.named.check_files(&self.caller).map_err(session)?;
+        let _alone = self.alone_at_work().await.map_err(session)?;
         let form = Form::read(&self.directory()).map_err(|error| session(error.into()))?;
         let options = RunOptions {
             caller: self.caller.clone(),
@@ -137,6 +145,15 @@ impl Session {
             preserved_worktree: None,
             refused: kept.refused,
         })
+    }
+
+    /// One agent at a time: two would commit over each other's files, and write one log. The kernel lets go of it, however
+    /// this process ends.
+    async fn alone_at_work(&self) -> Result<File, SessionError> {
+        let path = self.directory().join(AT_WORK);
+        let name = || self.name().to_string();
+        let taken = lock::take_within(&path, LOOKERS).await?;
+        taken.ok_or_else(|| SessionError::AtWork { name: name() })
     }
 
     /// The same one, for steps that only [`Caller::abandon`] cuts short.

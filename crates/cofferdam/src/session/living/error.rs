@@ -45,6 +45,8 @@ pub enum SessionError {
     /// Another command collects, stops or starts it.
     #[error("another command is at work on sandbox `{name}`")]
     Busy { name: String },
+    #[error("an agent is at work in sandbox `{name}` already")]
+    AtWork { name: String },
     /// Somebody's program runs in it, or an agent: `program` is one of them, safe for a terminal.
     #[error("sandbox `{name}` is in use: `{program}` runs there")]
     InUse { name: String, program: String },

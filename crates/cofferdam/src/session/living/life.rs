@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Named, Session, SessionError, anew, detached};
+use super::{Named, Session, SessionError, anew, detached, has_uncollected};
 use crate::fsx::lock;
 use crate::names::RepoPath;
 use crate::registry::{self, Owned};
@@ -19,6 +19,9 @@ use crate::wall::supervisor::{self, Compiled, Supervisor, Wall};
 
 /// Who only looks at a lock has it for a moment, and a supervisor that ends for not much longer.
 const LOOKERS: Duration = Duration::from_secs(2);
+
+/// How long a look at what is not home may take.
+const LOOKED: Duration = Duration::from_secs(5);
 
 /// How a living sandbox is now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -39,6 +42,14 @@ pub async fn condition(
     named.check(provider)?;
     let asked = ask(provider, &named.handle(caller)).await;
     asked.map_err(|source| SessionError::sandbox(named.record.name.to_string(), source))
+}
+
+/// Whether it has commits that are not home, as its files say; its programs go on meanwhile. `None`: that cannot be told
+/// now. Bounded: 5 s.
+pub async fn uncollected(caller: &Caller, named: &Named) -> Option<bool> {
+    let (home, repo, record) = (&caller.home, &named.repository, &named.record);
+    let looked = has_uncollected(home, repo, record, &caller.cancel);
+    tokio::time::timeout(LOOKED, looked).await.ok().flatten()
 }
 
 /// As [`condition`], of whichever sandbox it is.
@@ -109,19 +120,6 @@ impl Session {
             Condition::Running
         })
     }
-}
-
-/// Ends every program of the sandbox; its files stay, and the agent's home. Idempotent. Bounded: 30 s.
-pub async fn stop(
-    caller: &Caller,
-    named: &Named,
-    provider: &dyn BindMountProvider,
-) -> Result<(), SessionError> {
-    named.check(provider)?;
-    let turn = turn(caller, named).await?;
-    halt(caller, named, provider).await?;
-    drop(turn);
-    Ok(())
 }
 
 /// The programs first: what they still say is carried as long as they live.

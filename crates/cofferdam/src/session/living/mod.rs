@@ -12,6 +12,8 @@ mod exec;
 mod keep;
 mod life;
 mod remove;
+mod stop;
+mod uncollected;
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -22,8 +24,10 @@ pub use detached::{Program, left_running};
 pub use error::SessionError;
 pub use exec::{ProgramId, SessionExec};
 pub(super) use life::ask;
-pub use life::{Condition, condition, start, stop};
+pub use life::{Condition, condition, start, uncollected};
 pub use remove::{end, end_if_safe};
+pub use stop::{stop, stop_within};
+pub(super) use uncollected::has_uncollected;
 
 use super::options::Caller;
 use crate::git::Repository;

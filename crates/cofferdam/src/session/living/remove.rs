@@ -136,6 +136,7 @@ async fn look(caller: &Caller, named: &Named, turn: &mut Owned) -> Result<(), Se
         let risk = ManageError::UncommittedWork {
             name: turn.record.name.to_string(),
             path: turn.record.workspace(&caller.home),
+            files: Vec::new(),
         };
         return Err(Box::new(risk).into());
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
-use super::risk::{own_branch, uncommitted_in, worktree_of};
+use super::risk::{Uncommitted, own_branch, uncommitted_in, worktree_of};
 use super::turn::take;
 use super::{Lost, ManageError, SandboxRef, half_merged, orphan};
 use crate::git::Repository;
@@ -148,10 +148,11 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
     let outcome = record.outcome.as_ref();
     let checkout = outcome.and_then(|outcome| outcome.checkout.as_ref());
     let found = uncommitted_in(&target.home, &repo, record, checkout, user, cancel).await?;
-    if let Some(path) = found.filter(|_| !options.force) {
+    if let Some(Uncommitted { path, files }) = found.filter(|_| !options.force) {
         return Err(ManageError::UncommittedWork {
             name: owned.record.name.to_string(),
             path,
+            files,
         });
     }
     if let Some(worktree) = worktree_of(&repo, record)? {
@@ -162,6 +163,7 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         return Err(ManageError::UncommittedWork {
             name: owned.record.name.to_string(),
             path: copy,
+            files: Vec::new(),
         });
     }
     if collect::keeps_work(owned.directory()) && !options.force {

@@ -44,8 +44,13 @@ pub enum ManageError {
     },
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
-    #[error("{} has uncommitted changes", path.display())]
-    UncommittedWork { name: String, path: PathBuf },
+    #[error("{} has uncommitted changes{}", path.display(), named(files))]
+    UncommittedWork {
+        name: String,
+        path: PathBuf,
+        /// Below `path`, printable; none where they were not looked up one by one.
+        files: Vec<String>,
+    },
     #[error("what did not come home of sandbox `{name}` is only in {}", path.display())]
     KeptWork { name: String, path: PathBuf },
     /// Cancelled while waiting for it, or it took too long.
@@ -71,6 +76,24 @@ pub enum ManageError {
     Worktree(#[from] WorktreeError),
     #[error(transparent)]
     Refs(#[from] RefError),
+}
+
+/// So many of them tell what it is about.
+const NAMED: usize = 3;
+
+fn named(files: &[String]) -> String {
+    let mut text = match files {
+        [] => return String::new(),
+        [first, ..] => format!(": {first}"),
+    };
+    for file in files.iter().take(NAMED).skip(1) {
+        text.push_str(", ");
+        text.push_str(file);
+    }
+    if files.len() > NAMED {
+        text.push_str(&format!(" and {} more", files.len() - NAMED));
+    }
+    text
 }
 
 fn no_branch(name: &str, branch: &str, running: bool) -> String {

@@ -24,6 +24,8 @@ use crate::session::uncommitted::uncommitted;
 
 /// How long a sandbox may take to say how it is.
 const ASKED: Duration = Duration::from_secs(5);
+/// How long a look at the files of one that lives on may take.
+const LOOKED: Duration = Duration::from_secs(5);
 
 /// The states of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -75,7 +77,10 @@ pub struct Summary {
     pub ahead: Option<u64>,
     /// What it keeps for its user that did not land, and where, in words.
     pub kept: Option<String>,
-    /// Uncommitted changes in its worktree; `None` where it has none.
+    /// It lives on, and has commits that are not home; `None` where it does not live on, or that cannot be told now.
+    pub uncollected: Option<bool>,
+    /// Uncommitted changes in its worktree; `None` where it has none, or where it has commits that are not home and
+    /// so cannot be told from changes.
     pub changes: Option<bool>,
     /// The directory that its agent works in, or worked in; `None` where that is gone.
     #[serde(serialize_with = "crate::path_json::optional")]
@@ -185,12 +190,26 @@ async fn summary(
         Phase::Stopped if !has_branch && record.kept.is_none() => State::Missing,
         _ => State::Stopped,
     };
+    let uncollected = match repo {
+        Some(repo) if lives_on && record.setup != Setup::Making => {
+            let looked = living::has_uncollected(home, repo, &record, cancel);
+            tokio::time::timeout(LOOKED, looked).await.ok().flatten()
+        }
+        _ => None,
+    };
     let changes = match (repo, &record.worktree, &record.branch) {
-        (Some(repo), Some(path), Some(branch)) if !in_use && path.is_dir() => {
+        (Some(repo), Some(path), Some(branch)) if unused && path.is_dir() => {
             let branch = (path.as_path(), branch);
-            changes(home, repo, &record, branch, &ends, caller_home, cancel)
-                .await
-                .ok()
+            let looked = changes(home, repo, &record, branch, &ends, caller_home, cancel);
+            // Programs of one that lives on may write meanwhile, and make it last.
+            let looked = if lives_on {
+                tokio::time::timeout(LOOKED, looked).await.ok()
+            } else {
+                Some(looked.await)
+            };
+            let found = looked.and_then(Result::ok);
+            // What is committed inside is nothing that anybody knows of here.
+            found.filter(|&found| !found || uncollected != Some(true))
         }
         _ => None,
     };
@@ -209,6 +228,7 @@ async fn summary(
         } else {
             kept
         },
+        uncollected,
         changes,
         workdir: workdir(&record, home),
         created: record.created,

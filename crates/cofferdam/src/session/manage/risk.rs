@@ -1,5 +1,6 @@
 //! What would be lost with a sandbox that lives on.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
@@ -27,8 +28,9 @@ pub(in crate::session) async fn at_risk(
     let name = record.name.to_string();
     let directory = home.sandbox(record.id);
     let checkout = Some(checkout);
-    if let Some(path) = uncommitted_in(home, repo, record, checkout, caller_home, cancel).await? {
-        return Ok(Some(ManageError::UncommittedWork { name, path }));
+    let found = uncommitted_in(home, repo, record, checkout, caller_home, cancel).await?;
+    if let Some(Uncommitted { path, files }) = found {
+        return Ok(Some(ManageError::UncommittedWork { name, path, files }));
     }
     Ok(
         collect::sets_aside(&directory).then_some(ManageError::KeptWork {
@@ -36,6 +38,14 @@ pub(in crate::session) async fn at_risk(
             path: directory,
         }),
     )
+}
+
+/// A worktree with work that is in no commit.
+#[derive(Debug)]
+pub(super) struct Uncommitted {
+    pub(super) path: PathBuf,
+    /// Below it, printable.
+    pub(super) files: Vec<String>,
 }
 
 /// The worktree, where it has uncommitted work. `checkout`: the commit that was checked out inside, where it is known.
@@ -46,7 +56,7 @@ pub(super) async fn uncommitted_in(
     checkout: Option<&Oid>,
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
-) -> Result<Option<PathBuf>, ManageError> {
+) -> Result<Option<Uncommitted>, ManageError> {
     let (Some(worktree), Some(path)) = (worktree_of(repo, record)?, &record.worktree) else {
         return Ok(None);
     };
@@ -61,7 +71,16 @@ pub(super) async fn uncommitted_in(
     let at = checkout.or(ends.first()).unwrap_or(&record.base);
     let ends = (at, &ends[..]);
     let changes = uncommitted(repo, &worktree, ends, rules, &scratch, cancel).await?;
-    Ok((!changes.is_empty()).then(|| path.clone()))
+    if changes.is_empty() {
+        return Ok(None);
+    }
+    // What could not be looked at has no name.
+    let files = changes.0.iter().map(|one| one.path.as_os_str().as_bytes());
+    let files = files.filter(|path| !path.is_empty());
+    Ok(Some(Uncommitted {
+        path: path.clone(),
+        files: files.map(crate::text::printable_bytes_line).collect(),
+    }))
 }
 
 pub(super) fn own_branch(record: &Record) -> Option<&BranchName> {

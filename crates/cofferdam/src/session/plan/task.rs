@@ -10,7 +10,7 @@ use crate::session::error::RunErrorKind;
 use crate::session::event::Notice;
 use crate::session::login::Login;
 use crate::session::options::{PromptSource, RunOptions};
-use crate::session::{access, model, program, variables};
+use crate::session::{access, model, variables};
 
 /// What will be asked of the agent, and what it gets for it. Made by [`plan`] alone.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Prompt {
     }
 }
 
-/// Refuses what could only fail: an agent without a prompt, a program, a key or a way to its model.
+/// Refuses what could only fail: an agent without a prompt, a key or a way to its model.
 pub(in crate::session) async fn plan(
     options: &RunOptions,
     plan: &Plan,
@@ -76,14 +76,6 @@ pub(in crate::session) async fn plan(
         .collect();
     let reach = model::check(options, &repository.top, record.id, &environment, logged_in)?;
     notices.extend(reach);
-    program::check(
-        options,
-        repository,
-        &record.strategy,
-        &record.base,
-        &environment,
-    )
-    .await?;
     Ok(TaskPlan {
         prompt,
         unused_arguments,

@@ -1,0 +1,122 @@
+//! What to do where a program could not be started in a sandbox that stays: what is there counts, not what is here.
+
+use std::path::{Component, Path, PathBuf};
+
+use cofferdam::agent::{self, AGENTS, AgentOptions};
+use cofferdam::registry::Record;
+use cofferdam::sandbox::native::{self, Host};
+use cofferdam::sandbox::{HostProgram, ProgramFault};
+
+use super::doctor::agents::elsewhere;
+use crate::environment::Environment;
+use crate::ui::shell::shell_word;
+
+/// The next step for `program`, as its sandbox names it.
+pub(super) fn hint(
+    program: &str,
+    fault: ProgramFault,
+    record: &Record,
+    environment: &Environment,
+) -> String {
+    let name = &record.name;
+    match fault {
+        ProgramFault::Directory => format!(
+            "see which directories there are with `cofferdam exec {name} -- ls`; a relative one counts from the top \
+             of the repository"
+        ),
+        ProgramFault::Forbidden => format!(
+            "it must be a file that may be executed: `cofferdam exec {name} -- chmod +x {}`",
+            shell_word(program)
+        ),
+        ProgramFault::Missing if !program.contains('/') => by_name(program, record, environment),
+        ProgramFault::Missing => by_path(Path::new(program), record, environment),
+        _ => format!("look with `cofferdam shell {name}`"),
+    }
+}
+
+fn by_path(program: &Path, record: &Record, environment: &Environment) -> String {
+    let name = &record.name;
+    let word = shell_word(program);
+    if program.is_absolute() {
+        return match program.strip_prefix(environment.top()) {
+            Ok(below) => format!(
+                "the repository is at another path in the sandbox: write {}",
+                shell_word(Path::new(".").join(below))
+            ),
+            Err(_) => format!(
+                "{word} is not in sandbox {name}: see what is with `cofferdam shell {name}`"
+            ),
+        };
+    }
+    let parts = program.components();
+    let below: PathBuf = parts.filter(|part| *part != Component::CurDir).collect();
+    // Only whether it is there: what it is an agent may have chosen.
+    let workspace = record.workspace(&environment.home);
+    if workspace.join(&below).symlink_metadata().is_ok() {
+        return "it is there: check its first line, the program after `#!` must exist in the sandbox, and the line \
+                must not end in CR LF"
+            .to_owned();
+    }
+    let missing = format!("{word} is not in sandbox {name}");
+    if !environment.directory.join(program).is_file() {
+        return format!("{missing}: see what is with `cofferdam exec {name} -- ls`");
+    }
+    let parent = below.parent().filter(|parent| *parent != Path::new(""));
+    let parent = parent.map_or_else(String::new, |parent| {
+        format!("mkdir -p {} && ", shell_word(parent))
+    });
+    let script = format!("{parent}cat > {word} && chmod +x {word}");
+    format!(
+        "{missing}: take the one of this checkout there with `cofferdam exec -i {name} -- sh -c {} < {word}`",
+        shell_word(script)
+    )
+}
+
+/// What a sandbox shows of this machine's programs is looked up when it starts.
+fn by_name(program: &str, record: &Record, environment: &Environment) -> String {
+    let name = &record.name;
+    let agents = AGENTS.iter().filter(|kind| !kind.install.is_empty());
+    let known = agents.filter_map(|kind| {
+        let agent = agent::by_name(kind.name, AgentOptions::default()).ok()?;
+        let known = agent.program().filter(|known| known.name == program)?;
+        let directories = known.directories.iter().map(PathBuf::from).collect();
+        Some((kind.install, directories))
+    });
+    let (install, directories) = known.into_iter().next().unzip();
+    let wanted = HostProgram {
+        name: program.into(),
+        directories: directories.unwrap_or_default(),
+    };
+    let unseen = environment.unseen();
+    let host = Host {
+        search_path: environment.variable("PATH"),
+        home: environment.user_home.as_deref(),
+        programs: &[],
+        unseen: &unseen,
+    };
+    let again = format!("`cofferdam stop {name} && cofferdam start {name}`");
+    match native::locate(&wanted, &host) {
+        None if environment.directory.join(program).is_file() => {
+            format!("for the file of that name write `./{program}`")
+        }
+        None => {
+            let with = install.map_or_else(String::new, |install| {
+                format!(", for example with `{install}`")
+            });
+            format!(
+                "`{program}` is not in sandbox {name}, nor in your PATH: install it{with}, then {again}"
+            )
+        }
+        Some(found) => match &found.unshown {
+            Some(why) => format!(
+                "this machine has {}, which no sandbox shows because {why}: {}, then {again}",
+                shell_word(&found.path),
+                elsewhere(why)
+            ),
+            None => format!(
+                "sandbox {name} shows the programs that this machine had at its start: {again} shows {}",
+                shell_word(&found.path)
+            ),
+        },
+    }
+}

@@ -1,0 +1,60 @@
+//! Whether a living sandbox has commits that are not home, without a word to it.
+
+use tokio_util::sync::CancellationToken;
+
+use crate::git::private_clone::{self, PrivateHead};
+use crate::git::{Oid, Repository, refs};
+use crate::home::Home;
+use crate::names::BranchName;
+use crate::registry::Record;
+
+/// So many branches are looked at.
+const BRANCHES: usize = 100;
+
+/// Whether its HEAD or a branch of it is at a commit that is not home. Only its references are read, as files, while its
+/// programs go on; `None`: they cannot be read, or there are too many. What is stashed or tagged is not looked at.
+pub(in crate::session) async fn has_uncollected(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    cancel: &CancellationToken,
+) -> Option<bool> {
+    let git = home.sandbox(record.id).join("git");
+    let own = record.branch.as_ref().map(BranchName::full);
+    let found = private_clone::read_refs(&git, repo.format, own.as_deref()).ok()?;
+    let branches = found.refs.iter();
+    let branches = branches.filter(|(name, _)| name.starts_with(b"refs/heads/"));
+    let mut tips: Vec<&Oid> = branches.map(|(_, tip)| tip).collect();
+    if let Some(PrivateHead::Detached(tip)) = &found.head {
+        tips.push(tip);
+    }
+    tips.sort();
+    tips.dedup();
+    if tips.len() > BRANCHES {
+        return None;
+    }
+    let mut known = vec![record.base.clone()];
+    known.extend(record.landed.clone());
+    if let Some(branch) = &own {
+        known.extend(repo.resolve(branch, cancel).await.ok()?);
+    }
+    let kept = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await;
+    known.extend(kept.ok()?.into_iter().map(|one| one.id));
+    for tip in tips {
+        if known.contains(tip) {
+            continue;
+        }
+        let mut is_home = false;
+        for known in &known {
+            // What the repository does not have is an error there.
+            is_home |= repo.is_ancestor(tip, known, cancel).await.unwrap_or(false);
+            if is_home {
+                break;
+            }
+        }
+        if !is_home {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
