@@ -25,6 +25,7 @@ mod living_faults;
 mod living_runs;
 mod living_states;
 mod living_terminal;
+mod living_versions;
 mod look;
 mod man;
 mod merge;
