@@ -4,6 +4,7 @@
 //! A provider knows nothing of agents, prompts or branches. It gets plain data ([`SandboxSpec`]).
 
 mod abilities;
+mod ability;
 mod error;
 pub mod host;
 mod kinds;
@@ -23,7 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::network::NetworkKind;
 pub use crate::process::Exit;
-pub use abilities::{Abilities, Ability};
+pub use abilities::Abilities;
+pub use ability::Ability;
 pub use error::SandboxError;
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
 pub use spec::{

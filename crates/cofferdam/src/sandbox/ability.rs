@@ -1,0 +1,30 @@
+//! One thing that some sandboxes can do and others cannot.
+
+use std::fmt;
+
+/// What some sandboxes can do and others cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ability {
+    /// Host directories are mounted into it.
+    Mount,
+    /// [`super::Sandbox::freeze`] and [`super::Sandbox::pause`].
+    Pause,
+    /// [`super::ExecRequest::terminal`].
+    Terminal,
+    /// [`super::Lifetime::UntilRemoved`], and all that goes with it: other processes open it, programs survive those
+    /// that started them.
+    Outlive,
+}
+
+impl fmt::Display for Ability {
+    /// As it follows "cannot".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mount => "mount directories of the host",
+            Self::Pause => "stop its programs for a while",
+            Self::Terminal => "give a program a terminal",
+            Self::Outlive => "keep a sandbox longer than the program that made it",
+        })
+    }
+}
