@@ -44,6 +44,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     use super::*;
+    use crate::git::land::Landing;
     use crate::registry::{Lifetime, Mode, Outcome, Phase, Reach, Strategy};
 
     /// In the form of the first version; state that it wrote itself is in `tests/session/older.rs`.
