@@ -31,6 +31,7 @@ mod man;
 mod merge;
 mod mistakes;
 mod network;
+mod notes;
 mod orphans;
 mod programs;
 mod prompt;
