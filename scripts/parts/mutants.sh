@@ -25,6 +25,15 @@ run_test() {
     grep -Eq '^test result: ok\. [1-9][0-9]* passed' "$work/out" || return 3
 }
 
+end_left() {
+    local process rest
+    while read -r process rest; do
+        if [[ $rest != *"$top"* ]]; then kill -9 "$process" 2>/dev/null || true; fi
+    done < <(work=$work/t ours_alive)
+    rm -rf -- "$work/t"
+    mkdir "$work/t"
+}
+
 mutants() {
     local patches=() patch name
     if (($#)); then
@@ -38,6 +47,9 @@ mutants() {
     done
     new_work
     copy_tree "$work/tree"
+    # A test that fails leaves its sandboxes; what sees this directory is ended.
+    mkdir "$work/t"
+    export TMPDIR=$work/t
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$top/target}/mutants INSTA_WORKSPACE_ROOT=$work/tree
     cd "$work/tree"
 
@@ -72,6 +84,7 @@ mutants() {
                 esac
             done < <(field test "$patch")
             git apply -C1 --whitespace=nowarn -R "$patch"
+            end_left
         fi
         echo "$name: $verdict"
         if [[ $verdict != caught* ]]; then bad=$((bad + 1)); tail -n 30 "$work/out"; fi

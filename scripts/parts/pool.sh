@@ -232,12 +232,12 @@ say_skipped() {
     [[ -z $lines ]] || echo "$lines"
 }
 
-# Processes that have a file or a directory of ours open, or name one.
+# Processes that have a file or a directory of ours open, name one, or see one: the first of a sandbox does nothing else.
 ours_alive() {
     local process text
     for process in /proc/[0-9]*; do
         [[ ${process##*/} != "$$" && ${process##*/} != "$BASHPID" ]] || continue
-        text=$({ tr '\0' ' ' <"$process/cmdline"; readlink "$process/cwd" "$process/root" "$process"/fd/*; } 2>/dev/null) || true
+        text=$({ tr '\0' ' ' <"$process/cmdline"; readlink "$process/cwd" "$process/root" "$process"/fd/*; cut -d' ' -f4 "$process/mountinfo"; } 2>/dev/null) || true
         if [[ $text == *"$work/"* ]]; then echo "${process##*/} ${text%%$'\n'*}"; fi
     done
 }

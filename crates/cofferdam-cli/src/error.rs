@@ -519,6 +519,7 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
         | SandboxError::Frozen
         | SandboxError::Restless
         | SandboxError::NoProgram(_)
+        | SandboxError::Files { .. }
         | SandboxError::Cancelled => None,
     }
 }

@@ -73,7 +73,7 @@ fn namespace(maps: &Maps) -> io::Result<OwnedFd> {
     let pid = sys::fork_into(libc::CLONE_NEWUSER)?;
     if pid == 0 {
         drop(hold);
-        let _ = sys::poll(&[wait.as_raw_fd()], -1);
+        let _ = sys::poll(&[wait.as_raw_fd()], None);
         sys::exit(0);
     }
     let made = write_maps(pid, maps, false)

@@ -3,10 +3,12 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use cofferdam_guest::protocol::{AGENT_ID, Network, Setup};
 
 use crate::channel::Channel;
+use crate::freezer::Freezer;
 use crate::serve::{self, Resident};
 use crate::tree::{Prepared, Refusal};
 use crate::{loopback, pools, sys, view, wall};
@@ -18,10 +20,14 @@ pub(crate) fn run(
     prepared: Vec<Prepared>,
     go: &OwnedFd,
     resident: Option<Resident>,
+    freezer: Option<Freezer>,
 ) -> ! {
     let code = match set_up(setup, prepared, go) {
         Ok(sockets) => {
-            serve::run(channel.into_socket(), setup, sockets, resident).map_or(1, |()| 0)
+            // With the rights that it keeps.
+            let freezer = freezer.filter(Freezer::works);
+            let socket = channel.into_socket();
+            serve::run(socket, setup, sockets, resident, freezer).map_or(1, |()| 0)
         }
         Err(refusal) => {
             let _ = channel.send(&refusal.into());
@@ -44,12 +50,14 @@ fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<Vec<Ow
     if io::Read::read(&mut &file, &mut byte).map_err(step("wait for the launcher"))? == 0 {
         return Err(Refusal::Broken("the launcher is gone".to_owned()));
     }
+    sys::own_groups().map_err(step("hide the host's control groups"))?;
     // From here on nothing in the sandbox has the caller's uid 0, not even this process.
     sys::become_ids(AGENT_ID, AGENT_ID).map_err(step("take the agent's ids"))?;
     // After the ids: a change of ids clears it. The launcher may have died before it: look again.
     sys::process_option(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)
         .map_err(step("follow the launcher"))?;
-    if sys::poll(&[go.as_raw_fd()], 0).map_err(step("look at the launcher"))?[0] {
+    if sys::poll(&[go.as_raw_fd()], Some(Duration::ZERO)).map_err(step("look at the launcher"))?[0]
+    {
         return Err(Refusal::Broken("the launcher is gone".to_owned()));
     }
     sys::new_session().map_err(step("start a session"))?;

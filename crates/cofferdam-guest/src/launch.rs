@@ -11,6 +11,7 @@ use cofferdam_guest::protocol::{
 };
 
 use crate::channel::Channel;
+use crate::freezer::Freezer;
 use crate::idmap::{self, Maps};
 use crate::serve::Resident;
 use crate::tree::{Prepared, Refusal, mount_error, shown};
@@ -86,18 +87,19 @@ fn launch(
         Network::None | Network::Wall => sys::NETWORK,
         Network::Open => 0,
     };
-    let init = sys::fork_into(sys::NAMESPACES | network).map_err(|error| Refusal::Unsupported {
-        what: format!("this machine refuses user namespaces: {error}"),
-        hint: namespace_hint(&error),
-    })?;
+    let (init, freezer) =
+        fork(setup, sys::NAMESPACES | network).map_err(|error| Refusal::Unsupported {
+            what: format!("this machine refuses user namespaces: {error}"),
+            hint: namespace_hint(&error),
+        })?;
     if init == 0 {
         drop((go, leave));
         let Some(channel) = channel.take() else {
             sys::exit(2);
         };
-        init::run(channel, setup, prepared, &wait, resident);
+        init::run(channel, setup, prepared, &wait, resident, freezer);
     }
-    drop((wait, prepared, resident));
+    drop((wait, prepared, resident, freezer));
     let (unprivileged, outside) = match setup.agent {
         Agent::Caller => (true, sys::own_ids()),
         Agent::Separate { uid, gid } => (false, (uid, gid)),
@@ -118,6 +120,17 @@ fn launch(
     Ok((init, leave))
 }
 
+/// Init's number, 0 in itself, and the group for its programs. One that cannot be used here is none.
+fn fork(setup: &Setup, flags: i32) -> io::Result<(i32, Option<Freezer>)> {
+    let group = setup.group.as_deref();
+    if let Some(freezer) = group.and_then(|path| Freezer::open(path).ok())
+        && let Ok(init) = sys::fork_within(freezer.own(), flags)
+    {
+        return Ok((init, Some(freezer)));
+    }
+    Ok((sys::fork_into(flags)?, None))
+}
+
 /// What a sandbox that outlives its maker has, and how its launcher hears that it is to leave.
 fn resident(lifetime: Lifetime, fds: Vec<OwnedFd>) -> Result<Option<(Resident, OwnedFd)>, Refusal> {
     let broken = |what: &str| Refusal::Broken(what.to_owned());
@@ -125,6 +138,7 @@ fn resident(lifetime: Lifetime, fds: Vec<OwnedFd>) -> Result<Option<(Resident, O
         (Lifetime::WithConnection, Err(none)) if none.is_empty() => Ok(None),
         (Lifetime::UntilEnded, Ok([listener])) => {
             let (leave, stays) = sys::pipe().map_err(|error| broken(&error.to_string()))?;
+            let stays = Some(stays);
             Ok(Some((Resident { listener, stays }, leave)))
         }
         _ => Err(broken(

@@ -3,9 +3,13 @@
 //!
 //! Two processes come of it: the [`launch`]er, which stays in the host's namespaces and waits, and
 //! the [`init`] of the sandbox, which builds the sandbox's [`view`] of the file system, gives up all
-//! privileges and then [`serve`]s the host: it runs programs on request.
+//! privileges and then [`serve`]s the host: it runs programs on request. Where something else has made the namespaces it is
+//! their process 1 alone ([`given`]).
 
 mod channel;
+mod files;
+mod freezer;
+mod given;
 mod idmap;
 mod init;
 mod launch;
@@ -21,7 +25,14 @@ mod tree;
 mod view;
 mod wall;
 
+use std::path::Path;
+
 fn main() {
+    // In a container: process 1 of namespaces that an engine has made.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == "init") {
+        sys::exit(given::run(words.next().as_deref().map(Path::new)));
+    }
     // For `cofferdam doctor`: whether the kernel gives what a sandbox in the host's network would ask for.
     if std::env::args_os()
         .nth(1)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use cofferdam_guest::protocol::{ExecStep, ProcessLimits};
 
@@ -60,16 +60,20 @@ impl Program {
     }
 
     /// Forks and executes, with these as its standard descriptors, which are its controlling terminal where `terminal`
-    /// says so. The pipe tells how it went: see [`outcome`].
+    /// says so, in the control group if there is one. The pipe tells how it went: see [`outcome`].
     pub(crate) fn start(
         &self,
         fds: &[OwnedFd],
         terminal: bool,
         limits: ProcessLimits,
         filter: &[libc::sock_filter],
+        group: Option<BorrowedFd<'_>>,
     ) -> io::Result<(i32, OwnedFd)> {
         let (read, write) = sys::pipe()?;
-        let pid = sys::fork_into(0)?;
+        let pid = match group {
+            Some(group) => sys::fork_within(group, 0)?,
+            None => sys::fork_into(0)?,
+        };
         if pid == 0 {
             let (step, error) = self.become_it(fds, terminal, limits, filter);
             let errno = error.raw_os_error().unwrap_or(libc::EIO);

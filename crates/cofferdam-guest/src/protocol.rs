@@ -4,6 +4,7 @@
 //! first byte of the frame that they belong to. A sandbox that outlives its maker is spoken to by others too, over the
 //! listener that came with its set-up: there each side first says its [`greeting`].
 
+pub mod files;
 mod frame;
 mod proof;
 mod setup;
@@ -55,6 +56,8 @@ pub const REFUSED_NAME: &str = "wall.cofferdam.invalid";
 /// Connected to when the wall is tried: it stands for no name and no rule may contain it.
 pub const REFUSED_ADDRESS: [u8; 4] = [198, 19, 255, 254];
 
+/// The name of the control group that a sandbox's programs are in, below that of its init.
+pub const PROGRAMS_GROUP: &str = "programs";
 /// How many bytes of a program's arguments are remembered for [`Request::Programs`].
 pub const SHOWN_ARGUMENTS: usize = 256;
 /// So many programs are listed, the last ones that were started.
@@ -131,6 +134,36 @@ pub enum Request {
     Terminals {
         request: u64,
     },
+    /// Puts files into a directory, which is made where it is missing, as the agent. Two streams come along: entries
+    /// to read ([`files::Entry`]), and where what is known of them is written ([`files::Known`]). What is there already
+    /// is replaced, a directory only by a directory.
+    Unpack {
+        request: u64,
+        /// An absolute path without symlinks.
+        directory: Vec<u8>,
+        /// See [`files::Known::Path`].
+        tracked: bool,
+    },
+    /// Tells what is in a directory that was not put there as it is. Two streams come along: what is known, to read,
+    /// and where the entries are written.
+    Snapshot {
+        request: u64,
+        directory: Vec<u8>,
+        /// Bytes of one file.
+        largest: u64,
+    },
+}
+
+impl Request {
+    /// How many streams come with it. Here they are descriptors; a transport that cannot pass any carries as many
+    /// streams of frames, by the request's number and theirs.
+    pub fn streams(&self) -> usize {
+        match self {
+            Self::Exec { streams, .. } => streams.descriptors(),
+            Self::Unpack { .. } | Self::Snapshot { .. } => 2,
+            _ => 0,
+        }
+    }
 }
 
 /// What a program's standard descriptors are.
@@ -256,6 +289,16 @@ pub struct Status {
     pub frozen: bool,
     /// How many programs run. What they started is not counted.
     pub programs: u32,
+    pub stopping: Stopping,
+}
+
+/// By what a sandbox is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stopping {
+    /// The kernel keeps all programs frozen.
+    Freezer,
+    /// SIGSTOP: some events wake a program for a moment.
+    Signals,
 }
 
 /// A program that the host started.
@@ -333,6 +376,7 @@ mod tests {
                     paused: true,
                     frozen: false,
                     programs: 7,
+                    stopping: Stopping::Freezer,
                 },
             },
             Reply::Programs {
@@ -372,6 +416,11 @@ mod tests {
                 request: 2,
                 program: 3,
                 signal: 15,
+            },
+            Request::Snapshot {
+                request: 3,
+                directory: b"/work".to_vec(),
+                largest: 9,
             },
             Request::End,
         ];

@@ -9,7 +9,10 @@ mod processes;
 mod programs;
 mod proof;
 mod pump;
+mod signals;
 mod standstill;
+mod stopping;
+mod transfers;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,6 +26,9 @@ use self::peer::Peer;
 use self::programs::Programs;
 use self::proof::Proof;
 use self::standstill::Standstill;
+use self::stopping::Stopping;
+use self::transfers::Transfers;
+use crate::freezer::Freezer;
 use crate::{program, seccomp, sys};
 
 /// So many processes of the host at once. Those inside are not counted: they are none.
@@ -39,8 +45,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(crate) struct Resident {
     /// Whoever connects to it from outside is served.
     pub(crate) listener: OwnedFd,
-    /// Tells the launcher that it may go.
-    pub(crate) stays: OwnedFd,
+    /// Tells the launcher that it may go, where there is one.
+    pub(crate) stays: Option<OwnedFd>,
 }
 
 /// What is known of one descriptor that is waited for.
@@ -52,6 +58,7 @@ enum Whose {
     Starting(u64),
     Pump(u64),
     Proof(usize),
+    Transfer(usize),
     Peer(u64),
 }
 
@@ -65,13 +72,14 @@ struct Server<'a> {
     listener: Option<OwnedFd>,
     /// Cannot be accepted from until something is closed: descriptors have run out.
     full: bool,
-    /// Until the sandbox stays.
+    /// Until the sandbox stays, where there is a launcher.
     stays: Option<OwnedFd>,
     peers: BTreeMap<u64, Peer>,
     next_peer: u64,
     programs: Programs,
     standstill: Standstill,
     proofs: Vec<Proof>,
+    transfers: Transfers,
     /// Programs that are to be killed then, unless they have ended.
     farewells: Vec<(Instant, u64)>,
     over: bool,
@@ -83,6 +91,7 @@ pub(crate) fn run(
     setup: &Setup,
     sockets: Vec<OwnedFd>,
     resident: Option<Resident>,
+    freezer: Option<Freezer>,
 ) -> io::Result<()> {
     let signals = sys::signal_descriptor(&[libc::SIGCHLD])?;
     sys::ignore_signal(libc::SIGPIPE);
@@ -93,11 +102,7 @@ pub(crate) fn run(
             sys::listen(listener.as_fd(), BACKLOG)?;
             sys::do_not_wait(listener.as_fd())?;
             let kept = sockets.iter().map(OwnedFd::try_clone);
-            (
-                kept.collect::<io::Result<_>>()?,
-                Some(listener),
-                Some(stays),
-            )
+            (kept.collect::<io::Result<_>>()?, Some(listener), stays)
         }
         // No copy stays here: the wall's sockets are the host's alone, and close when it closes them.
         None => (Vec::new(), None, None),
@@ -114,8 +119,9 @@ pub(crate) fn run(
         peers: BTreeMap::from([(0, maker)]),
         next_peer: 1,
         programs: Programs::default(),
-        standstill: Standstill::default(),
+        standstill: Standstill::new(Stopping::new(freezer)),
         proofs: Vec::new(),
+        transfers: Transfers::default(),
         farewells: Vec::new(),
         over: false,
     };
@@ -137,11 +143,15 @@ impl Server<'_> {
                 Whose::Starting(program) => self.decide(program),
                 Whose::Pump(program) => self.programs.carry(program),
                 Whose::Proof(index) => self.proofs[index].read(),
+                Whose::Transfer(index) => self.transfers.read(index),
                 Whose::Peer(peer) => self.hear(peer),
             }
         }
         self.catch_up();
         self.tell_proofs();
+        for (peer, reply) in self.transfers.ended() {
+            self.tell(peer, &reply);
+        }
         for answer in self.standstill.look() {
             self.tell(
                 answer.peer,
@@ -178,6 +188,8 @@ impl Server<'_> {
         );
         let proofs = self.proofs.iter().enumerate();
         waits.extend(proofs.map(|(n, proof)| (Whose::Proof(n), sys::Wait::read(proof.raw()))));
+        let transfers = self.transfers.pipes();
+        waits.extend(transfers.map(|(n, fd)| (Whose::Transfer(n), sys::Wait::read(fd))));
         waits.extend(
             self.peers
                 .iter()
@@ -189,20 +201,15 @@ impl Server<'_> {
         waits
     }
 
-    /// In milliseconds; -1 is for ever.
-    fn patience(&self) -> i32 {
+    /// None is for ever.
+    fn patience(&self) -> Option<Duration> {
         if self.peers.values().any(|peer| peer.behind) {
-            return 0;
+            return Some(Duration::ZERO);
         }
         let next = self.farewells.iter().map(|(when, _)| *when).min();
         let farewell = next.map(|next| next.saturating_duration_since(Instant::now()));
         let look = self.standstill.next_look();
-        let Some(left) = farewell.into_iter().chain(look).min() else {
-            return -1;
-        };
-        // Not earlier than that.
-        let left = left.as_nanos().div_ceil(1_000_000);
-        i32::try_from(left).unwrap_or(i32::MAX)
+        farewell.into_iter().chain(look).min()
     }
 
     fn accept(&mut self) {
@@ -312,6 +319,8 @@ impl Server<'_> {
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
                 Err(error) => return Err(error),
             };
+            self.transfers.reaped(pid);
+            self.standstill.no_longer_spare(pid);
             let Some(number) = self.programs.of_process(pid) else {
                 continue;
             };
@@ -385,6 +394,7 @@ impl Server<'_> {
             }
         }
         self.farewells.extend(farewells);
+        self.transfers.leave(peer);
         self.standstill.forget(peer);
         self.standstill.disturbed();
     }

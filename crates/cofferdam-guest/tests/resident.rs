@@ -6,8 +6,9 @@
     reason = "tests start programs, write files, and stop at the first surprise"
 )]
 
-use std::io::{IoSlice, Read, Write};
-use std::mem::MaybeUninit;
+mod host;
+
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -15,14 +16,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{
-    self, Agent, GREETING, HEAD, Lifetime, Network, PROTOCOL, ProcessLimits, Reply, Request, Setup,
-};
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType,
+    self, Agent, Lifetime, Network, ProcessLimits, Reply, Request, Setup,
 };
 
-/// Nothing here takes long: what does is broken.
-const LIMIT: Duration = Duration::from_secs(20);
+use host::{LIMIT, ask, receive};
 
 struct Made {
     place: tempfile::TempDir,
@@ -60,16 +57,16 @@ impl Made {
             environment: Vec::new(),
             network: Network::None,
             lifetime,
+            group: None,
         };
         let mut made = Self {
             place,
             control,
             launcher,
         };
-        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
-        let address = SocketAddrUnix::new(made.socket()).unwrap();
-        rustix::net::bind(&socket, &address).unwrap();
-        made.send(&protocol::encode(&setup).unwrap(), &socket, listeners);
+        let socket = host::bound(&made.socket());
+        let fds = vec![socket.as_fd(); listeners];
+        host::send(&made.control, &protocol::encode(&setup).unwrap(), &fds);
         let reply = receive(&mut made.control);
         (made, reply)
     }
@@ -78,28 +75,8 @@ impl Made {
         self.place.path().join("guest.sock")
     }
 
-    fn send(&self, frame: &[u8], fd: &OwnedFd, copies: usize) {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let fds = vec![fd.as_fd(); copies];
-        if copies > 0 {
-            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
-        }
-        let parts = [IoSlice::new(frame)];
-        let flags = SendFlags::NOSIGNAL;
-        let sent = rustix::net::sendmsg(&self.control, &parts, &mut control, flags).unwrap();
-        assert_eq!(sent, frame.len());
-    }
-
-    /// A user of it, greeted.
     fn connect(&self) -> UnixStream {
-        let mut stream = UnixStream::connect(self.socket()).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        stream.write_all(&protocol::greeting(PROTOCOL)).unwrap();
-        let mut theirs = [0u8; GREETING];
-        stream.read_exact(&mut theirs).unwrap();
-        assert_eq!(protocol::greeted(theirs), Some(PROTOCOL));
-        stream
+        host::connect(&self.socket())
     }
 
     #[track_caller]
@@ -118,21 +95,6 @@ impl Drop for Made {
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
     }
-}
-
-fn receive(stream: &mut UnixStream) -> Reply {
-    let mut head = [0u8; HEAD];
-    stream.read_exact(&mut head).unwrap();
-    let mut body = vec![0; protocol::body_length(head).unwrap()];
-    stream.read_exact(&mut body).unwrap();
-    protocol::decode(&body).unwrap()
-}
-
-fn ask(stream: &mut UnixStream, request: &Request) -> Reply {
-    stream
-        .write_all(&protocol::encode(request).unwrap())
-        .unwrap();
-    receive(stream)
 }
 
 /// Everything but the last step is done, and its maker dies.

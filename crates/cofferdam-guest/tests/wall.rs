@@ -152,6 +152,7 @@ impl Inside {
                 environment: Vec::new(),
                 network,
                 lifetime: Lifetime::WithConnection,
+                group: None,
             })
             .unwrap(),
             &[],

@@ -22,9 +22,11 @@ use cofferdam::wall::supervisor::Supervisor;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | pause|resume REPO N | \
-                     freeze|thaw N | collect REPO N | memory REPO N";
+                     freeze|thaw N | collect REPO N | memory REPO N | wakeups REPO SECONDS";
 /// So many processes stand still and go on.
 const PROCESSES: usize = 100;
+/// Until nothing of its making goes on.
+const SETTLED: Duration = Duration::from_secs(3);
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -56,6 +58,7 @@ async fn bench(words: Vec<String>) -> Result<()> {
                 "resume" => bench.pause(count, false).await,
                 "collect" => bench.collect(count).await,
                 "memory" => bench.memory(count).await,
+                "wakeups" => bench.wakeups(count as u64).await,
                 _ => Err(USAGE.into()),
             }
         }
@@ -213,23 +216,55 @@ impl Bench {
         self.deleted(session).await
     }
 
-    /// Proportional set sizes of an idle sandbox's guest and supervisor together, in KiB.
+    /// The processes of a sandbox behind its wall that nobody has looked at for some seconds: guest and supervisor.
+    async fn idle(&self, name: &str) -> Result<[u32; 2]> {
+        let options = self.options(name, NetworkOptions::default())?;
+        let session = Session::create(&self.caller, &options).await?;
+        let state = self.caller.home.sandbox(session.id());
+        let found = Supervisor::connect(&state).await?.ok_or("no supervisor")?;
+        let guest = session.process().ok_or("no guest")?;
+        session.detach();
+        tokio::time::sleep(SETTLED).await;
+        Ok([guest, found.1.process])
+    }
+
+    async fn over(&self, name: &str) -> Result<()> {
+        let named = Named::find(&self.caller, &self.repo, name).await?;
+        let session = Session::open(&self.caller, named, &native()).await?;
+        self.deleted(session).await
+    }
+
+    /// Proportional set sizes of both together, in KiB.
     async fn memory(&self, count: usize) -> Result<()> {
         for number in 0..count {
-            let options = self.options(&format!("memory-{number}"), NetworkOptions::default())?;
-            let session = Session::create(&self.caller, &options).await?;
-            let state = self.caller.home.sandbox(session.id());
-            let found = Supervisor::connect(&state).await?.ok_or("no supervisor")?;
-            let guest = session.process().ok_or("no guest")?;
-            println!("{}", kib(found.1.process)? + kib(guest)?);
-            self.deleted(session).await?;
+            let name = format!("memory-{number}");
+            let [guest, supervisor] = self.idle(&name).await?;
+            println!("{}", kib(guest)? + kib(supervisor)?);
+            self.over(&name).await?;
         }
         Ok(())
+    }
+
+    /// How often both together were woken in so many seconds.
+    async fn wakeups(&self, seconds: u64) -> Result<()> {
+        let both = self.idle("wakeups").await?;
+        let woken = || both.iter().map(|one| slept(*one)).sum::<Result<u64>>();
+        let before = woken()?;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        println!("{}", woken()? - before);
+        self.over("wakeups").await
     }
 }
 
 fn native() -> Native {
     Native::new(NativeOptions::default())
+}
+
+/// How often it went to sleep by itself, in all its life.
+fn slept(process: u32) -> Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = (text.lines()).find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    Ok(line.ok_or("no count")?.trim().parse()?)
 }
 
 fn kib(process: u32) -> Result<u64> {
@@ -250,11 +285,13 @@ fn spawn(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's freezer, by hand: until it says that all stand still, or go on.
+/// The kernel's freezer, by hand: until it says that all stand still, or go on. The one that a sandbox has; that of
+/// version 1 only where there is no other.
 #[expect(clippy::disallowed_methods, reason = "the rival")]
 fn freezer(count: usize, timed: bool) -> Result<()> {
     let name = format!("cofferdam-bench-{}", std::process::id());
     let group = [
+        Path::new("/sys/fs/cgroup/unified"),
         Path::new("/sys/fs/cgroup/freezer"),
         Path::new("/sys/fs/cgroup"),
     ]

@@ -48,6 +48,11 @@ impl Home {
         self.state().join(id.to_string())
     }
 
+    /// Executables of ours that several processes run from.
+    pub fn programs(&self) -> PathBuf {
+        self.0.join("programs")
+    }
+
     /// The list of directories in which agents have written.
     pub fn written(&self) -> PathBuf {
         self.0.join("written.json")

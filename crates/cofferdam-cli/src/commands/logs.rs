@@ -149,13 +149,11 @@ async fn of_agents(
 ) -> Result<ExitCode, CliError> {
     let mut shown = Shown::open(log)?;
     shown.show()?;
-    let mut look = 0;
-    while follow {
-        if look % QUESTION == 0 && !somebody_works(named, caller).await? {
+    for look in 0.. {
+        if !follow || look % QUESTION == 0 && !somebody_works(named, caller).await? {
             shown.show()?;
             break;
         }
-        look += 1;
         let looked = interrupt.cancel.run_until_cancelled(sleep(LOOK)).await;
         if looked.is_none() {
             let code = interrupt.code().unwrap_or(130);

@@ -7,7 +7,7 @@ use clap::Args;
 use cofferdam::git::Oid;
 use cofferdam::names::Slug;
 use cofferdam::registry::{Mode, Record, Setup};
-use cofferdam::sandbox::{Listed, SandboxError};
+use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage;
 use cofferdam::session::{CommitLine, Session, SessionError};
@@ -56,6 +56,8 @@ struct Status<'a> {
     wall: Option<&'static str>,
     /// Why it is lost.
     wall_lost: Option<String>,
+    /// `freezer`, `signals`: what stops its programs; nothing where it is stopped.
+    pause: Option<&'static str>,
     /// Its first process, as this machine numbers it; nothing where it is stopped.
     process: Option<u32>,
     workdir: String,
@@ -78,6 +80,7 @@ struct Running {
 struct Told {
     state: &'static str,
     process: Option<u32>,
+    stopping: Option<Stopping>,
     wall: Option<Wall>,
     programs: Vec<Running>,
 }
@@ -131,6 +134,7 @@ impl Told {
         Self {
             state,
             process: None,
+            stopping: None,
             wall: None,
             programs: Vec::new(),
         }
@@ -144,6 +148,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
         Condition::Running => "active",
         Condition::Stopped => "stopped",
     };
+    let stopping = session.stopping().await?;
     let start = session.starts()?;
     let programs = session.programs().await?;
     let shown = |one: &Listed| Running {
@@ -155,6 +160,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
     Ok(Told {
         state,
         process: session.process(),
+        stopping: Some(stopping),
         wall: session.wall().await?,
         programs: programs.iter().map(shown).collect(),
     })
@@ -166,6 +172,13 @@ fn wall(wall: &Wall) -> &'static str {
         Wall::Carried => "carried",
         Wall::Recovering => "recovering",
         Wall::Lost(_) => "lost",
+    }
+}
+
+fn pause(stopping: Stopping) -> &'static str {
+    match stopping {
+        Stopping::Freezer => "freezer",
+        _ => "signals",
     }
 }
 
@@ -209,6 +222,7 @@ fn told_as_json<'a>(
             Some(Wall::Lost(why)) => Some(why.clone()),
             _ => None,
         },
+        pause: told.stopping.map(pause),
         process: told.process,
         workdir: record
             .workspace(&environment.home)
@@ -259,6 +273,13 @@ fn render(
         Some(Wall::Lost(why)) => lines.push(("wall", format!("lost: {}", printable_line(why)))),
         Some(other) => lines.push(("wall", wall(other).to_owned())),
         None => {}
+    }
+    match told.stopping {
+        None | Some(Stopping::Freezer) => {}
+        Some(_) => {
+            let why = "by signals, no control group could be made: see cofferdam doctor";
+            lines.push(("pause", why.to_owned()));
+        }
     }
     lines.push(("age", human::age(record.created, Timestamp::now())));
     let mut out = String::new();

@@ -95,6 +95,7 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
         // They have hints of their own, or need none.
         SandboxError::Unsupported { .. }
         | SandboxError::Unable { .. }
+        | SandboxError::Files { .. }
         | SandboxError::Start(_)
         | SandboxError::Wall(_)
         | SandboxError::Cancelled => return None,

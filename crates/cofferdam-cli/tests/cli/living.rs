@@ -246,6 +246,15 @@ fn what_it_committed_comes_home_while_it_goes_on() {
     let line = format!("\nlanded:  {}, ", &tip[..10]);
     assert!(said.stdout.contains(&line), "{said}");
     assert_eq!(status["wall"], "none");
+    // It is stopped as `doctor` says that it can be here, and the weaker way is named.
+    let doctor = lives.cofferdam(&["doctor", "--json"]).expect_code(0);
+    let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).unwrap();
+    let mut checks = doctor.as_array().unwrap().iter();
+    let pause = checks.find(|check| check["name"] == "pause").unwrap();
+    let frozen = pause["status"] == "ok";
+    assert_eq!(status["pause"], if frozen { "freezer" } else { "signals" });
+    let shown = lives.cofferdam(&["status", "box"]).expect_code(0).stdout;
+    assert_eq!(shown.contains("pause:   by signals"), !frozen, "{shown}");
     // Merged, also when it is paused or stopped, and it stays.
     for (name, state) in [("d", None), ("e", Some("pause")), ("f", Some("stop"))] {
         lives.exec("box", &commit_script(&[name])).expect_code(0);
@@ -427,7 +436,7 @@ fn a_runs_sandbox_is_told_from_one_that_stays() {
         let done = lives.cofferdam(command).expect_code(1);
         assert!(
             done.stderr
-                .starts_with("error: sandbox `ran` belongs to a run, and ends with it\nhint: "),
+                .starts_with("error: sandbox `ran` has ended\nhint: "),
             "{done}"
         );
     }

@@ -16,6 +16,9 @@ pub struct Setup {
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     pub network: Network,
     pub lifetime: Lifetime,
+    /// A control group of version 2 for the sandbox alone, with one below it ([`super::PROGRAMS_GROUP`]) by which its
+    /// programs are stopped. One that cannot be used is as none: [`super::Status`] says so.
+    pub group: Option<Vec<u8>>,
 }
 
 /// How long a sandbox lives.

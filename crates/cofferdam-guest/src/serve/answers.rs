@@ -8,6 +8,7 @@ use cofferdam_guest::protocol::{ExecStep, Reply, Request, Status, Stop, Streams}
 use super::Server;
 use super::programs::{Order, Owner};
 use super::proof::Proof;
+use super::transfers::Task;
 use crate::program::Program;
 use crate::sys;
 
@@ -21,6 +22,12 @@ enum Answer {
 
 impl Server<'_> {
     pub(super) fn answer(&mut self, peer: u64, request: Request) {
+        let Some(asking) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        let Some(fds) = asking.take_fds(request.streams()) else {
+            return asking.end();
+        };
         let (request, answer) = match request {
             Request::Exec {
                 exec,
@@ -32,7 +39,7 @@ impl Server<'_> {
                 let directory = directory.as_ref().unwrap_or(&self.setup.workdir);
                 let environment = [&self.setup.environment[..], &environment];
                 let program = Program::new(&arguments, environment, directory);
-                return self.exec(Owner { peer, exec }, program, &arguments, streams);
+                return self.exec(Owner { peer, exec }, program, &arguments, (streams, fds));
             }
             Request::End => {
                 self.over = true;
@@ -85,6 +92,7 @@ impl Server<'_> {
                     paused: self.standstill.is_paused(),
                     frozen: self.standstill.is_frozen(),
                     programs: self.programs.running(),
+                    stopping: self.standstill.by().name(),
                 };
                 (request, Ok(reply(Reply::Status { request, status })))
             }
@@ -104,6 +112,18 @@ impl Server<'_> {
                 let fd = sys::open_at(libc::AT_FDCWD, c"/dev/pts", flags, 0);
                 let answer = |fd| Answer::Reply(Reply::Terminals { request }, vec![fd]);
                 (request, fd.map(answer))
+            }
+            Request::Unpack {
+                request,
+                directory,
+                tracked,
+            } => return self.transfer((peer, request), &Task::Unpack { directory, tracked }, fds),
+            Request::Snapshot {
+                request,
+                directory,
+                largest,
+            } => {
+                return self.transfer((peer, request), &Task::Snapshot { directory, largest }, fds);
             }
         };
         let Some(peer) = self.peers.get_mut(&peer) else {
@@ -125,15 +145,12 @@ impl Server<'_> {
         owner: Owner,
         program: io::Result<Program>,
         arguments: &[Vec<u8>],
-        streams: Streams,
+        (streams, fds): (Streams, Vec<OwnedFd>),
     ) {
         let Some(peer) = self.peers.get_mut(&owner.peer) else {
             return;
         };
         let exec = owner.exec;
-        let Some(fds) = peer.take_fds(streams.descriptors()) else {
-            return peer.end();
-        };
         if let Some(stop) = self.standstill.reason() {
             return peer.tell(&Reply::Stopped { exec, stop });
         }
@@ -144,6 +161,7 @@ impl Server<'_> {
                 owner,
                 streams,
                 fds,
+                group: self.standstill.by().group(),
             };
             self.programs.start(order, self.setup.limits, &self.filter)
         });
@@ -158,6 +176,27 @@ impl Server<'_> {
                 exec,
                 errno: error.raw_os_error().unwrap_or(libc::EIO),
                 step: ExecStep::Process,
+            }),
+        }
+    }
+
+    /// Files are carried while everything stands still as well: that is when there is something to carry.
+    fn transfer(&mut self, (number, request): (u64, u64), task: &Task, streams: Vec<OwnedFd>) {
+        let Some(peer) = self.peers.get_mut(&number) else {
+            return;
+        };
+        let Ok(streams) = <[OwnedFd; 2]>::try_from(streams) else {
+            return peer.end();
+        };
+        let (limits, from) = (self.setup.limits, (number, request));
+        let begun = self
+            .transfers
+            .begin(from, task, streams, limits, &self.filter);
+        match begun {
+            Ok(pid) => self.standstill.spare(pid),
+            Err(error) => peer.tell(&Reply::Failed {
+                request,
+                errno: error.raw_os_error().unwrap_or(libc::EIO),
             }),
         }
     }
@@ -179,9 +218,13 @@ impl Server<'_> {
         let refused = || io::Error::from_raw_os_error(libc::EINVAL);
         let maker = self.peers.get_mut(&peer).filter(|peer| peer.maker);
         let maker = maker.ok_or_else(refused)?;
-        let stays = self.stays.take().ok_or_else(refused)?;
+        if self.listener.is_none() {
+            return Err(refused());
+        }
         sys::process_option(libc::PR_SET_PDEATHSIG, 0)?;
-        sys::write_byte(std::os::fd::AsFd::as_fd(&stays))?;
+        if let Some(stays) = self.stays.take() {
+            sys::write_byte(std::os::fd::AsFd::as_fd(&stays))?;
+        }
         maker.maker = false;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use cofferdam_guest::protocol::{
     GuestExit, LISTED, ProcessLimits, ProgramEntry, SHOWN_ARGUMENTS, Streams,
@@ -83,6 +83,8 @@ pub(crate) struct Order<'a> {
     pub(crate) owner: Owner,
     pub(crate) streams: Streams,
     pub(crate) fds: Vec<OwnedFd>,
+    /// The control group that it is to be in, if not init's.
+    pub(crate) group: Option<BorrowedFd<'a>>,
 }
 
 impl Programs {
@@ -104,7 +106,8 @@ impl Programs {
             }
         };
         let terminal = order.streams == Streams::Terminal;
-        let (pid, pipe) = order.program.start(&fds, terminal, limits, filter)?;
+        let program = &order.program;
+        let (pid, pipe) = program.start(&fds, terminal, limits, filter, order.group)?;
         // A number that is free again belongs to no old program any more.
         for old in self.all.values_mut().filter(|old| old.pid == Some(pid)) {
             old.pid = None;

@@ -1,11 +1,5 @@
 //! Stopping everything in the sandbox for a while: for a user until they resume it, for a collector as long as its
-//! connection lives. Each holds for itself; programs go on when nobody holds any more.
-//!
-//! By SIGSTOP, for every caller alike. A control group's freezer would be surer, but an ordinary user has none, root's
-//! sandboxes have a group only where they have limits, and with version 1 the freezer is another hierarchy. What a
-//! signal cannot do is done by looking: a stop counts when every thread has stopped, and is looked at again when the
-//! kernel may have woken something. A process can also have itself woken, by a timer whose signal is SIGCONT; nobody
-//! tells, so it is looked at from time to time, and who does it again and again is ended.
+//! connection lives. Each holds for itself; programs go on when nobody holds any more. How it is done is not known here.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,20 +7,13 @@ use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::Stop;
 
-use super::processes;
-use crate::sys;
+use super::stopping::Stopping;
 
 /// How long it is tried to stop everything.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Between two looks at what does not stop.
-const AT_ONCE: Duration = Duration::from_millis(1);
 /// Between two looks at what has stopped, for a collector and for a pause.
 const WHILE_FROZEN: Duration = Duration::from_millis(5);
 const WHILE_PAUSED: Duration = Duration::from_secs(1);
-/// A look may cost one part in so many of the time.
-const SHARE: u32 = 20;
-/// So often what was woken is only stopped again.
-const LENIENT: u32 = 4;
 
 /// Somebody who waits until everything has stopped.
 #[derive(Debug)]
@@ -46,23 +33,32 @@ pub(crate) struct Answer {
     pub(crate) done: Result<(), i32>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Standstill {
     paused: bool,
     /// Connections.
     freezers: BTreeSet<u64>,
     asking: Vec<Asking>,
-    /// What had been stopped before, by a shell's job control as a rule, and is to stay so.
-    asleep: BTreeSet<i32>,
     /// Something may run.
     unsettled: bool,
-    /// Until then what has stopped is taken to stand still.
-    trusted: Option<Instant>,
-    /// How often something ran that had stopped.
-    woken: u32,
+    stopping: Stopping,
 }
 
 impl Standstill {
+    pub(crate) fn new(stopping: Stopping) -> Self {
+        Self {
+            paused: false,
+            freezers: BTreeSet::new(),
+            asking: Vec::new(),
+            unsettled: false,
+            stopping,
+        }
+    }
+
+    pub(crate) fn by(&self) -> &Stopping {
+        &self.stopping
+    }
+
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }
@@ -80,12 +76,20 @@ impl Standstill {
         }
     }
 
+    /// This child goes on while everything else stands still.
+    pub(crate) fn spare(&mut self, pid: i32) {
+        self.stopping.spare(pid);
+    }
+
+    /// It was reaped: whoever has its number next is anybody.
+    pub(crate) fn no_longer_spare(&mut self, pid: i32) {
+        self.stopping.no_longer_spare(pid);
+    }
+
     /// Answered by a later [`Self::look`].
     pub(crate) fn begin(&mut self, peer: u64, request: u64, stop: Stop) {
         if self.reason().is_none() {
-            let all = processes::all().unwrap_or_default();
-            let asleep = all.iter().filter(|process| process.is_asleep());
-            self.asleep = asleep.map(|process| process.pid).collect();
+            self.stopping.begin();
         }
         match stop {
             Stop::Pause => self.paused = true,
@@ -123,30 +127,29 @@ impl Standstill {
         let _ = self.end(peer, Stop::Freeze);
     }
 
-    /// The kernel may have woken something: it continues whom a hang-up reaches, or whose parent dies.
+    /// Something happened by which the kernel may have woken what had stopped.
     pub(crate) fn disturbed(&mut self) {
-        self.unsettled = self.reason().is_some();
+        self.unsettled |= self.reason().is_some() && self.stopping.is_light();
     }
 
     /// After which time [`Self::look`] is to be called. `None`: nothing stands still.
     pub(crate) fn next_look(&self) -> Option<Duration> {
         self.reason()?;
         if self.unsettled {
-            return Some(AT_ONCE);
+            return Some(self.stopping.patience());
         }
-        let left = |until: Instant| until.saturating_duration_since(Instant::now());
-        Some(self.trusted.map_or(Duration::ZERO, left))
+        self.stopping.trusted()
     }
 
     /// Stops what runs; again until it stays so, because a process may wake another.
     pub(crate) fn look(&mut self) -> Vec<Answer> {
-        if !self.unsettled {
-            self.watch();
+        if !self.unsettled && self.reason().is_some() {
+            self.unsettled = self.stopping.is_awake(self.interval());
         }
         if !self.unsettled {
             return Vec::new();
         }
-        let settled = stop_all();
+        let settled = self.stopping.stop(self.interval());
         let answer = |asking: &Asking, done| Answer {
             peer: asking.peer,
             request: asking.request,
@@ -154,7 +157,6 @@ impl Standstill {
         };
         if matches!(settled, Ok(true)) {
             self.unsettled = false;
-            self.trusted = Some(Instant::now() + self.interval());
             let asked = self.asking.drain(..);
             return asked.map(|asking| answer(&asking, Ok(()))).collect();
         }
@@ -176,29 +178,6 @@ impl Standstill {
         given_up.into_iter().map(tell).collect()
     }
 
-    /// Whether what had stopped runs again, which nobody inside can have done but itself.
-    fn watch(&mut self) {
-        let now = Instant::now();
-        if self.reason().is_none() || self.trusted.is_some_and(|until| now < until) {
-            return;
-        }
-        let all = processes::all().unwrap_or_default();
-        let awake = all.iter().filter(|process| !process.has_stopped(&all));
-        let awake: Vec<i32> = awake.map(|process| process.pid).collect();
-        self.trusted = Some(Instant::now() + self.interval().max(now.elapsed() * SHARE));
-        if awake.is_empty() {
-            return;
-        }
-        self.woken = self.woken.saturating_add(1);
-        self.unsettled = true;
-        if self.woken > LENIENT {
-            for process in awake {
-                // It may have ended.
-                let _ = sys::kill(process, libc::SIGKILL);
-            }
-        }
-    }
-
     fn interval(&self) -> Duration {
         if self.is_frozen() {
             WHILE_FROZEN
@@ -209,24 +188,6 @@ impl Standstill {
 
     fn go_on(&mut self) -> io::Result<()> {
         self.unsettled = false;
-        self.woken = 0;
-        let asleep = std::mem::take(&mut self.asleep);
-        for process in processes::all()? {
-            if !asleep.contains(&process.pid) {
-                // It may have ended meanwhile.
-                let _ = sys::kill(process.pid, libc::SIGCONT);
-            }
-        }
-        Ok(())
+        self.stopping.go_on()
     }
-}
-
-/// Whether everything had stopped already.
-fn stop_all() -> io::Result<bool> {
-    match sys::kill(-1, libc::SIGSTOP) {
-        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return Err(error),
-        _ => {}
-    }
-    let all = processes::all()?;
-    Ok(all.iter().all(|process| process.has_stopped(&all)))
 }

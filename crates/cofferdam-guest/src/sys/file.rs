@@ -62,6 +62,20 @@ pub(crate) fn look_at(fd: BorrowedFd<'_>) -> io::Result<Found> {
     })
 }
 
+/// Of these three descriptors, which become the standard ones, and of no others this process has a copy any more.
+/// For a child that has its parent's: what is known of any other is not to be used again.
+pub(crate) fn keep_only(fds: [OwnedFd; 3]) -> io::Result<[OwnedFd; 3]> {
+    for (fd, target) in fds.iter().zip(0..) {
+        install_fd(fd.as_raw_fd(), target)?;
+    }
+    std::mem::forget(fds);
+    // SAFETY: closes what nobody here uses again; the three that stay are owned by nobody else.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3 as c_uint, c_uint::MAX, 0 as c_uint);
+        Ok([0, 1, 2].map(|fd| OwnedFd::from_raw_fd(fd)))
+    }
+}
+
 /// Writes one byte.
 pub(crate) fn write_byte(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: one byte is there.

@@ -12,6 +12,7 @@
 )]
 
 mod base;
+mod directory;
 mod file;
 mod mount;
 mod poll;
@@ -19,10 +20,13 @@ mod process;
 mod socket;
 
 pub(crate) use base::c_string;
+pub(crate) use directory::{
+    Stat, change_mode, coarse_time, names, read_link_at, stat_at, unlink_at,
+};
 pub(crate) use file::{
-    close_on_exec_from, do_not_wait, enter_directory, install_fd, look_at, make_directory,
-    make_symlink, open_at, pipe, read_link, set_umask, take_standard_input, take_terminal,
-    write_all, write_byte,
+    close_on_exec_from, do_not_wait, enter_directory, install_fd, keep_only, look_at,
+    make_directory, make_symlink, open_at, pipe, read_link, set_umask, take_standard_input,
+    take_terminal, write_all, write_byte,
 };
 pub(crate) use mount::{
     ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind, attach, change_directory,
@@ -30,9 +34,10 @@ pub(crate) use mount::{
 };
 pub(crate) use poll::{Wait, poll, wait_for};
 pub(crate) use process::{
-    NAMESPACES, NETWORK, become_ids, drop_capabilities, drop_groups, execute, exit, fork_into,
-    hard_limit, ignore_signal, install_filter, kill, new_session, own_ids, process_option,
-    reset_signals, set_hostname, set_limit, signal_descriptor, wait,
+    NAMESPACES, NETWORK, become_ids, clear_capabilities, drop_bounding_set, drop_capabilities,
+    drop_groups, execute, exit, fork_into, fork_within, give_way, hard_limit, ignore_signal,
+    install_filter, kill, new_session, own_groups, own_ids, process_option, reset_signals,
+    set_hostname, set_limit, signal_descriptor, wait,
 };
 pub(crate) use socket::{
     accept, interfaces, listen, loopback_up, netlink_socket, peer, receive, scope_abstract_sockets,

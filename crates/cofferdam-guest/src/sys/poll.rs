@@ -2,8 +2,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
-
-use libc::c_int;
+use std::time::Duration;
 
 use super::base::check_int;
 
@@ -27,8 +26,9 @@ impl Wait {
     }
 }
 
-/// Waits until one of them is there; -1 waits for ever. True for each that is, and for one that is broken.
-pub(crate) fn wait_for(waits: &[Wait], milliseconds: c_int) -> io::Result<Vec<bool>> {
+/// Waits until one of them is there, for ever where no patience is given. True for each that is, and for one that is
+/// broken.
+pub(crate) fn wait_for(waits: &[Wait], patience: Option<Duration>) -> io::Result<Vec<bool>> {
     let events = |wait: &Wait| {
         let read = if wait.read { libc::POLLIN } else { 0 };
         read | if wait.write { libc::POLLOUT } else { 0 }
@@ -41,12 +41,20 @@ pub(crate) fn wait_for(waits: &[Wait], milliseconds: c_int) -> io::Result<Vec<bo
             revents: 0,
         })
         .collect();
-    // SAFETY: the array is as long as said.
+    let patience = patience.map(|patience| libc::timespec {
+        tv_sec: patience.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: patience.subsec_nanos().into(),
+    });
+    let until = patience
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the array is as long as said, and the time outlives the call; no signal mask.
     let got = unsafe {
-        libc::poll(
+        libc::ppoll(
             polled.as_mut_ptr(),
             polled.len() as libc::nfds_t,
-            milliseconds,
+            until,
+            std::ptr::null(),
         )
     };
     match check_int(got) {
@@ -55,8 +63,8 @@ pub(crate) fn wait_for(waits: &[Wait], milliseconds: c_int) -> io::Result<Vec<bo
     }
 }
 
-/// Waits until one of `fds` can be read or has been hung up; -1 waits for ever. True for each such.
-pub(crate) fn poll(fds: &[RawFd], milliseconds: c_int) -> io::Result<Vec<bool>> {
+/// Waits until one of `fds` can be read or has been hung up. True for each such.
+pub(crate) fn poll(fds: &[RawFd], patience: Option<Duration>) -> io::Result<Vec<bool>> {
     let waits: Vec<Wait> = fds.iter().map(|&fd| Wait::read(fd)).collect();
-    wait_for(&waits, milliseconds)
+    wait_for(&waits, patience)
 }

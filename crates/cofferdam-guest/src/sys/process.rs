@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use libc::{c_int, c_long, c_ulong};
 
@@ -11,13 +11,13 @@ use super::base::{check, check_int, owned};
 /// The network namespace, which a sandbox shares with the host only if the user says so.
 pub(crate) const NETWORK: c_int = libc::CLONE_NEWNET;
 
-/// Every other namespace: a sandbox always has its own.
+/// Every other namespace: a sandbox always has its own. Not that of control groups, which begins where its maker is:
+/// see [`own_groups`].
 pub(crate) const NAMESPACES: c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWCGROUP;
+    | libc::CLONE_NEWUTS;
 
 /// As fork(2), with the child in new namespaces. Zero in the child. The guest has one thread, so
 /// the child may go on as if nothing had happened.
@@ -34,6 +34,38 @@ pub(crate) fn fork_into(flags: c_int) -> io::Result<i32> {
         )
     };
     check(pid).map(|pid| pid as i32)
+}
+
+/// The same with the child in this control group (of version 2, its directory) from its first moment on. A move
+/// afterwards would wait for every processor of the machine.
+pub(crate) fn fork_within(group: BorrowedFd<'_>, flags: c_int) -> io::Result<i32> {
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    // SAFETY: all zeros is a valid value of it.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = CLONE_INTO_CGROUP | flags as u64;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    arguments.cgroup = group.as_raw_fd() as u64;
+    // SAFETY: no CLONE_VM and no new stack: this is fork. The structure outlives the call and is as long as said.
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw const arguments,
+            size_of::<libc::clone_args>(),
+        )
+    };
+    check(pid).map(|pid| pid as i32)
+}
+
+/// From now on the control group that this process is in is the top of what it and its children see of control groups.
+pub(crate) fn own_groups() -> io::Result<()> {
+    // SAFETY: takes a number.
+    check_int(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }).map(drop)
+}
+
+/// Lets others run that wait for this processor.
+pub(crate) fn give_way() {
+    // SAFETY: no argument.
+    unsafe { libc::sched_yield() };
 }
 
 /// Ends this process at once.
@@ -108,12 +140,23 @@ pub(crate) fn process_option(option: c_int, value: c_ulong) -> io::Result<()> {
 
 /// Gives up every capability for good, in all five sets.
 pub(crate) fn drop_capabilities() -> io::Result<()> {
+    drop_bounding_set()?;
+    clear_capabilities()
+}
+
+/// Whatever is executed gets none any more. Needs a capability itself.
+pub(crate) fn drop_bounding_set() -> io::Result<()> {
     for capability in 0..64 {
         match process_option(libc::PR_CAPBSET_DROP, capability) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
             other => other?,
         }
     }
+    Ok(())
+}
+
+/// This process has none any more.
+pub(crate) fn clear_capabilities() -> io::Result<()> {
     process_option(
         libc::PR_CAP_AMBIENT,
         libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong,

@@ -13,6 +13,8 @@ use super::error::SearchError;
 #[derive(Debug)]
 pub struct Program {
     pub executable: OsString,
+    /// What the path names, where that has to be open until it is started.
+    pub file: Option<OwnedFd>,
     /// Whom it becomes where its starter is root.
     pub run_as: u32,
 }

@@ -451,6 +451,7 @@ impl Starter for Gateways {
     fn program(&self) -> Result<Program, String> {
         Ok(Program {
             executable: "/proc/self/exe".into(),
+            file: None,
             run_as: self.run_as,
         })
     }

@@ -13,6 +13,7 @@ pub mod command;
 mod commit_line;
 pub mod copies;
 pub mod discovery;
+pub mod files;
 pub mod gate;
 mod history;
 pub mod identity;

@@ -15,6 +15,11 @@ pub enum Ability {
     /// [`super::Lifetime::UntilRemoved`], and all that goes with it: other processes open it, programs survive those
     /// that started them.
     Outlive,
+    /// [`super::Sandbox::unpack`] and [`super::Sandbox::snapshot`].
+    Files,
+    /// There is a git inside, by which an isolated sandbox packs its agent's commits. Without it what the agent changed
+    /// becomes one commit, made outside. Of providers that mount nobody asks it.
+    Git,
 }
 
 impl fmt::Display for Ability {
@@ -24,6 +29,8 @@ impl fmt::Display for Ability {
             Self::Mount => "mount directories of the host",
             Self::Pause => "stop its programs for a while",
             Self::Terminal => "give a program a terminal",
+            Self::Files => "take files in and tell which of them changed",
+            Self::Git => "run git inside",
             Self::Outlive => "keep a sandbox longer than the program that made it",
         })
     }

@@ -45,6 +45,13 @@ pub enum SandboxError {
     /// The program does not exist inside, or cannot be executed.
     #[error("cannot run `{program}` in the sandbox: {reason}")]
     Program { program: String, reason: String },
+    /// By [`super::Sandbox::unpack`] and [`super::Sandbox::snapshot`].
+    #[error("cannot {action} the sandbox: {reason}")]
+    Files {
+        /// "put files into".
+        action: &'static str,
+        reason: String,
+    },
     #[error("the sandbox did not come up: {0}")]
     Start(String),
     /// The sandbox, or contact with it, is gone. Its processes are dead.

@@ -6,6 +6,7 @@
 mod abilities;
 mod ability;
 mod error;
+pub(crate) mod files;
 pub mod host;
 mod kinds;
 pub mod native;
@@ -14,7 +15,7 @@ mod terminal;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,6 +50,19 @@ pub struct Status {
     pub frozen: bool,
     /// How many programs run that the host has started.
     pub programs: u32,
+    /// How [`Sandbox::pause`] and [`Sandbox::freeze`] stop them.
+    pub stopping: Stopping,
+}
+
+/// How a sandbox's programs are stopped for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stopping {
+    /// By the kernel, which keeps them so.
+    Freezer,
+    /// By SIGSTOP, because no control group could be made for them: what has itself woken, or is woken by the kernel,
+    /// runs for a moment until it is stopped again.
+    Signals,
 }
 
 /// One program that the host has started in a sandbox.
@@ -120,6 +134,34 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
     /// Duplicates of what it handed to the gateway, to keep its place behind the wall when nobody does any more.
     async fn sockets(&self) -> Result<Sockets, SandboxError> {
         Err(unable(Ability::Outlive))
+    }
+
+    /// Puts files into a directory inside, an absolute path, as the agent user: what `entries` brings, in the form of
+    /// [`cofferdam_guest::protocol::files::Entry`]. To `known` it writes what it is to be told by
+    /// [`Sandbox::snapshot`], a row of [`cofferdam_guest::protocol::files::Known`]. Both are ends of pipes, and closed
+    /// at the end. Missing directories are made, and what is there is replaced. Whoever calls it bounds it: it may be
+    /// dropped at any point.
+    async fn unpack(
+        &self,
+        _directory: &Path,
+        _tracked: bool,
+        _entries: OwnedFd,
+        _known: OwnedFd,
+    ) -> Result<(), SandboxError> {
+        Err(unable(Ability::Files))
+    }
+
+    /// Writes to `changes` what is in a directory inside and is not as `known` says, the entries of one stream. New files
+    /// that the rules in `known` leave out stay inside. It costs a look at each name, and the bytes of what changed. What
+    /// comes is hostile. Ends of pipes, and a bound, as in [`Sandbox::unpack`]. `largest`: bytes of one file.
+    async fn snapshot(
+        &self,
+        _directory: &Path,
+        _largest: u64,
+        _known: OwnedFd,
+        _changes: OwnedFd,
+    ) -> Result<(), SandboxError> {
+        Err(unable(Ability::Files))
     }
 
     /// A descriptor that can be read once every process of the sandbox is dead (a pidfd), where there is one.
@@ -203,7 +245,8 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
     }
 }
 
-/// A provider whose sandboxes have a file system of their own: files are streamed in, packs out.
+/// A provider whose sandboxes have a file system of their own: files are streamed in, and packs out where they have
+/// git ([`Ability::Git`]), else what changed ([`Ability::Files`]).
 #[async_trait]
 pub trait IsolatedProvider: Send + Sync + fmt::Debug {
     fn name(&self) -> &str;
@@ -238,5 +281,7 @@ pub trait IsolatedProvider: Send + Sync + fmt::Debug {
 pub trait IsolatedSandbox: Sandbox {
     /// Copies the host directory `source` (regular files, directories and symlinks as they are) to
     /// the absolute path `target` inside, owned by the agent user.
-    async fn copy_in(&self, source: &Path, target: &Path) -> Result<(), SandboxError>;
+    async fn copy_in(&self, source: &Path, target: &Path) -> Result<(), SandboxError> {
+        files::copy_in(self, source, target).await
+    }
 }

@@ -57,6 +57,8 @@ pub(super) async fn dispose(
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
     let directory = owned.directory().to_owned();
     let mut gone = vec!["hooks", "pointer", "modules", "reader"];
+    // Of a sandbox without git.
+    gone.extend(["known", "known-tree", "known-copies", "changes"]);
     if !disposal.outcome.keeps_repository {
         gone.extend(["git", "vault"]);
     }

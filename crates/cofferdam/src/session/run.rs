@@ -28,6 +28,32 @@ use crate::wall;
 /// verified commits home.
 ///
 /// An error keeps everything: see [`RunError::kept`].
+///
+/// One agent from the making of its sandbox to its end:
+///
+/// ```no_run
+/// # async fn example(options: cofferdam::RunOptions) -> Result<(), cofferdam::RunError> {
+/// let report = cofferdam::run(options).await?;
+/// println!("{}", report.diffstat);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Where more is to be done in one sandbox, the same steps have names of their own ([`Session`](crate::session::Session)):
+///
+/// ```no_run
+/// # async fn example(options: cofferdam::RunOptions) -> Result<(), Box<dyn std::error::Error>> {
+/// use cofferdam::sandbox::native::Native;
+/// use cofferdam::session::{Session, SessionExec};
+///
+/// let session = Session::create(&options.caller, &options.session).await?;
+/// let report = session.agent(&options.task, options.session.sandbox.clone()).await?;
+/// let mut tests = session.exec(SessionExec::new(["make", "test"])).await?;
+/// tests.wait().await?;
+/// session.close(&Native::default()).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     let began = Instant::now();
     let nothing = |kind| RunError {
@@ -157,8 +183,13 @@ async fn live(
         limit: options.session.timeouts.collect,
         cancel: &options.caller.abandon,
     };
+    let has_git = options.session.sandbox.abilities().has(Ability::Git);
     let source = match &isolated {
-        Some(sandbox) => Source::Sandbox {
+        Some(sandbox) if has_git => Source::Sandbox {
+            sandbox: sandbox.as_ref(),
+            workdir: &plan.workdir,
+        },
+        Some(sandbox) => Source::Files {
             sandbox: sandbox.as_ref(),
             workdir: &plan.workdir,
         },

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Env, command, run};
 use async_trait::async_trait;
 use cofferdam::sandbox::{
-    Abilities, BindMountProvider, BoxRead, BoxWrite, ExecRequest, Execution, Exit,
+    Abilities, Ability, BindMountProvider, BoxRead, BoxWrite, ExecRequest, Execution, Exit,
     IsolatedProvider, IsolatedSandbox, MountSource, NetworkKind, Sandbox, SandboxError,
     SandboxSpec,
 };
@@ -188,7 +188,7 @@ impl IsolatedProvider for Hostile {
     fn abilities(&self) -> Abilities {
         Abilities {
             networks: &[NetworkKind::None],
-            ..Abilities::default()
+            others: &[Ability::Git],
         }
     }
 

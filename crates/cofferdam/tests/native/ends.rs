@@ -166,7 +166,7 @@ fn killing_at_any_point_leaves_only_what_gc_finds() {
                 })
             };
             eventually("everything in its control groups is dead", empty).await;
-            remove_leftovers(id).await;
+            remove_leftovers(id, None).await;
             assert_eq!(control_groups(id), Vec::<PathBuf>::new());
         }
         assert!(seen > 0, "none of them came as far as its control groups");

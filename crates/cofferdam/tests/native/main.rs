@@ -12,6 +12,8 @@
 mod world;
 
 mod ends;
+mod files;
+mod frozen;
 mod limits;
 mod living;
 mod programs;

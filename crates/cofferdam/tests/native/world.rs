@@ -19,7 +19,7 @@ use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
 /// An ordinary user of this test's own: what the kernel counts for a user, no other test takes.
-fn own_id() -> u32 {
+pub(crate) fn own_id() -> u32 {
     10_000 + std::process::id() % 50_000
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn run_async(body: impl Future<Output = ()>) {
 }
 
 /// This program where user 1234 can execute it.
-fn public_copy() -> tempfile::TempDir {
+pub(crate) fn public_copy() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (program, copy) = (env::current_exe().unwrap(), dir.path().join("native"));

@@ -94,6 +94,38 @@ pub(crate) async fn delete(env: &Env, name: &str) {
 }
 
 #[test]
+fn closed_as_a_run_ends() {
+    let env = Env::new();
+    block_on(async {
+        let session = made(&env).await;
+        sh(&session, &format!("{COMMIT} w1")).await;
+        let waits = session.exec(SessionExec::new(["sleep", "600"])).await;
+        let mut waits = waits.unwrap();
+        let again = open(&env, "one").await.unwrap();
+        let refused = again.close(&native()).await.unwrap_err();
+        assert!(
+            matches!(&refused, SessionError::InUse { program, .. } if program == "sleep 600"),
+            "{refused}"
+        );
+        waits.kill(9).await.unwrap();
+        waits.wait().await.unwrap();
+        // Work that is in no commit keeps it as well.
+        sh(&session, "echo draft > draft").await;
+        let again = open(&env, "one").await.unwrap();
+        again.close(&native()).await.unwrap_err();
+        sh(&session, "rm draft").await;
+
+        let closed = session.close(&native()).await.unwrap().unwrap();
+        assert_eq!(closed.preserved, None);
+        assert_eq!(env.git(&["show", "-s", "--format=%s", "b-one"]), "w1");
+        let error = open(&env, "one").await.unwrap_err();
+        assert!(matches!(error, SessionError::Ended { .. }), "{error}");
+        let worktrees = env.git(&["worktree", "list", "--porcelain"]);
+        assert_eq!(worktrees.matches("worktree ").count(), 1, "{worktrees}");
+    });
+}
+
+#[test]
 fn a_whole_life() {
     let env = Env::new();
     block_on(async {
@@ -315,13 +347,13 @@ fn nobody_takes_it_for_dead() {
     env.assert_no_state();
 }
 
-/// A hook that fails leaves nothing, and a name that is taken changes nothing.
+/// A hook of the host that fails leaves nothing, and a name that is taken changes nothing.
 #[test]
 fn what_cannot_be_made_leaves_nothing() {
     let env = Env::new();
     block_on(async {
         let mut bad = options(&env, "one");
-        bad.hooks.sandbox_ready = vec![cofferdam::session::Hook::new("exit 3")];
+        bad.hooks.host_sandbox_ready = vec![cofferdam::session::Hook::new("exit 3")];
         let failed = Session::create(&caller(&env), &bad).await.unwrap_err();
         assert!(failed.to_string().contains("exit"), "{failed}");
         env.assert_no_state();

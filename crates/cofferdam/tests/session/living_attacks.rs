@@ -4,7 +4,8 @@ use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use cofferdam::home::Home;
-use cofferdam::sandbox::{BindMount, BranchStrategy};
+use cofferdam::sandbox::native::{Native, NativeOptions};
+use cofferdam::sandbox::{BindMount, BranchStrategy, Stopping};
 use cofferdam::session::living::{self, Named};
 use cofferdam::session::{NetworkOptions, PlanError, Session, SessionOptions};
 
@@ -12,8 +13,12 @@ use crate::living::{caller, delete, find, sh};
 use crate::support::{Env, block_on, native};
 
 async fn in_the_checkout(env: &Env) -> Session {
+    made_by(env, native()).await
+}
+
+async fn made_by(env: &Env, provider: Native) -> Session {
     let mut options =
-        SessionOptions::new(&env.repo, BindMount::new(native(), BranchStrategy::Head));
+        SessionOptions::new(&env.repo, BindMount::new(provider, BranchStrategy::Head));
     options.name = Some("one".to_owned());
     options.network = NetworkOptions::None;
     Session::create(&caller(env), &options).await.unwrap()
@@ -118,9 +123,18 @@ fn what_wakes_itself_does_not_go_on_while_it_is_paused() {
     if cfg!(not(target_arch = "x86_64")) {
         return cofferdam_lab::skip!("the numbers of system calls are another machine's");
     }
+    for freezer in [true, false] {
+        wakes_itself(freezer);
+    }
+}
+
+/// Where it is stopped by signals it is stopped again, and ended if it goes on. Frozen, it does not run at all.
+fn wakes_itself(freezer: bool) {
     let env = Env::new();
+    let mut options = NativeOptions::default();
+    options.freezer &= freezer;
     block_on(async {
-        let session = in_the_checkout(&env).await;
+        let session = made_by(&env, Native::new(options)).await;
         let found = sh(&session, "command -v /usr/bin/python3 || true").await;
         if found.is_empty() {
             drop(session);
@@ -142,8 +156,10 @@ fn what_wakes_itself_does_not_go_on_while_it_is_paused() {
         let first = count();
         sh(&session, "sleep 0.2").await;
         assert!(count() > first);
-        // Whoever wakes itself is stopped again, and ended where it goes on doing so.
         session.pause().await.unwrap();
+        let frozen = session.stopping().await.unwrap() == Stopping::Freezer;
+        assert!(freezer || !frozen);
+        let paused = count();
         let began = Instant::now();
         let (mut seen, mut since) = (count(), Instant::now());
         while since.elapsed() < Duration::from_secs(3) {
@@ -153,7 +169,11 @@ fn what_wakes_itself_does_not_go_on_while_it_is_paused() {
                 (seen, since) = (count(), Instant::now());
             }
         }
+        assert!(!frozen || count() == paused, "it ran while frozen");
         session.resume().await.unwrap();
+        while frozen && count() == paused {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         drop(session);
         delete(&env, "one").await;
     });

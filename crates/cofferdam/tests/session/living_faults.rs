@@ -10,6 +10,9 @@ use cofferdam_lab::sample::Sample;
 use crate::living::{caller, delete, find, open, options, sh};
 use crate::support::{Env, block_on, native};
 
+/// A gateway without sandboxes waits 20 s for another one.
+const GATEWAY_ENDS: Duration = Duration::from_secs(45);
+
 /// Rules of the user's, as a person edits them.
 fn write_rules(env: &Env, names: &[&str]) {
     let mut text = "firewall:\n  allow:\n".to_owned();
@@ -320,11 +323,7 @@ fn side_by_side(many: usize, network: &NetworkOptions) {
     env.assert_no_state();
     let began = Instant::now();
     while !shown_in(&place).is_empty() {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "{:?}",
-            shown_in(&place)
-        );
+        assert!(began.elapsed() < GATEWAY_ENDS, "{:?}", shown_in(&place));
         std::thread::sleep(Duration::from_millis(5));
     }
     // Nor does the gateway keep a list of rules for it. The log of its connections is its user's, until `gc`.

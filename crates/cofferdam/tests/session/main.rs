@@ -33,3 +33,4 @@ mod sockets;
 mod submodules;
 mod support;
 mod uncommitted;
+mod without_git;

@@ -187,7 +187,7 @@ impl IsolatedProvider for Apart {
     fn abilities(&self) -> Abilities {
         Abilities {
             networks: &[NetworkKind::None],
-            others: &[Ability::Outlive],
+            others: &[Ability::Outlive, Ability::Git],
         }
     }
 
@@ -426,12 +426,16 @@ fn check_both(fault: Fault, mounting: &str, apart: &str) {
         }
         let words = if isolated { apart } else { mounting };
         let env = Env::new();
+        let own = Own::new(fault);
+        let native = own.native.clone();
         let mut options = if isolated {
-            let apart = Apart(Own::new(fault));
-            env.with(Isolated::new(apart, CopyStrategy::MergeToHead), agent(WORK))
+            env.with(
+                Isolated::new(Apart(own), CopyStrategy::MergeToHead),
+                agent(WORK),
+            )
         } else {
             env.with(
-                BindMount::new(Own::new(fault), BranchStrategy::MergeToHead),
+                BindMount::new(own, BranchStrategy::MergeToHead),
                 agent(WORK),
             )
         };
@@ -453,6 +457,13 @@ fn check_both(fault: Fault, mounting: &str, apart: &str) {
         match result {
             Ok(_) => assert_eq!(words, "", "{fault:?}, isolated: {isolated}"),
             Err(error) => {
+                if let (true, Some(id)) = (isolated, error.kept.id) {
+                    // It stays for the work in it, which nobody wants here.
+                    let state = env.home.sandbox(id);
+                    let handle = Handle { id, state };
+                    let ended = BindMountProvider::remove(&native, &handle);
+                    crate::support::block_on(ended).unwrap();
+                }
                 let text = error.to_string();
                 assert!(
                     !words.is_empty() && text.contains(words),

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use names::forbidden;
 pub use quarantine::remove_stale;
 pub(crate) use whose::broke;
 

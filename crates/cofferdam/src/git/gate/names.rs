@@ -39,7 +39,7 @@ fn is_dot_git(component: &[u8]) -> bool {
 }
 
 /// Why no commit may contain this path, if so.
-pub(super) fn forbidden(path: &[u8]) -> Option<&'static str> {
+pub(crate) fn forbidden(path: &[u8]) -> Option<&'static str> {
     if path.len() > 4000 {
         return Some("it is longer than 4000 bytes");
     }

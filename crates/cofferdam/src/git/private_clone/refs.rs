@@ -31,7 +31,7 @@ pub enum PrivateHead {
 }
 
 /// The refs of a private clone. Names are full (`refs/heads/…`) and hostile bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PrivateRefs {
     /// `None`: it cannot be read.
     pub head: Option<PrivateHead>,

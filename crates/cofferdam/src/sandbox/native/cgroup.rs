@@ -1,33 +1,31 @@
-//! Limits of a whole sandbox by control groups, version 1 or 2, where the caller may make them.
+//! Limits of a whole sandbox by control groups, version 1 or 2, where the caller may make them, and the one that can be
+//! frozen ([`freezer`]).
 //! Processes are not among them: `RLIMIT_NPROC` counts inside the sandbox's user namespace.
+
+mod freezer;
+mod machine;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cofferdam_guest::protocol::Agent;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
+use self::machine::{Machine, OURS, named, remove_parent};
 use crate::names::SandboxId;
 use crate::sandbox::{Limits, SandboxError};
 
 const ROOT: &str = "/sys/fs/cgroup";
-/// Our groups lie below a group of this name.
-const OURS: &str = "cofferdam";
-
-/// What decides where groups can be made.
-#[derive(Debug)]
-struct Machine {
-    /// `/proc/self/mounts`.
-    mounts: String,
-    /// `/proc/self/cgroup`.
-    own: String,
-}
 
 /// The groups of one sandbox: one directory per hierarchy.
 #[derive(Debug, Default)]
 pub(super) struct Group {
+    /// Those of its limits.
     directories: Vec<PathBuf>,
+    /// The one whose programs can be frozen. It may be one of those.
+    freezer: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +102,18 @@ impl Group {
         }
     }
 
-    /// Moves a process into the groups; what it forks later is in them too.
+    /// A group by which its programs are stopped, made where that can be. `state`: its state directory.
+    pub(super) fn make_freezer(&mut self, id: SandboxId, agent: Agent, state: &Path) {
+        let machine = Machine::this();
+        self.freezer = freezer::make(&machine, id, &self.directories, agent, state).ok();
+    }
+
+    /// The init's group, if there is one for its programs.
+    pub(super) fn freezer(&self) -> Option<&Path> {
+        self.freezer.as_deref()
+    }
+
+    /// Moves a process into the groups of its limits; what it forks later is in them too.
     pub(super) fn add(&self, pid: u32) -> io::Result<()> {
         self.directories
             .iter()
@@ -114,13 +123,14 @@ impl Group {
     /// They outlive this process: [`remove_leftovers`] finds them.
     pub(super) fn leave(mut self) {
         self.directories.clear();
+        self.freezer = None;
     }
 
     /// The processes are dead, but the kernel may need a moment to let the groups go.
     pub(super) async fn remove(mut self) {
         for _ in 0..100 {
             self.remove_now();
-            if self.directories.is_empty() {
+            if self.directories.is_empty() && self.freezer.is_none() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -128,6 +138,10 @@ impl Group {
     }
 
     fn remove_now(&mut self) {
+        // First: it may be below another.
+        if let Some(freezer) = self.freezer.take_if(|group| freezer::remove(group).is_ok()) {
+            self.directories.retain(|directory| *directory != freezer);
+        }
         self.directories
             .retain(|directory| match fs::remove_dir(directory) {
                 Ok(()) => {
@@ -142,13 +156,6 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.remove_now();
-    }
-}
-
-/// The last sandbox takes our own group along.
-fn remove_parent(directory: &Path) {
-    if let Some(parent) = directory.parent() {
-        let _ = fs::remove_dir(parent);
     }
 }
 
@@ -172,10 +179,6 @@ fn has_swap() -> bool {
 )]
 fn set(path: &Path, value: &str) -> io::Result<()> {
     fs::write(path, value).map_err(|error| named(path, &error))
-}
-
-fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,26 +252,11 @@ fn prepare(top: &Path, path: &Path, controller: Controller, version: Version) ->
 }
 
 impl Machine {
-    fn this() -> Self {
-        let read = |path| fs::read_to_string(path).unwrap_or_default();
-        Self {
-            mounts: read("/proc/self/mounts"),
-            own: read("/proc/self/cgroup"),
-        }
-    }
-
     /// Where groups for this controller may be made, best first: at the top of its hierarchy, then in
     /// the group that this process is in.
     fn hierarchies(&self, controller: Controller) -> Vec<(PathBuf, Version)> {
         let mut found = Vec::new();
-        for line in self.mounts.lines() {
-            let mut fields = line.split(' ');
-            let (Some(_), Some(point), Some(kind), Some(options)) =
-                (fields.next(), fields.next(), fields.next(), fields.next())
-            else {
-                continue;
-            };
-            let point = Path::new(point);
+        for (point, kind, options) in self.mounts() {
             let version = match kind {
                 "cgroup" if options.split(',').any(|o| o == controller.name()) => Version::One,
                 "cgroup2" if offers(point, controller) => Version::Two,
@@ -305,8 +293,8 @@ fn offers(point: &Path, controller: Controller) -> bool {
 }
 
 /// Removes the groups of this sandbox, whose owner is dead: for `gc` after a crash. Its processes may
-/// need a moment to follow.
-pub async fn remove_leftovers(id: SandboxId) {
+/// need a moment to follow. `state`: its state directory, where one that lives on notes a group.
+pub async fn remove_leftovers(id: SandboxId, state: Option<&Path>) {
     let machine = Machine::this();
     let directories = [Controller::Memory, Controller::Cpu]
         .into_iter()
@@ -314,7 +302,21 @@ pub async fn remove_leftovers(id: SandboxId) {
         .map(|(top, _)| top.join(OURS).join(id.to_string()))
         .filter(|directory| directory.is_dir())
         .collect();
-    Group { directories }.remove().await;
+    for freezer in freezer::leftovers(&machine, id, state) {
+        let group = Group {
+            directories: Vec::new(),
+            freezer: Some(freezer),
+        };
+        group.remove().await;
+    }
+    let group = Group {
+        directories,
+        freezer: None,
+    };
+    group.remove().await;
+    if let Some(state) = state {
+        freezer::forget(state);
+    }
 }
 
 /// Refuses limits that cannot be given here. No cost where none is asked for.
@@ -348,6 +350,11 @@ pub(super) fn available() -> [(&'static str, io::Result<()>); 2] {
     let machine = Machine::this();
     [Controller::Memory, Controller::Cpu]
         .map(|controller| (controller.name(), can_make(&machine, controller)))
+}
+
+/// Whether a group can be made whose programs the kernel stops: for [`super::probe`].
+pub(super) fn freezable() -> io::Result<()> {
+    freezer::place(&Machine::this()).map(drop)
 }
 
 fn can_make(machine: &Machine, controller: Controller) -> io::Result<()> {

@@ -201,6 +201,21 @@ impl Connection {
         answer
     }
 
+    /// Asks for something with streams, and waits for the answer as long as it takes. Whoever waits no longer lets go of
+    /// the streams' other ends, and that ends it inside.
+    pub(super) async fn answer_whenever(
+        &self,
+        make: impl FnOnce(u64) -> Request,
+        streams: Vec<OwnedFd>,
+    ) -> Result<Answer, SandboxError> {
+        let (sender, wait) = oneshot::channel();
+        let number = self.number(|state, number| {
+            state.questions.insert(number, sender);
+        })?;
+        self.send(&make(number), streams).await?;
+        wait.await.map_err(|_| self.shared.gone())
+    }
+
     /// Asks for something that is either done or refused with an error number.
     pub(super) async fn question(
         &self,
@@ -250,21 +265,23 @@ impl Connection {
         Ok(number)
     }
 
+    async fn send(&self, request: &Request, fds: Vec<OwnedFd>) -> Result<(), SandboxError> {
+        let frame = protocol::encode(request).map_err(|error| SandboxError::Program {
+            program: String::new(),
+            reason: error.to_string(),
+        })?;
+        let sent = self.outgoing.send(Outgoing { frame, fds }).await;
+        sent.map_err(|_| self.shared.gone())
+    }
+
     async fn ask<T>(
         &self,
         request: &Request,
         fds: Vec<OwnedFd>,
         wait: oneshot::Receiver<T>,
     ) -> Result<T, SandboxError> {
-        let frame = protocol::encode(request).map_err(|error| SandboxError::Program {
-            program: String::new(),
-            reason: error.to_string(),
-        })?;
         let answered = async {
-            let sent = self.outgoing.send(Outgoing { frame, fds }).await;
-            if sent.is_err() {
-                return Err(self.shared.gone());
-            }
+            self.send(request, fds).await?;
             wait.await.map_err(|_| self.shared.gone())
         };
         let limit = self.shared.limit;

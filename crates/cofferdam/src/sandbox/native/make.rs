@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_guest::protocol::{self, Reply, Request, Setup, SetupMount, Source};
+use cofferdam_guest::protocol::{self, Agent, Reply, Request, Setup, SetupMount, Source};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -64,12 +64,16 @@ pub(super) async fn make(
     if cancel.is_cancelled() {
         return Err(SandboxError::Cancelled);
     }
-    let frame = describe(spec, options)?;
     let door = match &spec.lifetime {
         Lifetime::WithMaker => None,
         Lifetime::UntilRemoved { state } => Some(free_door(spec, state).await?),
     };
-    let group = Group::create(spec.id, &spec.limits)?;
+    let agent = identity::agent(spec.id)?;
+    let mut group = Group::create(spec.id, &spec.limits)?;
+    if let (true, Lifetime::UntilRemoved { state }) = (options.freezer, &spec.lifetime) {
+        group.make_freezer(spec.id, agent, state);
+    }
+    let frame = describe(spec, options, agent, &group)?;
     let (stream, launcher) = spawn()?;
     // From here on the keeper's drop ends what was started.
     let starting = Starting {
@@ -110,7 +114,7 @@ pub(super) async fn make(
     };
     Ok(NativeSandbox {
         connection,
-        agent: identity::agent(spec.id)?,
+        agent,
         life,
         wall,
     })
@@ -216,8 +220,12 @@ async fn free_door(spec: &SandboxSpec, state: &Path) -> Result<Door, SandboxErro
 }
 
 /// The first frame.
-fn describe(spec: &SandboxSpec, options: &NativeOptions) -> Result<Vec<u8>, SandboxError> {
-    let agent = identity::agent(spec.id)?;
+fn describe(
+    spec: &SandboxSpec,
+    options: &NativeOptions,
+    agent: Agent,
+    group: &Group,
+) -> Result<Vec<u8>, SandboxError> {
     let offered = tools::offered(&Host {
         search_path: spec.search_path.as_deref(),
         home: spec.caller_home.as_deref(),
@@ -243,6 +251,9 @@ fn describe(spec: &SandboxSpec, options: &NativeOptions) -> Result<Vec<u8>, Sand
             Lifetime::WithMaker => protocol::Lifetime::WithConnection,
             Lifetime::UntilRemoved { .. } => protocol::Lifetime::UntilEnded,
         },
+        group: group
+            .freezer()
+            .map(|group| group.as_os_str().as_bytes().to_vec()),
     };
     protocol::encode(&setup).map_err(|error| SandboxError::Unsupported {
         what: format!("cannot describe the sandbox to its init: {error}"),

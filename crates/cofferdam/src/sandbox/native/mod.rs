@@ -51,6 +51,9 @@ pub struct NativeOptions {
     pub ready_limit: Duration,
     /// Bytes of one file that a program may write. `None` means unlimited.
     pub file_size: Option<u64>,
+    /// Whether what outlives its maker is stopped by the kernel's freezer, where a control group can be made for it.
+    /// Else it is by signals, and [`super::Status`] says so.
+    pub freezer: bool,
 }
 
 impl Default for NativeOptions {
@@ -59,6 +62,7 @@ impl Default for NativeOptions {
             // 100,000 rules take seconds on a machine that is busy.
             ready_limit: Duration::from_secs(30),
             file_size: None,
+            freezer: true,
         }
     }
 }
@@ -97,6 +101,8 @@ impl BindMountProvider for Native {
                 Ability::Pause,
                 Ability::Terminal,
                 Ability::Outlive,
+                Ability::Files,
+                Ability::Git,
             ],
         }
     }

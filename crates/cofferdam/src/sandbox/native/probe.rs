@@ -73,6 +73,7 @@ pub fn probe() -> Vec<Check> {
             ),
         });
     }
+    checks.push(pause(cgroup::freezable()));
     checks.push(Check::new(
         "process limit",
         if kernel_version() >= (5, 14) {
@@ -84,6 +85,20 @@ pub fn probe() -> Vec<Check> {
         "Linux 5.14 or newer counts it for each sandbox alone",
     ));
     checks
+}
+
+fn pause(freezable: io::Result<()>) -> Check {
+    let name = "pause";
+    match freezable {
+        Ok(()) => Check::new(name, Status::Ok, "by the freezer of a control group", ""),
+        Err(error) => Check::new(
+            name,
+            Status::Degraded,
+            format!("by SIGSTOP, which some events undo for a moment: {error}"),
+            "mount control groups of version 2; as an ordinary user start sandboxes in a delegated group \
+             (`systemd-run --user --scope -p Delegate=yes`)",
+        ),
+    }
 }
 
 /// Tries what sandboxes of each network need: raises a wall that nobody uses, which makes no file and

@@ -33,6 +33,7 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
         environment: Vec::new(),
         network: protocol::Network::Wall,
         lifetime: protocol::Lifetime::WithConnection,
+        group: None,
     };
     let frame = protocol::encode(&setup).map_err(|error| SandboxError::Start(error.to_string()))?;
     let (stream, launcher) = spawn()?;

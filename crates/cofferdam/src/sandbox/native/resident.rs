@@ -257,7 +257,7 @@ async fn clear(handle: &Handle) {
     if let Ok(door) = Door::at(&handle.state) {
         door.remove();
     }
-    cgroup::remove_leftovers(handle.id).await;
+    cgroup::remove_leftovers(handle.id, Some(&handle.state)).await;
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cofferdam_guest::protocol::{
-    Agent, ExecStep, GuestExit, ProgramEntry, Request, Stop, WALL_SOCKETS,
+    self, Agent, ExecStep, GuestExit, ProgramEntry, Request, Stop, WALL_SOCKETS,
 };
 use tokio::sync::watch;
 
@@ -20,7 +21,8 @@ use super::identity;
 use super::resident::{self, Door, Process};
 use super::streams::{self, Ends, Output};
 use crate::sandbox::{
-    ExecRequest, Execution, Exit, Handle, Listed, Sandbox, SandboxError, Status, TerminalSize,
+    ExecRequest, Execution, Exit, Handle, Listed, Sandbox, SandboxError, Status, Stopping,
+    TerminalSize,
 };
 use crate::wall::{Registration, Sockets};
 
@@ -157,6 +159,23 @@ impl NativeSandbox {
         }
     }
 
+    /// Files are carried for as long as it takes: whoever asked bounds it.
+    async fn carry(
+        &self,
+        action: &'static str,
+        make: impl FnOnce(u64) -> Request,
+        streams: Vec<OwnedFd>,
+    ) -> Result<(), SandboxError> {
+        match self.connection.answer_whenever(make, streams).await? {
+            Answer::Done => Ok(()),
+            Answer::Failed(errno) => Err(SandboxError::Files {
+                action,
+                reason: io::Error::from_raw_os_error(errno).to_string(),
+            }),
+            other => Err(refused(&other)),
+        }
+    }
+
     async fn stop(&self, make: impl FnOnce(u64) -> Request) -> Result<(), SandboxError> {
         match self.connection.answer(make).await? {
             Answer::Done => Ok(()),
@@ -231,6 +250,10 @@ impl Sandbox for NativeSandbox {
                 paused: status.paused,
                 frozen: status.frozen,
                 programs: status.programs,
+                stopping: match status.stopping {
+                    protocol::Stopping::Freezer => Stopping::Freezer,
+                    protocol::Stopping::Signals => Stopping::Signals,
+                },
             }),
             other => Err(refused(&other)),
         }
@@ -269,6 +292,40 @@ impl Sandbox for NativeSandbox {
             lookups,
             packets,
         })
+    }
+
+    async fn unpack(
+        &self,
+        directory: &Path,
+        tracked: bool,
+        entries: OwnedFd,
+        known: OwnedFd,
+    ) -> Result<(), SandboxError> {
+        let directory = directory.as_os_str().as_bytes().to_vec();
+        let make = |request| Request::Unpack {
+            request,
+            directory,
+            tracked,
+        };
+        self.carry("put files into", make, vec![entries, known])
+            .await
+    }
+
+    async fn snapshot(
+        &self,
+        directory: &Path,
+        largest: u64,
+        known: OwnedFd,
+        changes: OwnedFd,
+    ) -> Result<(), SandboxError> {
+        let directory = directory.as_os_str().as_bytes().to_vec();
+        let make = |request| Request::Snapshot {
+            request,
+            directory,
+            largest,
+        };
+        self.carry("read what changed in", make, vec![known, changes])
+            .await
     }
 
     fn process(&self) -> Option<BorrowedFd<'_>> {

@@ -32,6 +32,8 @@ pub enum CollectError {
     Land(#[from] LandError),
     #[error(transparent)]
     Refs(#[from] RefError),
+    #[error("asking what changed in the sandbox failed: {0}")]
+    Changes(#[source] SandboxError),
     #[error("packing the commits failed: {0}")]
     Jail(#[from] SandboxError),
     #[error("packing the commits ended with {exit}: {stderr}")]

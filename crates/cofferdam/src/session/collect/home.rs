@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
+use super::changed::REFUSED;
 use super::packing::{Aside, Received};
 use super::tips::{DETACHED, Tip, Tips, extra};
 use super::{CollectError, Collected, Collector, Source};
@@ -363,7 +364,9 @@ pub(in crate::session) fn sets_aside(directory: &Path) -> bool {
 
 /// What the gate refused, and git directories that were moved out of a workspace.
 fn is_set_aside(name: &str) -> bool {
-    name == "nested" || (name != "incoming.pack" && name.strip_suffix(".pack").is_some())
+    name == "nested"
+        || name == REFUSED
+        || (name != "incoming.pack" && name.strip_suffix(".pack").is_some())
 }
 
 fn has_entry(directory: &Path, is_meant: impl Fn(&str) -> bool) -> bool {

@@ -16,6 +16,7 @@ use super::report::Beside;
 use super::shared;
 use crate::fsx::Context;
 use crate::git::CommitLine;
+use crate::git::files::Workshop;
 use crate::git::gate::Accepted;
 use crate::git::land;
 use crate::git::land::Landing;
@@ -24,7 +25,9 @@ use crate::home::Home;
 use crate::names::BranchName;
 use crate::registry::{self, Mode, Outcome, Owned, Phase, Strategy};
 use crate::sandbox::IsolatedSandbox;
+use changed::Taken;
 
+mod changed;
 pub(super) mod error;
 mod home;
 mod landing;
@@ -44,6 +47,13 @@ pub(super) enum Source<'a> {
         sandbox: &'a dyn IsolatedSandbox,
         workdir: &'a Path,
     },
+    /// Nowhere: the files of a running isolated sandbox without git are all that there is.
+    Files {
+        sandbox: &'a dyn IsolatedSandbox,
+        workdir: &'a Path,
+    },
+    /// The commit that was made of them.
+    Made { tip: Oid, workshop: Workshop<'a> },
 }
 
 /// How far commits go that passed the gate.
@@ -218,6 +228,21 @@ impl Collector<'_> {
                 self.events.notice(Notice::Other { text });
             }
         }
+        let made;
+        let source = match source {
+            Source::Files { sandbox, workdir } => {
+                match self.take_changes(owned, *sandbox, workdir).await? {
+                    Taken::Nothing => return Ok(collected),
+                    Taken::Refused { why, kept } => {
+                        collected.landing = Landing::Refused { pack: kept, why };
+                        return Ok(collected);
+                    }
+                    Taken::Commit(tip, workshop) => made = Source::Made { tip, workshop },
+                }
+                &made
+            }
+            other => other,
+        };
         let tips = self.tips(owned, source).await?;
         self.take_home(owned, source, &tips, home, &mut collected)
             .await?;

@@ -4,12 +4,8 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
 
 use super::{CollectError, Collector, Source};
 use crate::fsx::{self, Context, FileError};
@@ -22,6 +18,7 @@ use crate::registry::Owned;
 use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 use crate::session::mounts::jail_mounts;
+use crate::session::pipes::{pipe_ends, spool};
 use crate::session::transfer;
 
 /// Where the jail has a git directory of ours: of the sandbox's own it reads the objects alone, so
@@ -150,8 +147,14 @@ impl Collector<'_> {
         revisions: String,
         to: OwnedFd,
     ) -> Result<(), CollectError> {
-        if let Source::Sandbox { sandbox, workdir } = source {
-            return transfer::pack(*sandbox, workdir, revisions, to, self.cancel).await;
+        match source {
+            Source::Sandbox { sandbox, workdir } => {
+                return transfer::pack(*sandbox, workdir, revisions, to, self.cancel).await;
+            }
+            Source::Made { workshop, .. } => {
+                return Ok(workshop.pack(revisions, to, self.cancel).await?);
+            }
+            Source::State | Source::Files { .. } => {}
         }
         let arguments = [
             "pack-objects",
@@ -370,38 +373,5 @@ fn theirs(error: &CollectError) -> Option<String> {
             Some(format!("packing them takes longer than {seconds} s"))
         }
         _ => None,
-    }
-}
-
-fn pipe_ends() -> Result<(OwnedFd, OwnedFd), FileError> {
-    let pipe = std::io::pipe().map_err(|source| FileError::new("make", "a pipe", source))?;
-    Ok((OwnedFd::from(pipe.0), OwnedFd::from(pipe.1)))
-}
-
-/// Writes at most `limit` bytes to a new file; false where there are more.
-async fn spool(from: OwnedFd, to: &Path, limit: u64) -> Result<bool, CollectError> {
-    use std::io::Write;
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(to)
-        .context("create", to)?;
-    let mut from = pipe::Receiver::from_owned_fd(from).context("read the pack for", to)?;
-    let mut chunk = vec![0u8; 64 << 10];
-    let mut total = 0;
-    loop {
-        let got = from
-            .read(&mut chunk)
-            .await
-            .context("read the pack for", to)?;
-        if got == 0 {
-            return Ok(true);
-        }
-        total += got as u64;
-        if total > limit {
-            return Ok(false);
-        }
-        file.write_all(&chunk[..got]).context("write", to)?;
     }
 }

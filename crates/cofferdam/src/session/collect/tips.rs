@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{CollectError, Collector, Source};
 use crate::git::Oid;
-use crate::git::private_clone::{self, PrivateHead, RefsError};
+use crate::git::private_clone::{self, PrivateHead, PrivateRefs, RefsError};
 use crate::git::refs::{self, Own, Transaction};
 use crate::names::BranchName;
 use crate::registry::Owned;
@@ -65,6 +65,19 @@ impl Collector<'_> {
             Source::Sandbox { sandbox, workdir } => {
                 transfer::refs(*sandbox, workdir, self.repo.format, self.cancel).await?
             }
+            // It is where the sandbox's branch would be.
+            Source::Made { tip, .. } => match &own_name {
+                Some(name) => PrivateRefs {
+                    head: Some(PrivateHead::Symbolic(name.as_bytes().to_vec())),
+                    refs: BTreeMap::from([(name.as_bytes().to_vec(), tip.clone())]),
+                    ..PrivateRefs::default()
+                },
+                None => PrivateRefs {
+                    head: Some(PrivateHead::Detached(tip.clone())),
+                    ..PrivateRefs::default()
+                },
+            },
+            Source::Files { .. } => PrivateRefs::default(),
         };
         odd.append(&mut found.odd);
         let base = &owned.record.base;

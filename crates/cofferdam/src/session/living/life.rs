@@ -10,7 +10,7 @@ use super::{Named, Session, SessionError, anew, detached};
 use crate::fsx::lock;
 use crate::names::RepoPath;
 use crate::registry::{self, Owned};
-use crate::sandbox::{BindMountProvider, Handle, Lifetime, SandboxError, SandboxSpec};
+use crate::sandbox::{BindMountProvider, Handle, Lifetime, SandboxError, SandboxSpec, Stopping};
 use crate::session::Caller;
 use crate::session::form::Form;
 use crate::session::{network, place, prepare};
@@ -91,6 +91,12 @@ impl Session {
         let found = Supervisor::connect(&self.directory()).await;
         let found = found.map_err(|source| self.unkept(source))?;
         Ok(found.and_then(|(_, status)| status.wall))
+    }
+
+    /// How its programs are stopped when it is paused.
+    pub async fn stopping(&self) -> Result<Stopping, SessionError> {
+        let status = self.sandbox.status().await;
+        Ok(status.map_err(|source| self.failed(source))?.stopping)
     }
 
     /// Whether it runs or is paused.

@@ -30,7 +30,7 @@ use crate::git::Repository;
 use crate::git::discovery::Start;
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
-use crate::registry::{self, Entry, Lifetime, Mode, Record, Setup};
+use crate::registry::{self, Entry, Lifetime, Mode, Phase, Record, Setup};
 use crate::sandbox::{BindMountProvider, Handle, Sandbox, SandboxError};
 use crate::wall::supervisor::SupervisorError;
 
@@ -78,6 +78,10 @@ impl Named {
         };
         let mut repository = discover(directory).await?;
         let Entry { record, in_use } = registry::find(&caller.home, &repository.top, name)?;
+        if record.phase == Phase::Stopped {
+            let name = record.name.to_string();
+            return Err(SessionError::Ended { name });
+        }
         if record.lifetime != Lifetime::UntilDeleted {
             let name = record.name.to_string();
             return Err(match record.setup {

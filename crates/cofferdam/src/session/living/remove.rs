@@ -5,11 +5,11 @@ use std::ffi::OsString;
 
 use super::collect::{gather, holds_uncommitted};
 use super::life::{halt, turn};
-use super::{Named, SessionError};
+use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
 use crate::registry::{Lifetime, Mode, Owned};
 use crate::sandbox::{BindMountProvider, SandboxError};
-use crate::session::manage::{ManageError, at_risk};
+use crate::session::manage::{self, DeleteOptions, ManageError, Recovered, SandboxRef, at_risk};
 use crate::session::options::Caller;
 use crate::text::printable_line;
 
@@ -74,6 +74,29 @@ fn shown(arguments: &[OsString]) -> String {
     match line.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
+    }
+}
+
+impl Session {
+    /// Ends the sandbox with its life, as [`end_if_safe`] does, and takes away what it needed, as a run does at its end.
+    /// Its commits are home and its branch stays; with merge-to-head the target moves by [`crate::session::manage::merge`]
+    /// alone. `None`: another process has taken it away meanwhile. `provider`: the one that made it. Bounded: 10 minutes.
+    pub async fn close(
+        self,
+        provider: &dyn BindMountProvider,
+    ) -> Result<Option<Recovered>, SessionError> {
+        let Self { caller, named, .. } = &self;
+        end_if_safe(caller, named, provider).await?;
+        let ended = SandboxRef {
+            home: caller.home.clone(),
+            git: caller.git.clone(),
+            repository: named.record.repository.clone(),
+            caller_home: caller.user_home.clone(),
+            name: named.record.id.to_string(),
+            cancel: caller.cancel.clone(),
+        };
+        let home = manage::bring_home(&ended, DeleteOptions::default()).await;
+        Ok(home.map_err(Box::new)?)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::git::identity::{self, UserConfig};
 use crate::git::{Identity, Repository, copies};
 use crate::names::{SandboxId, Slug};
 use crate::registry::{self, Lifetime, Mode, PathText, Phase, Record, Setup, Strategy, VERSION};
-use crate::sandbox::Contained;
+use crate::sandbox::{Ability, Contained};
 
 /// What will be done. Made by [`plan`] alone.
 #[derive(Debug)]
@@ -98,6 +98,12 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     let author = author.unwrap_or_else(Identity::fallback);
     network::check(&options.network, &options.sandbox)?;
     options.sandbox.check_limits(&options.limits)?;
+    if matches!(options.sandbox, Contained::Isolated(_))
+        && !options.sandbox.abilities().has(Ability::Git)
+    {
+        // One of the two brings its work home.
+        options.sandbox.require(Ability::Files)?;
+    }
     let id = SandboxId::random().map_err(|source| {
         crate::fsx::FileError::new("get random numbers from", "/dev/urandom", source)
     })?;

@@ -13,6 +13,7 @@ use crate::sandbox::{
 };
 use crate::session::error::{RunErrorKind, step};
 use crate::session::event::{Event, Notice};
+use crate::session::files;
 use crate::session::form::Form;
 use crate::session::inside::Inside;
 use crate::session::mounts::{self, Mounts, Workspace};
@@ -126,13 +127,16 @@ impl Making<'_> {
             }
             self.events.notice(Notice::NetworkConfig { text });
         }
+        let has_git = !isolated || self.options.sandbox.abilities().has(Ability::Git);
         if let Ready::Isolated(sandbox) = ready {
-            let sent = transfer::send(
-                owned.directory(),
-                workspace.source,
-                &self.plan.workdir,
-                sandbox.as_ref(),
-            );
+            let (to, sandbox) = (&self.plan.workdir, sandbox.as_ref());
+            let sent = async {
+                if has_git {
+                    return transfer::send(owned.directory(), workspace.source, to, sandbox).await;
+                }
+                let (repo, cancel) = (&self.plan.repository, &self.caller.cancel);
+                files::send(repo, owned, workspace.source, to, sandbox, cancel).await
+            };
             tokio::time::timeout(limit, sent)
                 .await
                 .map_err(|_| RunErrorKind::StepTimedOut {
@@ -140,7 +144,7 @@ impl Making<'_> {
                     limit,
                 })??;
         }
-        if owned.record.mode != Mode::Bind {
+        if owned.record.mode != Mode::Bind && has_git {
             self.check_out(ready.sandbox()).await?;
         }
         self.events.emit(&Event::SandboxReady {

@@ -8,6 +8,7 @@ pub(super) mod wire;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -80,7 +81,8 @@ async fn connect(home: &Home, start: Start) -> Result<GatewayLink, WallError> {
         fsx::private_dir(home.path())?;
     }
     let directory = home.gateway(PROTOCOL);
-    let starter = (start == Start::IfNeeded).then_some(&Embedded as &dyn Starter);
+    let embedded = Embedded(home.programs());
+    let starter = (start == Start::IfNeeded).then_some(&embedded as &dyn Starter);
     let mut search = Search::default();
     loop {
         match search.look(&directory, starter) {
@@ -93,23 +95,24 @@ async fn connect(home: &Home, start: Start) -> Result<GatewayLink, WallError> {
     }
 }
 
-/// Starts gateways from the executable that this library carries.
+/// Starts gateways from the executable that this library carries. The directory in which it may be kept.
 #[derive(Debug)]
-struct Embedded;
+struct Embedded(PathBuf);
 
 impl Starter for Embedded {
     fn program(&self) -> Result<Program, String> {
-        let executable = embedded::gateway()
+        let made = embedded::gateway(&self.0)
             .map_err(|error| format!("cannot make an executable memory file: {error}"))?;
         Ok(Program {
-            executable: OsString::from(executable),
+            executable: OsString::from(made.path),
+            file: made.file,
             run_as: run_as()?,
         })
     }
 
     fn spawn(&self, command: Command) -> io::Result<Option<u32>> {
         // Reaped by the runtime if it ends before its starter; never killed by it.
-        Ok(tokio::process::Command::from(command).spawn()?.id())
+        Ok(embedded::start(command)?.id())
     }
 }
 

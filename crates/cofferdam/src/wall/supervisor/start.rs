@@ -57,7 +57,7 @@ pub async fn start(
     if wall.is_some() {
         fsx::private_dir(&home.allowed())?;
     }
-    let mut stream = spawn(&supervisor)?;
+    let mut stream = spawn(&supervisor, home)?;
     let mut along: Vec<BorrowedFd<'_>> =
         vec![lock.as_fd(), init.as_fd(), supervisor.directory.as_fd()];
     if let Some(wall) = &wall {
@@ -98,10 +98,10 @@ fn behind(home: &Home, wall: &HandedOver) -> Result<Behind, SupervisorError> {
 }
 
 /// Its standard input is the other end of what is returned.
-fn spawn(supervisor: &Supervisor) -> Result<UnixStream, SupervisorError> {
+fn spawn(supervisor: &Supervisor, home: &Home) -> Result<UnixStream, SupervisorError> {
     let failed =
         |what: &str, error: std::io::Error| SupervisorError::Start(format!("{what}: {error}"));
-    let executable = embedded::gateway()
+    let executable = embedded::gateway(&home.programs())
         .map_err(|error| failed("cannot make an executable memory file", error))?;
     let path = supervisor.path.join(protocol::ERRORS);
     let errors = OpenOptions::new()
@@ -123,7 +123,7 @@ fn spawn(supervisor: &Supervisor) -> Result<UnixStream, SupervisorError> {
         clippy::disallowed_methods,
         reason = "the supervisor outlives its starter and every bound: no Invocation"
     )]
-    let mut command = Command::new(executable);
+    let mut command = Command::new(&executable.path);
     command
         .arg0(protocol::NAME)
         .arg(protocol::ROLE)
@@ -133,9 +133,7 @@ fn spawn(supervisor: &Supervisor) -> Result<UnixStream, SupervisorError> {
         .stdout(Stdio::null())
         .stderr(errors);
     // Reaped by the runtime if it ends before its starter; never killed by it.
-    tokio::process::Command::from(command)
-        .spawn()
-        .map_err(|error| failed("its program does not start", error))?;
+    embedded::start(command).map_err(|error| failed("its program does not start", error))?;
     let ours = std::os::unix::net::UnixStream::from(ours);
     ours.set_nonblocking(true)?;
     Ok(UnixStream::from_std(ours)?)

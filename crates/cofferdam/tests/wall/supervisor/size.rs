@@ -1,13 +1,15 @@
 //! What supervisors cost when nothing happens.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use cofferdam_lab::skip;
 
 use super::life::started_elsewhere;
 use super::world::{RULES, Sandbox, field};
-use crate::support::block_on;
+use crate::support::{House, block_on};
 
 const SANDBOXES: usize = 50;
 /// The share of each, in KiB, that the whole of a sandbox's own may have.
@@ -21,17 +23,38 @@ fn share(process: u32) -> std::io::Result<u64> {
     Ok(number.parse().unwrap())
 }
 
-/// Each has a starter of its own, as in life: they share no memory file.
+/// What a process runs from: its device and number, its size in bytes, and whether it has a place among the files.
+fn executable(process: u32) -> ((u64, u64), u64, bool) {
+    let path = format!("/proc/{process}/exe");
+    let found = fs::metadata(&path).unwrap();
+    (
+        (found.dev(), found.ino()),
+        found.len(),
+        fs::read_link(path).unwrap().exists(),
+    )
+}
+
+/// Each has a starter of its own, as in life: they share no memory file. All are one user's.
 #[test]
 fn fifty_are_small() {
-    let sandboxes: Vec<_> = (0..SANDBOXES).map(|_| Sandbox::new(&[])).collect();
+    let mut sandboxes = vec![Sandbox::new(&[])];
+    for _ in 1..SANDBOXES {
+        let mut house = House::new();
+        house.home = sandboxes[0].house.home.clone();
+        sandboxes.push(Sandbox::within(house, &[]));
+    }
     sandboxes.iter().for_each(started_elsewhere);
     block_on(async {
         let mut shares = Vec::new();
+        let mut copies = BTreeMap::new();
         for sandbox in &sandboxes {
             let status = sandbox.status().await.unwrap();
             match share(status.process) {
-                Ok(share) => shares.push(share),
+                Ok(share) => {
+                    let (file, size, placed) = executable(status.process);
+                    copies.insert(file, (size, placed));
+                    shares.push(share);
+                }
                 Err(_) => {
                     return skip!("only root sees the memory of a process that cannot be dumped");
                 }
@@ -43,10 +66,19 @@ fn fifty_are_small() {
             "{SANDBOXES} supervisors: {} KiB each, {largest} KiB at most",
             sum / 50
         );
+        let bytes: u64 = copies.values().map(|(size, _)| size).sum();
+        println!("they run from {} copies, {bytes} bytes", copies.len());
+        // On disk, where there is one for all.
+        assert!(
+            copies.len() == 1 && copies.values().all(|(_, placed)| *placed),
+            "{copies:?}"
+        );
         // A process that does nothing has more than this.
         assert!(sum / 50 > 50, "{shares:?}");
         assert!(*largest <= MOST, "{shares:?}");
     });
+    // The home is the first one's.
+    while sandboxes.pop().is_some() {}
 }
 
 #[test]

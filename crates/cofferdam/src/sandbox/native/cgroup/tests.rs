@@ -231,3 +231,62 @@ fn another_users_group_at_the_top() {
     };
     assert_eq!(group.directories, [place.join(tree.id.to_string())]);
 }
+
+/// Below the group that this process is in, whose limits go on; else at the top; else nowhere, and it is said why.
+#[test]
+fn where_programs_can_be_frozen() {
+    let own = "0::/user.slice/run.scope\n";
+    let inside = "user.slice/run.scope";
+    let members = format!("{inside}/cgroup.procs");
+    let place = |tree: &Tree| {
+        let place = freezer::place(&tree.machine).map_err(|error| error.to_string())?;
+        let below = place.strip_prefix(tree.directory.path()).unwrap();
+        Ok::<_, String>(below.to_str().unwrap().to_owned())
+    };
+    let both = [("cgroup.procs", ""), (members.as_str(), "")];
+    let tree = Tree::new(UNIFIED, own, &both);
+    assert_eq!(place(&tree).as_deref(), Ok(inside));
+    let tree = Tree::new(UNIFIED, own, &both[..1]);
+    assert_eq!(place(&tree).as_deref(), Ok(""));
+    // Outside of what a container shows.
+    let tree = Tree::new(UNIFIED, "0::/../other\n", &both);
+    assert_eq!(place(&tree).as_deref(), Ok(""));
+    let hybrid = [("unified/cgroup.procs", "")];
+    let tree = Tree::new(HYBRID, HYBRID_OWN, &hybrid);
+    assert_eq!(place(&tree).as_deref(), Ok("unified"));
+    let why = place(&Tree::new(UNIFIED, own, &[])).unwrap_err();
+    assert!(why.contains("cgroup.procs"), "{why}");
+    let why = place(&Tree::new("", own, &[])).unwrap_err();
+    assert!(why.contains("version 2"), "{why}");
+}
+
+/// With limits of version 2 it is below theirs: a program that left them would have none.
+#[test]
+fn what_can_be_frozen_keeps_its_limits() {
+    let state = tempfile::tempdir().unwrap();
+    let files = [
+        ("cgroup.controllers", "cpu memory\n"),
+        ("cgroup.subtree_control", "cpu memory\n"),
+        ("cgroup.procs", ""),
+        ("other/cgroup.procs", ""),
+    ];
+    let tree = Tree::new(UNIFIED, "0::/other\n", &files);
+    let top = tree.directory.path();
+    let ours = |place: &str| top.join(place).join("cofferdam").join(tree.id.to_string());
+    let limited = tree.create().unwrap();
+    set(&limited.directories[0].join("cgroup.freeze"), "0").unwrap();
+    let noted = || fs::read_to_string(state.path().join("group")).unwrap();
+    for (limits, place) in [(&limited.directories[..], ""), (&[], "other")] {
+        let made = freezer::make(&tree.machine, tree.id, limits, Agent::Caller, state.path());
+        assert_eq!(made.unwrap(), ours(place));
+        assert!(ours(place).join("programs").is_dir());
+        assert_eq!(noted(), ours(place).to_str().unwrap());
+    }
+    // The kernel's own file is the mark of a group; here it is an ordinary one, which keeps its directory.
+    assert_eq!(
+        freezer::leftovers(&tree.machine, tree.id, Some(state.path())),
+        [ours("")]
+    );
+    freezer::remove(&ours("other")).unwrap();
+    assert!(!ours("other").exists() && !top.join("other/cofferdam").exists());
+}

@@ -2,7 +2,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use cofferdam_guest::protocol::{Agent, Passage, Streams, WALL_SOCKETS};
+use cofferdam_guest::protocol::{Agent, Passage, Stopping, Streams, WALL_SOCKETS};
 use proptest::prelude::*;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::pipe::PipeFlags;
@@ -51,6 +51,7 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
                     paused: true,
                     frozen: true,
                     programs: 1,
+                    stopping: Stopping::Signals,
                 },
             },
             10 => Reply::Programs {
@@ -352,6 +353,7 @@ async fn lie(mut guest: UnixStream, liar: Liar, question: &str) {
                 paused: true,
                 frozen: true,
                 programs: u32::MAX,
+                stopping: Stopping::Freezer,
             };
             let all = [
                 ("terminal", Reply::Terminals { request: 0 }),
@@ -416,6 +418,7 @@ async fn an_honest_guest_is_understood() {
         paused: true,
         frozen: false,
         programs: 3,
+        stopping: Stopping::Freezer,
     };
     for (question, reply) in [
         ("status", Reply::Status { request: 0, status }),

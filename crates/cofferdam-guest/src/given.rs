@@ -1,0 +1,121 @@
+//! The guest as process 1 of namespaces that somebody else made: a container's. It makes no view and no wall. It takes
+//! its set-up from the host, gives up every privilege that it was started with, and serves as any other init does.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use cofferdam_guest::protocol::{Agent, Lifetime, Network, Setup};
+
+use crate::channel::Channel;
+use crate::serve::{self, Resident};
+use crate::sys;
+use crate::tree::Refusal;
+
+/// Serves until the end. `socket`: a path below a directory of the host's, which is mounted read-only inside; a host
+/// process listens there. Without one it is this process's standard input. The exit code.
+pub(crate) fn run(socket: Option<&Path>) -> i32 {
+    let Ok(mut channel) = connect(socket) else {
+        return 2;
+    };
+    let Ok((setup, fds)) = channel.read_setup() else {
+        return 2;
+    };
+    match set_up(&setup, fds) {
+        Ok(resident) => {
+            // Control groups belong to whoever made the namespaces: it stops by signals.
+            serve::run(channel.into_socket(), &setup, Vec::new(), resident, None).map_or(1, |()| 0)
+        }
+        Err(refusal) => {
+            let _ = channel.send(&refusal.into());
+            1
+        }
+    }
+}
+
+fn connect(socket: Option<&Path>) -> io::Result<Channel> {
+    let inherited = sys::take_standard_input()?;
+    // Nothing that arrives later may become a standard descriptor.
+    sys::install_fd(1, 0)?;
+    let Some(path) = socket else {
+        return Ok(Channel::new(inherited));
+    };
+    drop(inherited);
+    let stream = OwnedFd::from(UnixStream::connect(path)?);
+    // Whoever gives the set-up has no number here: everybody inside has one.
+    match sys::peer(stream.as_fd())? {
+        0 => Ok(Channel::new(stream)),
+        _ => Err(io::Error::from_raw_os_error(libc::EPERM)),
+    }
+}
+
+fn set_up(setup: &Setup, fds: Vec<OwnedFd>) -> Result<Option<Resident>, Refusal> {
+    let step = |what: &'static str| {
+        move |error: io::Error| Refusal::Broken(format!("cannot {what}: {error}"))
+    };
+    let given = |what: &str| {
+        Err(Refusal::Broken(format!(
+            "{what}: where something else made the namespaces it is not the guest's to make"
+        )))
+    };
+    if std::process::id() != 1 {
+        return Err(Refusal::Broken("it is not process 1".to_owned()));
+    }
+    // It is read to know whom to stop: one of other namespaces would name others.
+    if !fs::read_link("/proc/self").is_ok_and(|itself| itself == Path::new("1")) {
+        return Err(Refusal::Broken(
+            "/proc is not that of its own processes".to_owned(),
+        ));
+    }
+    if !setup.mounts.is_empty() {
+        return given("a mount");
+    }
+    if setup.network != Network::None {
+        return given("a network");
+    }
+    let resident = resident(setup.lifetime, fds)?;
+    match sys::drop_bounding_set() {
+        // An engine has started it without the right to do so: then no new privileges does what is to be done.
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
+        other => other.map_err(step("drop capabilities"))?,
+    }
+    if let Agent::Separate { uid, gid } = setup.agent {
+        sys::drop_groups().map_err(step("drop groups"))?;
+        sys::become_ids(uid, gid).map_err(step("take the agent's ids"))?;
+    }
+    let (uid, gid) = sys::own_ids();
+    if uid == 0 || gid == 0 {
+        return Err(Refusal::Broken(
+            "it would run as user 0: it needs the agent's ids".to_owned(),
+        ));
+    }
+    // An engine may have made it the leader of one already.
+    match sys::new_session() {
+        Err(error) if error.raw_os_error() != Some(libc::EPERM) => {
+            return Err(step("start a session")(error));
+        }
+        _ => {}
+    }
+    sys::set_umask(0o022);
+    sys::process_option(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(step("refuse new privileges"))?;
+    sys::clear_capabilities().map_err(step("drop capabilities"))?;
+    // The agent has this process's uid: it must not be able to trace or read it.
+    sys::process_option(libc::PR_SET_DUMPABLE, 0).map_err(step("refuse to be traced"))?;
+    Ok(resident)
+}
+
+/// What a sandbox that outlives its maker has. Nobody is to be told that it stays.
+fn resident(lifetime: Lifetime, fds: Vec<OwnedFd>) -> Result<Option<Resident>, Refusal> {
+    match (lifetime, <[OwnedFd; 1]>::try_from(fds)) {
+        (Lifetime::WithConnection, Err(none)) if none.is_empty() => Ok(None),
+        (Lifetime::UntilEnded, Ok([listener])) => Ok(Some(Resident {
+            listener,
+            stays: None,
+        })),
+        _ => Err(Refusal::Broken(
+            "the set-up came with other descriptors than it takes".to_owned(),
+        )),
+    }
+}

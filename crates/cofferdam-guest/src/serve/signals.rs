@@ -1,0 +1,120 @@
+//! Stopping by SIGSTOP, which needs nothing of the machine. What a signal cannot do is done by looking: a stop counts
+//! when every thread has stopped, and is looked at again when the kernel may have woken something. A process can also
+//! have itself woken, by a timer whose signal is SIGCONT; nobody tells, so it is looked at from time to time, and who
+//! does it again and again is ended.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::processes::{self, Process};
+use crate::sys;
+
+/// Between two looks at what does not stop.
+pub(super) const AT_ONCE: Duration = Duration::from_millis(1);
+/// A look may cost one part in so many of the time.
+const SHARE: u32 = 20;
+/// So often what was woken is only stopped again.
+const LENIENT: u32 = 4;
+
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// What had been stopped before, by a shell's job control as a rule, and is to stay so.
+    asleep: BTreeSet<i32>,
+    /// Until then what has stopped is taken to stand still.
+    trusted: Option<Instant>,
+    /// How often something ran that had stopped.
+    woken: u32,
+    /// Init's own children, which carry files meanwhile. They are no program of anybody's.
+    spared: BTreeSet<i32>,
+}
+
+impl Signals {
+    pub(super) fn spare(&mut self, pid: i32) {
+        self.spared.insert(pid);
+    }
+
+    /// It was reaped: whoever has its number next is anybody.
+    pub(super) fn no_longer_spare(&mut self, pid: i32) {
+        self.spared.remove(&pid);
+    }
+
+    /// Before anything is stopped.
+    pub(super) fn begin(&mut self) {
+        let all = processes::all().unwrap_or_default();
+        let asleep = all.iter().filter(|process| process.is_asleep());
+        self.asleep = asleep.map(|process| process.pid).collect();
+    }
+
+    /// Stops what runs; whether everything had stopped already. It is trusted for `interval` then.
+    pub(super) fn stop(&mut self, interval: Duration) -> io::Result<bool> {
+        // One call stops all at once, those too that are being made. Where some are to go on there is none such, and
+        // it takes as many looks as it takes.
+        if self.spared.is_empty() {
+            match sys::kill(-1, libc::SIGSTOP) {
+                Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return Err(error),
+                _ => {}
+            }
+        } else {
+            for process in self.others(&processes::all()?) {
+                // It may have ended.
+                let _ = sys::kill(process.pid, libc::SIGSTOP);
+            }
+        }
+        let all = processes::all()?;
+        let stopped = self.others(&all).all(|process| process.has_stopped(&all));
+        if stopped {
+            self.trusted = Some(Instant::now() + interval);
+        }
+        Ok(stopped)
+    }
+
+    /// Until what has stopped is to be looked at again.
+    pub(super) fn trusted(&self) -> Duration {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        self.trusted.map_or(Duration::ZERO, left)
+    }
+
+    /// Whether what had stopped runs again, which nobody inside can have done but itself. Looks no more often than
+    /// every `interval`.
+    pub(super) fn is_awake(&mut self, interval: Duration) -> bool {
+        let now = Instant::now();
+        if self.trusted.is_some_and(|until| now < until) {
+            return false;
+        }
+        let all = processes::all().unwrap_or_default();
+        let awake = self
+            .others(&all)
+            .filter(|process| !process.has_stopped(&all));
+        let awake: Vec<i32> = awake.map(|process| process.pid).collect();
+        self.trusted = Some(Instant::now() + interval.max(now.elapsed() * SHARE));
+        if awake.is_empty() {
+            return false;
+        }
+        self.woken = self.woken.saturating_add(1);
+        if self.woken > LENIENT {
+            for process in awake {
+                // It may have ended.
+                let _ = sys::kill(process, libc::SIGKILL);
+            }
+        }
+        true
+    }
+
+    fn others<'a>(&'a self, all: &'a [Process]) -> impl Iterator<Item = &'a Process> {
+        all.iter()
+            .filter(|process| !self.spared.contains(&process.pid))
+    }
+
+    pub(super) fn go_on(&mut self) -> io::Result<()> {
+        self.woken = 0;
+        let asleep = std::mem::take(&mut self.asleep);
+        for process in processes::all()? {
+            if !asleep.contains(&process.pid) {
+                // It may have ended meanwhile.
+                let _ = sys::kill(process.pid, libc::SIGCONT);
+            }
+        }
+        Ok(())
+    }
+}

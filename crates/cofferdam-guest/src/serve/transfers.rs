@@ -1,0 +1,148 @@
+//! Files are carried by children, so that no tree and no stream is so large that init waits for it.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use cofferdam_guest::protocol::{ProcessLimits, Reply};
+
+use crate::{files, program, sys};
+
+/// So many at once.
+const MOST: usize = 16;
+
+/// What is to be carried.
+#[derive(Debug)]
+pub(crate) enum Task {
+    Unpack { directory: Vec<u8>, tracked: bool },
+    Snapshot { directory: Vec<u8>, largest: u64 },
+}
+
+/// A child that does it.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    peer: u64,
+    request: u64,
+    /// None when it was reaped.
+    pid: Option<i32>,
+    pipe: File,
+    /// Of the error number that it ended with, 0 where it is done.
+    told: Vec<u8>,
+    done: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Transfers(Vec<Transfer>);
+
+impl Transfers {
+    /// The child's process.
+    pub(crate) fn begin(
+        &mut self,
+        (peer, request): (u64, u64),
+        task: &Task,
+        streams: [OwnedFd; 2],
+        limits: ProcessLimits,
+        filter: &[libc::sock_filter],
+    ) -> io::Result<i32> {
+        if self.0.len() >= MOST {
+            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+        }
+        let (read, write) = sys::pipe()?;
+        sys::do_not_wait(read.as_fd())?;
+        let pid = sys::fork_into(0)?;
+        if pid == 0 {
+            let [from, to] = streams;
+            sys::exit(i32::from(
+                carry(task, [from, to, write], limits, filter).is_err(),
+            ));
+        }
+        self.0.push(Transfer {
+            peer,
+            request,
+            pid: Some(pid),
+            pipe: read.into(),
+            told: Vec::new(),
+            done: false,
+        });
+        Ok(pid)
+    }
+
+    pub(crate) fn pipes(&self) -> impl Iterator<Item = (usize, RawFd)> {
+        let pipes = self.0.iter().enumerate();
+        pipes.map(|(index, one)| (index, one.pipe.as_raw_fd()))
+    }
+
+    pub(crate) fn read(&mut self, index: usize) {
+        let Some(one) = self.0.get_mut(index) else {
+            return;
+        };
+        let mut buffer = [0u8; 8];
+        match one.pipe.read(&mut buffer) {
+            Ok(count @ 1..) => one.told.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => one.done = true,
+        }
+        one.done |= one.told.len() >= size_of::<i32>();
+    }
+
+    /// If it was one of them, it is not to be killed any more.
+    pub(crate) fn reaped(&mut self, pid: i32) {
+        for one in self.0.iter_mut().filter(|one| one.pid == Some(pid)) {
+            one.pid = None;
+        }
+    }
+
+    /// Those that have ended: for whom, and how.
+    pub(crate) fn ended(&mut self) -> Vec<(u64, Reply)> {
+        let (done, open) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|one| one.done);
+        self.0 = open;
+        let done: Vec<Transfer> = done;
+        done.into_iter().map(Transfer::reply).collect()
+    }
+
+    /// A connection is over.
+    pub(crate) fn leave(&mut self, peer: u64) {
+        self.0.retain(|one| {
+            if let (true, Some(pid)) = (one.peer == peer, one.pid) {
+                let _ = sys::kill(pid, libc::SIGKILL);
+            }
+            one.peer != peer
+        });
+    }
+}
+
+impl Transfer {
+    fn reply(self) -> (u64, Reply) {
+        let request = self.request;
+        // Who was killed says nothing.
+        let errno = self.told.try_into().map_or(libc::EIO, i32::from_le_bytes);
+        let reply = match errno {
+            0 => Reply::Done { request },
+            errno => Reply::Failed { request, errno },
+        };
+        (self.peer, reply)
+    }
+}
+
+/// In the child, which keeps nothing of its parent's but its own three descriptors.
+fn carry(
+    task: &Task,
+    fds: [OwnedFd; 3],
+    limits: ProcessLimits,
+    filter: &[libc::sock_filter],
+) -> io::Result<()> {
+    let [from, to, tell] = sys::keep_only(fds)?;
+    let done = program::confine(limits, filter).and_then(|()| match task {
+        Task::Unpack { directory, tracked } => files::unpack(directory, *tracked, from, to),
+        Task::Snapshot { directory, largest } => files::snapshot(directory, *largest, from, to),
+    });
+    let errno = match &done {
+        Ok(()) => 0,
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => libc::EPROTO,
+        Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+    };
+    File::from(tell).write_all(&errno.to_le_bytes())?;
+    done
+}

@@ -1,0 +1,377 @@
+//! Sandboxes whose programs the kernel stops, and the same by signals where no control group can be made.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use cofferdam::names::SandboxId;
+use cofferdam::sandbox::native::{Native, NativeOptions};
+use cofferdam::sandbox::{Access, BindMountProvider, Exit, Limits, Sandbox, Stopping};
+use cofferdam_lab::skip;
+use tokio_util::sync::CancellationToken;
+
+use crate::living::{Living, is_gone, remove};
+use crate::world::{
+    both, control_groups, eventually, is_root, marker, mount, ok, own_id, processes_with,
+    public_copy, run_async, start,
+};
+
+/// Where control groups of version 2 are, if this user can make any.
+fn unified() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut points = mounts.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        (fields[2] == "cgroup2").then(|| fields[1].into())
+    });
+    points.find(|_| is_root())
+}
+
+async fn create(living: &Living, freezer: bool) -> Arc<dyn Sandbox> {
+    let options = NativeOptions {
+        freezer,
+        ..NativeOptions::default()
+    };
+    let sandbox = Native::new(options)
+        .create(&living.spec, &CancellationToken::new())
+        .await
+        .unwrap();
+    let stopping = sandbox.status().await.unwrap().stopping;
+    let expected = if freezer && unified().is_some() {
+        Stopping::Freezer
+    } else {
+        Stopping::Signals
+    };
+    assert_eq!(stopping, expected);
+    sandbox
+}
+
+/// A directory that the sandbox writes and the test reads.
+struct Shared(tempfile::TempDir);
+
+impl Shared {
+    fn in_it(living: &mut Living) -> Self {
+        let shared = tempfile::tempdir().unwrap();
+        fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        living.spec.mounts = vec![mount(shared.path(), "/in", Access::ReadWrite)];
+        Self(shared)
+    }
+
+    fn size(&self, name: &str) -> u64 {
+        fs::metadata(self.0.path().join(name)).map_or(0, |found| found.len())
+    }
+
+    async fn grows(&self, name: &str) {
+        let before = self.size(name);
+        eventually("it grows", || self.size(name) > before).await;
+    }
+
+    async fn stands_still(&self, name: &str, time: Duration) {
+        let (before, began) = (self.size(name), Instant::now());
+        while began.elapsed() < time {
+            assert_eq!(self.size(name), before, "it goes on");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+const BEATS: &str = "while :; do echo x >> /in/beats; sleep 0.002; done";
+
+both! {
+    /// Both ways, whoever asks, and what one sees of itself.
+    async fn what_is_paused_stands_still_until_it_is_resumed() {
+        for freezer in [true, false] {
+            let mut living = Living::new();
+            let shared = Shared::in_it(&mut living);
+            let sandbox = create(&living, freezer).await;
+            // In a session of its own, and nobody's child.
+            let _run = start(&*sandbox, &format!("(setsid sh -c '{BEATS}' &) ; sleep 1000")).await;
+            for _ in 0..3 {
+                shared.grows("beats").await;
+                sandbox.pause().await.unwrap();
+                shared.stands_still("beats", Duration::from_millis(300)).await;
+                sandbox.resume().await.unwrap();
+            }
+            shared.grows("beats").await;
+            sandbox.freeze().await.unwrap();
+            shared.stands_still("beats", Duration::from_millis(100)).await;
+            // Each holds for itself.
+            sandbox.pause().await.unwrap();
+            sandbox.thaw().await.unwrap();
+            shared.stands_still("beats", Duration::from_millis(100)).await;
+            sandbox.resume().await.unwrap();
+            shared.grows("beats").await;
+            // Nothing of the host's groups is seen.
+            let seen = ok(&*sandbox, "cat /proc/self/cgroup").await;
+            assert!(!seen.contains("cofferdam") && !seen.contains(".."), "{seen}");
+        }
+    }
+}
+
+both! {
+    async fn a_paused_program_is_killed_at_once() {
+        for freezer in [true, false] {
+            let mut living = Living::new();
+            let shared = Shared::in_it(&mut living);
+            let sandbox = create(&living, freezer).await;
+            let marker = marker();
+            let mut run = start(&*sandbox, &format!("sleep {marker} & setsid sleep {marker} & {BEATS}")).await;
+            let other = start(&*sandbox, &format!("sleep {marker}9; :")).await;
+            shared.grows("beats").await;
+            eventually("all", || processes_with(&format!("sleep {marker}")).len() >= 4).await;
+            sandbox.pause().await.unwrap();
+            sandbox.signal(run.number().unwrap(), 9).await.unwrap();
+            assert_eq!(run.wait().await.unwrap(), Exit::Signal(9));
+            eventually("its own are dead", || processes_with(&format!("sleep {marker}\0")).is_empty()).await;
+            let status = sandbox.status().await.unwrap();
+            assert!(status.paused && status.programs == 1);
+            // The same by the end of a connection, whose programs end with it.
+            drop(other);
+            drop(sandbox);
+            eventually("the other one's too", || processes_with(&format!("sleep {marker}")).is_empty()).await;
+            let sandbox = living.open().await;
+            assert!(sandbox.status().await.unwrap().paused);
+            sandbox.resume().await.unwrap();
+            assert_eq!(ok(&*sandbox, "echo on").await, "on\n");
+        }
+    }
+}
+
+/// Has itself woken by timers again and again, and writes whenever it runs.
+const WAKES: &str = "
+    use POSIX; $SIG{CONT} = $SIG{ALRM} = sub {};
+    if (!fork) { my $parent = getppid; while (1) { kill 'CONT', $parent; select undef, undef, undef, 0.001 } }
+    open my $f, '>>', '/in/beats'; $f->autoflush(1);
+    while (1) { print $f 'x'; Time::HiRes::ualarm(2000); select undef, undef, undef, 0.001 }";
+
+/// Not for a moment, where the kernel does it.
+#[test]
+fn nothing_wakes_what_is_frozen() {
+    if unified().is_none() {
+        return skip!("no control group of version 2 can be made");
+    }
+    run_async(async {
+        let mut living = Living::new();
+        let shared = Shared::in_it(&mut living);
+        let sandbox = create(&living, true).await;
+        let line = format!(
+            "exec perl -MTime::HiRes -MIO::Handle -e \"{}\"",
+            WAKES.replace('$', "\\$")
+        );
+        let _run = start(&*sandbox, &line).await;
+        for _ in 0..5 {
+            shared.grows("beats").await;
+            sandbox.pause().await.unwrap();
+            shared
+                .stands_still("beats", Duration::from_millis(300))
+                .await;
+            sandbox.resume().await.unwrap();
+        }
+        shared.grows("beats").await;
+    });
+}
+
+both! {
+    /// Whoever makes processes as fast as it can does not get away.
+    async fn a_fork_bomb_stands_still() {
+        for freezer in [true, false] {
+            let mut living = Living::new();
+            living.spec.limits = Limits { processes: Some(300), ..Limits::default() };
+            let shared = Shared::in_it(&mut living);
+            let sandbox = create(&living, freezer).await;
+            let bomb = "while :; do (echo x >> /in/beats; exec sleep 0.1) & done 2>/dev/null";
+            let _run = start(&*sandbox, &format!("{bomb} & {bomb}")).await;
+            shared.grows("beats").await;
+            sandbox.pause().await.unwrap();
+            shared.stands_still("beats", Duration::from_millis(300)).await;
+            sandbox.resume().await.unwrap();
+            shared.grows("beats").await;
+        }
+    }
+}
+
+/// The processes right in a group.
+fn members(group: &Path) -> Vec<u32> {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap();
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+/// With limits and without, whatever way it ends, and paused as it is.
+#[test]
+fn its_groups_end_with_it() {
+    let Some(unified) = unified() else {
+        return skip!("no control group of version 2 can be made");
+    };
+    run_async(async {
+        for (memory, end) in [(None, "close"), (Some(256 << 20), "remove"), (None, "kill")] {
+            let mut living = Living::new();
+            living.spec.limits = Limits {
+                memory,
+                ..Limits::default()
+            };
+            let id = living.spec.id;
+            let group = unified.join("cofferdam").join(id.to_string());
+            let marker = marker();
+            let sandbox = create(&living, true).await;
+            let script = format!("(setsid sleep {marker} &); trap '' TERM HUP; sleep {marker}; :");
+            let _run = start(&*sandbox, &script).await;
+            let all = || processes_with(&format!("sleep {marker}"));
+            eventually("both", || all().len() >= 3).await;
+            // Every program is in its group, and init alone is beside it.
+            let init = living.init();
+            let programs = members(&group.join("programs"));
+            assert!(all().iter().all(|one| programs.contains(one)));
+            assert_eq!(members(&group), [init]);
+            sandbox.pause().await.unwrap();
+            match end {
+                "close" => sandbox.close().await.unwrap(),
+                "remove" => remove(&living.handle()).await.unwrap(),
+                _ => {
+                    let pid = rustix::process::Pid::from_raw(i32::try_from(init).unwrap());
+                    let kill = rustix::process::Signal::KILL;
+                    rustix::process::kill_process(pid.unwrap(), kill).unwrap();
+                    // The kernel alone ends them, frozen as they are.
+                    eventually("all are dead", || is_gone(init) && all().is_empty()).await;
+                    assert_eq!(control_groups(id), [group]);
+                    // What comes next at its place is not frozen.
+                    let again = create(&living, true).await;
+                    assert_eq!(ok(&*again, "echo on").await, "on\n");
+                    remove(&living.handle()).await.unwrap();
+                }
+            }
+            assert!(is_gone(init));
+            assert_eq!(all(), Vec::<u32>::new());
+            assert_eq!(control_groups(id), Vec::<PathBuf>::new(), "{end}");
+            assert!(!living.handle().state.join("group").exists());
+        }
+        // Where it is not wanted there is none.
+        let living = Living::new();
+        let _sandbox = create(&living, false).await;
+        assert_eq!(control_groups(living.spec.id), Vec::<PathBuf>::new());
+    });
+}
+
+/// The group of a test, which is an ordinary user's.
+struct Delegated(PathBuf);
+
+impl Delegated {
+    fn to(user: u32, unified: &Path) -> Self {
+        let group = unified.join(format!("cofferdam-test-{}", SandboxId::random().unwrap()));
+        fs::create_dir(&group).unwrap();
+        for file in ["", "cgroup.procs"] {
+            chown(group.join(file), Some(user), Some(user)).unwrap();
+        }
+        Self(group)
+    }
+}
+
+impl Drop for Delegated {
+    fn drop(&mut self) {
+        remove_groups(&self.0);
+    }
+}
+
+/// Where a test failed there are some below it.
+fn remove_groups(group: &Path) {
+    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            remove_groups(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(group);
+}
+
+#[test]
+fn helper_in_a_delegated_group() {
+    let Some(group) = env::var_os("COFFERDAM_TEST_GROUP") else {
+        return;
+    };
+    let group = PathBuf::from(group);
+    run_async(async move {
+        let mut living = Living::new();
+        let shared = Shared::in_it(&mut living);
+        let sandbox = Native::default()
+            .create(&living.spec, &CancellationToken::new())
+            .await
+            .unwrap();
+        let status = sandbox.status().await.unwrap();
+        assert_eq!(status.stopping, Stopping::Freezer);
+        let _run = start(&*sandbox, BEATS).await;
+        shared.grows("beats").await;
+        sandbox.pause().await.unwrap();
+        let below = group.join("cofferdam").join(living.spec.id.to_string());
+        let events = fs::read_to_string(below.join("programs/cgroup.events")).unwrap();
+        assert!(events.contains("frozen 1"), "{events}");
+        shared
+            .stands_still("beats", Duration::from_millis(300))
+            .await;
+        remove(&living.handle()).await.unwrap();
+        assert!(!group.join("cofferdam").exists());
+        println!("all is well");
+    });
+}
+
+/// A user whom the machine's administrator has given a group, as systemd does.
+#[test]
+fn an_ordinary_user_with_a_group_has_the_freezer() {
+    let Some(unified) = unified() else {
+        return skip!("only root can give a group to somebody");
+    };
+    let user = own_id().to_string();
+    let group = Delegated::to(own_id(), &unified);
+    let copy = public_copy();
+    let into = "echo 0 > \"$1/cgroup.procs\" && shift && exec setpriv \"$@\"";
+    let done = Command::new("sh")
+        .args(["-c", into, "sh"])
+        .arg(&group.0)
+        .args(["--reuid", &user, "--regid", &user, "--clear-groups"])
+        .arg(copy.path().join("native"))
+        .args([
+            "--exact",
+            "frozen::helper_in_a_delegated_group",
+            "--nocapture",
+        ])
+        .env("COFFERDAM_TEST_GROUP", &group.0)
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(said.contains("all is well"), "{said}{errors}");
+    assert!(members(&group.0).is_empty());
+}
+
+/// Who comes later may be in another group itself, and look for others elsewhere.
+#[test]
+fn a_group_is_found_again_from_another() {
+    let Some(unified) = unified() else {
+        return skip!("no control group of version 2 can be made");
+    };
+    run_async(async {
+        let living = Living::new();
+        let sandbox = create(&living, true).await;
+        let noted = living.handle().state.join("group");
+        let group = unified.join("cofferdam").join(living.spec.id.to_string());
+        assert_eq!(
+            fs::read(&noted).unwrap(),
+            group.to_str().unwrap().as_bytes()
+        );
+        sandbox.close().await.unwrap();
+        // As one that was made by somebody in a group of their own.
+        let theirs = Delegated::to(0, &unified);
+        let ours = theirs.0.join("cofferdam").join(living.spec.id.to_string());
+        fs::create_dir_all(ours.join("programs")).unwrap();
+        fs::write(&noted, ours.to_str().unwrap()).unwrap();
+        remove(&living.handle()).await.unwrap();
+        assert!(!theirs.0.join("cofferdam").exists() && !noted.exists());
+        // A note that names something else removes nothing.
+        let other = theirs.0.join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(&noted, other.to_str().unwrap()).unwrap();
+        remove(&living.handle()).await.unwrap();
+        assert!(other.exists());
+        fs::remove_dir(other).unwrap();
+    });
+}
