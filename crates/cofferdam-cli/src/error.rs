@@ -231,7 +231,14 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             RunErrorKind::Collect(error) => Some(error),
             RunErrorKind::Left(error) => Some(error.as_ref()),
             RunErrorKind::Session(error) => Some(error.as_ref()),
-            _ => None,
+            RunErrorKind::EnvFile(_)
+            | RunErrorKind::File(_)
+            | RunErrorKind::Before(_)
+            | RunErrorKind::Prepare { .. }
+            | RunErrorKind::StepTimedOut { .. }
+            | RunErrorKind::Hook(_)
+            | RunErrorKind::Expression(_)
+            | RunErrorKind::Cancelled => None,
         };
     }
     if let Some(PlanError::Name(error)) = error.downcast_ref() {
@@ -248,7 +255,20 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             ManageError::Collect(error) => Some(error),
             ManageError::Worktree(error) => Some(error),
             ManageError::Refs(error) => Some(error),
-            _ => None,
+            ManageError::File(_)
+            | ManageError::Running { .. }
+            | ManageError::Interrupted { .. }
+            | ManageError::Uncollectable { .. }
+            | ManageError::HalfMerged { .. }
+            | ManageError::NoBranch { .. }
+            | ManageError::DetachedTarget
+            | ManageError::UncommittedWork { .. }
+            | ManageError::KeptWork { .. }
+            | ManageError::OtherCleansUp
+            | ManageError::Orphaned { .. }
+            | ManageError::Ambiguous { .. }
+            | ManageError::Alive { .. }
+            | ManageError::NoIdentity => None,
         };
     }
     if let Some(error) = error.downcast_ref::<ChangeError>() {
@@ -261,7 +281,10 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
     match error.downcast_ref::<AgentFailure>()? {
         AgentFailure::Request(error) => Some(error),
         AgentFailure::Sandbox(error) => Some(error),
-        _ => None,
+        AgentFailure::Exit { .. }
+        | AgentFailure::Reported(_)
+        | AgentFailure::Idle(_)
+        | AgentFailure::Cancelled => None,
     }
 }
 
@@ -472,7 +495,14 @@ fn manage_hint(error: &ManageError) -> Option<String> {
         ManageError::NoIdentity => {
             "set one: `git config --global user.name NAME && git config --global user.email ADDRESS`"
         }
-        _ => return None,
+        ManageError::Repository(_)
+        | ManageError::Registry(_)
+        | ManageError::Git(_)
+        | ManageError::File(_)
+        | ManageError::Collect(_)
+        | ManageError::Alive { .. }
+        | ManageError::Worktree(_)
+        | ManageError::Refs(_) => return None,
     };
     Some(hint.to_owned())
 }

@@ -8,7 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What `lib.rs` gives on to users of the crate, all of it from `session`.
@@ -166,4 +166,220 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// No files of a crate go round in a circle: whoever reads one finds a last one. The file that declares modules and
+/// gives them on may use them, and they it.
+#[test]
+fn no_files_need_each_other() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (mut circles, mut needed) = (Vec::new(), 0);
+    for one in std::fs::read_dir(crates).unwrap() {
+        let source = one.unwrap().path().join("src");
+        let files = files_below(&source).into_iter().map(|file| {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let path = file.strip_prefix(&source).unwrap();
+            (path.to_str().unwrap().to_owned(), text)
+        });
+        let needs = needs(&files.collect());
+        needed += needs.len();
+        circles.extend(circle(&needs).map(|found| format!("{}: {found}", source.display())));
+    }
+    assert_eq!(circles, <[String; 0]>::default());
+    assert!(needed > 300, "{needed}");
+}
+
+/// The control: a circle is found, however its files name each other.
+#[test]
+fn what_goes_round_is_found() {
+    let found = |files: &[(&str, &str)]| {
+        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
+        circle(&needs(&files.iter().map(owned).collect()))
+    };
+    let all = ("lib.rs", "mod git;");
+    let declared = "mod one;\nmod two;\npub use one::{One, Other};\npub(crate) use two::Two;";
+    let declared = ("git/mod.rs", declared);
+    let two = ("git/two.rs", "use super::one::One;");
+    for back in [
+        "use super::two::Two;",
+        "use super::Two;",
+        "use super::{Other, two};",
+        "use crate::git::Two;",
+        "    let two = super::two::make();",
+        "use crate::{names, git::{Other, Two}};",
+    ] {
+        let files = [all, declared, ("git/one.rs", back), two];
+        assert!(found(&files).is_some(), "{back}");
+    }
+    let part = ("git/three/part.rs", "use super::super::two::Two;");
+    let three = [
+        all,
+        ("git/mod.rs", "mod one;\nmod two;\nmod three;"),
+        ("git/one.rs", "use super::three::T;"),
+        two,
+        ("git/three/mod.rs", "mod part;\npub use part::T;"),
+        part,
+    ];
+    assert!(found(&three).is_some());
+    assert!(found(&three[..5]).is_none());
+    let fine = "//! See [`super::two`].\nuse super::Shared;\n#[cfg(test)]\nmod tests {\n    use crate::git::two;\n}\n";
+    assert!(found(&[all, declared, ("git/one.rs", fine), two]).is_none());
+}
+
+type Files = BTreeMap<String, String>;
+
+/// Which file needs which other one, of all but those that declare modules.
+fn needs(files: &Files) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    for (path, text) in files {
+        if declares(path) || path.ends_with("tests.rs") {
+            continue;
+        }
+        let code = without_tests(text);
+        let own: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
+        for (root, prefix) in (0..own.len())
+            .map(|up| ("super::".repeat(own.len() - up), own[..up].to_vec()))
+            .chain([("crate::".to_owned(), Vec::new())])
+        {
+            for (at, _) in code.match_indices(&root) {
+                let before = code[..at].chars().next_back();
+                let tree = &code[at + root.len()..];
+                let is_part = before.is_some_and(|c| c.is_alphanumeric() || "_:$".contains(c));
+                if is_part || tree.starts_with("super::") {
+                    continue;
+                }
+                for named in paths(tree) {
+                    let full: Vec<String> = prefix.iter().map(|&part| part.to_owned()).collect();
+                    let to = resolve(files, &[full, named].concat(), 4);
+                    let below = |one: &str, other: &str| {
+                        other.starts_with(&format!("{}/", one.trim_end_matches(".rs")))
+                    };
+                    // A file and its parts are one.
+                    let other = to.filter(|to| to != path && !below(to, path) && !below(path, to));
+                    found.extend(other.map(|other| (path.clone(), other)));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn declares(path: &str) -> bool {
+    ["mod.rs", "lib.rs", "main.rs"].contains(&path.rsplit('/').next().unwrap_or_default())
+}
+
+/// The file that a path from the top of its crate leads to; none that only declares. `depth`: so many files may give it
+/// on.
+fn resolve(files: &Files, path: &[String], depth: u32) -> Option<String> {
+    let mut at = String::new();
+    for (index, part) in path.iter().enumerate() {
+        let here = if at.is_empty() {
+            part.clone()
+        } else {
+            format!("{at}/{part}")
+        };
+        let is_there = |path: &str| {
+            files.contains_key(path) || files.keys().any(|one| one.starts_with(&format!("{here}/")))
+        };
+        if is_there(&format!("{here}.rs")) {
+            at = here;
+            continue;
+        }
+        // Something in the file that we are at: its own, or given on.
+        let own = format!("{at}.rs");
+        if files.contains_key(&own) {
+            return Some(own);
+        }
+        let declaring = if at.is_empty() {
+            "lib.rs".to_owned()
+        } else {
+            format!("{at}/mod.rs")
+        };
+        let code = without_tests(files.get(&declaring)?);
+        let given = code.match_indices("use ").find_map(|(start, word)| {
+            let given = paths(&code[start + word.len()..]).into_iter();
+            given
+                .into_iter()
+                .find(|given| given.last() == Some(part) && given.len() > 1)
+        })?;
+        if depth == 0 || ["crate", "super", "self", "std"].contains(&given[0].as_str()) {
+            return None;
+        }
+        let folder = at
+            .split('/')
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned);
+        let full: Vec<String> = folder
+            .chain(given)
+            .chain(path[index + 1..].iter().cloned())
+            .collect();
+        return resolve(files, &full, depth - 1);
+    }
+    let own = format!("{at}.rs");
+    files.contains_key(&own).then_some(own)
+}
+
+/// All paths of a use tree, or the one that stands in an expression.
+fn paths(tree: &str) -> Vec<Vec<String>> {
+    let tree = tree.trim_start();
+    if let Some(group) = tree.strip_prefix('{') {
+        let mut found = paths(group);
+        let mut open = 0;
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => open += 1,
+                '}' if open == 0 => break,
+                '}' => open -= 1,
+                ',' if open == 0 => found.extend(paths(&group[at + 1..])),
+                _ => {}
+            }
+        }
+        return found;
+    }
+    let word: String = tree
+        .chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect();
+    let rest = &tree[word.len()..];
+    match rest.strip_prefix("::") {
+        _ if word.is_empty() => Vec::new(),
+        None => vec![vec![word]],
+        Some(rest) => {
+            let deeper = paths(rest);
+            if deeper.is_empty() {
+                return vec![vec![word]];
+            }
+            let joined = |path: Vec<String>| [vec![word.clone()], path].concat();
+            deeper.into_iter().map(joined).collect()
+        }
+    }
+}
+
+/// The code of a file in one line.
+fn without_tests(text: &str) -> String {
+    let text = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default();
+    let lines = text.lines().map(str::trim_start);
+    let code: Vec<_> = lines.filter(|line| !line.starts_with("//")).collect();
+    code.join(" ") + " "
+}
+
+/// The ways of all circles, where there is any.
+fn circle(needs: &BTreeSet<(String, String)>) -> Option<String> {
+    // Whatever nobody needs, or needs nobody, is in no circle.
+    let mut left = needs.clone();
+    loop {
+        let (from, to): (BTreeSet<_>, BTreeSet<_>) = left.iter().cloned().unzip();
+        let before = left.len();
+        left.retain(|(one, other)| to.contains(one) && from.contains(other));
+        if left.len() == before {
+            break;
+        }
+    }
+    let shown: Vec<String> = (left.iter())
+        .map(|(one, other)| format!("{one} -> {other}"))
+        .collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
 }

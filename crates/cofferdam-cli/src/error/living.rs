@@ -49,7 +49,13 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
             SupervisorError::Stranger(_) => {
                 "set COFFERDAM_HOME to a directory that nobody else can write".to_owned()
             }
-            _ => format!("try again; if it stays so: {}", again(name)),
+            SupervisorError::File(_)
+            | SupervisorError::Taken
+            | SupervisorError::Start(_)
+            | SupervisorError::NotRunning
+            | SupervisorError::Ended
+            | SupervisorError::Refused(_)
+            | SupervisorError::Io(_) => format!("try again; if it stays so: {}", again(name)),
         },
         SessionError::Rules { name, .. } => {
             format!("mend that, then `cofferdam resume {name}`; `cofferdam doctor` looks at it too")
@@ -109,6 +115,22 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         SessionError::Manage(error) => Some(error.as_ref()),
         SessionError::EnvFile(error) => Some(error),
         SessionError::Plan(error) => Some(error),
-        _ => None,
+        SessionError::OfARun { .. }
+        | SessionError::Making { .. }
+        | SessionError::FailedSetup { .. }
+        | SessionError::Missing { .. }
+        | SessionError::Ended { .. }
+        | SessionError::Stopped { .. }
+        | SessionError::Running { .. }
+        | SessionError::Paused { .. }
+        | SessionError::Busy { .. }
+        | SessionError::InUse { .. }
+        | SessionError::OtherProvider { .. }
+        | SessionError::Unfinished { .. }
+        | SessionError::Sandbox { .. }
+        | SessionError::Supervisor { .. }
+        | SessionError::Wall { .. }
+        | SessionError::Rules { .. }
+        | SessionError::Collect { .. } => None,
     }
 }

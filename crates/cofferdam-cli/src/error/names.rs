@@ -54,7 +54,11 @@ pub(super) fn worktree_hint(error: &WorktreeError) -> Option<String> {
             let path = shell_word(path);
             format!("move it away: `mv {path} {path}.old`")
         }
-        _ => return None,
+        WorktreeError::NoBranch { .. }
+        | WorktreeError::NotOurs { .. }
+        | WorktreeError::Cancelled
+        | WorktreeError::File(_)
+        | WorktreeError::Git(_) => return None,
     };
     Some(hint)
 }
@@ -91,6 +95,6 @@ pub(super) fn name_hint(error: &NameError) -> Option<String> {
             slug.len(),
             slug[..Slug::MAX.min(slug.len()).min(20)].trim_end_matches('-')
         )),
-        _ => None,
+        NameError::EmptySlug(_) | NameError::Branch { .. } | NameError::Id(_) => None,
     }
 }

@@ -88,7 +88,9 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
             Some(kind) => format!("ask for `--network {}`", kind.as_str()),
             None => return None,
         },
-        _ => return None,
+        PlanError::Name(_)
+        | PlanError::EmptySignal
+        | PlanError::ModelRefused { opens: None, .. } => return None,
     };
     Some(hint)
 }

@@ -14,18 +14,23 @@ use crate::environment::{AGENT, Environment, Moment};
 const SHARE: u64 = 8;
 /// One of so many pairs of commands.
 const PAIRS: u64 = 6;
-const NAME: &str = "one";
+pub(crate) const NAME: &str = "one";
 /// What an agent's run does.
 const RUN: &str = "echo $$ > agent/r-$$.txt; git add agent; \
      until git commit -qm r --allow-empty; do sleep 0.02; done";
 
-fn create(environment: &Environment) {
-    let done = environment.cofferdam(&["create", NAME, "--network", "none"]);
+/// Without a network there is no gateway.
+const NONE: [&str; 2] = ["--network", "none"];
+/// Behind the wall, with nothing allowed.
+const WALL: [&str; 2] = ["--network", "allowlist"];
+
+fn create(environment: &Environment, network: &[&str]) {
+    let done = environment.cofferdam(&[&["create", NAME], network].concat());
     assert_eq!(done.status, 0, "{}", done.stderr);
 }
 
 /// What the agent has committed inside by now, and whether anything of it was.
-fn work(environment: &Environment) {
+pub(crate) fn work(environment: &Environment) {
     let done = environment.cofferdam(&["exec", NAME, "--", "sh", "-c", AGENT]);
     assert_eq!(done.status, 0, "{}", done.stderr);
     assert!(done.stdout.contains("all-committed"), "{}", done.stdout);
@@ -57,7 +62,7 @@ fn end(mut child: Child, what: &str) -> (Option<i32>, String) {
     )
 }
 
-fn state(environment: &Environment) -> Option<String> {
+pub(crate) fn state(environment: &Environment) -> Option<String> {
     let listed = environment.list();
     let one = listed.iter().find(|one| one["name"] == NAME)?;
     Some(one["state"].as_str().unwrap().to_owned())
@@ -65,7 +70,7 @@ fn state(environment: &Environment) -> Option<String> {
 
 /// Whatever a killed command left: `list` tells it, `gc` leaves a whole one alone and clears a half-made one, the next
 /// commands work, and at the end nothing is left.
-fn check(environment: &Environment, before: &User, worked: bool, what: &str) {
+pub(crate) fn check(environment: &Environment, before: &User, worked: bool, what: &str) {
     let kept = Work::of(environment);
     let ids = checker::ids(environment);
     environment.list();
@@ -75,8 +80,9 @@ fn check(environment: &Environment, before: &User, worked: bool, what: &str) {
         None => {}
         // What `gc` or a killed `delete` collected: nothing of it lives.
         Some("stopped") if environment.cofferdam(&["status", NAME]).status != 0 => {}
-        Some(_) => {
-            let started = environment.cofferdam(&["start", NAME]);
+        Some(found) => {
+            let on = if found == "paused" { "resume" } else { "start" };
+            let started = environment.cofferdam(&[on, NAME]);
             assert_eq!(started.status, 0, "{what}: {said}{}", started.stderr);
             let used = environment.cofferdam(&["exec", NAME, "--", "true"]);
             assert_eq!(used.status, 0, "{what}: {}", used.stderr);
@@ -107,21 +113,32 @@ fn check(environment: &Environment, before: &User, worked: bool, what: &str) {
 
 /// A sandbox in the state in which a command finds it.
 fn ready(command: &str) -> Environment {
+    ready_behind(command, &NONE)
+}
+
+fn ready_behind(command: &str, network: &[&str]) -> Environment {
     let environment = Environment::new();
     if command != "create" {
-        create(&environment);
+        create(&environment, network);
         work(&environment);
     }
-    if command == "start" {
-        let done = environment.cofferdam(&["stop", NAME]);
-        assert_eq!(done.status, 0, "{}", done.stderr);
-    }
+    let before = match command {
+        "start" => "stop",
+        "resume" => "pause",
+        _ => return environment,
+    };
+    let done = environment.cofferdam(&[before, NAME]);
+    assert_eq!(done.status, 0, "{}", done.stderr);
     environment
 }
 
 fn arguments(command: &str) -> Vec<&str> {
+    arguments_behind(command, &NONE)
+}
+
+fn arguments_behind<'a>(command: &'a str, network: &[&'a str]) -> Vec<&'a str> {
     match command {
-        "create" => vec!["create", NAME, "--network", "none"],
+        "create" => [&["create", NAME], network].concat(),
         "exec" => vec!["exec", NAME, "--", "sleep", "0.1"],
         "delete" => vec!["delete", "--force", NAME],
         "run" => vec!["run", "--json", "--in", NAME, "--", "sh", "-c", RUN],
@@ -139,8 +156,9 @@ fn at_git_calls(command: &str) {
     counted.killed_at();
     check(&counted, &before, command != "create", command);
     assert!(calls > 0, "{command} calls no git");
+    let mut killed = 0;
     let mut sample = Sample::new(&format!("git calls of living {command}"));
-    for call in sample.of(1..=calls, SHARE) {
+    for call in sample.of(1..=calls, SHARE.min(u64::from(calls))) {
         let moment = [Moment::Before, Moment::During, Moment::After]
             [usize::try_from(sample.below(3)).unwrap()];
         let environment = ready(command);
@@ -152,10 +170,12 @@ fn at_git_calls(command: &str) {
             end(start(&environment, &["delete", "--force", NAME]), name);
             continue;
         };
+        killed += 1;
         let what = format!("{command} killed at git call {at} ({})", sample.again());
         assert_eq!(done.0, None, "{what}: {}", done.1);
         check(&environment, &before, command != "create", &what);
     }
+    assert!(killed > 0, "of {calls} git calls of {command} none was hit");
 }
 
 #[test]
@@ -175,18 +195,25 @@ fn delete_at_git_calls() {
 
 #[test]
 fn others_at_git_calls() {
-    for command in ["exec", "stop", "start"] {
+    for command in ["exec", "pause", "resume", "stop", "start"] {
         at_git_calls(command);
     }
+}
+
+const ALL: [&str; 8] = [
+    "create", "exec", "collect", "pause", "resume", "stop", "start", "delete",
+];
+
+fn one_of<T: Copy>(sample: &mut Sample, all: &[T]) -> T {
+    all[usize::try_from(sample.below(all.len() as u64)).unwrap()]
 }
 
 /// At times that nobody chose.
 #[test]
 fn commands_at_random_times() {
     let mut sample = Sample::new("living, at random times");
-    for _ in sample.of(0..18, 3) {
-        let all = ["create", "exec", "collect", "stop", "start", "delete"];
-        let command = all[usize::try_from(sample.below(6)).unwrap()];
+    for _ in sample.of(0..24, 3) {
+        let command = one_of(&mut sample, &ALL);
         let delay = Duration::from_micros(sample.below(250_000));
         let environment = ready(command);
         let before = User::of(&environment);
@@ -199,8 +226,8 @@ fn commands_at_random_times() {
     }
 }
 
-/// The processes of this environment's sandbox: its init, its supervisor, and the gateway.
-fn processes(environment: &Environment) -> Vec<u32> {
+/// The processes of this environment's sandbox: its init, its supervisor, and where it has a wall the gateway.
+pub(crate) fn processes(environment: &Environment) -> Vec<u32> {
     let place = environment.path("");
     let place = place.file_name().unwrap().to_str().unwrap();
     let mut found = Vec::new();
@@ -228,29 +255,46 @@ fn processes(environment: &Environment) -> Vec<u32> {
 }
 
 /// Who keeps it, and it itself, die while a command is at it.
-#[test]
-fn whatever_of_it_dies_meanwhile() {
-    let mut sample = Sample::new("living, what dies");
+fn what_dies_meanwhile(network: &[&str], what: &str) {
+    let mut sample = Sample::new(&format!("living, what dies {what}"));
     let mut killed = 0;
     for _ in sample.of(0..12, 3) {
-        let all = ["exec", "collect", "stop", "start", "delete"];
-        let command = all[usize::try_from(sample.below(5)).unwrap()];
+        let command = one_of(&mut sample, &ALL);
         let delay = Duration::from_micros(sample.below(60_000));
-        let environment = ready(command);
+        let environment = ready_behind(command, network);
         let before = User::of(&environment);
-        let child = start(&environment, &arguments(command));
+        let child = start(&environment, &arguments_behind(command, network));
         std::thread::sleep(delay);
-        let there = processes(&environment);
+        let mut there = processes(&environment);
+        // Until there is one, of a sandbox that is only being made.
+        let until = Instant::now() + Duration::from_secs(5);
+        while there.is_empty() && command == "create" && Instant::now() < until {
+            there = processes(&environment);
+        }
         if !there.is_empty() {
-            let one = there[usize::try_from(sample.below(there.len() as u64)).unwrap()];
-            let pid = Pid::from_raw(i32::try_from(one).unwrap()).unwrap();
-            killed += i32::from(kill_process(pid, Signal::KILL).is_ok());
+            let one = one_of(&mut sample, &there);
+            killed += i32::from(kill_number(one));
         }
         let done = end(child, command);
         let what = format!("{command}, {delay:?} ({}): {done:?}", sample.again());
-        check(&environment, &before, true, &what);
+        check(&environment, &before, command != "create", &what);
     }
     assert!(killed > 0, "nothing was there to be killed");
+}
+
+pub(crate) fn kill_number(number: u32) -> bool {
+    let pid = Pid::from_raw(i32::try_from(number).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).is_ok()
+}
+
+#[test]
+fn whatever_of_it_dies_meanwhile() {
+    what_dies_meanwhile(&NONE, "alone");
+}
+
+#[test]
+fn whatever_of_it_dies_meanwhile_behind_the_wall() {
+    what_dies_meanwhile(&WALL, "behind the wall");
 }
 
 /// Two commands at once on one sandbox: both say what is, and nothing is lost.

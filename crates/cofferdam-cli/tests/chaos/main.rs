@@ -20,3 +20,4 @@ mod kill;
 mod living;
 mod no_room;
 mod user;
+mod walled;

@@ -71,16 +71,21 @@ pub(crate) fn hold_within(lock: &File, path: &Path, limit: Duration) -> Result<b
 
 /// Takes the lock at `path`; `None` if others hold it for the whole of `limit`.
 pub(crate) async fn take_within(path: &Path, limit: Duration) -> Result<Option<File>, FileError> {
-    /// Between two tries.
-    const PAUSE: Duration = Duration::from_millis(5);
     let lock = open(path)?;
+    Ok(wait_for(&lock, path, limit).await?.then_some(lock))
+}
+
+/// As [`hold_within`], while others go on.
+pub(crate) async fn wait_for(lock: &File, path: &Path, limit: Duration) -> Result<bool, FileError> {
+    /// Between two tries.
+    const PAUSE: Duration = Duration::from_millis(2);
     let deadline = Instant::now() + limit;
     loop {
-        if try_hold(&lock, Lock::Exclusive, path)? {
-            return Ok(Some(lock));
+        if try_hold(lock, Lock::Exclusive, path)? {
+            return Ok(true);
         }
         if Instant::now() >= deadline {
-            return Ok(None);
+            return Ok(false);
         }
         tokio::time::sleep(PAUSE).await;
     }

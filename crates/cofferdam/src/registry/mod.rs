@@ -7,6 +7,7 @@
 
 mod error;
 mod format;
+mod landing;
 mod listing;
 mod lock;
 mod owned;

@@ -110,7 +110,7 @@ impl Phase {
     reason = "each is a fact of its own, as it stands in the record"
 )]
 pub struct Outcome {
-    #[serde(with = "super::format::landing")]
+    #[serde(with = "super::landing")]
     pub landing: Landing,
     /// The commit that the agent's checkout ended at, if it is in the host repository.
     pub checkout: Option<Oid>,

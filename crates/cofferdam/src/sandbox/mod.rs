@@ -4,6 +4,7 @@
 //! A provider knows nothing of agents, prompts or branches. It gets plain data ([`SandboxSpec`]).
 
 mod abilities;
+mod ability;
 mod error;
 pub(crate) mod files;
 pub mod host;
@@ -24,7 +25,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::network::NetworkKind;
 pub use crate::process::Exit;
-pub use abilities::{Abilities, Ability};
+pub use abilities::Abilities;
+pub use ability::Ability;
 pub use error::{ProgramFault, SandboxError};
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
 pub use spec::{

@@ -93,6 +93,26 @@ fn a_failing_agent_keeps_its_commits_and_its_words() {
     env.assert_no_state();
 }
 
+/// The target is moved by runs that went well.
+#[test]
+fn a_failed_run_moves_no_target() {
+    for (code, moved) in [(7, false), (0, true)] {
+        let env = Env::new();
+        let script = format!("git commit -qm work --allow-empty; exit {code}");
+        let done = run(env.script(BranchStrategy::MergeToHead, &script));
+        assert_eq!(done.is_ok(), moved, "{done:?}");
+        let main = env.subjects("main");
+        assert_eq!(main.contains(&"work".to_owned()), moved, "{main:?}");
+        if let Err(error) = done {
+            // Its commits have a name.
+            let Some(Landing::Kept { reference, .. }) = &error.kept.landing else {
+                panic!("{:?}", error.kept);
+            };
+            assert_eq!(env.subjects(reference), ["first", "work"]);
+        }
+    }
+}
+
 #[test]
 fn a_signal_killed_agent_is_a_failure() {
     let env = Env::new();

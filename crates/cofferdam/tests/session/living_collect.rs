@@ -1,13 +1,21 @@
 //! What collecting from a sandbox that lives on does to the repository: again and again, also where its agent rewrote,
 //! branched, broke or fought it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use cofferdam::git::Git;
 use cofferdam::git::land::Landing;
-use cofferdam::sandbox::{BindMount, BranchStrategy};
+use cofferdam::sandbox::native::Native;
+use cofferdam::sandbox::{
+    Abilities, BindMount, BindMountProvider, BranchStrategy, ExecRequest, Execution, Handle,
+    Sandbox, SandboxError, SandboxSpec, Status,
+};
 use cofferdam::session::living::{self, Condition, Named};
 use cofferdam::session::{Session, SessionError, SessionExec, SessionOptions};
+use cofferdam::wall::Sockets;
+use tokio_util::sync::CancellationToken;
 
 use crate::living::{COMMIT, caller, delete, find, open, options, sh};
 use crate::support::{Env, block_on, native};
@@ -360,6 +368,119 @@ fn one_that_fights_standing_still_loses_nothing_but_its_programs() {
         delete(&env, "one").await;
     });
     env.assert_no_state();
+}
+
+/// The native provider, whose sandboxes never stand still.
+#[derive(Debug)]
+struct Restless(Native);
+
+#[async_trait]
+impl BindMountProvider for Restless {
+    fn name(&self) -> &str {
+        BindMountProvider::name(&self.0)
+    }
+
+    fn abilities(&self) -> Abilities {
+        BindMountProvider::abilities(&self.0)
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        BindMountProvider::create(&self.0, spec, cancel).await
+    }
+
+    async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        let inner = BindMountProvider::open(&self.0, handle).await?;
+        Ok(Arc::new(Fighting(inner)))
+    }
+
+    async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
+        BindMountProvider::remove(&self.0, handle).await
+    }
+}
+
+#[derive(Debug)]
+struct Fighting(Arc<dyn Sandbox>);
+
+#[async_trait]
+impl Sandbox for Fighting {
+    async fn exec(&self, request: ExecRequest) -> Result<Box<dyn Execution>, SandboxError> {
+        self.0.exec(request).await
+    }
+
+    async fn close(&self) -> Result<(), SandboxError> {
+        self.0.close().await
+    }
+
+    async fn freeze(&self) -> Result<(), SandboxError> {
+        Err(SandboxError::Restless)
+    }
+
+    async fn status(&self) -> Result<Status, SandboxError> {
+        self.0.status().await
+    }
+
+    async fn sockets(&self) -> Result<Sockets, SandboxError> {
+        self.0.sockets().await
+    }
+
+    fn process(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.0.process()
+    }
+}
+
+/// Whoever cannot be stopped for a moment is ended, and what it did is home.
+#[test]
+fn one_that_never_stands_still_is_ended_with_its_work_kept() {
+    let env = Env::new();
+    block_on(async {
+        let session = made(&env).await;
+        let writes = format!("{COMMIT} w1; touch ~/ready; while :; do echo x >> ~/count; done");
+        session
+            .exec_detached(SessionExec::new(["sh", "-c", &writes]))
+            .await
+            .unwrap();
+        let home = env.home.sandbox(session.id()).join("home");
+        let began = Instant::now();
+        while !home.join("ready").exists() {
+            assert!(began.elapsed() < Duration::from_secs(30));
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        drop(session);
+        let named = find(&env, "one").await.unwrap();
+        let provider = Restless(native());
+        let session = Session::open(&caller(&env), named, &provider).await;
+        let collected = session.unwrap().collect().await.unwrap();
+        assert!(collected.ended, "{collected:?}");
+        assert!(
+            matches!(collected.landing, Landing::Landed { .. }),
+            "{collected:?}"
+        );
+        assert_eq!(env.subjects("b-one"), ["first", "w1"]);
+        let count = std::fs::metadata(home.join("count")).unwrap().len();
+        let named = find(&env, "one").await.unwrap();
+        let now = living::condition(&caller(&env), &named, &native()).await;
+        assert_eq!(now.unwrap(), Condition::Stopped);
+        // Its programs are gone, its files are not.
+        let session = living::start(&caller(&env), named, &native()).await;
+        let session = session.unwrap();
+        assert_eq!(sh(&session, "git log -1 --format=%s").await, "w1");
+        assert_eq!(
+            std::fs::metadata(home.join("count")).unwrap().len(),
+            count,
+            "it still writes"
+        );
+        // The control: this provider's own ones do stand still.
+        let again = session.collect().await.unwrap();
+        assert!(!again.ended, "{again:?}");
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+    env.assert_sound();
 }
 
 /// A repository inside that nobody can read keeps nobody from going on, and is named.

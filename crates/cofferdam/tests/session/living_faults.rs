@@ -5,9 +5,13 @@ use std::time::{Duration, Instant};
 use cofferdam::sandbox::Exit;
 use cofferdam::session::living;
 use cofferdam::session::{NetworkOptions, Session, SessionError, SessionExec};
+use cofferdam_lab::sample::Sample;
 
 use crate::living::{caller, delete, find, open, options, sh};
 use crate::support::{Env, block_on, native};
+
+/// A gateway without sandboxes waits 20 s for another one.
+const GATEWAY_ENDS: Duration = Duration::from_secs(45);
 
 /// Rules of the user's, as a person edits them.
 fn write_rules(env: &Env, names: &[&str]) {
@@ -108,6 +112,35 @@ fn older_rules_do_not_outlive_a_list_that_cannot_be_read() {
         delete(&env, "one").await;
     });
     env.assert_no_state();
+}
+
+/// It is made again as it was made first.
+#[test]
+fn what_it_was_made_with_holds_after_a_start() {
+    let env = Env::new();
+    env.write(".gitignore", "ignored\n");
+    env.write("secret", "hidden\n");
+    env.commit_all("more");
+    env.write("ignored", "but asked for\n");
+    block_on(async {
+        let mut made = options(&env, "one");
+        made.network = NetworkOptions::None;
+        made.limits.open_files = Some(77);
+        made.hide = vec!["secret".into()];
+        made.copy = vec!["ignored".into()];
+        let session = Session::create(&caller(&env), &made).await.unwrap();
+        let look = "ulimit -n; cat ignored; cat secret 2>/dev/null || true";
+        let want = "77\nbut asked for";
+        assert_eq!(sh(&session, look).await, want);
+        drop(session);
+        let named = find(&env, "one").await.unwrap();
+        living::stop(&caller(&env), &named, &native())
+            .await
+            .unwrap();
+        let session = living::start(&caller(&env), named, &native()).await;
+        assert_eq!(sh(&session.unwrap(), look).await, want);
+        delete(&env, "one").await;
+    });
 }
 
 fn sh_on_host(path: &std::path::Path) {
@@ -232,17 +265,27 @@ fn opening_while_it_starts() {
     env.assert_no_state();
 }
 
-/// Side by side, each used; all end without a trace.
 #[test]
 fn fifty_at_once() {
-    const MANY: usize = 50;
+    side_by_side(50, &NetworkOptions::None);
+}
+
+/// Each has a place of its own at the gateway. As many as without a wall where everything is tried.
+#[test]
+fn many_at_once_behind_the_wall() {
+    let everything = Sample::new("behind the wall").is_everything();
+    side_by_side(if everything { 50 } else { 8 }, &NetworkOptions::default());
+}
+
+/// Side by side, each used; all end without a trace.
+fn side_by_side(many: usize, network: &NetworkOptions) {
     let env = Env::new();
-    let names: Vec<String> = (0..MANY).map(|number| format!("n{number}")).collect();
+    let names: Vec<String> = (0..many).map(|number| format!("n{number}")).collect();
     let mut ids = Vec::new();
     block_on(async {
         for name in &names {
             let mut made = options(&env, name);
-            made.network = NetworkOptions::None;
+            made.network = network.clone();
             let session = Session::create(&caller(&env), &made).await.unwrap();
             ids.push(session.id());
             let mut sleeper = SessionExec::new(["sleep", "600"]);
@@ -268,7 +311,7 @@ fn fifty_at_once() {
         .to_owned();
     // The control: this is how they would be found.
     assert!(
-        shown_in(&place).len() >= MANY,
+        shown_in(&place).len() >= many,
         "{:?}",
         shown_in(&place).len()
     );
@@ -280,12 +323,17 @@ fn fifty_at_once() {
     env.assert_no_state();
     let began = Instant::now();
     while !shown_in(&place).is_empty() {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "{:?}",
-            shown_in(&place)
-        );
+        assert!(began.elapsed() < GATEWAY_ENDS, "{:?}", shown_in(&place));
         std::thread::sleep(Duration::from_millis(5));
+    }
+    // Nor does the gateway keep a list of rules for it. The log of its connections is its user's, until `gc`.
+    let mut left = walk_files(env.home.path());
+    left.retain(|path| !path.ends_with(".jsonl"));
+    for id in &ids {
+        let of_it: Vec<_> = (left.iter())
+            .filter(|path| path.contains(&id.to_string()))
+            .collect();
+        assert!(of_it.is_empty(), "{of_it:?}");
     }
     let groups = walk("/sys/fs/cgroup".as_ref(), 4);
     for id in ids {
@@ -316,6 +364,18 @@ fn shown_in(place: &str) -> Vec<String> {
         if (keeps || sees) && entry.file_name() != std::process::id().to_string().as_str() {
             let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
             found.push(String::from_utf8_lossy(&line).replace('\0', " "));
+        }
+    }
+    found
+}
+
+fn walk_files(directory: &std::path::Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        found.push(path.display().to_string());
+        if path.is_dir() {
+            found.extend(walk_files(&path));
         }
     }
     found

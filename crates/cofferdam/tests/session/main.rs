@@ -22,6 +22,7 @@ mod living_attacks;
 mod living_collect;
 mod living_faults;
 mod living_turns;
+mod notes;
 mod older;
 mod prompts;
 mod providers;

@@ -1,6 +1,6 @@
 //! Starts a sandbox's supervisor: a process of its own, that outlives who starts it.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use cofferdam_wall::control::{self, PROTOCOL};
 use cofferdam_wall::supervisor::{self as protocol, Answer, Beginning, Behind, Heard};
-use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::net::UnixStream;
@@ -19,7 +18,7 @@ use tokio::net::UnixStream;
 use super::error::SupervisorError;
 use super::found::{Status, Supervisor, exchange, status_of};
 use crate::embedded;
-use crate::fsx::{self, Context};
+use crate::fsx::{self, Context, lock};
 use crate::home::Home;
 use crate::names::SandboxId;
 use crate::wall::change::right;
@@ -28,6 +27,8 @@ use crate::wall::registration::HandedOver;
 
 /// For the first answer: a gateway may have to be started first.
 const LIMIT: Duration = Duration::from_secs(15);
+/// One who only looks at the lock has it for a moment.
+const LOOKERS: Duration = Duration::from_millis(40);
 
 /// Starts the supervisor of a sandbox, which has the lock from then on for as long as it lives, and returns when it
 /// answers. `lock` is the state directory's, taken or to be taken; `init` is a pidfd of the sandbox's init; `wall` is
@@ -44,7 +45,10 @@ pub async fn start(
     let supervisor = Supervisor::at(&path)?;
     let supervisor =
         supervisor.ok_or_else(|| SupervisorError::file("open", &path, Errno::NOENT))?;
-    take(&lock, &path).await?;
+    let lock = File::from(lock);
+    if !lock::wait_for(&lock, &path.join("lock"), LOOKERS).await? {
+        return Err(SupervisorError::Taken);
+    }
     let beginning = Beginning {
         sandbox: sandbox.to_string(),
         behind: wall.as_ref().map(|wall| behind(home, wall)).transpose()?,
@@ -82,18 +86,6 @@ pub async fn start(
         return Err(SupervisorError::Start(crate::text::printable(&why)));
     }
     Ok((supervisor, status_of(heard)?))
-}
-
-/// Takes the lock, unless that is done. One who only looks has it for a moment.
-async fn take(lock: &OwnedFd, path: &Path) -> Result<(), SupervisorError> {
-    for _ in 0..20 {
-        match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) => tokio::time::sleep(Duration::from_millis(2)).await,
-            Err(errno) => return Err(SupervisorError::file("lock", &path.join("lock"), errno)),
-        }
-    }
-    Err(SupervisorError::Taken)
 }
 
 fn behind(home: &Home, wall: &HandedOver) -> Result<Behind, SupervisorError> {

@@ -2,13 +2,16 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use cofferdam_guest::protocol::{Stopping, Streams, WALL_SOCKETS};
+use cofferdam_guest::protocol::{Agent, Passage, Stopping, Streams, WALL_SOCKETS};
 use proptest::prelude::*;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::pipe::PipeFlags;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::super::sandbox::{Life, NativeSandbox};
+use super::super::{resident, terminal};
 use super::*;
+use crate::sandbox::{Detached, ExecRequest, Sandbox, TerminalSize};
 
 fn replies() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![0..4u64, any::<u64>()];
@@ -214,4 +217,276 @@ async fn a_guest_that_never_reads_does_not_block() {
     assert!(connection.shared.state().programs.is_empty());
     drop(guest);
     connection.ended().await;
+}
+
+/// Every question that a user of a sandbox can ask.
+const QUESTIONS: [&str; 12] = [
+    "exec", "terminal", "detached", "freeze", "thaw", "pause", "resume", "status", "programs",
+    "signal", "sockets", "prove",
+];
+
+/// A sandbox whose guest is at the other end.
+fn sandbox(host: UnixStream, limit: Duration) -> NativeSandbox {
+    let (gone, closed) = tokio::sync::watch::channel(true);
+    drop(gone);
+    NativeSandbox {
+        connection: Connection::with_limit(host, limit),
+        agent: Agent::Caller,
+        life: Life::WithMaker(closed),
+        wall: None,
+    }
+}
+
+/// Asks, and says whether that was answered as asked.
+async fn asked(sandbox: &NativeSandbox, question: &str) -> bool {
+    let run = async |request: ExecRequest| match sandbox.exec(request).await {
+        Ok(mut program) => {
+            let ended = tokio::time::timeout(Duration::from_millis(20), program.wait());
+            let _ = ended.await;
+            let _ = program.kill(9).await;
+            true
+        }
+        Err(_) => false,
+    };
+    let mut request = ExecRequest {
+        arguments: vec!["true".into()],
+        ..ExecRequest::default()
+    };
+    match question {
+        "exec" => run(request).await,
+        "terminal" => {
+            request.terminal = Some(TerminalSize {
+                rows: 24,
+                columns: 80,
+            });
+            run(request).await
+        }
+        "detached" => {
+            let dir = tempfile::tempdir().unwrap();
+            let [output, end] = ["output", "end"].map(|name| dir.path().join(name));
+            request.detached = Some(Detached { output, end });
+            run(request).await
+        }
+        "freeze" => sandbox.freeze().await.is_ok(),
+        "thaw" => sandbox.thaw().await.is_ok(),
+        "pause" => sandbox.pause().await.is_ok(),
+        "resume" => sandbox.resume().await.is_ok(),
+        "status" => sandbox.status().await.is_ok(),
+        "programs" => sandbox.programs().await.is_ok(),
+        "signal" => sandbox.signal(7, 9).await.is_ok(),
+        "sockets" => sandbox.sockets().await.is_ok(),
+        "prove" => {
+            let prove = |request| Request::Prove {
+                request,
+                passes: Passage {
+                    name: "x".into(),
+                    port: 1,
+                },
+            };
+            sandbox.connection.question(prove).await.is_ok()
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// What a guest does that was asked something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Liar {
+    Silent,
+    HangsUp,
+    /// Answers questions that were answered long ago, without an end.
+    Floods,
+    /// Says that it failed, with a number that is no error's.
+    Fails,
+    /// Answers with everything but what was asked for, and a file with each.
+    AnswersElse,
+    /// Says that it starts and ends with a length that never comes.
+    HalfAFrame,
+}
+
+const LIARS: [Liar; 6] = [
+    Liar::Silent,
+    Liar::HangsUp,
+    Liar::Floods,
+    Liar::Fails,
+    Liar::AnswersElse,
+    Liar::HalfAFrame,
+];
+
+/// A frame with this descriptor; an end that is closed already is no matter.
+fn offer(guest: &UnixStream, reply: &Reply, fd: &OwnedFd) {
+    let bytes = protocol::encode(reply).unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    let parts = [IoSlice::new(&bytes)];
+    let _ = rustix::net::sendmsg(guest, &parts, &mut control, SendFlags::NOSIGNAL);
+}
+
+/// What the guest of this question's sandbox does when it was asked.
+async fn lie(mut guest: UnixStream, liar: Liar, question: &str) {
+    // Until it is asked.
+    guest.readable().await.unwrap();
+    let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    match liar {
+        Liar::Silent => {}
+        Liar::HangsUp => return,
+        Liar::Floods => {
+            let said = protocol::encode(&Reply::Done { request: 0 }).unwrap();
+            // The first is an answer, and what follows answers nobody.
+            while guest.write_all(&said).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+            return;
+        }
+        Liar::Fails => offer(
+            &guest,
+            &Reply::Failed {
+                request: 0,
+                errno: i32::MIN,
+            },
+            &file,
+        ),
+        Liar::AnswersElse => {
+            let status = Status {
+                paused: true,
+                frozen: true,
+                programs: u32::MAX,
+                stopping: Stopping::Freezer,
+            };
+            let all = [
+                ("terminal", Reply::Terminals { request: 0 }),
+                ("status", Reply::Status { request: 0, status }),
+                (
+                    "programs",
+                    Reply::Programs {
+                        request: 0,
+                        programs: Vec::new(),
+                    },
+                ),
+                ("sockets", Reply::Sockets { request: 0 }),
+            ];
+            // Only the first answer counts.
+            for (fits, reply) in all {
+                if fits != question || fits == "terminal" || fits == "sockets" {
+                    offer(&guest, &reply, &file);
+                }
+            }
+        }
+        Liar::HalfAFrame => {
+            let _ = guest.write_all(&1000_u32.to_le_bytes()).await;
+            let _ = guest.write_all(&[0; 10]).await;
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
+/// No question hangs, and none leaves anything behind, whatever its guest does.
+#[tokio::test]
+async fn no_question_hangs_at_a_liar() {
+    const LIMIT: Duration = Duration::from_millis(60);
+    for (question, liar) in QUESTIONS
+        .iter()
+        .flat_map(|one| LIARS.map(|liar| (*one, liar)))
+    {
+        let what = format!("{question} of one that is {liar:?}");
+        let (host, guest) = UnixStream::pair().unwrap();
+        let sandbox = sandbox(host, LIMIT);
+        let lying = tokio::spawn(lie(guest, liar, question));
+        let began = Instant::now();
+        let answered = asked(&sandbox, question).await;
+        assert!(began.elapsed() < Duration::from_secs(5), "{what}");
+        // What is done as asked is all that can be said by one word.
+        let by_a_word = matches!(
+            question,
+            "freeze" | "thaw" | "pause" | "resume" | "signal" | "prove"
+        );
+        assert_eq!(answered, liar == Liar::Floods && by_a_word, "{what}");
+        let state = sandbox.connection.shared.state();
+        let left = (state.programs.len(), state.questions.len());
+        drop(state);
+        assert_eq!(left, (0, 0), "{what}");
+        lying.abort();
+    }
+}
+
+/// An honest answer is one, or nothing above would prove anything.
+#[tokio::test]
+async fn an_honest_guest_is_understood() {
+    let status = Status {
+        paused: true,
+        frozen: false,
+        programs: 3,
+        stopping: Stopping::Freezer,
+    };
+    for (question, reply) in [
+        ("status", Reply::Status { request: 0, status }),
+        (
+            "programs",
+            Reply::Programs {
+                request: 0,
+                programs: Vec::new(),
+            },
+        ),
+        ("freeze", Reply::Done { request: 0 }),
+    ] {
+        let (host, mut guest) = UnixStream::pair().unwrap();
+        let sandbox = sandbox(host, Duration::from_secs(10));
+        let said = protocol::encode(&reply).unwrap();
+        let talk = async {
+            guest.readable().await.unwrap();
+            guest.write_all(&said).await.unwrap();
+        };
+        let (answered, ()) = tokio::join!(asked(&sandbox, question), talk);
+        assert!(answered, "{question}");
+    }
+}
+
+/// What a guest hands over as the directory of its terminals is looked at: the host opens files in it.
+#[tokio::test]
+async fn terminals_are_opened_in_a_file_system_of_terminals_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    // Another file system's, with a real one below and a link to it.
+    std::os::unix::fs::symlink("/dev/ptmx", dir.path().join("ptmx")).unwrap();
+    let size = TerminalSize {
+        rows: 24,
+        columns: 80,
+    };
+    let open = |path: &std::path::Path| {
+        let directory: OwnedFd = std::fs::File::open(path).unwrap().into();
+        terminal::open(&directory, size, Agent::Caller).map(drop)
+    };
+    let refused = open(dir.path()).unwrap_err().to_string();
+    assert_eq!(refused, "what it handed over has no terminals");
+    // The control.
+    open("/dev/pts".as_ref()).unwrap();
+}
+
+/// One of another version says so, and what is no greeting is no sandbox.
+#[tokio::test]
+async fn a_guest_of_another_version_is_told_from_a_liar() {
+    let greeted = async |said: &[u8]| {
+        let (host, mut guest) = UnixStream::pair().unwrap();
+        guest.write_all(said).await.unwrap();
+        resident::greet(&host).await
+    };
+    let other = greeted(&protocol::greeting(77)).await;
+    assert!(
+        matches!(
+            other,
+            Err(SandboxError::OtherVersion {
+                theirs: 77,
+                ours: protocol::PROTOCOL
+            })
+        ),
+        "{other:?}"
+    );
+    greeted(&protocol::greeting(protocol::PROTOCOL))
+        .await
+        .unwrap();
+    for nonsense in [[b'x'; protocol::GREETING], [0; protocol::GREETING]] {
+        let error = greeted(&nonsense).await.unwrap_err().to_string();
+        assert!(error.contains("it is no sandbox that answers"), "{error}");
+    }
 }

@@ -1,0 +1,166 @@
+//! `kill -9` of whoever keeps a sandbox's place behind the wall: nothing opens, and the next command puts it right.
+
+use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::checker::{self, User};
+use crate::environment::Environment;
+use crate::living::{NAME, check, kill_number, processes, state, work};
+
+/// What a healthy machine needs a small part of.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// On this machine: greets everyone who comes.
+#[derive(Debug)]
+struct Service {
+    port: u16,
+    came: Arc<AtomicUsize>,
+}
+
+impl Service {
+    fn new() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let came = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&came);
+        // Ends with the test's process.
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::SeqCst);
+                let _ = stream.write_all(b"hello\n");
+            }
+        });
+        Self { port, came }
+    }
+
+    fn came(&self) -> usize {
+        self.came.load(Ordering::SeqCst)
+    }
+}
+
+/// Behind the wall, with this service allowed and the agent's work committed.
+fn walled(service: &Service) -> Environment {
+    let environment = Environment::new();
+    let rule = format!("host.cofferdam.internal:{}", service.port);
+    let done = environment.cofferdam(&["create", NAME, "--allow", &rule]);
+    assert_eq!(done.status, 0, "{}", done.stderr);
+    work(&environment);
+    environment
+}
+
+/// Asks each service once; says `in` where one answers.
+fn ask(services: &[&Service]) -> String {
+    let ports = services.iter().map(|one| one.port.to_string());
+    let ports = ports.collect::<Vec<_>>().join(" ");
+    format!(
+        "for port in {ports}; do timeout 2 bash -c 'exec 3<>/dev/tcp/host.cofferdam.internal/$0 && read -r line <&3 \
+         && echo in' $port 2>/dev/null; done; true"
+    )
+}
+
+fn exec(environment: &Environment, script: &str) -> String {
+    let done = environment.cofferdam(&["exec", NAME, "--", "bash", "-c", script]);
+    assert_eq!(done.status, 0, "{}", done.stderr);
+    done.stdout
+}
+
+#[track_caller]
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn name(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let name = line.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// Those of this environment's processes that do this.
+fn of(environment: &Environment, role: &str) -> Vec<u32> {
+    let is = |pid: &u32| name(*pid).starts_with(&format!("cofferdam-{role}"));
+    processes(environment).into_iter().filter(is).collect()
+}
+
+/// The nearest to a reboot of the machine.
+#[test]
+fn all_of_it_dies_at_once() {
+    let service = Service::new();
+    let environment = walled(&service);
+    let before = User::of(&environment);
+    let there = processes(&environment);
+    for role in ["guest", "supervisor", "gateway"] {
+        assert!(!of(&environment, role).is_empty(), "there is no {role}");
+    }
+    for pid in there {
+        kill_number(pid);
+    }
+    eventually("they die", || processes(&environment).is_empty());
+    assert_eq!(state(&environment).as_deref(), Some("stopped"));
+    let used = environment.cofferdam(&["exec", NAME, "--", "true"]);
+    assert_eq!(used.status, 1, "{}", used.stderr);
+    assert!(
+        used.stderr.contains("cofferdam start one"),
+        "{}",
+        used.stderr
+    );
+    let started = environment.cofferdam(&["start", NAME]);
+    assert_eq!(started.status, 0, "{}", started.stderr);
+    assert_eq!(state(&environment).as_deref(), Some("active"));
+    assert_eq!(exec(&environment, &ask(&[&service])), "in\n");
+    let home = environment.cofferdam(&["collect", NAME]);
+    assert_eq!(home.status, 0, "{}", home.stderr);
+    assert_eq!(checker::subjects(&environment).len(), 3, "{}", home.stdout);
+    check(&environment, &before, true, "all dead at once");
+}
+
+/// Nothing passes while nobody keeps its place, and what is not allowed passes never.
+#[test]
+fn nothing_is_open_while_nobody_keeps_its_place() {
+    let [allowed, forbidden] = [(); 2].map(|()| Service::new());
+    let environment = walled(&allowed);
+    let before = User::of(&environment);
+    // The control: one of them answers.
+    assert_eq!(exec(&environment, &ask(&[&allowed, &forbidden])), "in\n");
+    let tries = format!(
+        "while :; do {}; echo >> ~/tried; sleep 0.01; done",
+        ask(&[&allowed, &forbidden])
+    );
+    let begun = environment.cofferdam(&["exec", NAME, "--detach", "--", "bash", "-c", &tries]);
+    assert_eq!(begun.status, 0, "{}", begun.stderr);
+    let tried = environment.states()[0].join("home/tried");
+    let tried = || fs::metadata(&tried).map_or(0, |file| file.len());
+    for dead in [
+        &["supervisor"][..],
+        &["gateway"],
+        &["supervisor", "gateway"],
+    ] {
+        let there: Vec<u32> = (dead.iter())
+            .flat_map(|role| of(&environment, role))
+            .collect();
+        assert_eq!(there.len(), dead.len(), "{dead:?}");
+        for pid in &there {
+            assert!(kill_number(*pid));
+        }
+        eventually("they die", || there.iter().all(|pid| name(*pid).is_empty()));
+        if dead.len() == 2 {
+            let (first, came) = (tried(), allowed.came());
+            eventually("it tries", || tried() >= first + 3);
+            assert_eq!(allowed.came(), came, "with {dead:?} dead");
+        }
+        assert_eq!(state(&environment).as_deref(), Some("active"), "{dead:?}");
+        // Whoever comes next has it kept again.
+        assert_eq!(exec(&environment, "echo on"), "on\n");
+        let came = allowed.came();
+        eventually("it passes again", || allowed.came() > came);
+    }
+    assert_eq!(forbidden.came(), 0);
+    check(&environment, &before, true, "its place was nobody's");
+}
