@@ -448,6 +448,22 @@ async fn nothing_lands_where_what_an_agent_left_is_not_collected() {
     }
 }
 
+/// Whatever the records say: who can write the files holds a lock of the working tree.
+#[tokio::test]
+async fn nothing_lands_where_somebody_can_write_the_files() {
+    for git in gits() {
+        let w = World::new(&git).await;
+        let accepted = w.work(&[("a.txt", "agent\n")], false).await;
+        let git_dir = w.host().join(".git");
+        let held = cofferdam::git::occupy(&git_dir, &w.cancel).await.unwrap();
+        assert!(held.is_some());
+        assert_kept(&w.merge(&accepted).await, "at work");
+        drop(held);
+        assert_landed(&w.merge(&accepted).await, accepted.tip());
+        w.sound();
+    }
+}
+
 #[tokio::test]
 async fn a_landing_that_waits_can_be_cancelled() {
     for git in gits() {
