@@ -420,7 +420,8 @@ fn disk_hint(error: &std::io::Error) -> Option<String> {
             "nothing is lost: make room on that disk, then give the same command again"
         }
         ErrorKind::ReadOnlyFilesystem => {
-            "nothing is lost: let that disk be written again, then give the same command again"
+            "nothing is lost: let that disk be written again, then give the same command again; for new sandboxes \
+             COFFERDAM_HOME may name another place"
         }
         _ => return None,
     };

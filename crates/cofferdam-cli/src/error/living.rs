@@ -125,6 +125,7 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         | SessionError::Paused { .. }
         | SessionError::Busy { .. }
         | SessionError::InUse { .. }
+        | SessionError::AtWork { .. }
         | SessionError::OtherProvider { .. }
         | SessionError::Unfinished { .. }
         | SessionError::Sandbox { .. }

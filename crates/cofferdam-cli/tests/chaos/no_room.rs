@@ -197,8 +197,12 @@ fn around_one_that_lives_on() {
     let mut refused = Vec::new();
     for lack in [Lack::Writing, Lack::Room(0)] {
         live(lack, &mut refused);
-        // These cannot do anything without it.
-        for command in ["collect", "start", "delete"] {
+        // These cannot do anything without it. On a full disk the end of a sandbox makes room for its own record.
+        let without: &[&str] = match lack {
+            Lack::Writing => &["collect", "start", "delete"],
+            Lack::Room(_) => &["collect", "start"],
+        };
+        for command in without {
             assert!(
                 refused.iter().any(|one| one == command),
                 "{lack:?}: {refused:?}"

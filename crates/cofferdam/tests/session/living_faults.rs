@@ -328,7 +328,7 @@ fn side_by_side(many: usize, network: &NetworkOptions) {
     }
     // Nor does the gateway keep a list of rules for it. The log of its connections is its user's, until `gc`.
     let mut left = walk_files(env.home.path());
-    left.retain(|path| !path.ends_with(".jsonl"));
+    left.retain(|path| std::path::Path::new(path).extension() != Some("jsonl".as_ref()));
     for id in &ids {
         let of_it: Vec<_> = (left.iter())
             .filter(|path| path.contains(&id.to_string()))
