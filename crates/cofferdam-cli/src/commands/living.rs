@@ -53,6 +53,7 @@ pub(super) async fn named_if_it_lives_on(
         Ok(named) => Ok(Some(named)),
         Err(
             SessionError::OfARun { .. }
+            | SessionError::Unfinished { .. }
             | SessionError::Ended { .. }
             | SessionError::Registry(_)
             | SessionError::Repository(_),

@@ -87,9 +87,11 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
         SandboxError::NotRunning => format!("start it with `cofferdam start {name}`"),
         SandboxError::Running => format!("use it with `cofferdam shell {name}`"),
         SandboxError::Paused => format!("let it go on with `cofferdam resume {name}`"),
-        SandboxError::Frozen | SandboxError::Restless => {
-            "try again when what is under way there has ended".to_owned()
-        }
+        SandboxError::Frozen => "try again when what is under way there has ended".to_owned(),
+        SandboxError::Restless => format!(
+            "some program there cannot be stopped for a while: end all of them with `cofferdam stop {name}`, or the \
+             sandbox with `cofferdam delete --force {name}`"
+        ),
         SandboxError::NoProgram(_) => {
             format!("see what runs with `cofferdam status {name}`")
         }

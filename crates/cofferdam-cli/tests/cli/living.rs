@@ -488,6 +488,10 @@ fn what_stands_side_by_side_comes_home_once() {
             lives.git(&["show", "-s", "--format=%s", "cofferdam/box"]),
             "4"
         );
+        // Its end moves it no more.
+        lives.cofferdam(&["delete", "box"]).expect_code(0);
+        let at = lives.git(&["show", "-s", "--format=%s", "refs/cofferdam/trash/box"]);
+        assert_eq!(at, "4");
     }
 }
 
@@ -505,4 +509,30 @@ fn committed_work_that_is_not_checked_out_is_no_uncommitted_work() {
     lives.cofferdam(&["delete", "box"]).expect_code(1);
     lives.exec("box", "rm draft").expect_code(0);
     lives.cofferdam(&["delete", "box"]).expect_code(0);
+}
+
+#[test]
+fn what_was_kept_beside_a_users_branch_keeps_its_name() {
+    let lives = Lives::new();
+    lives.git(&["branch", "mine"]);
+    lives.create("box", &["--branch", "mine", "--network", "none"]);
+    lives
+        .exec("box", "git commit -qm 1 --allow-empty")
+        .expect_code(0);
+    lives.cofferdam(&["collect", "box"]).expect_code(0);
+    // A branch of the user's moves forward only.
+    for subject in ["2", "3"] {
+        let amend = format!("git commit -q --amend -m {subject} --allow-empty");
+        lives.exec("box", &amend).expect_code(0);
+        let done = lives.cofferdam(&["collect", "box"]).expect_code(1);
+        assert!(
+            done.stdout.contains("kept: 1 commit on refs/cofferdam/"),
+            "{done}"
+        );
+    }
+    lives.cofferdam(&["delete", "box"]).expect_code(0);
+    let all = lives.git(&["log", "--all", "--format=%s"]);
+    for subject in ["1", "2", "3"] {
+        assert!(all.lines().any(|line| line == subject), "{subject}: {all}");
+    }
 }

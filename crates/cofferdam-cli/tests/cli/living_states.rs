@@ -326,3 +326,39 @@ fn until(what: impl Fn() -> bool) {
         assert!(Instant::now() < limit, "it never came");
     }
 }
+
+#[test]
+fn one_whose_maker_was_killed_is_deleted() {
+    let lives = Lives::new();
+    let mut making = lives
+        .command(&[
+            "create",
+            "box",
+            "--network",
+            "none",
+            "--on-sandbox-ready",
+            "touch ~/started; sleep 600",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let state = lives.home().join(".cofferdam/state");
+    let started = || {
+        let mut all = state.read_dir().into_iter().flatten().flatten();
+        all.any(|one| one.path().join("home/started").exists())
+    };
+    let until = Instant::now() + Duration::from_secs(30);
+    while !started() {
+        assert!(Instant::now() < until, "its hook never ran");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    making.kill().unwrap();
+    making.wait().unwrap();
+    let done = lives
+        .cofferdam(&["exec", "box", "--", "true"])
+        .expect_code(1);
+    assert!(done.stderr.contains("`cofferdam delete box`"), "{done}");
+    lives.cofferdam(&["delete", "box"]).expect_code(0);
+    lives.expect_clean();
+}

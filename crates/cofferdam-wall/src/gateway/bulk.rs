@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -38,27 +39,35 @@ impl Pipe {
 
 /// How far one step came.
 pub(super) struct Moved {
-    /// So many bytes arrived; 0 at the end.
+    /// So many bytes arrived.
     pub(super) bytes: usize,
     /// Of these, what the reader has not taken.
     pub(super) rest: Vec<u8>,
 }
 
-/// Moves what has arrived at `from` and goes on to `to` without a wait. [`io::ErrorKind::WouldBlock`]: nothing has
-/// arrived. `None`: there is no pipe to be had.
+/// Moves what has arrived at `from` and goes on to `to` without a wait. `None`: nothing came this way, because there is
+/// no pipe to be had, or because nothing has arrived, or the end has, or an urgent byte is next, before which splice(2)
+/// says the same: who reads knows which.
 pub(super) fn step(from: &TcpStream, to: &TcpStream) -> io::Result<Option<Moved>> {
     let Some(mut pipe) = PIPE.take().or_else(|| Pipe::new().ok()) else {
         return Ok(None);
     };
     let arrived = from.try_io(Interest::READABLE, || {
-        Ok(splice(from, None, &pipe.write, None, ROOM, FLAGS)?)
+        match splice(from, None, &pipe.write, None, ROOM, FLAGS) {
+            // It must not look as if nothing were there to be read.
+            Err(Errno::AGAIN) => Ok(0),
+            arrived => Ok(arrived?),
+        }
     });
     let bytes = match arrived {
-        Ok(bytes) => bytes,
-        Err(error) => {
+        Ok(bytes @ 1..) => bytes,
+        nothing => {
             // Nothing came into it.
             PIPE.set(Some(pipe));
-            return Err(error);
+            return match nothing {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+                _ => Ok(None),
+            };
         }
     };
     let mut left = bytes;
@@ -98,13 +107,22 @@ mod tests {
         (near.unwrap(), accepted.unwrap().0)
     }
 
-    /// As [`step`], once something has arrived.
-    async fn next(from: &TcpStream, to: &TcpStream) -> io::Result<Moved> {
+    /// As [`step`], once something has arrived; `None` at the end.
+    async fn next(from: &TcpStream, to: &TcpStream) -> io::Result<Option<Moved>> {
         loop {
             from.readable().await.unwrap();
-            match step(from, to) {
+            if let Some(moved) = step(from, to)? {
+                return Ok(Some(moved));
+            }
+            let mut byte = [0];
+            match from.try_read(&mut byte) {
+                Ok(0) => return Ok(None),
+                Ok(_) => {
+                    let rest = byte.to_vec();
+                    return Ok(Some(Moved { bytes: 1, rest }));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                moved => return Ok(moved?.expect("a pipe")),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -126,11 +144,7 @@ mod tests {
             got
         });
         let mut rests = 0;
-        loop {
-            let moved = next(&from, &to).await.unwrap();
-            if moved.bytes == 0 {
-                break;
-            }
+        while let Some(moved) = next(&from, &to).await.unwrap() {
             let mut written = 0;
             rests += usize::from(!moved.rest.is_empty());
             while written < moved.rest.len() {
@@ -158,7 +172,7 @@ mod tests {
         let (mut sender, from) = connection().await;
         let (to, mut receiver) = connection().await;
         sender.write_all(b"2").await.unwrap();
-        let moved = next(&from, &to).await.unwrap();
+        let moved = next(&from, &to).await.unwrap().unwrap();
         assert_eq!((moved.bytes, moved.rest.len()), (1, 0));
         drop(to);
         let mut got = Vec::new();

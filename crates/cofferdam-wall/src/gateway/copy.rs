@@ -313,12 +313,9 @@ fn step(from: &TcpStream, to: &TcpStream, piece: usize) -> io::Result<Step> {
 
 /// The same past this process's memory.
 fn step_in_bulk(from: &TcpStream, to: &TcpStream) -> io::Result<Step> {
-    match bulk::step(from, to) {
-        Ok(None) => step(from, to, PIECE),
-        Ok(Some(bulk::Moved { bytes: 0, .. })) => Ok(Step::End),
-        Ok(Some(bulk::Moved { bytes, rest })) => Ok(Step::Moved(bytes, rest)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Step::Wait),
-        Err(error) => Err(error),
+    match bulk::step(from, to)? {
+        None => step(from, to, PIECE),
+        Some(bulk::Moved { bytes, rest }) => Ok(Step::Moved(bytes, rest)),
     }
 }
 
@@ -371,5 +368,53 @@ fn shut(to: &TcpStream) -> io::Result<()> {
         // The other side is gone already.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{SendFlags, send};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, accepted) = tokio::join!(near, listener.accept());
+        (near.unwrap(), accepted.unwrap().0)
+    }
+
+    /// splice(2) says at an urgent byte what it says at the end, or where nothing is.
+    #[tokio::test]
+    async fn an_urgent_byte_is_not_the_end() {
+        const BEFORE: usize = 8 << 20;
+        const AFTER: usize = 3 << 20;
+        for _ in 0..4 {
+            let (mut sender, from) = connection().await;
+            let (to, mut receiver) = connection().await;
+            let sending = tokio::spawn(async move {
+                sender.write_all(&vec![b'a'; BEFORE]).await.unwrap();
+                sender.writable().await.unwrap();
+                while send(&sender, b"!", SendFlags::OOB).is_err() {
+                    sender.writable().await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+                sender.write_all(&vec![b'b'; AFTER]).await.unwrap();
+            });
+            let receiving = tokio::spawn(async move {
+                let mut got = Vec::new();
+                receiver.read_to_end(&mut got).await.unwrap();
+                got
+            });
+            let (count, activity) = (AtomicU64::new(0), Activity::new());
+            one_way(&from, &to, &count, &activity).await.unwrap();
+            drop(to);
+            sending.await.unwrap();
+            let got = receiving.await.unwrap();
+            assert_eq!(got.iter().filter(|&&byte| byte == b'b').count(), AFTER);
+            assert_eq!(got.iter().filter(|&&byte| byte == b'a').count(), BEFORE);
+        }
     }
 }

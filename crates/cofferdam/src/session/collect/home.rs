@@ -12,7 +12,8 @@ use super::{CollectError, Collected, Collector, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted};
 use crate::git::land::Landing;
-use crate::git::{Oid, recorded, refs};
+use crate::git::refs::{self, Own};
+use crate::git::{Oid, recorded};
 use crate::registry::{Owned, Strategy};
 use crate::session::event::Notice;
 use crate::session::report::Beside;
@@ -142,7 +143,7 @@ impl Collector<'_> {
     /// agent did not go on from it on the sandbox's own branch, and is on no other one with news. Without that, of two
     /// branches that stand side by side each would take the place of the other, again and again.
     async fn stays(&self, owned: &Owned, tips: &Tips) -> Result<bool, CollectError> {
-        let Some(landed) = owned.record.landed.as_ref().filter(|_| self.lives()) else {
+        let Some(landed) = &owned.record.landed else {
             return Ok(false);
         };
         let there = |tip: &Tip| tip.lands && tip.id == *landed;
@@ -235,6 +236,13 @@ impl Collector<'_> {
             .beside
             .extend(self.keep_rewritten(owned, id).await?);
         collected.landing = self.land(owned, accepted).await?;
+        if let Landing::Kept { reference, .. } = &mut collected.landing
+            && self.lives()
+            && *reference == refs::own(owned.record.id, Own::Tip)
+        {
+            // That one moves on with the next collecting; this is a name that stays.
+            *reference = self.keep_extra(owned, id).await?;
+        }
         Ok(())
     }
 
