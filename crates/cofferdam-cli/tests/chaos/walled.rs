@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use cofferdam_lab::skip;
+
 use crate::checker::{self, User};
 use crate::environment::Environment;
 use crate::living::{NAME, check, kill_number, processes, state, work};
@@ -92,6 +94,9 @@ fn of(environment: &Environment, role: &str) -> Vec<u32> {
 /// The nearest to a reboot of the machine.
 #[test]
 fn all_of_it_dies_at_once() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root sees whose a process is that cannot be dumped");
+    }
     let service = Service::new();
     let environment = walled(&service);
     let before = User::of(&environment);
@@ -124,6 +129,9 @@ fn all_of_it_dies_at_once() {
 /// Nothing passes while nobody keeps its place, and what is not allowed passes never.
 #[test]
 fn nothing_is_open_while_nobody_keeps_its_place() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root sees whose a process is that cannot be dumped");
+    }
     let [allowed, forbidden] = [(); 2].map(|()| Service::new());
     let environment = walled(&allowed);
     let before = User::of(&environment);
