@@ -90,11 +90,17 @@ fn a_stranger_is_not_asked() {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+    // A socket's path is short, and whoever binds it here knows no other way than its path.
+    let short = tempfile::tempdir().unwrap();
+    fs::set_permissions(short.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(&directory, short.path().join("s")).unwrap();
+    let socket = sandbox.socket();
+    let socket = short.path().join("s").join(socket.file_name().unwrap());
     std::thread::scope(|scope| {
         let strangers = scope.spawn(|| {
             let uid = rustix::thread::Uid::from_raw(1234);
             rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
-            UnixListener::bind(sandbox.socket()).unwrap()
+            UnixListener::bind(&socket).unwrap()
         });
         let listener = strangers.join().unwrap();
         let found = block_on(Supervisor::connect(&directory)).map(|_| ());
