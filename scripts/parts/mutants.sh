@@ -26,9 +26,9 @@ run_test() {
 }
 
 end_left() {
-    local process rest
-    while read -r process rest; do
-        if [[ $rest != *"$top"* ]]; then kill -9 "$process" 2>/dev/null || true; fi
+    local process
+    while read -r process _; do
+        kill -9 "$process" 2>/dev/null || true
     done < <(work=$work/t ours_alive)
     rm -rf -- "$work/t"
     mkdir "$work/t"
