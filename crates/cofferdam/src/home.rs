@@ -68,6 +68,11 @@ impl Home {
         self.0.join("vault").join(repo.hash8())
     }
 
+    /// The files of commits of `repo` that were written for sandboxes.
+    pub fn trees(&self, repo: &RepoPath) -> PathBuf {
+        self.0.join("trees").join(repo.hash8())
+    }
+
     /// The socket and the lock of the gateway that speaks this version of its protocol.
     pub fn gateway(&self, protocol: u32) -> PathBuf {
         self.0.join(format!("gateway-{protocol}"))

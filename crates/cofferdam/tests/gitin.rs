@@ -18,5 +18,7 @@ mod clones;
 mod copies;
 #[path = "gitin/indexes.rs"]
 mod indexes;
+#[path = "gitin/trees.rs"]
+mod trees;
 #[path = "gitin/worktrees.rs"]
 mod worktrees;

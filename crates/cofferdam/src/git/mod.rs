@@ -34,6 +34,7 @@ pub mod rights;
 mod scratch;
 pub mod status;
 pub mod steering;
+pub mod trees;
 pub mod vault;
 pub mod worktree;
 

@@ -133,7 +133,7 @@ async fn build_in(
         .args(["--ignore-submodules=none", tip.as_str(), "--"])
         .run(cancel)
         .await?;
-    let changes = raw_changes(&done.stdout).ok_or_else(|| GitError::Output {
+    let changes = first_sides(&done.stdout).ok_or_else(|| GitError::Output {
         command: "diff-index".into(),
         what: "a line in an unknown form".into(),
     })?;
@@ -199,10 +199,10 @@ fn read_host(
 }
 
 /// Mode and raw id of a path in the tree; `None` where the tree does not have it.
-type TreeSide = Option<(u32, Vec<u8>)>;
+pub(super) type TreeSide = Option<(u32, Vec<u8>)>;
 
-/// `:<old mode> <new mode> <old id> <new id> <status>` NUL path NUL …
-fn raw_changes(output: &[u8]) -> Option<BTreeMap<Vec<u8>, TreeSide>> {
+/// What the first of two trees has: `:<its mode> <mode> <its id> <id> <status>` NUL path NUL …
+pub(super) fn first_sides(output: &[u8]) -> Option<BTreeMap<Vec<u8>, TreeSide>> {
     let mut changes = BTreeMap::new();
     let mut fields = output.split(|&b| b == 0);
     while let Some(line) = fields.next().filter(|line| !line.is_empty()) {
@@ -218,7 +218,10 @@ fn raw_changes(output: &[u8]) -> Option<BTreeMap<Vec<u8>, TreeSide>> {
 }
 
 /// Puts the tree's side in place of what was staged. Both inputs are in git's order.
-fn replace(entries: Vec<Entry<'_>>, changes: BTreeMap<Vec<u8>, TreeSide>) -> Vec<Entry<'_>> {
+pub(super) fn replace(
+    entries: Vec<Entry<'_>>,
+    changes: BTreeMap<Vec<u8>, TreeSide>,
+) -> Vec<Entry<'_>> {
     let mut out = Vec::with_capacity(entries.len() + changes.len());
     let mut changes = changes.into_iter().peekable();
     let from_tree = |path: Vec<u8>, (mode, oid): (u32, Vec<u8>)| Entry {
@@ -317,7 +320,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
+pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |b: u8| {
         char::from(b)
             .to_digit(16)
@@ -450,7 +453,7 @@ mod tests {
             ":000000 100644 {zero} {two} A\0added\0:100755 100644 {two} {zero} M\0changed\0\
              :100644 000000 {two} {zero} D\0deleted\0:120000 000000 {two} {zero} D\0zzz\0"
         );
-        let out = replace(entries, raw_changes(raw.as_bytes()).unwrap());
+        let out = replace(entries, first_sides(raw.as_bytes()).unwrap());
         let got: Vec<_> = out
             .iter()
             .map(|entry| {

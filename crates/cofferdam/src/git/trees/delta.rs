@@ -1,0 +1,207 @@
+//! A layer with what a tree has otherwise than one that is on disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode};
+use tokio_util::sync::CancellationToken;
+
+use super::about::{self, About};
+use super::base::{INDEX, gitlinks, is_ours, make_top, stat, time, write_index};
+use super::error::TreeError;
+use super::write::{self, Places, Tell, Wanted, split};
+use crate::fsx::{self, FileError};
+use crate::git::index::format::{Entry, parse};
+use crate::git::index::{self, TreeSide, hex};
+use crate::git::{GitError, Oid, Repository};
+use crate::process::Sink;
+
+/// So many layers are compared with a new tree, the newest first.
+const TRIES: usize = 4;
+/// One file in so many may differ; a tree that differs more is cheaper whole.
+const PART: u64 = 4;
+/// A tree of fewer files is always whole.
+const FEW: u64 = 64;
+/// Bytes of the list of what differs.
+const LISTING: usize = 256 << 20;
+
+/// A layer that another one may stand on.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub tree: Oid,
+    pub place: PathBuf,
+    pub about: About,
+}
+
+/// Writes what `tree` has otherwise to the directory `to`. `None`: it stands on none of them, and nothing was written.
+pub(super) async fn write(
+    repo: &Repository,
+    tree: &Oid,
+    to: &Path,
+    candidates: &[Candidate],
+    tell: &Tell,
+    cancel: &CancellationToken,
+) -> Result<Option<About>, TreeError> {
+    for candidate in candidates.iter().take(TRIES) {
+        if candidate.about.files < FEW {
+            continue;
+        }
+        let Some(changes) = changes(repo, &candidate.tree, tree, cancel).await? else {
+            continue;
+        };
+        if changes.len() as u64 <= candidate.about.files / PART {
+            let made = on(repo, candidate, changes, to, tell, cancel).await?;
+            return Ok(Some(made));
+        }
+    }
+    Ok(None)
+}
+
+/// What is otherwise in `new`; `None` where that cannot be asked: the old tree may have gone from the repository.
+async fn changes(
+    repo: &Repository,
+    old: &Oid,
+    new: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Option<BTreeMap<Vec<u8>, TreeSide>>, TreeError> {
+    let asked = repo
+        .command()
+        .args([
+            "diff-tree",
+            "-r",
+            "--raw",
+            "-z",
+            "--no-renames",
+            "--no-abbrev",
+        ])
+        .args(["--ignore-submodules=none", new.as_str(), old.as_str(), "--"])
+        .output(Sink::Capture(LISTING))
+        .run(cancel)
+        .await;
+    match asked {
+        Ok(done) => Ok(index::first_sides(&done.stdout)),
+        Err(GitError::Failed { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn on(
+    repo: &Repository,
+    candidate: &Candidate,
+    changes: BTreeMap<Vec<u8>, TreeSide>,
+    to: &Path,
+    tell: &Tell,
+    cancel: &CancellationToken,
+) -> Result<About, TreeError> {
+    let files = to.join("files");
+    make_top(&files)?;
+    let bytes = fsx::read_bounded(&candidate.place.join("index"), INDEX)?;
+    let old = parse(&bytes, repo.format).map_err(index::IndexError::from)?;
+    let time = time();
+    let there = changes.iter().filter_map(|(path, side)| {
+        let (mode, object) = side.as_ref()?;
+        let (path, mode, object) = (path.clone(), *mode, hex(object));
+        Some(Wanted { path, mode, object })
+    });
+    let wanted: Vec<Wanted> = there.filter(|one| !is_ours(&one.path)).collect();
+    let names: Vec<Vec<u8>> = wanted.iter().map(|one| one.path.clone()).collect();
+    let sizes = write::write(repo, &files, wanted, time, tell, cancel).await?;
+    let sizes: BTreeMap<Vec<u8>, u64> = names.into_iter().zip(sizes).collect();
+    let gone: Vec<Vec<u8>> = changes
+        .iter()
+        .filter(|(path, side)| side.is_none() && !is_ours(path))
+        .map(|(path, _)| path.clone())
+        .collect();
+    let mut entries = index::replace(old.entries, changes);
+    for entry in &mut entries {
+        entry.skip_worktree = is_ours(&entry.path);
+        if let Some(size) = sizes.get(&*entry.path) {
+            entry.stat = stat(entry.mode, time, *size);
+        }
+    }
+    cover(&files, &whiteouts(&gone, &entries))?;
+    write_index(to, &entries, None, repo)?;
+    let below = std::iter::once(&candidate.tree).chain(&candidate.about.below);
+    Ok(About {
+        below: below.cloned().collect(),
+        gitlinks: gitlinks(&entries),
+        files: entries.len() as u64,
+        time,
+        boot: about::boot(),
+    })
+}
+
+/// Where something of the layers below must not be seen: a name that is gone, or the highest directory above it that is
+/// gone with it. Where another thing has the name now, that covers it.
+fn whiteouts(gone: &[Vec<u8>], now: &[Entry<'_>]) -> BTreeSet<Vec<u8>> {
+    let is_there = |path: &[u8]| {
+        now.binary_search_by(|entry| (*entry.path).cmp(path))
+            .is_ok()
+    };
+    let is_directory = |path: &[u8]| {
+        let below = [path, b"/"].concat();
+        let at = now.partition_point(|entry| *entry.path < *below);
+        now.get(at)
+            .is_some_and(|entry| entry.path.starts_with(&below))
+    };
+    let mut covered = BTreeSet::new();
+    for path in gone {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let above = ends.map(|(at, _)| &path[..at]);
+        let highest = above
+            .chain([path.as_slice()])
+            .find(|one| !is_directory(one));
+        if let Some(highest) = highest.filter(|one| !is_there(one)) {
+            covered.insert(highest.to_vec());
+        }
+    }
+    covered
+}
+
+fn cover(files: &Path, whiteouts: &BTreeSet<Vec<u8>>) -> Result<(), FileError> {
+    let mut places = Places::open(files)?;
+    for path in whiteouts {
+        let (parent, name) = split(path);
+        let made = places.directory(parent).and_then(|parent| {
+            rustix::fs::mknodat(parent, name, FileType::CharacterDevice, Mode::empty(), 0)
+        });
+        made.map_err(|errno| FileError::new("make a whiteout in", files, errno.into()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gone_is_covered_once_and_as_high_as_it_may_be() {
+        let entry = |path: &'static str| Entry {
+            path: path.as_bytes().into(),
+            stat: index::format::Stat::default(),
+            mode: 0o100_644,
+            oid: vec![0; 20].into(),
+            stage: 0,
+            assume_valid: false,
+            skip_worktree: false,
+            intent_to_add: false,
+        };
+        let now = ["a", "b/c", "d-/x", "file/now/below", "was"].map(entry);
+        let gone = [
+            "b/gone",
+            "d/e/f",
+            "d/e/g",
+            "d/h",
+            "file",
+            "was/below/it",
+            "z",
+        ];
+        let gone = gone.map(|path| path.as_bytes().to_vec());
+        let covered = whiteouts(&gone, &now);
+        let covered: Vec<_> = covered
+            .iter()
+            .map(|path| std::str::from_utf8(path).unwrap())
+            .collect();
+        assert_eq!(covered, ["b/gone", "d", "z"]);
+    }
+}

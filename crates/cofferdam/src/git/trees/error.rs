@@ -1,0 +1,28 @@
+//! What goes wrong with trees on disk.
+
+use crate::fsx::FileError;
+use crate::git::GitError;
+use crate::git::index::IndexError;
+use crate::git::lock::LockError;
+
+/// Why a tree could not be made ready.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    #[error("cancelled while a tree was written")]
+    Cancelled,
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Index(#[from] IndexError),
+}
+
+impl From<LockError> for TreeError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Cancelled => Self::Cancelled,
+            LockError::File(error) => error.into(),
+        }
+    }
+}

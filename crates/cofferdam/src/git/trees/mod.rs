@@ -1,0 +1,196 @@
+//! The tree store: the files of commits, written once and shared by all sandboxes (decision 0012).
+//!
+//! A tree is a stack of layers, each an immutable directory that is whole or not there. The lowest has all files of
+//! some tree; those above it what differs.
+
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::lock::{Lock, lock};
+use super::{Oid, Repository};
+use crate::fsx::{self, FileError};
+use crate::home::Home;
+
+mod about;
+mod base;
+mod delta;
+mod error;
+mod write;
+
+use about::About;
+use delta::Candidate;
+pub use error::TreeError;
+pub use write::Tell;
+
+/// More layers than this are never stacked: each costs every look-up of a name.
+pub const LONGEST_STACK: usize = 8;
+/// A tree that is on disk. While this value lives, its layers stay.
+#[derive(Debug)]
+pub struct Stack {
+    /// Directories of files, the uppermost first.
+    pub layers: Vec<PathBuf>,
+    /// An index that fits them: git's first look at the files reads none.
+    pub index: PathBuf,
+    /// Submodules, relative to the top: empty directories.
+    pub gitlinks: Vec<PathBuf>,
+    _lease: File,
+}
+
+/// The tree store of one repository.
+#[derive(Debug, Clone)]
+pub struct Trees {
+    directory: PathBuf,
+}
+
+impl Trees {
+    /// Opens the tree store of `repo` and makes it where it is missing.
+    pub fn open(home: &Home, repo: &Repository) -> Result<Self, FileError> {
+        let directory = home.trees(&repo.top);
+        fsx::private_dir(&directory.join("tmp"))?;
+        let origin = directory.join("repository");
+        if !origin.exists() {
+            fsx::write_private(&origin, repo.top.as_path().as_os_str().as_bytes())?;
+        }
+        Ok(Self { directory })
+    }
+
+    /// The files of `tree`, which are written where they are not there yet. A known tree costs no process. Waits while
+    /// another process writes a tree of the same repository.
+    pub async fn stack(
+        &self,
+        repo: &Repository,
+        tree: &Oid,
+        tell: &Tell,
+        cancel: &CancellationToken,
+    ) -> Result<Stack, TreeError> {
+        if let Some(stack) = self.known(tree, cancel).await? {
+            return Ok(stack);
+        }
+        let writing = lock(&self.directory.join("write.lock"), Lock::Exclusive, cancel).await?;
+        // Another process may have written it while this one waited.
+        if let Some(stack) = self.known(tree, cancel).await? {
+            return Ok(stack);
+        }
+        self.clean()?;
+        self.add(repo, tree, tell, cancel).await?;
+        // Layers are removed only by who holds the writing lock, so the lease comes in time.
+        let stack = self.known(tree, cancel).await?;
+        drop(writing);
+        stack.ok_or_else(|| {
+            let gone = std::io::Error::other("the tree that was just written is gone");
+            FileError::new("read", self.place(tree), gone).into()
+        })
+    }
+
+    async fn known(
+        &self,
+        tree: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Stack>, TreeError> {
+        let place = self.place(tree);
+        if !place.is_dir() {
+            return Ok(None);
+        }
+        let lease = lock(&self.directory.join("lease.lock"), Lock::Shared, cancel).await?;
+        let Some(about) = self.usable(tree)? else {
+            return Ok(None);
+        };
+        let layers = std::iter::once(tree).chain(&about.below);
+        Ok(Some(Stack {
+            layers: layers.map(|one| self.place(one).join("files")).collect(),
+            index: place.join("index"),
+            gitlinks: about.gitlinks,
+            _lease: lease,
+        }))
+    }
+
+    /// What is said of a layer that can be used, with all those that it stands on.
+    fn usable(&self, tree: &Oid) -> Result<Option<About>, FileError> {
+        let Some(about) = About::read(&self.place(tree))? else {
+            return Ok(None);
+        };
+        for below in &about.below {
+            if About::read(&self.place(below))?.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(about))
+    }
+
+    fn place(&self, tree: &Oid) -> PathBuf {
+        self.directory.join(tree.as_str())
+    }
+
+    /// Removes what was half written, and layers that a power cut may have torn.
+    fn clean(&self) -> Result<(), FileError> {
+        let tmp = self.directory.join("tmp");
+        for entry in read_dir(&tmp)? {
+            fsx::remove_tree_or_file(&entry)?;
+        }
+        for (tree, entry) in trees_in(&self.directory)? {
+            if self.usable(&tree)?.is_none() {
+                // Never half of it: it has its name until it is elsewhere.
+                let away = tmp.join(tree.as_str());
+                fs::rename(&entry, &away)
+                    .map_err(|source| FileError::new("move", &entry, source))?;
+                fsx::remove_tree(&away)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a new layer may stand on, the newest first.
+    fn candidates(&self) -> Result<Vec<Candidate>, FileError> {
+        let mut all = Vec::new();
+        for (tree, place) in trees_in(&self.directory)? {
+            let made = place.metadata().and_then(|found| found.modified());
+            if let (Some(about), Ok(made)) = (self.usable(&tree)?, made)
+                && about.below.len() + 1 < LONGEST_STACK
+            {
+                all.push((made, Candidate { tree, place, about }));
+            }
+        }
+        all.sort_unstable_by_key(|(made, _)| std::cmp::Reverse(*made));
+        Ok(all.into_iter().map(|(_, candidate)| candidate).collect())
+    }
+
+    async fn add(
+        &self,
+        repo: &Repository,
+        tree: &Oid,
+        tell: &Tell,
+        cancel: &CancellationToken,
+    ) -> Result<(), TreeError> {
+        let tmp = self.directory.join("tmp").join(tree.as_str());
+        fsx::private_dir(&tmp)?;
+        let candidates = self.candidates()?;
+        let about = match delta::write(repo, tree, &tmp, &candidates, tell, cancel).await? {
+            Some(about) => about,
+            None => base::write(repo, tree, &tmp, tell, cancel).await?,
+        };
+        about.write(&tmp)?;
+        let place = self.place(tree);
+        fs::rename(&tmp, &place).map_err(|source| FileError::new("move", &tmp, source))?;
+        about::sync_in_the_background(place);
+        Ok(())
+    }
+}
+
+fn trees_in(directory: &Path) -> Result<Vec<(Oid, PathBuf)>, FileError> {
+    let named = read_dir(directory)?.into_iter().filter_map(|path| {
+        let tree = path.file_name()?.to_str()?.parse().ok()?;
+        Some((tree, path))
+    });
+    Ok(named.collect())
+}
+
+fn read_dir(path: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let failed = |source| FileError::new("list", path, source);
+    let entries = fs::read_dir(path).map_err(failed)?;
+    entries
+        .map(|entry| Ok(entry.map_err(failed)?.path()))
+        .collect()
+}

@@ -1,0 +1,397 @@
+//! The tree store: what lies on disk is what the tree says, and an index that git believes goes with it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cofferdam::git::trees::{LONGEST_STACK, Stack, Tell, TreeError, Trees};
+use cofferdam::git::{Oid, Repository};
+use cofferdam_lab::sample::Sample;
+
+use crate::support::{World, gits, never};
+
+/// What a path is: its kind, and what is in it.
+type Seen = BTreeMap<PathBuf, (char, Vec<u8>)>;
+
+/// What an overlay of these layers shows, by the rules of the kernel's documentation.
+fn shown(stack: &Stack) -> Seen {
+    let mut all = Seen::new();
+    for layer in stack.layers.iter().rev() {
+        let mut waiting = vec![PathBuf::new()];
+        while let Some(directory) = waiting.pop() {
+            for entry in fs::read_dir(layer.join(&directory)).unwrap() {
+                let entry = entry.unwrap();
+                let path = directory.join(entry.file_name());
+                let found = entry.metadata().unwrap();
+                let kind = found.file_type();
+                let hides = !kind.is_dir() || all.get(&path).is_some_and(|(kind, _)| *kind != 'd');
+                if hides {
+                    all.retain(|one, _| !one.starts_with(&path));
+                }
+                if kind.is_char_device() {
+                    assert_eq!(found.rdev(), 0);
+                } else if kind.is_symlink() {
+                    let target = fs::read_link(entry.path()).unwrap();
+                    all.insert(path, ('l', target.as_os_str().as_bytes().to_vec()));
+                } else if kind.is_dir() {
+                    all.insert(path.clone(), ('d', Vec::new()));
+                    waiting.push(path);
+                } else {
+                    let mode = found.permissions().mode() & 0o7777;
+                    assert!(matches!(mode, 0o644 | 0o755), "{mode:o}");
+                    let kind = if mode == 0o755 { 'x' } else { 'f' };
+                    all.insert(path, (kind, fs::read(entry.path()).unwrap()));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What git has of a commit.
+fn expected(world: &World, commit: &Oid) -> Seen {
+    let listing = world
+        .command(&world.top)
+        .args(["ls-tree", "-r", "-t", "-z", commit.as_str()])
+        .output()
+        .unwrap();
+    let lines = listing.stdout.split(|&byte| byte == 0);
+    let lines: Vec<(Vec<&str>, PathBuf)> = lines
+        .filter(|line| !line.is_empty())
+        .map(|line| {
+            let tab = line.iter().position(|&byte| byte == b'\t').unwrap();
+            let words = std::str::from_utf8(&line[..tab]).unwrap().split(' ');
+            let path = PathBuf::from(std::ffi::OsStr::from_bytes(&line[tab + 1..]));
+            (words.collect(), path)
+        })
+        .filter(|(_, path)| !path.starts_with(".cofferdam"))
+        .collect();
+    let questions = world.path().join("questions");
+    let blobs = lines.iter().filter(|(words, _)| words[1] == "blob");
+    let blobs: String = blobs.map(|(words, _)| format!("{}\n", words[2])).collect();
+    fs::write(&questions, blobs).unwrap();
+    let answers = world
+        .command(&world.top)
+        .args(["cat-file", "--batch"])
+        .stdin(fs::File::open(&questions).unwrap())
+        .output()
+        .unwrap();
+    let mut rest = answers.stdout.as_slice();
+    let mut content = || {
+        let end = rest.iter().position(|&byte| byte == b'\n').unwrap();
+        let header = std::str::from_utf8(&rest[..end]).unwrap();
+        let size: usize = header.rsplit(' ').next().unwrap().parse().unwrap();
+        let content = rest[end + 1..end + 1 + size].to_vec();
+        rest = &rest[end + 2 + size..];
+        content
+    };
+    let seen = lines.into_iter().map(|(words, path)| {
+        let seen = match words[0] {
+            "040000" | "160000" => ('d', Vec::new()),
+            "120000" => ('l', content()),
+            "100755" => ('x', content()),
+            _ => ('f', content()),
+        };
+        (path, seen)
+    });
+    seen.collect()
+}
+
+async fn stack(world: &World, repo: &Repository, commit: &Oid) -> Stack {
+    let trees = Trees::open(&world.home(), repo).unwrap();
+    let tree = repo.tree_of(commit, &never()).await.unwrap();
+    trees
+        .stack(repo, &tree, &Tell::nobody(), &never())
+        .await
+        .unwrap()
+}
+
+/// The commit's files as git checks them out of the layers' index say that nothing changed, and not one is read.
+fn status_reads_nothing(world: &World, stack: &Stack, commit: &Oid) {
+    let room = tempfile::tempdir().unwrap();
+    let (files, git_dir) = (room.path().join("files"), room.path().join("git"));
+    fs::create_dir(&files).unwrap();
+    for layer in stack.layers.iter().rev() {
+        // Only without whiteouts is a copy what an overlay shows.
+        let from = format!("{}/.", layer.display());
+        let done = std::process::Command::new("cp")
+            .args(["-a", &from])
+            .arg(&files)
+            .status();
+        assert!(done.unwrap().success());
+    }
+    world.run(&["init", "-q", "--bare", git_dir.to_str().unwrap()]);
+    fs::write(
+        git_dir.join("objects/info/alternates"),
+        world.top.join(".git/objects").as_os_str().as_bytes(),
+    )
+    .unwrap();
+    fs::copy(&stack.index, git_dir.join("index")).unwrap();
+    let git = |arguments: &[&str]| {
+        let done = world
+            .command(&files)
+            .args([
+                "--git-dir",
+                git_dir.to_str().unwrap(),
+                "--work-tree",
+                files.to_str().unwrap(),
+            ])
+            .args([
+                "-c",
+                "core.checkStat=minimal",
+                "-c",
+                "core.trustctime=false",
+                "-c",
+                "core.bare=false",
+            ])
+            .args(arguments)
+            .env("GIT_TRACE2_PERF", room.path().join("trace"))
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        String::from_utf8(done.stdout).unwrap()
+    };
+    git(&["update-ref", "refs/heads/main", commit.as_str()]);
+    git(&["symbolic-ref", "HEAD", "refs/heads/main"]);
+    assert_eq!(git(&["diff-files", "--name-only"]), "");
+    assert_eq!(
+        git(&["status", "--porcelain", "--ignore-submodules=all"]),
+        ""
+    );
+    assert_eq!(
+        git(&["ls-files", "-v"])
+            .lines()
+            .filter(|line| line.starts_with('S'))
+            .count(),
+        1
+    );
+    git(&["fsck"]);
+}
+
+fn some_of_everything(world: &World) -> Oid {
+    for number in 0..200 {
+        world.write(
+            format!("many/{}/file-{number}", number % 7),
+            format!("{number}\n"),
+        );
+    }
+    world.write("program", "#!/bin/sh\n");
+    fs::set_permissions(world.top.join("program"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("many/1", world.top.join("link")).unwrap();
+    world.write("empty", "");
+    world.write("large", vec![b'l'; 700_000]);
+    world.write("odd:,\\ name\n/x", "odd");
+    world.write("converted.txt", "a\r\nb\r\n");
+    world.write(".gitattributes", "*.txt text eol=crlf\n*.bin filter=none\n");
+    world.write("a.bin", "binary");
+    world.write(".cofferdam/config.yaml", "{}\n");
+    world.run(&["add", "-A", "-f"]);
+    let id = "1234567890123456789012345678901234567890";
+    world.run(&[
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        &format!("160000,{id},modules/one"),
+    ]);
+    world.run(&["commit", "-qm", "everything"]);
+    world.oid("HEAD")
+}
+
+#[tokio::test]
+async fn a_tree_lies_on_disk_as_git_has_it() {
+    for git in gits() {
+        let world = World::new(&git);
+        let commit = some_of_everything(&world);
+        let repo = world.repo().await;
+        let one = stack(&world, &repo, &commit).await;
+        assert_eq!(one.layers.len(), 1);
+        assert_eq!(shown(&one), expected(&world, &commit));
+        assert_eq!(one.gitlinks, [Path::new("modules/one")]);
+        status_reads_nothing(&world, &one, &commit);
+        // Once.
+        let made = fs::metadata(&one.index).unwrap();
+        let again = stack(&world, &repo, &commit).await;
+        assert_eq!(again.layers, one.layers);
+        assert_eq!(fs::metadata(&again.index).unwrap().ino(), made.ino());
+    }
+}
+
+/// Every kind of change on top of every other, as deltas and where a stack has grown too high as a new base.
+#[tokio::test]
+async fn what_differs_lies_on_top() {
+    let git = gits().remove(0);
+    let world = World::new(&git);
+    for number in 0..1_000 {
+        world.write(format!("same/{number}"), "same");
+    }
+    some_of_everything(&world);
+    let repo = world.repo().await;
+    let mut numbers = Sample::new("trees");
+    let (mut bases, mut deltas) = (0, 0);
+    for step in 0..30 {
+        for _ in 0..=numbers.below(6) {
+            change(&world, &mut numbers);
+        }
+        world.run(&["add", "-A", "-f"]);
+        world.run(&["commit", "-qm", "step", "--allow-empty"]);
+        let commit = world.oid("HEAD");
+        let made = stack(&world, &repo, &commit).await;
+        assert!(made.layers.len() <= LONGEST_STACK);
+        let (seen, wanted) = (shown(&made), expected(&world, &commit));
+        assert!(
+            seen == wanted,
+            "step {step}, {}: {:?}",
+            numbers.again(),
+            difference(&seen, &wanted)
+        );
+        let listed = world
+            .command(&world.top)
+            .env("GIT_INDEX_FILE", &made.index)
+            .args(["write-tree"])
+            .output()
+            .unwrap();
+        let tree = String::from_utf8(listed.stdout).unwrap();
+        assert_eq!(
+            tree.trim(),
+            world.run(&["rev-parse", "HEAD^{tree}"]),
+            "step {step}, {}",
+            numbers.again()
+        );
+        if made.layers.len() == 1 {
+            bases += 1;
+        } else {
+            deltas += 1;
+        }
+    }
+    assert!(bases > 0 && deltas > 20, "{bases} {deltas}");
+}
+
+fn difference<'a>(one: &'a Seen, other: &'a Seen) -> Vec<&'a PathBuf> {
+    let differs = |path: &&PathBuf| one.get(*path) != other.get(*path);
+    one.keys().chain(other.keys()).filter(differs).collect()
+}
+
+fn change(world: &World, numbers: &mut Sample) {
+    let directory = format!("many/{}", numbers.below(7));
+    let path = world
+        .top
+        .join(format!("{directory}/file-{}", numbers.below(200)));
+    let clear = |path: &Path| {
+        let _ = fs::remove_file(path);
+        let _ = fs::remove_dir_all(path);
+    };
+    let parent = path.parent().unwrap();
+    if !parent.is_dir() {
+        clear(parent);
+        fs::create_dir_all(parent).unwrap();
+    }
+    match numbers.below(8) {
+        0 => fs::remove_dir_all(path.parent().unwrap()).unwrap_or_default(),
+        1 => clear(&path),
+        2 => {
+            clear(&path);
+            symlink("../elsewhere", &path).unwrap();
+        }
+        3 => {
+            clear(&path);
+            fs::create_dir_all(path.join("now/a")).unwrap();
+            fs::write(path.join("now/a/directory"), "d").unwrap();
+        }
+        4 => {
+            let whole = world.top.join(&directory);
+            clear(&whole);
+            fs::write(whole, "a file\n").unwrap();
+        }
+        5 if path.is_file() => {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        _ => {
+            clear(&path);
+            fs::write(&path, format!("{}\n", numbers.below(1_000_000))).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_at_once_write_it_once() {
+    let world = World::new(&gits()[0]);
+    let commit = some_of_everything(&world);
+    let repo = world.repo().await;
+    let tree = repo.tree_of(&commit, &never()).await.unwrap();
+    let trees = Trees::open(&world.home(), &repo).unwrap();
+    let written = Arc::new(AtomicU64::new(0));
+    let tell = {
+        let written = Arc::clone(&written);
+        Tell::new(move |done, all| {
+            if done == all {
+                written.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    };
+    let cancel = never();
+    let one = || trees.stack(&repo, &tree, &tell, &cancel);
+    let (a, b, c) = tokio::join!(one(), one(), one());
+    assert_eq!(a.unwrap().layers, b.unwrap().layers);
+    c.unwrap();
+    assert_eq!(written.load(Ordering::Relaxed), 1);
+}
+
+/// What a death, a cancel or somebody's hand left is made again.
+#[tokio::test]
+async fn what_is_half_there_is_not_used() {
+    let world = World::new(&gits()[0]);
+    let first = some_of_everything(&world);
+    let repo = world.repo().await;
+    let store = world.home().trees(&repo.top);
+    // Cancelled while it is written.
+    let tree = repo.tree_of(&first, &never()).await.unwrap();
+    let trees = Trees::open(&world.home(), &repo).unwrap();
+    let cancel = never();
+    cancel.cancel();
+    let done = trees.stack(&repo, &tree, &Tell::nobody(), &cancel).await;
+    assert!(
+        matches!(done, Err(TreeError::Cancelled | TreeError::Git(_))),
+        "{done:?}"
+    );
+    assert!(!store.join(tree.as_str()).exists());
+    fs::create_dir_all(store.join("tmp/abandoned/files/x")).unwrap();
+    let one = stack(&world, &repo, &first).await;
+    assert_eq!(shown(&one), expected(&world, &first));
+    assert_eq!(fs::read_dir(store.join("tmp")).unwrap().count(), 0);
+    world.write("many/1/new", "new");
+    world.run(&["add", "-A", "-f"]);
+    world.run(&["commit", "-qm", "second"]);
+    let second = world.oid("HEAD");
+    let two = stack(&world, &repo, &second).await;
+    assert_eq!(two.layers.len(), 2);
+    // The base is gone: the delta means nothing without it.
+    drop((one, two));
+    fs::remove_dir_all(store.join(tree.as_str())).unwrap();
+    let two = stack(&world, &repo, &second).await;
+    assert_eq!(two.layers.len(), 1);
+    assert_eq!(shown(&two), expected(&world, &second));
+    // Another boot, and not known to be on the disk.
+    let place = two.layers[0].parent().unwrap().to_owned();
+    drop(two);
+    let about = place.join("about");
+    let text = fs::read_to_string(&about).unwrap();
+    let boot = text.lines().find(|line| line.starts_with("boot ")).unwrap();
+    while !place.join("synced").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    fs::write(&about, text.replace(boot, "boot another")).unwrap();
+    drop(stack(&world, &repo, &second).await);
+    assert!(fs::read_to_string(&about).unwrap().contains("boot another"));
+    fs::remove_file(place.join("synced")).unwrap();
+    let two = stack(&world, &repo, &second).await;
+    assert!(!fs::read_to_string(&about).unwrap().contains("boot another"));
+    assert_eq!(shown(&two), expected(&world, &second));
+}
