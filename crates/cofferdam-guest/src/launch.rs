@@ -15,7 +15,7 @@ use crate::freezer::Freezer;
 use crate::idmap::{self, Maps};
 use crate::serve::Resident;
 use crate::tree::{Prepared, Refusal, mount_error, shown};
-use crate::{init, sys};
+use crate::{init, layers, sys};
 
 /// The exit code: 0 where a sandbox came up, and ended if it was not to stay.
 pub(crate) fn run() -> i32 {
@@ -167,7 +167,11 @@ fn prepare_all(mounts: &[SetupMount], agent: (u32, u32)) -> Result<Vec<Prepared>
         .iter()
         .map(|mount| match &mount.source {
             Source::Nothing | Source::Target | Source::Link(_) => Ok(Prepared::Later),
-            Source::Path(path) => match prepare(mount, path, agent, &mut maps) {
+            Source::Layers { lower, upper } => {
+                let prepare = |path: &[u8]| prepare(true, path, agent, &mut maps);
+                layers::of_root(lower, upper.as_deref(), agent, prepare).map(Prepared::Ready)
+            }
+            Source::Path(path) => match prepare(mount.writable, path, agent, &mut maps) {
                 Err(_) if mount.optional => Ok(Prepared::Absent),
                 other => other.map(Prepared::Ready),
             },
@@ -176,9 +180,9 @@ fn prepare_all(mounts: &[SetupMount], agent: (u32, u32)) -> Result<Vec<Prepared>
 }
 
 /// A detached copy whose owner on disk shows as the agent. A file system that cannot do that gives
-/// a plain mount where it is only to be read.
+/// a plain mount where that is not `needed`.
 fn prepare(
-    mount: &SetupMount,
+    needed: bool,
     path: &[u8],
     agent: (u32, u32),
     maps: &mut Vec<((u32, u32), Option<OwnedFd>)>,
@@ -201,7 +205,7 @@ fn prepare(
         None => Err(io::Error::from_raw_os_error(libc::EPERM)),
     };
     match mapped {
-        Err(error) if mount.writable => Err(Refusal::Unsupported {
+        Err(error) if needed => Err(Refusal::Unsupported {
             what: format!(
                 "the file system of {} does not map owners (idmapped mounts): {error}",
                 shown(path)

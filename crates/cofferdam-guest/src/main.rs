@@ -13,6 +13,7 @@ mod given;
 mod idmap;
 mod init;
 mod launch;
+mod layers;
 mod loopback;
 mod netlink;
 mod pools;

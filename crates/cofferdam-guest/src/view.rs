@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use cofferdam_guest::protocol::{NAMESERVER, Network, Setup, SetupMount, Source};
 
+use crate::layers;
 use crate::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind};
 use crate::tree::{Prepared, Refusal, Tree, mount_error, shown};
 
@@ -341,6 +342,9 @@ fn named(tree: &Tree, mount: &SetupMount, prepared: Prepared) -> Result<(), Refu
         (_, Prepared::Ready(source)) => source,
         (Source::Nothing, Prepared::Later) => {
             nothing().map_err(|error| mount_error(b"nothing", &error))?
+        }
+        (Source::Layers { lower, upper }, Prepared::Later) => {
+            layers::of_caller(lower, upper.as_deref())?
         }
         (Source::Target, Prepared::Later) => tree.clone_at(&mount.target)?,
         (Source::Link(text), _) => {

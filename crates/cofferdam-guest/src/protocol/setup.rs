@@ -69,7 +69,18 @@ pub enum Source {
     Target,
     /// No mount: a symlink of ours with this text.
     Link(Vec<u8>),
+    /// An overlay of directories: what is in the first hides what is in those behind it.
+    Layers {
+        lower: Vec<Vec<u8>>,
+        /// Where changes go: a directory with [`UPPER`] and [`WORK`] in it. Without it nothing can be changed, and there
+        /// are at least two directories.
+        upper: Option<Vec<u8>>,
+    },
 }
+
+/// In the directory of an overlay's changes: the changes, and what the kernel needs beside them.
+pub const UPPER: &str = "upper";
+pub const WORK: &str = "work";
 
 /// Limits that every program inherits. `None` leaves the caller's in force.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -28,6 +28,12 @@ pub(super) fn owned(result: c_long) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
+/// Takes over a descriptor that nobody else knows or closes.
+pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
+    // SAFETY: as the caller says.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
 /// A path or word for the kernel; a NUL byte inside is an error.
 pub(crate) fn c_string(bytes: &[u8]) -> io::Result<CString> {
     CString::new(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))

@@ -19,7 +19,7 @@ mod poll;
 mod process;
 mod socket;
 
-pub(crate) use base::c_string;
+pub(crate) use base::{adopt, c_string};
 pub(crate) use directory::{
     Stat, change_mode, coarse_time, names, read_link_at, stat_at, unlink_at,
 };
@@ -30,14 +30,15 @@ pub(crate) use file::{
 };
 pub(crate) use mount::{
     ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind, attach, change_directory,
-    clone_tree, make_mounts_private, map_ids, new_filesystem, open_inside, pivot_here, restrict,
+    clone_tree, is_read_only, make_mounts_private, map_ids, new_filesystem, open_inside,
+    pivot_here, restrict, unmount_here,
 };
 pub(crate) use poll::{Wait, poll, wait_for};
 pub(crate) use process::{
-    NAMESPACES, NETWORK, become_ids, clear_capabilities, drop_bounding_set, drop_capabilities,
-    drop_groups, execute, exit, fork_into, fork_within, give_way, hard_limit, ignore_signal,
-    install_filter, kill, new_session, own_groups, own_ids, process_option, reset_signals,
-    set_hostname, set_limit, signal_descriptor, wait,
+    NAMESPACES, NETWORK, act_on_files_as, become_ids, clear_capabilities, drop_bounding_set,
+    drop_capabilities, drop_groups, execute, exit, fork_into, fork_within, give_way, hard_limit,
+    ignore_signal, install_filter, kill, new_session, own_groups, own_ids, process_option,
+    reset_signals, set_hostname, set_limit, signal_descriptor, wait,
 };
 pub(crate) use socket::{
     accept, interfaces, listen, loopback_up, netlink_socket, peer, receive, scope_abstract_sockets,

@@ -17,6 +17,7 @@ const OPEN_TREE_CLONE: c_uint = 1;
 const OPEN_TREE_CLOEXEC: c_uint = libc::O_CLOEXEC as c_uint;
 const MOVE_MOUNT_F_EMPTY_PATH: c_uint = 0x4;
 const MOVE_MOUNT_T_EMPTY_PATH: c_uint = 0x40;
+const FSCONFIG_SET_FLAG: c_uint = 0;
 const FSCONFIG_SET_STRING: c_uint = 1;
 const FSCONFIG_CMD_CREATE: c_uint = 6;
 const AT_RECURSIVE: c_int = 0x8000;
@@ -115,7 +116,7 @@ pub(crate) fn make_mounts_private() -> io::Result<()> {
     mount_setattr(libc::AT_FDCWD, c"/", AT_RECURSIVE, &attr)
 }
 
-/// A new file system of this type with these options, not attached anywhere yet.
+/// A new file system of this type with these options, not attached anywhere yet. An option without a value is a flag.
 pub(crate) fn new_filesystem(
     kind: &CStr,
     options: &[(&CStr, &CStr)],
@@ -126,12 +127,16 @@ pub(crate) fn new_filesystem(
         let context = owned(libc::syscall(libc::SYS_fsopen, kind.as_ptr(), 1))?;
         let fd = c_long::from(context.as_raw_fd());
         for (key, value) in options {
-            let (key, value) = (key.as_ptr(), value.as_ptr());
+            let (how, value) = if value.is_empty() {
+                (FSCONFIG_SET_FLAG, std::ptr::null())
+            } else {
+                (FSCONFIG_SET_STRING, value.as_ptr())
+            };
             check(libc::syscall(
                 libc::SYS_fsconfig,
                 fd,
-                FSCONFIG_SET_STRING,
-                key,
+                how,
+                key.as_ptr(),
                 value,
                 0,
             ))?;
@@ -162,6 +167,23 @@ pub(crate) fn pivot_here() -> io::Result<()> {
         check_int(libc::chdir(c"/".as_ptr()))?;
     }
     Ok(())
+}
+
+/// Takes away what is mounted at the current directory. Who still has it open goes on with it.
+pub(crate) fn unmount_here() -> io::Result<()> {
+    // SAFETY: a NUL-terminated string.
+    check_int(unsafe { libc::umount2(c".".as_ptr(), libc::MNT_DETACH) }).map(drop)
+}
+
+/// Whether nobody can write to the file system below this mount, whatever the mount itself says.
+pub(crate) fn is_read_only(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: all zeros is a valid value of it, and it outlives the call.
+    let found = unsafe {
+        let mut found: libc::statvfs = std::mem::zeroed();
+        check_int(libc::fstatvfs(fd.as_raw_fd(), &raw mut found))?;
+        found
+    };
+    Ok(found.f_flag & libc::ST_RDONLY != 0)
 }
 
 pub(crate) fn change_directory(fd: BorrowedFd<'_>) -> io::Result<()> {

@@ -117,6 +117,32 @@ pub(crate) fn become_ids(uid: u32, gid: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// For all that concerns files this process is this user, with every capability that it may have.
+pub(crate) fn act_on_files_as(uid: u32, gid: u32) -> io::Result<()> {
+    let head: [u32; 2] = [0x2008_0522, 0];
+    let mut sets = [0u32; 6];
+    // SAFETY: raw system calls, because there is one thread; version 3 takes two sets of three words: effective, permitted,
+    // inheritable.
+    unsafe {
+        // The answer is the id before.
+        libc::syscall(libc::SYS_setfsgid, gid);
+        libc::syscall(libc::SYS_setfsuid, uid);
+        check(libc::syscall(
+            libc::SYS_capget,
+            head.as_ptr(),
+            sets.as_mut_ptr(),
+        ))?;
+        // A change of the id has taken those away that are about files.
+        (sets[0], sets[3]) = (sets[1], sets[4]);
+        check(libc::syscall(
+            libc::SYS_capset,
+            head.as_ptr(),
+            sets.as_ptr(),
+        ))?;
+    }
+    Ok(())
+}
+
 /// The effective uid and gid of this process.
 pub(crate) fn own_ids() -> (u32, u32) {
     // SAFETY: no arguments.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cofferdam_guest::protocol::{self, GuestExit};
 
@@ -90,9 +90,29 @@ pub enum MountSource {
     Path(PathBuf),
     /// An empty directory that nobody can write: hides what lies below it.
     Nothing,
+    /// Directories that lie over one another: what is in the first hides what is in those behind it. None of them may
+    /// change from elsewhere while the sandbox lives.
+    Layers {
+        lower: Vec<PathBuf>,
+        /// Where changes go: a directory with `upper` and `work` in it, for this sandbox alone. Without it nothing can be
+        /// changed, and there are at least two directories.
+        upper: Option<PathBuf>,
+    },
     /// What an earlier mount shows at the target already: to give it other rights, or to make it a
     /// mount point. Somebody may be writing there, so no symlink may be followed.
     Target,
+}
+
+impl MountSource {
+    /// The host's files and directories that it shows.
+    pub fn shows(&self) -> impl Iterator<Item = &Path> {
+        let (one, others): (Option<&PathBuf>, &[PathBuf]) = match self {
+            Self::Path(path) => (Some(path), &[]),
+            Self::Layers { lower, upper } => (upper.as_ref(), lower),
+            Self::Nothing | Self::Target => (None, &[]),
+        };
+        one.into_iter().chain(others).map(PathBuf::as_path)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -48,6 +48,10 @@ struct StoredMount {
 #[serde(rename_all = "kebab-case")]
 enum Source {
     Path(PathText),
+    Layers {
+        lower: Vec<PathText>,
+        upper: Option<PathText>,
+    },
     Nothing,
     Target,
 }
@@ -63,6 +67,10 @@ impl Form {
         let mounts = spec.mounts.iter().map(|mount| StoredMount {
             source: match &mount.source {
                 MountSource::Path(path) => Source::Path(PathText(path.clone())),
+                MountSource::Layers { lower, upper } => Source::Layers {
+                    lower: lower.iter().cloned().map(PathText).collect(),
+                    upper: upper.clone().map(PathText),
+                },
                 MountSource::Nothing => Source::Nothing,
                 MountSource::Target => Source::Target,
             },
@@ -166,6 +174,10 @@ impl Form {
         let mounts = self.mounts.iter().map(|mount| Mount {
             source: match &mount.source {
                 Source::Path(path) => MountSource::Path(path.0.clone()),
+                Source::Layers { lower, upper } => MountSource::Layers {
+                    lower: lower.iter().map(|path| path.0.clone()).collect(),
+                    upper: upper.as_ref().map(|path| path.0.clone()),
+                },
                 Source::Nothing => MountSource::Nothing,
                 Source::Target => MountSource::Target,
             },

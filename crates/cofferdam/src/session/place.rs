@@ -15,7 +15,7 @@ use crate::git::{Repository, worktree};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::registry::{Mode, Strategy};
-use crate::sandbox::{Mount, MountSource};
+use crate::sandbox::Mount;
 
 /// Directories of daemons that do for whoever reaches them what no sandbox may do itself: their state, and
 /// where their sockets are.
@@ -83,15 +83,15 @@ pub(super) fn workspace(
 /// The second lock: whatever a sandbox is about to be given, none of it shows the home. What lies in the
 /// home is there for this sandbox.
 pub(super) fn check_mounts(mounts: &[Mount], home: &Home) -> Result<(), PlanError> {
-    mounts.iter().try_for_each(|mount| match &mount.source {
-        MountSource::Path(path) if overlap(path, home.path()) == Some(Overlap::Holds) => {
-            Err(PlanError::ShowsHome {
-                directory: path.clone(),
-                home: home.path().to_owned(),
-            })
-        }
-        _ => Ok(()),
-    })
+    let shown = mounts.iter().flat_map(|mount| mount.source.shows());
+    let mut holding = shown.filter(|path| overlap(path, home.path()) == Some(Overlap::Holds));
+    match holding.next() {
+        None => Ok(()),
+        Some(directory) => Err(PlanError::ShowsHome {
+            directory: directory.to_owned(),
+            home: home.path().to_owned(),
+        }),
+    }
 }
 
 fn refuse_home(directory: &Path, home: &Path) -> Result<(), PlanError> {
@@ -222,7 +222,7 @@ fn unescaped(field: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::Access;
+    use crate::sandbox::{Access, MountSource};
     use std::fs;
     use std::os::unix::fs::symlink;
 

@@ -197,12 +197,9 @@ async fn free_door(spec: &SandboxSpec, state: &Path) -> Result<Door, SandboxErro
         .canonicalize()
         .map_err(|error| refused(format!("cannot use {}: {error}", state.display())))?;
     let shows = |mount: &&Mount| {
-        let MountSource::Path(source) = &mount.source else {
-            return false;
-        };
-        source
-            .canonicalize()
-            .is_ok_and(|source| real.starts_with(source))
+        let holds =
+            |source: &Path| (source.canonicalize()).is_ok_and(|source| real.starts_with(source));
+        mount.source.shows().any(holds)
     };
     if let Some(mount) = spec.mounts.iter().find(shows) {
         return Err(refused(format!(
@@ -267,10 +264,18 @@ fn hostname(wanted: &str) -> String {
     wanted.chars().filter(usable).take(63).collect()
 }
 
+fn path_bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
 fn setup_mount(mount: &Mount) -> SetupMount {
     SetupMount {
         source: match &mount.source {
-            MountSource::Path(path) => Source::Path(path.as_os_str().as_bytes().to_vec()),
+            MountSource::Path(path) => Source::Path(path_bytes(path)),
+            MountSource::Layers { lower, upper } => Source::Layers {
+                lower: lower.iter().map(|path| path_bytes(path)).collect(),
+                upper: upper.as_deref().map(path_bytes),
+            },
             MountSource::Nothing => Source::Nothing,
             MountSource::Target => Source::Target,
         },
