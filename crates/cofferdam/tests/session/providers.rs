@@ -391,10 +391,7 @@ fn an_isolated_sandbox_stays_until_its_work_is_home() {
     let handle = Handle { id, state };
     crate::support::block_on(async {
         let sandbox = BindMountProvider::open(&native, &handle).await.unwrap();
-        let request = ExecRequest {
-            arguments: ["git", "log", "-1", "--format=%s"].map(Into::into).to_vec(),
-            ..ExecRequest::default()
-        };
+        let request = ExecRequest::new(["git", "log", "-1", "--format=%s"]);
         let mut program = sandbox.exec(request).await.unwrap();
         let mut out = String::new();
         let mut stdout = program.take_stdout().unwrap();
