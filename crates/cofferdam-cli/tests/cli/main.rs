@@ -23,6 +23,7 @@ mod living;
 mod living_exec;
 mod living_faults;
 mod living_runs;
+mod living_shells;
 mod living_states;
 mod living_terminal;
 mod living_versions;
