@@ -13,7 +13,7 @@ use cofferdam::sandbox::{
     IsolatedSandbox, Mount, MountSource, NetworkKind, PrivateCopy, Sandbox, SandboxError,
     SandboxSpec,
 };
-use cofferdam::session::{Hook, Landing, NetworkOptions, PromptSource};
+use cofferdam::session::{Hook, Landing, NetworkOptions, PromptSource, Session};
 use cofferdam_lab::sample::Sample;
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
@@ -400,6 +400,25 @@ fn an_isolated_sandbox_stays_until_its_work_is_home() {
         BindMountProvider::remove(&native, &handle).await.unwrap();
     });
     assert_eq!(files.lock().unwrap().len(), 1);
+}
+
+/// One that lives on is collected from where its files are mounted. Nothing is made of one that has them inside.
+#[test]
+fn an_isolated_sandbox_does_not_live_on() {
+    let env = Env::new();
+    let own = Own::new(Fault::None);
+    let diary = own.diary.clone();
+    let isolated = Isolated::new(Apart(own), copy_branch("topic"));
+    let options = env.with(isolated, agent(WORK));
+    let made = Session::create(&options.caller, &options.session);
+    let refused = crate::support::block_on(made).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the provider `apart` cannot mount directories of the host"
+    );
+    assert_eq!(*diary.lock().unwrap(), <[String; 0]>::default());
+    assert!(!env.refs().contains("topic"), "{}", env.refs());
+    env.assert_no_state();
 }
 
 #[test]
