@@ -137,16 +137,17 @@ impl Session {
     }
 }
 
-/// One that lives on is collected from where its files are mounted: those of an isolated one are inside.
+/// One that lives on is collected from where its files are mounted, while its programs stand still: those of an isolated
+/// one are inside.
 fn can_live_on(sandbox: &Contained) -> Result<(), SandboxError> {
-    sandbox.require(Ability::Outlive)?;
-    match sandbox {
-        Contained::BindMount(_) | Contained::PrivateCopy(_) => Ok(()),
-        Contained::Isolated(_) => Err(SandboxError::Unable {
+    if let Contained::Isolated(_) = sandbox {
+        return Err(SandboxError::Unable {
             who: format!("the provider `{}`", sandbox.provider_name()),
             ability: Ability::Mount,
-        }),
+        });
     }
+    sandbox.require(Ability::Outlive)?;
+    sandbox.require(Ability::Pause)
 }
 
 impl Making<'_> {
