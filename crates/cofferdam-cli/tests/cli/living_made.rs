@@ -1,9 +1,6 @@
 //! What sandboxes that stay are made with, and that looking at them moves nothing.
 
-use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
-
-use crate::environment::{commit_script, finish};
+use crate::environment::commit_script;
 use crate::lives::Lives;
 
 /// All of it holds after a start too.
@@ -106,12 +103,12 @@ fn a_long_standstill_is_told() {
     std::fs::create_dir(&slow).unwrap();
     let script = "#!/bin/sh\nPATH=${PATH#*:}\ncase \"$*\" in *index-pack*) sleep 1.1;; esac\nexec git \"$@\"\n";
     cofferdam::fsx::write_with_mode(&slow.join("git"), script.as_bytes(), 0o755).unwrap();
-    assert!(slow.join("git").metadata().unwrap().permissions().mode() & 0o100 != 0);
-    let path = std::env::var("PATH").unwrap();
-    let mut collect = lives.command(&["collect", "box"]);
-    collect.env("PATH", format!("{}:{path}", slow.display()));
-    let piped = collect.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let done = finish(piped.spawn().unwrap()).expect_code(0);
+    let line = format!(
+        "PATH='{}':$PATH; exec '{}' collect box",
+        slow.display(),
+        env!("CARGO_BIN_EXE_cofferdam")
+    );
+    let done = lives.shell(&line).expect_code(0);
     let said = "note: the programs in box stood still for ";
     assert!(done.stderr.starts_with(said), "{done}");
     lives.exec("box", &commit_script(&["b"])).expect_code(0);
