@@ -2,7 +2,8 @@
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use cofferdam_guest::protocol::{UPPER, WORK};
@@ -144,7 +145,6 @@ fn mount_apart(layers: &Layers, ids: (u32, u32)) -> io::Result<OwnedFd> {
     // What the child opens is open here too.
     let pid = sys::fork_into(libc::CLONE_NEWNS | libc::CLONE_FILES)?;
     if pid == 0 {
-        // Descriptors are shared: what is closed here would be closed there. Only what this function opens ends here.
         let made = sys::make_mounts_private()
             .and_then(|()| sys::act_on_files_as(ids.0, ids.1))
             .and_then(|()| mount(layers, Family::Trusted));
@@ -152,14 +152,15 @@ fn mount_apart(layers: &Layers, ids: (u32, u32)) -> io::Result<OwnedFd> {
             Ok(overlay) => overlay.as_raw_fd(),
             Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
         };
-        let _ = sys::write_all(write.as_fd(), &answer.to_ne_bytes());
-        // Without closing anything.
+        // What is closed here would be closed there.
+        let mut answers = ManuallyDrop::new(File::from(write));
+        let _ = answers.write_all(&answer.to_ne_bytes());
         sys::exit(0);
     }
     let mut answer = [0; 4];
-    let answered = File::from(read).read_exact(&mut answer);
     sys::wait(pid, true)?;
-    answered?;
+    drop(write);
+    File::from(read).read_exact(&mut answer)?;
     match i32::from_ne_bytes(answer) {
         // The child has made it and has ended: nobody else knows it.
         made if made >= 0 => Ok(sys::adopt(made)),

@@ -14,6 +14,7 @@ mod world;
 mod ends;
 mod files;
 mod frozen;
+mod layers;
 mod limits;
 mod living;
 mod programs;

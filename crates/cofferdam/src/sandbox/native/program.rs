@@ -281,7 +281,7 @@ impl<'a> Gathering<'a> {
             match mount.source {
                 Source::Path(_) => path.starts_with(target),
                 Source::Link(_) => path == target,
-                Source::Nothing | Source::Target => false,
+                Source::Layers { .. } | Source::Nothing | Source::Target => false,
             }
         };
         is_system(path) || self.mounts.iter().any(shown)
