@@ -8,8 +8,9 @@ use cofferdam_guest::protocol::{ExecStep, Reply, Request, Status, Stop, Streams}
 use super::Server;
 use super::programs::{Order, Owner};
 use super::proof::Proof;
+use super::renames::Renames;
 use super::transfers::Task;
-use crate::program::Program;
+use crate::program::{Bounds, Program};
 use crate::sys;
 
 /// What a request is answered with.
@@ -147,6 +148,11 @@ impl Server<'_> {
         arguments: &[Vec<u8>],
         (streams, fds): (Streams, Vec<OwnedFd>),
     ) {
+        let bounds = Bounds {
+            limits: self.setup.limits,
+            filter: &self.filter,
+            asking: self.renames.as_ref().map(Renames::asking),
+        };
         let Some(peer) = self.peers.get_mut(&owner.peer) else {
             return;
         };
@@ -163,7 +169,7 @@ impl Server<'_> {
                 fds,
                 group: self.standstill.by().group(),
             };
-            self.programs.start(order, self.setup.limits, &self.filter)
+            self.programs.start(order, bounds)
         });
         match started {
             Ok(number) => {
