@@ -35,18 +35,19 @@ impl Arguments {
         const RENAME: c_long = libc::SYS_rename;
         #[cfg(not(target_arch = "x86_64"))]
         const RENAME: c_long = -1;
-        let [a, b, c, d, e, _] = asked.arguments;
+        let words = asked.arguments;
         if asked.call == RENAME {
             return Self {
-                old: (libc::AT_FDCWD, a),
-                new: (libc::AT_FDCWD, b),
+                old: (libc::AT_FDCWD, words[0]),
+                new: (libc::AT_FDCWD, words[1]),
                 flags: 0,
             };
         }
+        let has_flags = asked.call == RENAMEAT2;
         Self {
-            old: (a as i32, b),
-            new: (c as i32, d),
-            flags: if asked.call == RENAMEAT2 { e as u32 } else { 0 },
+            old: (words[0] as i32, words[1]),
+            new: (words[2] as i32, words[3]),
+            flags: if has_flags { words[4] as u32 } else { 0 },
         }
     }
 }

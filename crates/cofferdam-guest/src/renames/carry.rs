@@ -89,7 +89,7 @@ fn rename(old: &End, new: &End, found: &Name, flags: u32) -> Outcome {
         let unfinished = Unfinished::make(new.parent.as_fd())?;
         let tree = fill(old, found, &unfinished)?;
         sys::rename_at((new.parent.as_fd(), &unfinished.name), to, flags)?;
-        unfinished.is_finished();
+        unfinished.finish();
         Ok(tree)
     });
     match made {
@@ -153,7 +153,7 @@ impl<'a> Unfinished<'a> {
         Err(refused())
     }
 
-    fn is_finished(mut self) {
+    fn finish(mut self) {
         self.finished = true;
     }
 }

@@ -18,6 +18,7 @@ mod layers;
 mod limits;
 mod living;
 mod programs;
+mod renames;
 mod rights;
 mod shown;
 mod terminals;
