@@ -33,7 +33,7 @@ async fn perl(sandbox: &dyn Sandbox, script: &str) -> String {
 }
 
 /// So many files of a layer below `many/`.
-fn many(layers: &Layers, count: usize) {
+pub(crate) fn many(layers: &Layers, count: usize) {
     for number in 0..count {
         let directory = layers.low().join(format!("many/d{}", number % 10));
         fs::create_dir_all(&directory).unwrap();
@@ -219,29 +219,40 @@ both! {
     }
 }
 
+/// An ordinary user's sandbox is paused while it renames. Layers with `many` in them.
+pub(crate) async fn is_paused_in_the_middle(sandbox: &dyn Sandbox, layers: &Layers) {
+    let rename = "exec perl -e 'chdir \"/workspace/r\"; rename(\"many\", \"lots\") or die $!'";
+    let run = start(sandbox, rename).await;
+    eventually("it is at work", || !unfinished(layers).is_empty()).await;
+    for _ in 0..3 {
+        sandbox.pause().await.unwrap();
+        let before = files_below(&layers.upper());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(files_below(&layers.upper()), before, "it goes on");
+        sandbox.resume().await.unwrap();
+    }
+    sandbox.freeze().await.unwrap();
+    sandbox.thaw().await.unwrap();
+    let (exit, _, err) = finish(run).await;
+    assert!(exit.success(), "{exit} {err}");
+    let left = ok(
+        sandbox,
+        "cd /workspace/r && find lots -type f | wc -l && ls -A",
+    )
+    .await;
+    assert_eq!(left, "4000\na\nb\ndir\nlots\n");
+}
+
 both! {
     /// Who renames for a program stands still with it, and nothing is lost of either.
     async fn a_rename_stands_still_with_everything_else() {
-        let layers = Layers::new();
-        many(&layers, 4000);
-        let sandbox = over(&layers).await;
-        let run = start(&*sandbox, "exec perl -e 'chdir \"/workspace/r\"; rename(\"many\", \"lots\") or die $!'").await;
         if !is_root() {
-            eventually("it is at work", || !unfinished(&layers).is_empty()).await;
-            for _ in 0..3 {
-                sandbox.pause().await.unwrap();
-                let before = files_below(&layers.upper());
-                tokio::time::sleep(Duration::from_millis(200)).await;
-                assert_eq!(files_below(&layers.upper()), before, "it goes on");
-                sandbox.resume().await.unwrap();
-            }
-            sandbox.freeze().await.unwrap();
-            sandbox.thaw().await.unwrap();
+            let layers = Layers::new();
+            many(&layers, 4000);
+            let sandbox = over(&layers).await;
+            is_paused_in_the_middle(&*sandbox, &layers).await;
+            sandbox.close().await.unwrap();
         }
-        let (exit, _, err) = finish(run).await;
-        assert!(exit.success(), "{exit} {err}");
-        assert_eq!(ok(&*sandbox, "cd /workspace/r && find lots -type f | wc -l && test ! -e many && ls -A").await, "4000\na\nb\ndir\nlots\n");
-        sandbox.close().await.unwrap();
     }
 }
 
@@ -285,16 +296,14 @@ both! {
 }
 
 both! {
-    async fn programs_with_a_memory_of_their_own_and_other_starts_go_on() {
+    async fn who_may_not_be_traced_renames_as_without_us() {
         let layers = Layers::new();
         let sandbox = over(&layers).await;
-        // Who may not be traced is as without anybody who answers.
         let told = perl(&*sandbox, r#"
             syscall(157, 4, 0, 0, 0, 0) == 0 or die; say mv("a", "moved"), mv("moved", "a"); my $got = mv("dir", "other");
             say $got == 0 || $got == 18 ? "fine" : $got; mv("other", "dir");
         "#).await;
         assert_eq!(told, "0 0\nfine\n");
-        // A listener of a program's own: there can be one in a chain.
         sandbox.close().await.unwrap();
     }
 }
