@@ -16,7 +16,7 @@ pub use proof::{Attempt, Finding, Findings, Observed, Passage};
 pub use setup::{Agent, Lifetime, Network, ProcessLimits, Setup, SetupMount, Source};
 
 /// Changes whenever a message here changes its meaning: a host and a guest of different numbers do not go on.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// The length of a [`greeting`] in bytes.
 pub const GREETING: usize = 8;
 /// What no other protocol begins with.
@@ -308,6 +308,8 @@ pub struct ProgramEntry {
     /// As many as fit into [`SHOWN_ARGUMENTS`], the last one cut there.
     pub arguments: Vec<Vec<u8>>,
     pub detached: bool,
+    /// The connection lives that started it, and it is to end with that.
+    pub awaited: bool,
     pub terminal: bool,
     /// None while it runs.
     pub exit: Option<GuestExit>,
@@ -386,6 +388,7 @@ mod tests {
                     program: 3,
                     arguments: vec![b"sleep".to_vec(), b"9".to_vec()],
                     detached: true,
+                    awaited: false,
                     terminal: false,
                     exit: Some(GuestExit::Code(1)),
                 }],

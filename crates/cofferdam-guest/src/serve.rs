@@ -56,6 +56,8 @@ enum Whose {
     Listener,
     /// A program of which it is not known yet whether it was executed.
     Starting(u64),
+    /// A program's end.
+    Ended(u64),
     Pump(u64),
     Proof(usize),
     Transfer(usize),
@@ -141,6 +143,7 @@ impl Server<'_> {
                 Whose::Signals => self.reap()?,
                 Whose::Listener => self.accept(),
                 Whose::Starting(program) => self.decide(program),
+                Whose::Ended(program) => self.programs.has_ended(program),
                 Whose::Pump(program) => self.programs.carry(program),
                 Whose::Proof(index) => self.proofs[index].read(),
                 Whose::Transfer(index) => self.transfers.read(index),
@@ -167,6 +170,7 @@ impl Server<'_> {
             );
         }
         self.bid_farewell();
+        self.programs.free();
         self.close_ended();
         Ok(())
     }
@@ -180,6 +184,8 @@ impl Server<'_> {
                 .into_iter()
                 .map(|(n, wait)| (Whose::Starting(n), wait)),
         );
+        let ends = self.programs.ends().into_iter();
+        waits.extend(ends.map(|(n, wait)| (Whose::Ended(n), wait)));
         waits.extend(
             self.programs
                 .pumps()
@@ -206,10 +212,11 @@ impl Server<'_> {
         if self.peers.values().any(|peer| peer.behind) {
             return Some(Duration::ZERO);
         }
-        let next = self.farewells.iter().map(|(when, _)| *when).min();
-        let farewell = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let farewells = self.farewells.iter().map(|(when, _)| *when);
+        let next = farewells.chain(self.programs.gone_by()).min();
+        let next = next.map(|next| next.saturating_duration_since(Instant::now()));
         let look = self.standstill.next_look();
-        farewell.into_iter().chain(look).min()
+        next.into_iter().chain(look).min()
     }
 
     fn accept(&mut self) {
@@ -334,7 +341,7 @@ impl Server<'_> {
             let Some(running) = self.programs.get_mut(number) else {
                 continue;
             };
-            running.exit = Some(exit);
+            running.has_exited(exit);
             if let Some(pump) = &mut running.pump {
                 pump.tell_end(exit);
                 if pump.is_done() {

@@ -172,7 +172,7 @@ async fn somebody_works(named: &Named, caller: &Caller) -> Result<bool, CliError
         Err(SessionError::Stopped { .. }) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
-    let mut awaited = programs.iter().filter(|one| !one.detached);
+    let mut awaited = programs.iter().filter(|one| one.awaited);
     Ok(awaited.any(|one| one.exit.is_none()))
 }
 

@@ -73,7 +73,10 @@ pub struct Listed {
     pub number: u64,
     /// As far as the sandbox remembers them. What an agent may have chosen: to be made safe for a terminal.
     pub arguments: Vec<OsString>,
+    /// It goes on without whoever started it.
     pub detached: bool,
+    /// Whoever started it is there and waits for it. Else it goes on by itself, or is being ended.
+    pub awaited: bool,
     /// It has a terminal of somebody's.
     pub terminal: bool,
     /// None while it runs.

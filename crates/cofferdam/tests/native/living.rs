@@ -14,6 +14,7 @@ use cofferdam::sandbox::{
     Access, BindMountProvider, ExecRequest, Handle, Lifetime, Limits, Sandbox, SandboxError,
     SandboxSpec, Stopping, TerminalSize,
 };
+use cofferdam_guest::protocol::PROTOCOL;
 use cofferdam_lab::skip;
 
 use crate::world::{
@@ -372,7 +373,7 @@ const PROGRAMS: u8 = 12;
 
 /// What a host says first.
 fn cofferdam_guest_greeting(version: Option<u32>) -> Vec<u8> {
-    [&b"cdam"[..], &version.unwrap_or(1).to_le_bytes()].concat()
+    [&b"cdam"[..], &version.unwrap_or(PROTOCOL).to_le_bytes()].concat()
 }
 
 both! {

@@ -20,3 +20,4 @@ mod programs;
 mod rights;
 mod shown;
 mod terminals;
+mod traced;

@@ -347,6 +347,7 @@ fn listed(entry: ProgramEntry) -> Listed {
             .map(OsString::from_vec)
             .collect(),
         detached: entry.detached,
+        awaited: entry.awaited,
         terminal: entry.terminal,
         exit: entry.exit.map(|exit| match exit {
             GuestExit::Code(code) => Exit::Code(code),
