@@ -137,7 +137,7 @@ fn what_is_traced_does_not_keep_its_sandbox() {
             );
         }
         drop(session);
-        let ended = crate::support::target(&env, "one").0;
+        let ended = crate::support::target(&env, &"one").0;
         let options = DeleteOptions {
             force: true,
             purge: false,
