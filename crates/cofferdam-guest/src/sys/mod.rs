@@ -21,7 +21,7 @@ mod socket;
 
 pub(crate) use base::c_string;
 pub(crate) use directory::{
-    Stat, change_mode, coarse_time, names, read_link_at, stat_at, unlink_at,
+    Stat, change_mode, coarse_time, file_system, names, read_link_at, stat_at, unlink_at,
 };
 pub(crate) use file::{
     close_on_exec_from, do_not_wait, enter_directory, install_fd, keep_only, look_at,
