@@ -13,6 +13,7 @@ mod signals;
 mod standstill;
 mod stopping;
 mod transfers;
+mod way;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,6 +29,8 @@ use self::proof::Proof;
 use self::standstill::Standstill;
 use self::stopping::Stopping;
 use self::transfers::Transfers;
+pub(crate) use self::way::Resident;
+use self::way::WayFile;
 use crate::freezer::Freezer;
 use crate::{program, seccomp, sys};
 
@@ -40,20 +43,13 @@ const BACKLOG: i32 = 64;
 /// How long a program may take to leave its terminal after the hang-up.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a sandbox has that outlives its maker.
-#[derive(Debug)]
-pub(crate) struct Resident {
-    /// Whoever connects to it from outside is served.
-    pub(crate) listener: OwnedFd,
-    /// Tells the launcher that it may go, where there is one.
-    pub(crate) stays: Option<OwnedFd>,
-}
-
 /// What is known of one descriptor that is waited for.
 #[derive(Debug, Clone, Copy)]
 enum Whose {
     Signals,
     Listener,
+    /// The listener's file.
+    WayFile,
     /// A program of which it is not known yet whether it was executed.
     Starting(u64),
     /// A program's end.
@@ -72,6 +68,7 @@ struct Server<'a> {
     sockets: Vec<OwnedFd>,
     signals: OwnedFd,
     listener: Option<OwnedFd>,
+    way_file: Option<WayFile>,
     /// Cannot be accepted from until something is closed: descriptors have run out.
     full: bool,
     /// Until the sandbox stays, where there is a launcher.
@@ -98,16 +95,21 @@ pub(crate) fn run(
     let signals = sys::signal_descriptor(&[libc::SIGCHLD])?;
     sys::ignore_signal(libc::SIGPIPE);
     let mut maker = Peer::maker(socket);
-    let (kept, listener, stays) = match resident {
-        Some(Resident { listener, stays }) => {
+    let (kept, listener, way_file, stays) = match resident {
+        Some(Resident {
+            listener,
+            file,
+            stays,
+        }) => {
             // From here on the socket says of its other side that it is this process.
             sys::listen(listener.as_fd(), BACKLOG)?;
             sys::do_not_wait(listener.as_fd())?;
             let kept = sockets.iter().map(OwnedFd::try_clone);
-            (kept.collect::<io::Result<_>>()?, Some(listener), stays)
+            let kept = kept.collect::<io::Result<_>>()?;
+            (kept, Some(listener), file, stays)
         }
         // No copy stays here: the wall's sockets are the host's alone, and close when it closes them.
-        None => (Vec::new(), None, None),
+        None => (Vec::new(), None, None, None),
     };
     maker.tell_with(&Reply::Ready, sockets);
     let mut server = Server {
@@ -116,6 +118,7 @@ pub(crate) fn run(
         sockets: kept,
         signals,
         listener,
+        way_file,
         full: false,
         stays,
         peers: BTreeMap::from([(0, maker)]),
@@ -142,6 +145,7 @@ impl Server<'_> {
             match whose {
                 Whose::Signals => self.reap()?,
                 Whose::Listener => self.accept(),
+                Whose::WayFile => self.way_file.as_mut().map_or(Ok(()), WayFile::read)?,
                 Whose::Starting(program) => self.decide(program),
                 Whose::Ended(program) => self.programs.has_ended(program),
                 Whose::Pump(program) => self.programs.carry(program),
@@ -172,6 +176,7 @@ impl Server<'_> {
         self.bid_farewell();
         self.programs.free();
         self.close_ended();
+        self.over |= self.way_file.as_ref().is_some_and(WayFile::is_gone);
         Ok(())
     }
 
@@ -201,6 +206,9 @@ impl Server<'_> {
                 .iter()
                 .map(|(n, peer)| (Whose::Peer(*n), peer.wait())),
         );
+        if let Some(watch) = self.way_file.as_ref().and_then(WayFile::raw) {
+            waits.push((Whose::WayFile, sys::Wait::read(watch)));
+        }
         if let Some(listener) = self.listener.as_ref().filter(|_| !self.full) {
             waits.push((Whose::Listener, sys::Wait::read(listener.as_raw_fd())));
         }

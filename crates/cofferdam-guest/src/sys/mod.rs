@@ -24,7 +24,7 @@ pub(crate) use directory::{
     Stat, change_mode, coarse_time, file_system, names, read_link_at, stat_at, unlink_at,
 };
 pub(crate) use file::{
-    close_on_exec_from, do_not_wait, enter_directory, install_fd, keep_only, look_at,
+    close_on_exec_from, do_not_wait, enter_directory, install_fd, keep_only, links, look_at,
     make_directory, make_symlink, open_at, pipe, read_link, set_umask, take_standard_input,
     take_terminal, write_all, write_byte,
 };

@@ -660,3 +660,34 @@ both! {
         .await;
     }
 }
+
+both! {
+    /// Without its way in nobody would ever find it again. Moved with its home, or touched, it is as it was.
+    async fn it_ends_with_its_way_in() {
+        for whole in [true, false] {
+            let living = Living::below("home/state/one");
+            let sandbox = living.create().await;
+            let marker = marker();
+            let _run = start(&*sandbox, &format!("sleep {marker}; :")).await;
+            let init = living.init();
+            let (home, moved) = (living.state.path().join("home"), living.state.path().join("moved"));
+            fs::rename(&home, &moved).unwrap();
+            assert_eq!(ok(&*sandbox, "echo on").await, "on\n");
+            fs::rename(&moved, &home).unwrap();
+            for mode in [0o700, 0o600] {
+                fs::set_permissions(living.socket(), fs::Permissions::from_mode(mode)).unwrap();
+            }
+            assert_eq!(ok(&*living.open().await, "echo on").await, "on\n");
+            assert!(!is_gone(init));
+            // Nobody has a connection to it either.
+            drop(sandbox);
+            if whole {
+                fs::remove_dir_all(&home).unwrap();
+            } else {
+                fs::remove_file(living.socket()).unwrap();
+            }
+            eventually("its end", || is_gone(init)).await;
+            assert_eq!(processes_with(&marker), Vec::<u32>::new());
+        }
+    }
+}

@@ -1,6 +1,5 @@
 //! Making a sandbox: set up over the control socket, and left alone only when it is whole.
 
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -129,8 +128,8 @@ async fn come_up(
     door: Option<&Door>,
 ) -> Result<Up, SandboxError> {
     starting.join_group()?;
-    let listener = door.map(Door::bind).transpose().map_err(start_error)?;
-    let fds: Vec<OwnedFd> = listener.into_iter().collect();
+    let way = door.map(Door::bind).transpose().map_err(start_error)?;
+    let fds = way.unwrap_or_default();
     let sent = stream::send(stream, frame, &fds).await;
     drop(fds);
     sent.map_err(start_error)?;
