@@ -8,17 +8,33 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::lives::Lives;
 
+#[track_caller]
+fn id(lives: &Lives, name: &str) -> String {
+    let listed = lives.listed(name).unwrap();
+    listed["id"].as_str().unwrap().to_owned()
+}
+
+/// Nobody knows of them any more.
+fn remove_groups(id: &str) {
+    let top = Path::new("/sys/fs/cgroup");
+    let mut tops = vec![top.to_owned()];
+    let below = fs::read_dir(top).into_iter().flatten().flatten();
+    tops.extend(below.map(|entry| entry.path()));
+    for top in tops {
+        let group = top.join("cofferdam").join(id);
+        let _ = fs::remove_dir(group.join("programs"));
+        let _ = fs::remove_dir(group);
+    }
+}
+
 /// Init, and the supervisor.
 #[track_caller]
 fn processes(lives: &Lives, name: &str) -> [u32; 2] {
     let status = lives.cofferdam(&["status", name, "--json"]).expect_code(0);
     let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
     let number = |value: &serde_json::Value| u32::try_from(value.as_u64().unwrap()).unwrap();
-    let id = lives.listed(name).unwrap()["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let lock = lives.home().join(".cofferdam/state").join(id).join("lock");
+    let state = lives.home().join(".cofferdam/state");
+    let lock = state.join(id(lives, name)).join("lock");
     let lock = fs::read_to_string(lock).unwrap();
     let (supervisor, _) = lock.trim().split_once(' ').unwrap();
     [number(&status["process"]), supervisor.parse().unwrap()]
@@ -48,6 +64,7 @@ fn they_end_when_their_home_is_removed() {
     let lives = Lives::with("alone", &["--network", "none"]);
     lives.create("paused", &["--network", "none"]);
     lives.create("walled", &[]);
+    let ids = ["alone", "paused", "walled"].map(|name| id(&lives, name));
     let all = ["alone", "paused", "walled"].map(|name| processes(&lives, name));
     let [[_, killed], ..] = all;
     kill_process(pid(killed), Signal::KILL).unwrap();
@@ -74,4 +91,7 @@ fn they_end_when_their_home_is_removed() {
     eventually("nothing of them is left", || {
         !all.as_flattened().iter().any(|process| is_there(*process))
     });
+    for id in ids {
+        remove_groups(&id);
+    }
 }
