@@ -350,12 +350,6 @@ impl Server<'_> {
                 continue;
             };
             running.has_exited(exit);
-            if let Some(pump) = &mut running.pump {
-                pump.tell_end(exit);
-                if pump.is_done() {
-                    running.pump = None;
-                }
-            }
             if let Some(owner) = running.owner {
                 self.tell(
                     owner.peer,

@@ -38,6 +38,8 @@ pub(crate) struct Running {
     pub(crate) exit: Option<GuestExit>,
     pub(crate) streams: Streams,
     pub(crate) pump: Option<Pump>,
+    /// See [`Pump::lost`], of one that is done.
+    lost: u64,
     /// Tells its end also where somebody traces it, of which no SIGCHLD tells; nothing does while only a thread of it is
     /// kept that is not its first. One like that has not ended for anybody until it is killed.
     ended: Option<OwnedFd>,
@@ -67,8 +69,19 @@ impl Running {
         self.gone_by.get_or_insert(soon);
     }
 
+    /// Where nothing more is carried.
+    fn drop_pump(&mut self) {
+        if let Some(pump) = self.pump.take_if(|pump| pump.is_done()) {
+            self.lost = pump.lost();
+        }
+    }
+
     pub(crate) fn has_exited(&mut self, exit: GuestExit) {
         self.exit = Some(exit);
+        if let Some(pump) = &mut self.pump {
+            pump.tell_end(exit);
+            self.drop_pump();
+        }
         self.ended = None;
         // Unless what it started was killed with it.
         if self.killed.is_empty() {
@@ -167,6 +180,7 @@ impl Programs {
             exit: None,
             streams: order.streams,
             pump,
+            lost: 0,
             // Without one it is as it is where nobody traces it.
             ended: sys::process_descriptor(pid).ok(),
             gone_by: None,
@@ -271,9 +285,7 @@ impl Programs {
             && let Some(pump) = &mut running.pump
         {
             pump.carry();
-            if pump.is_done() {
-                running.pump = None;
-            }
+            running.drop_pump();
         }
     }
 
@@ -289,6 +301,7 @@ impl Programs {
                 detached: one.streams == Streams::Detached,
                 awaited: one.owner.is_some() && one.streams != Streams::Detached,
                 terminal: one.streams == Streams::Terminal,
+                lost: one.pump.as_ref().map_or(one.lost, Pump::lost),
                 exit: one.exit,
             })
             .collect();

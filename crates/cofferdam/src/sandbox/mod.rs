@@ -79,6 +79,8 @@ pub struct Listed {
     pub awaited: bool,
     /// It has a terminal of somebody's.
     pub terminal: bool,
+    /// So many bytes that it printed last could not be written, where it is `detached`.
+    pub lost: u64,
     /// None while it runs.
     pub exit: Option<Exit>,
 }

@@ -349,6 +349,7 @@ fn listed(entry: ProgramEntry) -> Listed {
         detached: entry.detached,
         awaited: entry.awaited,
         terminal: entry.terminal,
+        lost: entry.lost,
         exit: entry.exit.map(|exit| match exit {
             GuestExit::Code(code) => Exit::Code(code),
             GuestExit::Signal(signal) => Exit::Signal(signal),
