@@ -26,12 +26,12 @@ run_test() {
 }
 
 end_left() {
-    local process rest
-    while read -r process rest; do
-        if [[ $rest != *"$top"* ]]; then kill -9 "$process" 2>/dev/null || true; fi
+    local process
+    while read -r process _; do
+        kill -9 "$process" 2>/dev/null || true
     done < <(work=$work/t ours_alive)
     rm -rf -- "$work/t"
-    mkdir "$work/t"
+    mkdir -m 1777 "$work/t"
 }
 
 mutants() {
@@ -48,7 +48,7 @@ mutants() {
     new_work
     copy_tree "$work/tree"
     # A test that fails leaves its sandboxes; what sees this directory is ended.
-    mkdir "$work/t"
+    mkdir -m 1777 "$work/t"
     export TMPDIR=$work/t
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$top/target}/mutants INSTA_WORKSPACE_ROOT=$work/tree
     cd "$work/tree"

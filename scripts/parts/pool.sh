@@ -32,9 +32,9 @@ END
 halved='^(cofferdam/session|cofferdam-cli/(cli|chaos))::'
 never_halved='::(living|lives|keeper|doctor|programs|homes|shown|environment|no_room|full_disk|bad_input::(users|hostile|streams))'
 
-# Passes on the jobs on standard input that are run this time.
+# Passes on the jobs on standard input that are run this time; the others are counted in $work/halved.
 halve_users() {
-    awk -F'\t' -v seed="$seed" -v halved="$halved" -v never="$never_halved" '
+    awk -F'\t' -v seed="$seed" -v halved="$halved" -v never="$never_halved" -v left="$work/halved" '
         BEGIN { for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n }
         $1 != "user" { print; next }
         {
@@ -42,7 +42,7 @@ halve_users() {
             if (name ~ halved && name !~ never) {
                 sum = seed % 65521
                 for (n = 1; n <= length(name); n++) sum = (sum * 31 + code[substr(name, n, 1)]) % 65521
-                if (int(sum / 16) % 2) next
+                if (int(sum / 16) % 2) { print name >left; next }
             }
             print
         }'
@@ -227,6 +227,9 @@ say_skipped() {
         if ((${#unchecked[@]})); then printf '%s\n' "${unchecked[@]}"; fi
         sed "s/^/as $(id -un): /; s/\t/: /" "$work/skipped.caller"
         sed "s/^/as uid $user: /; s/\t/: /" "$work/skipped.user"
+        if [[ -s $work/halved ]]; then
+            echo "as uid $user: $(grep -c . "$work/halved") tests that the seed left out (\`--all\` runs them)"
+        fi
     } | sort -u)
     say "skipped: $(grep -c . <<<"$lines" || true)"
     [[ -z $lines ]] || echo "$lines"

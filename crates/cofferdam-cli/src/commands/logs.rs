@@ -97,7 +97,14 @@ pub(crate) async fn run(
     let program = match found {
         Some(Either::Program(program)) => program,
         Some(Either::Agents(log)) => {
-            return of_agents(&log, arguments.follow, &named, &caller, interrupt).await;
+            let mut shown = Shown::open(&log)?;
+            if arguments.follow {
+                let over = async |look| {
+                    Ok(look % QUESTION == 0 && !somebody_works(&named, &caller).await?)
+                };
+                follow(&mut shown, interrupt, over).await?;
+            }
+            return shown.end();
         }
         None => {
             return Err(match arguments.id.as_deref() {
@@ -118,18 +125,22 @@ pub(crate) async fn run(
         }
     };
     let mut shown = Shown::open(&program.output)?;
-    shown.show()?;
     if arguments.follow {
-        follow(program, &mut shown, &named, &caller, interrupt).await?;
+        // Its end is told, or the sandbox ended first.
+        let over = async |look| {
+            Ok(program.exit()?.is_some()
+                || look % QUESTION == 0 && !runs(program, &named, &caller).await?)
+        };
+        follow(&mut shown, interrupt, over).await?;
     }
-    shown.end()?;
+    let code = shown.end()?;
     let lost = lost(program, &named, &caller).await?;
     if lost > 0 {
         output::note(&format!(
             "note: the next {lost} bytes are missing: they could not be written, as on a full disk\n"
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// How many bytes are missing where the log ends. What is missing before that is told in it.
@@ -154,32 +165,6 @@ fn changed(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|found| found.modified()).ok()
 }
 
-/// The log of the agents that worked in a sandbox; with `follow` as long as somebody's program runs there.
-async fn of_agents(
-    log: &Path,
-    follow: bool,
-    named: &Named,
-    caller: &Caller,
-    interrupt: &Interrupt,
-) -> Result<ExitCode, CliError> {
-    let mut shown = Shown::open(log)?;
-    shown.show()?;
-    for look in 0.. {
-        if !follow || look % QUESTION == 0 && !somebody_works(named, caller).await? {
-            shown.show()?;
-            break;
-        }
-        let looked = interrupt.cancel.run_until_cancelled(sleep(LOOK)).await;
-        if looked.is_none() {
-            let code = interrupt.code().unwrap_or(130);
-            return Err(CliError::Interrupted { code });
-        }
-        shown.show()?;
-    }
-    shown.end()?;
-    Ok(ExitCode::SUCCESS)
-}
-
 async fn somebody_works(named: &Named, caller: &Caller) -> Result<bool, CliError> {
     let again = Named::find(caller, &named.record().repository, &named.id().to_string()).await?;
     let programs = match Session::open(caller, again, &living::provider()).await {
@@ -201,23 +186,18 @@ fn unknown(name: &str, id: &str) -> CliError {
     }
 }
 
-/// Until its end is told, or the sandbox ended first.
+/// Shows what comes until nothing more does, which is asked with the number of looks so far.
 async fn follow(
-    program: &Program,
     shown: &mut Shown,
-    named: &Named,
-    caller: &Caller,
     interrupt: &Interrupt,
+    mut over: impl AsyncFnMut(u32) -> Result<bool, CliError>,
 ) -> Result<(), CliError> {
     for look in 0.. {
-        // What it printed last was there before its end was.
-        let mut over = program.exit()?.is_some();
-        if !over && look % QUESTION == 0 {
-            over = !runs(program, named, caller).await?;
-        }
+        // What was printed last was there before the end was.
+        let over = over(look).await?;
         shown.show()?;
         if over {
-            return Ok(());
+            break;
         }
         let looked = interrupt.cancel.run_until_cancelled(sleep(LOOK)).await;
         if looked.is_none() {
@@ -344,19 +324,11 @@ async fn of_a_run(
         });
     };
     let mut shown = Shown::open(&path)?;
-    shown.show()?;
-    let mut in_use = entry.in_use;
-    while arguments.follow && in_use {
-        let looked = interrupt.cancel.run_until_cancelled(sleep(LOOK)).await;
-        if looked.is_none() {
-            let code = interrupt.code().unwrap_or(130);
-            return Err(CliError::Interrupted { code });
-        }
-        in_use = find().is_ok_and(|entry| entry.in_use);
-        shown.show()?;
+    if arguments.follow {
+        let over = async |_| Ok(!find().is_ok_and(|entry| entry.in_use));
+        follow(&mut shown, interrupt, over).await?;
     }
-    shown.end()?;
-    Ok(ExitCode::SUCCESS)
+    shown.end()
 }
 
 /// A file of which more and more is shown.
@@ -414,10 +386,12 @@ impl Shown {
         Ok(output::data(&format!("{}\n", printable_line(text)))?)
     }
 
-    fn end(&mut self) -> Result<(), CliError> {
-        if self.line.is_empty() {
-            return Ok(());
+    /// All that is there, with a last line that has no end.
+    fn end(&mut self) -> Result<ExitCode, CliError> {
+        self.show()?;
+        if !self.line.is_empty() {
+            self.flush()?;
         }
-        self.flush()
+        Ok(ExitCode::SUCCESS)
     }
 }

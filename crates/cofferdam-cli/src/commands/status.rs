@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::git::Oid;
 use cofferdam::names::Slug;
-use cofferdam::registry::{Mode, Record, Setup};
+use cofferdam::registry::{Record, Setup};
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage;
@@ -97,8 +97,7 @@ pub(crate) async fn run(
     let named = living::named(&arguments.name, &caller, environment).await?;
     let record = named.record().clone();
     let provider = living::provider();
-    let files = record.workspace(&environment.home);
-    let missing = record.mode != Mode::Inside && !files.is_dir();
+    let missing = !record.has_files(&environment.home);
     let uncollected = lives::uncollected(&caller, &named).await;
     let mut told = match lives::condition(&caller, &named, &provider).await {
         Ok(Condition::Stopped) => Told::without("stopped"),

@@ -1,7 +1,7 @@
 //! States that `list` shows of sandboxes that stay, and what the other commands say in them.
 
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,9 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::environment::{commit_script, finish};
 use crate::lives::Lives;
 
-#[test]
-fn one_that_is_being_made() {
-    let lives = Lives::new();
+/// `create box` whose hook has begun and does not end.
+fn being_made(lives: &Lives) -> Child {
     let hook = "touch ~/started; sleep 600";
     let making = lives
         .command(&[
@@ -27,15 +26,17 @@ fn one_that_is_being_made() {
         .spawn()
         .unwrap();
     let state = lives.home().join(".cofferdam/state");
-    let started = || {
+    until(|| {
         let mut all = state.read_dir().into_iter().flatten().flatten();
         all.any(|one| one.path().join("home/started").exists())
-    };
-    let until = Instant::now() + Duration::from_secs(30);
-    while !started() {
-        assert!(Instant::now() < until, "its hook never ran");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    });
+    making
+}
+
+#[test]
+fn one_that_is_being_made() {
+    let lives = Lives::new();
+    let making = being_made(&lives);
     assert_eq!(lives.state("box"), "creating");
     for command in [
         &["exec", "box", "--", "true"][..],
@@ -321,38 +322,17 @@ fn several_are_deleted_as_far_as_they_may_be() {
 
 #[track_caller]
 fn until(what: impl Fn() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + Duration::from_secs(30);
     while !what() {
         assert!(Instant::now() < limit, "it never came");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 #[test]
 fn one_whose_maker_was_killed_is_deleted() {
     let lives = Lives::new();
-    let mut making = lives
-        .command(&[
-            "create",
-            "box",
-            "--network",
-            "none",
-            "--on-sandbox-ready",
-            "touch ~/started; sleep 600",
-        ])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let state = lives.home().join(".cofferdam/state");
-    let started = || {
-        let mut all = state.read_dir().into_iter().flatten().flatten();
-        all.any(|one| one.path().join("home/started").exists())
-    };
-    let until = Instant::now() + Duration::from_secs(30);
-    while !started() {
-        assert!(Instant::now() < until, "its hook never ran");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut making = being_made(&lives);
     making.kill().unwrap();
     making.wait().unwrap();
     let done = lives

@@ -95,17 +95,9 @@ mod tests {
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
 
+    use super::super::testing::connection;
     use super::*;
-
-    /// Both ends of a connection.
-    async fn connection() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap());
-        let (near, accepted) = tokio::join!(near, listener.accept());
-        (near.unwrap(), accepted.unwrap().0)
-    }
 
     /// As [`step`], once something has arrived; `None` at the end.
     async fn next(from: &TcpStream, to: &TcpStream) -> io::Result<Option<Moved>> {

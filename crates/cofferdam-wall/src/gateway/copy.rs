@@ -375,16 +375,9 @@ fn shut(to: &TcpStream) -> io::Result<()> {
 mod tests {
     use rustix::net::{SendFlags, send};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
 
+    use super::super::testing::connection;
     use super::*;
-
-    async fn connection() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap());
-        let (near, accepted) = tokio::join!(near, listener.accept());
-        (near.unwrap(), accepted.unwrap().0)
-    }
 
     /// splice(2) says at an urgent byte what it says at the end, or where nothing is.
     #[tokio::test]

@@ -32,6 +32,14 @@ use crate::{Allowed, Destination, Kind, Origin, Policy, Protocol, Refusal, Rule}
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
+/// Both ends of a connection.
+pub(crate) async fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap());
+    let (near, accepted) = tokio::join!(near, listener.accept());
+    (near.unwrap(), accepted.unwrap().0)
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Lab(Arc<Inner>);
 

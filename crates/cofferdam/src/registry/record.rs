@@ -235,6 +235,11 @@ impl Record {
         }
     }
 
+    /// Whether its files are where they were. Those inside an isolated sandbox only that can say.
+    pub fn has_files(&self, home: &Home) -> bool {
+        self.mode == Mode::Inside || self.workspace(home).is_dir()
+    }
+
     /// The branch as messages name it.
     pub fn branch_text(&self) -> String {
         self.branch

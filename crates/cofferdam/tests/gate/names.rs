@@ -1,6 +1,7 @@
 //! Names, links and modes in trees.
 
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use cofferdam::git::Oid;
 use cofferdam::git::gate::{GateError, Refusal};
@@ -251,6 +252,55 @@ async fn what_the_base_has_is_the_users_own() {
                 }
             ),
             "{error}"
+        );
+    }
+}
+
+/// What makes a directory a repository, or two names one, may be half there already: what stands beside the new names
+/// counts with them.
+#[tokio::test]
+async fn what_stands_beside_new_names() {
+    for git in gits() {
+        let base = tempfile::tempdir().unwrap();
+        let in_base = |top: &Path| {
+            put(top, "deep/half/objects/keep", "");
+            put(top, "deep/half/refs/keep", "");
+            put(top, "own.git/HEAD", "ref: refs/heads/main\n");
+            put(top, "own.git/objects/keep", "");
+            put(top, "own.git/refs/keep", "");
+            put(top, "deep/readme", "");
+            put(top, "deep/odd\nname/x", "");
+        };
+        in_base(base.path());
+        let w = World::with(&git, |run| {
+            let top = base.path().to_str().unwrap();
+            run(&["--work-tree", top, "add", "-A"]);
+            run(&["commit", "-qm", "halves"]);
+            run(&["checkout", "-qf", "HEAD"]);
+        })
+        .await;
+        put(&w.inside(), "deep/half/HEAD", "ref: refs/heads/main\n");
+        w.refuse_tree(&w.commit("whole"), "deep/half").await;
+        w.agent(&["reset", "-q", "--hard", "HEAD~1"]);
+        // The control: what is half stays half, also beside names with line ends.
+        put(&w.inside(), "deep/half/objects/more", "");
+        put(&w.inside(), "deep/odd\nname/y", "");
+        let accepted = w.accept(&w.commit("harmless")).await;
+        let notes = accepted.notes();
+        assert!(
+            notes.len() == 1 && notes[0].contains("control characters"),
+            "{notes:?}"
+        );
+        // The user's own is told, not refused.
+        put(&w.inside(), "own.git/config", "[core]\n");
+        let accepted = w.accept(&w.commit("own")).await;
+        assert_eq!(accepted.executes(), ["own.git/config"]);
+        put(&w.inside(), "deep/README", "");
+        let accepted = w.accept(&w.commit("twins")).await;
+        let said = "`deep/readme` and `deep/README` are one name on some file systems";
+        assert!(
+            accepted.notes().iter().any(|note| note == said),
+            "{accepted:?}"
         );
     }
 }

@@ -4,10 +4,13 @@
 //! The pack is checked in a quarantine that sees only the history which was exported. Only this
 //! module makes an [`Accepted`], and only [`crate::git::land`] moves branches, by one.
 
+mod beside;
 mod intake;
 mod names;
+mod objects;
 mod policy;
 mod quarantine;
+mod verdict;
 mod walk;
 mod whose;
 

@@ -1,17 +1,19 @@
 //! What the new commits may change: judged path by path, then against the base and the objects
 //! where that needs a look.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use tokio_util::sync::CancellationToken;
 
+use super::beside;
 use super::names::{self, fold_path};
+use super::objects::{lines, objects, odd, parse_batch};
 use super::quarantine::Quarantine;
+use super::verdict::{Changes, MOST, Verdict, shown};
 use super::walk::Entry;
 use super::{Gate, GateError, Refusal, Violation};
-use crate::git::{GitError, Oid};
+use crate::git::Oid;
 use crate::process::Input;
-use crate::text::printable;
 
 const FILE: u32 = 0o100_644;
 const PROGRAM: u32 = 0o100_755;
@@ -19,22 +21,10 @@ const SYMLINK: u32 = 0o120_000;
 const GITLINK: u32 = 0o160_000;
 /// A longer symlink target cannot be made by any Linux system.
 const TARGET: u64 = 4095;
-/// Bytes of all names of a commit: a tree of small objects can stand for any number of them.
-const LISTING: usize = 256 << 20;
 /// Bytes of all new symlinks' targets.
 const TARGETS: u64 = 32 << 20;
-/// So many violations tell enough.
-const MOST: usize = 50;
 /// Bytes of paths that one call of git takes as arguments: the kernel's bound is 2 MiB.
 const ARGUMENTS: usize = 512 << 10;
-
-type Changes = BTreeMap<Vec<u8>, Vec<Option<Entry>>>;
-
-#[derive(Debug, Default)]
-pub(super) struct Verdict {
-    pub executes: Vec<String>,
-    pub notes: Vec<String>,
-}
 
 /// The claimed tip must be a commit that the pack or the exported history holds.
 pub(super) async fn check_tip(
@@ -117,7 +107,7 @@ pub(super) async fn judge(
     // Two looks at the objects that do not need each other's answers.
     tokio::try_join!(
         refuse(gate, quarantine, changes, (blobs, links), suspects, cancel),
-        names_in_all(gate, quarantine, changes, tip, &mut verdict, cancel)
+        beside::judge(gate, quarantine, changes, tip, &mut verdict, cancel)
     )?;
     Ok(verdict)
 }
@@ -251,22 +241,6 @@ async fn look_at_links<'a>(
     Ok(())
 }
 
-/// `<id> <kind> <size>\n<bytes>\n` …
-fn parse_batch(mut rest: &[u8]) -> Option<HashMap<Oid, &[u8]>> {
-    let mut found = HashMap::new();
-    while !rest.is_empty() {
-        let end = rest.iter().position(|&b| b == b'\n')?;
-        let line = std::str::from_utf8(&rest[..end]).ok()?;
-        let mut words = line.split(' ');
-        let id: Oid = words.next()?.parse().ok()?;
-        let size: usize = words.nth(1)?.parse().ok()?;
-        let content = rest.get(end + 1..end + 1 + size)?;
-        rest = rest.get(end + 1 + size + 1..)?;
-        found.insert(id, content);
-    }
-    Some(found)
-}
-
 /// Drops the suspects that are exactly as in the base.
 async fn confirm(
     gate: &Gate,
@@ -361,204 +335,4 @@ async fn base_entries(
         found.insert(record[tab + 1..].to_vec(), Entry { mode, id });
     }
     Ok(found)
-}
-
-/// Kind and size of each object that exists.
-async fn objects<'a>(
-    gate: &Gate,
-    quarantine: &Quarantine,
-    ids: impl Iterator<Item = &'a Oid>,
-    cancel: &CancellationToken,
-) -> Result<HashMap<Oid, (String, u64)>, GateError> {
-    let input = lines(ids);
-    if input.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let done = quarantine
-        .command(&gate.repo)
-        .args([
-            "cat-file",
-            "--batch-check=%(objectname) %(objecttype) %(objectsize)",
-            "--buffer",
-        ])
-        .input(Input::Bytes(input))
-        .limit(gate.limits.time)
-        .output(crate::process::Sink::Capture(1 << 30))
-        .run(cancel)
-        .await?;
-    let text = String::from_utf8_lossy(&done.stdout);
-    Ok(text
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split(' ');
-            let id = words.next()?.parse().ok()?;
-            let kind = words.next()?.to_owned();
-            Some((id, (kind, words.next()?.parse().ok()?)))
-        })
-        .collect())
-}
-
-fn lines<'a>(ids: impl Iterator<Item = &'a Oid>) -> Vec<u8> {
-    ids.flat_map(|id| [id.as_str().as_bytes(), b"\n"].concat())
-        .collect()
-}
-
-/// What can only be said of the new names and those beside them.
-async fn names_in_all(
-    gate: &Gate,
-    quarantine: &Quarantine,
-    changes: &Changes,
-    tip: &Oid,
-    verdict: &mut Verdict,
-    cancel: &CancellationToken,
-) -> Result<(), GateError> {
-    let mut alive = changes.values().flatten();
-    if !alive.any(Option::is_some) {
-        return Ok(());
-    }
-    let listing = names_at(gate, quarantine, tip, cancel).await?;
-    repositories(gate, quarantine, changes, &listing, verdict, cancel).await?;
-    collisions(changes, &listing, verdict);
-    Ok(())
-}
-
-/// Every path of a commit, directories too, each with a zero byte after it.
-async fn names_at(
-    gate: &Gate,
-    quarantine: &Quarantine,
-    commit: &Oid,
-    cancel: &CancellationToken,
-) -> Result<Vec<u8>, GateError> {
-    let done = quarantine
-        .command(&gate.repo)
-        .args([
-            "ls-tree",
-            "-r",
-            "-t",
-            "-z",
-            "--name-only",
-            "--full-tree",
-            commit.as_str(),
-        ])
-        .output(crate::process::Sink::Capture(LISTING))
-        .limit(gate.limits.time)
-        .run(cancel)
-        .await?;
-    Ok(done.stdout)
-}
-
-fn split_names(listing: &[u8]) -> impl Iterator<Item = &[u8]> {
-    listing.split(|&b| b == 0).filter(|path| !path.is_empty())
-}
-
-/// No commit may make a directory a git directory: git takes one with the right entries for a bare
-/// repository, whatever its name, and does what its configuration says. Those of the base are the
-/// user's; a change below them is told.
-async fn repositories(
-    gate: &Gate,
-    quarantine: &Quarantine,
-    changes: &Changes,
-    listing: &[u8],
-    verdict: &mut Verdict,
-    cancel: &CancellationToken,
-) -> Result<(), GateError> {
-    let alive = changes
-        .iter()
-        .filter(|(_, states)| states.iter().any(Option::is_some));
-    let changed = alive.flat_map(|(path, _)| prefixes(path));
-    let found = names::bare_repositories(split_names(listing).chain(changed));
-    if found.is_empty() {
-        return Ok(());
-    }
-    let base = names_at(gate, quarantine, &gate.base, cancel).await?;
-    let own = names::bare_repositories(split_names(&base));
-    let new = found
-        .difference(&own)
-        .take(MOST)
-        .map(|directory| Violation {
-            path: shown(directory),
-            what: "git would take it for a repository".into(),
-        });
-    let new: Vec<Violation> = new.collect();
-    if !new.is_empty() {
-        return Err(GateError::refused(Refusal::Tree(new)));
-    }
-    let below_own = |path: &[u8]| prefixes(path).any(|above| own.contains(above));
-    let told = changes.keys().filter(|path| below_own(path));
-    verdict.executes.extend(told.map(|path| shown(path)));
-    Ok(())
-}
-
-/// Notes names that a case-insensitive or normalising file system cannot tell apart: among the
-/// directories that hold new names.
-fn collisions(changes: &Changes, listing: &[u8], verdict: &mut Verdict) {
-    let alive = changes
-        .iter()
-        .filter(|(_, states)| states.iter().any(Option::is_some));
-    let new = alive.map(|(path, _)| path.as_slice());
-    // Most names are ASCII in lower case and fold to themselves: only the others can collide with
-    // something, and only they are looked up.
-    let all: Vec<&[u8]> = split_names(listing).collect();
-    let changed: std::collections::HashSet<&[u8]> = new.flat_map(prefixes).collect();
-    let mut by_fold: HashMap<String, &[u8]> = HashMap::new();
-    for path in all.iter().filter(|path| !folds_to_itself(path)) {
-        let folded = fold_path(path);
-        if let Some(other) = by_fold.insert(folded, path)
-            && (changed.contains(other) || changed.contains(*path))
-        {
-            verdict.notes.push(collide(other, path));
-        }
-    }
-    if !by_fold.is_empty() {
-        for path in all.iter().filter(|path| folds_to_itself(path)) {
-            let Ok(text) = std::str::from_utf8(path) else {
-                continue;
-            };
-            if let Some(other) = by_fold.get(text)
-                && (changed.contains(other) || changed.contains(*path))
-            {
-                verdict.notes.push(collide(path, other));
-            }
-        }
-    }
-}
-
-fn collide(one: &[u8], other: &[u8]) -> String {
-    format!(
-        "`{}` and `{}` are one name on some file systems",
-        shown(one),
-        shown(other)
-    )
-}
-
-/// The path and the directories above it.
-fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let ends = path
-        .iter()
-        .enumerate()
-        .filter(|&(_, &b)| b == b'/')
-        .map(|(at, _)| at);
-    ends.chain(std::iter::once(path.len()))
-        .map(|end| &path[..end])
-}
-
-fn folds_to_itself(path: &[u8]) -> bool {
-    path.iter().enumerate().all(|(at, &b)| {
-        let ends = path.get(at + 1).is_none_or(|&next| next == b'/');
-        b.is_ascii() && !b.is_ascii_uppercase() && b != b':' && !(ends && matches!(b, b'.' | b' '))
-    })
-}
-
-fn shown(path: &[u8]) -> String {
-    let text = String::from_utf8_lossy(path)
-        .replace('\n', "\\n")
-        .replace('\t', "\\t");
-    printable(&text).chars().take(300).collect()
-}
-
-fn odd(what: &str) -> GateError {
-    GateError::Git(GitError::Output {
-        command: "ls-tree".into(),
-        what: what.into(),
-    })
 }

@@ -34,7 +34,7 @@ use crate::git::Repository;
 use crate::git::discovery::Start;
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
-use crate::registry::{self, Entry, Lifetime, Mode, Phase, Record, Setup};
+use crate::registry::{self, Entry, Lifetime, Phase, Record, Setup};
 use crate::sandbox::{BindMountProvider, Handle, Sandbox, SandboxError};
 use crate::wall::supervisor::SupervisorError;
 
@@ -119,11 +119,11 @@ impl Named {
 
     /// Whether its files are where they were: somebody may have removed the worktree.
     pub(super) fn check_files(&self, caller: &Caller) -> Result<(), SessionError> {
-        let path = self.record.workspace(&caller.home);
-        if self.record.mode == Mode::Inside || path.is_dir() {
+        if self.record.has_files(&caller.home) {
             return Ok(());
         }
         let name = self.record.name.to_string();
+        let path = self.record.workspace(&caller.home);
         Err(SessionError::Missing { name, path })
     }
 

@@ -184,7 +184,7 @@ async fn summary(
         _ if orphaned => State::Missing,
         Phase::Creating if in_use => State::Creating,
         Phase::Active if in_use && record.setup == Setup::Making => State::Creating,
-        _ if lives_on && !has_files(&record, home) => State::Missing,
+        _ if lives_on && !record.has_files(home) => State::Missing,
         _ if lives_on && record.setup == Setup::Failed => State::FailedSetup,
         Phase::Active | Phase::Collected if in_use => State::Active,
         Phase::Stopped if !has_branch && record.kept.is_none() => State::Missing,
@@ -236,11 +236,6 @@ async fn summary(
         provider: record.provider,
         repository: record.repository,
     })
-}
-
-/// Whether what is mounted in a sandbox that lives on is where it was.
-fn has_files(record: &Record, home: &Home) -> bool {
-    record.mode == Mode::Inside || record.workspace(home).is_dir()
 }
 
 /// A worktree and a private copy go with their run; the user's own checkout is the place of `head` alone.
