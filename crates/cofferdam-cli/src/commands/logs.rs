@@ -133,8 +133,9 @@ pub(crate) async fn run(
         };
         follow(&mut shown, interrupt, over).await?;
     }
-    let code = shown.end()?;
+    // Once something is lost nothing more is written, until it stands there: what is shown from now on ends there.
     let lost = lost(program, &named, &caller).await?;
+    let code = shown.end()?;
     if lost > 0 {
         output::note(&format!(
             "note: the next {lost} bytes are missing: they could not be written, as on a full disk\n"

@@ -28,6 +28,8 @@ const SOCKET: &str = "guest.sock";
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// How long a sandbox may take to end when it is asked, and when it is killed.
 const END_LIMIT: Duration = Duration::from_secs(4);
+/// How long one that closed a connection may take to be dead, where it is dying.
+const DYING: Duration = Duration::from_secs(1);
 /// Between two attempts to connect where many others do.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -178,6 +180,11 @@ impl Process {
     pub(super) async fn ended(&self) -> io::Result<()> {
         let process = AsyncFd::with_interest(self.0.try_clone()?, Interest::READABLE)?;
         process.readable().await.map(drop)
+    }
+
+    /// Whether its end comes at once.
+    pub(super) async fn is_dying(&self) -> bool {
+        tokio::time::timeout(DYING, self.ended()).await.is_ok()
     }
 
     /// It was asked to end. Kills it where it does not.
