@@ -2,7 +2,6 @@
 //! on each line: see the script for what they mean.
 #![expect(clippy::print_stdout, reason = "its output is the result")]
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -25,8 +24,8 @@ use cofferdam::registry;
 use cofferdam::sandbox::native::jail::{self, JailOutput, JailRequest};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{
-    Access, BindMount, BindMountProvider, BranchStrategy, ExecRequest, Lifetime, Limits, Mount,
-    MountSource, Network, SandboxSpec,
+    Access, BindMount, BindMountProvider, BranchStrategy, ExecRequest, Limits, Mount, MountSource,
+    SandboxSpec,
 };
 use cofferdam::session::{Event, EventSink, Landing, RunOptions};
 use tokio_util::sync::CancellationToken;
@@ -124,27 +123,11 @@ async fn native_true(count: usize) -> Result<()> {
     let cancel = CancellationToken::new();
     let native = Native::new(NativeOptions::default());
     for _ in 0..count {
-        let spec = SandboxSpec {
-            id: SandboxId::random()?,
-            slug: Slug::from_text("bench")?,
-            hostname: "bench".into(),
-            workdir: "/home/agent".into(),
-            mounts: Vec::new(),
-            environment: BTreeMap::new(),
-            search_path: None,
-            caller_home: None,
-            programs: Vec::new(),
-            unseen: Vec::new(),
-            limits: Limits::default(),
-            network: Network::None,
-            lifetime: Lifetime::WithMaker,
-        };
+        let (id, slug) = (SandboxId::random()?, Slug::from_text("bench")?);
+        let spec = SandboxSpec::new(id, slug, "bench", "/home/agent");
         let began = Instant::now();
         let sandbox = native.create(&spec, &cancel).await?;
-        let request = ExecRequest {
-            arguments: vec!["true".into()],
-            ..ExecRequest::default()
-        };
+        let request = ExecRequest::new(["true"]);
         let exit = sandbox.exec(request).await?.wait().await?;
         sandbox.close().await?;
         print(began.elapsed());

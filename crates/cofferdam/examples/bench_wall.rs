@@ -2,7 +2,6 @@
 //! for what they mean.
 #![expect(clippy::print_stdout, reason = "its output is the result")]
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -14,8 +13,8 @@ use cofferdam::home::Home;
 use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{
-    Access, BindMountProvider, ExecRequest, Execution, Lifetime, Limits, Mount, MountSource,
-    Network, Sandbox, SandboxSpec,
+    Access, BindMountProvider, ExecRequest, Execution, Mount, MountSource, Network, Sandbox,
+    SandboxSpec,
 };
 use cofferdam::wall::rules::Sources;
 use cofferdam::wall::{Origin, Rule, WallSpec};
@@ -70,20 +69,21 @@ async fn bench(words: Vec<String>) -> Result<()> {
 async fn sandbox(home: &Home, walled: Option<(&str, &str)>) -> Result<Arc<dyn Sandbox>> {
     let id = SandboxId::random()?;
     let name = Slug::from_text("bench")?;
-    let mut mounts = Vec::new();
-    let mut network = Network::None;
+    let mut spec = SandboxSpec::new(id, name.clone(), "bench", "/home/agent");
+    // All files of all its processes are a part of the machine's: few processes may have many each.
+    spec.limits.processes = Some(64);
     if let Some((load, rule)) = walled {
         let load = PathBuf::from(load).canonicalize()?;
-        mounts.push(Mount {
+        spec.mounts.push(Mount {
             source: MountSource::Path(load.parent().ok_or("no directory")?.to_owned()),
             target: INSIDE.into(),
             access: Access::ReadOnly,
         });
         let rule = Rule::parse(rule, Origin::Flag)?;
-        network = Network::Wall(Box::new(WallSpec {
+        spec.network = Network::Wall(Box::new(WallSpec {
             home: home.clone(),
             sandbox: id,
-            name: name.clone(),
+            name,
             sources: Sources {
                 home: home.clone(),
                 repository: None,
@@ -92,25 +92,6 @@ async fn sandbox(home: &Home, walled: Option<(&str, &str)>) -> Result<Arc<dyn Sa
             },
         }));
     }
-    let spec = SandboxSpec {
-        id,
-        slug: name,
-        hostname: "bench".to_owned(),
-        workdir: "/home/agent".into(),
-        mounts,
-        environment: BTreeMap::new(),
-        search_path: None,
-        caller_home: None,
-        programs: Vec::new(),
-        unseen: Vec::new(),
-        // All files of all its processes are a part of the machine's: few processes may have many each.
-        limits: Limits {
-            processes: Some(64),
-            ..Limits::default()
-        },
-        network,
-        lifetime: Lifetime::WithMaker,
-    };
     let native = Native::new(NativeOptions::default());
     Ok(native.create(&spec, &CancellationToken::new()).await?)
 }
@@ -123,11 +104,8 @@ async fn load_inside(
     let name = Path::new(load).file_name().ok_or("no program")?;
     let mut arguments = vec![Path::new(INSIDE).join(name).into_os_string()];
     arguments.extend(words.iter().map(OsString::from));
-    let request = ExecRequest {
-        arguments,
-        stdin: true,
-        ..ExecRequest::default()
-    };
+    let mut request = ExecRequest::new(arguments);
+    request.stdin = true;
     Ok(sandbox.exec(request).await?)
 }
 
@@ -149,10 +127,7 @@ async fn start(home: &Home, walled: bool, count: usize) -> Result<()> {
     for _ in 0..count {
         let began = Instant::now();
         let made = sandbox(home, walled.then_some(("/usr/bin/true", "example.com"))).await?;
-        let request = ExecRequest {
-            arguments: vec!["true".into()],
-            ..ExecRequest::default()
-        };
+        let request = ExecRequest::new(["true"]);
         made.exec(request).await?.wait().await?;
         made.close().await?;
         println!("{}", began.elapsed().as_micros());

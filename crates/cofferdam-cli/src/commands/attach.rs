@@ -3,7 +3,9 @@
 mod paused;
 
 use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +39,10 @@ const LAST: usize = 1 << 20;
 const AHEAD: usize = 1 << 20;
 /// How long a program may go on that was told to end, where its terminal has nobody left.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// What [`says_number`] is about.
+const NUMBER: Exit = Exit::Code(Number::HUP.as_raw());
+/// Who typed something so short a time before leaves a shell by that.
+const KEY: Duration = Duration::from_millis(300);
 /// Between two looks at a sandbox that may be ending.
 const SOON: Duration = Duration::from_millis(50);
 
@@ -58,7 +64,8 @@ pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
         signal = signals.next() => return Err(interrupted(signal)),
     };
     let ended = if attached.exec.terminal.is_some() {
-        on_a_terminal(&session, execution, signals).await
+        let says_number = says_number(&attached.exec.arguments);
+        on_a_terminal(&session, execution, signals, says_number).await
     } else {
         on_streams(execution, attached.exec.stdin, signals).await
     };
@@ -325,6 +332,7 @@ async fn on_a_terminal(
     session: &Session,
     mut execution: Box<dyn Execution>,
     mut signals: Signals,
+    says_number: bool,
 ) -> Result<Exit, Ended> {
     let missing = || Ended::Sandbox(SandboxError::Gone("it gave no terminal".to_owned()));
     let Terminal {
@@ -349,14 +357,20 @@ async fn on_a_terminal(
     let mut keys = streams::input();
     let mut ahead: VecDeque<u8> = VecDeque::new();
     let mut watch = Watch::new(session, answers);
+    let mut key = Instant::now();
     let exit = loop {
         tokio::select! {
             exit = execution.wait() => break match exit.map_err(Ended::Sandbox) {
-                Ok(exit) => with_its_sandbox(session, exit).await,
+                Ok(exit) if says_number && key.elapsed() > KEY && exit == NUMBER => {
+                    with_its_sandbox(session, exit).await
+                }
+                Ok(exit @ Exit::Signal(_)) => with_its_sandbox(session, exit).await,
+                Ok(exit) => Ok(exit),
                 ended => ended,
             },
             typed = keys.recv(), if ahead.len() < AHEAD => match typed {
                 Some(typed) => {
+                    key = Instant::now();
                     watch.hear(&typed);
                     // What is typed after a change of size finds the new size, also where the signal is late.
                     let _ = size.resize(tty::size());
@@ -400,11 +414,17 @@ async fn on_a_terminal(
     exit
 }
 
+/// Whether it is a zsh: one that a hang-up ends says the signal's number as its exit code.
+fn says_number(arguments: &[OsString]) -> bool {
+    let program = arguments.first().map(Path::new);
+    program.and_then(Path::file_name) == Some(OsStr::new("zsh"))
+}
+
 /// A shell that is told to end because its sandbox does: its user is told of that.
 async fn with_its_sandbox(session: &Session, exit: Exit) -> Result<Exit, Ended> {
     let told =
         [Number::HUP, Number::TERM, Number::KILL].map(|signal| Exit::Signal(signal.as_raw()));
-    if !told.contains(&exit) {
+    if !told.contains(&exit) && exit != NUMBER {
         return Ok(exit);
     }
     let until = Instant::now() + ANSWER;

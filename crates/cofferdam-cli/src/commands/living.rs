@@ -1,6 +1,7 @@
 //! Sandboxes that live on, as the commands on them name, open and ask them.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use cofferdam::sandbox::native::Native;
@@ -12,6 +13,9 @@ use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
 use crate::ui::{output, summary};
+
+/// Who works in a sandbox notices when it stands still for so long.
+const NOTICED: Duration = Duration::from_secs(1);
 
 /// Those that a command is about.
 #[derive(Debug, Args)]
@@ -133,6 +137,12 @@ pub(super) fn beside(name: &str, collection: &Collection) {
     }
     for one in &collection.beside {
         output::note(&format!("note: {one}\n"));
+    }
+    if collection.still >= NOTICED {
+        output::note(&format!(
+            "note: the programs in {name} stood still for {:.1} s meanwhile\n",
+            collection.still.as_secs_f32()
+        ));
     }
     if collection.ended {
         output::note(&format!(

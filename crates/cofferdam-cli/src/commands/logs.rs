@@ -18,7 +18,7 @@ use cofferdam::text::printable_line;
 use tokio::time::sleep;
 
 use super::here::repository;
-use super::{living, shell};
+use super::living;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -296,9 +296,6 @@ pub(super) fn ended(exit: Exit) -> String {
 
 /// A program as far as the sandbox remembers it.
 pub(super) fn command(one: &Listed) -> String {
-    if shell::is_one(&one.arguments) {
-        return "shell".to_owned();
-    }
     let words = one.arguments.iter().map(crate::ui::shell::shell_word);
     let words: Vec<String> = words.collect();
     table::fit(&words.join(" "), 60)

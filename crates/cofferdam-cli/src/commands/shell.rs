@@ -1,11 +1,16 @@
 //! `cofferdam shell`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use cofferdam::session::SessionExec;
+use cofferdam::sandbox::SandboxError;
+use cofferdam::session::{Session, SessionError, SessionExec};
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
 
 use super::attach::{self, Attached};
 use super::exec::give_terminal;
@@ -13,29 +18,13 @@ use super::living;
 use crate::environment::Environment;
 use crate::error::CliError;
 
-/// One question and its answer in one start: the first shell that is inside. Zsh would ask a person without a
-/// configuration whether they want one. The prompt, in each shell's own language, names the sandbox and the directory;
-/// whatever the sandbox's own files set comes after it.
-const SHELL: &str = r#"SHELL=$(command -v zsh || command -v bash || command -v sh); export SHELL
-name=${COFFERDAM_SHELL:-sandbox}; unset COFFERDAM_SHELL
-case $SHELL in
-*zsh) PS1="$name:%~%# "; [ -e "$HOME/.zshrc" ] || : > "$HOME/.zshrc";;
-*bash) PS1="$name:\\w\\\$ ";;
-*) PS1="$name:\$PWD\$ ";;
-esac
-export PS1
-exec "$SHELL" -i"#;
-/// By which the script is told the sandbox's name.
-const NAME: &str = "COFFERDAM_SHELL";
-
-/// Whether a program of a sandbox is one that `shell` started, as far as the sandbox remembers it.
-pub(super) fn is_one(arguments: &[OsString]) -> bool {
-    let [sh, c, script, ..] = arguments else {
-        return false;
-    };
-    let begins = SHELL.as_bytes().starts_with(script.as_bytes());
-    sh == "sh" && c == "-c" && begins && script.len() > 100
-}
+/// Says which is the first shell that is inside. It is a program of its own, so that whoever asks later what runs there is
+/// told of the shell, and not of this.
+const FIND: &str = "command -v zsh || command -v bash || command -v sh";
+/// A path is not longer.
+const PATH_MAX: u64 = 4096;
+/// How long the sandbox has for the answer.
+const ANSWER: Duration = Duration::from_secs(20);
 
 /// Open a shell in a sandbox that stays: zsh, bash or sh, whichever is inside
 ///
@@ -51,7 +40,7 @@ pub(crate) async fn run(
     arguments: Arguments,
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
-    let mut exec = SessionExec::new(["sh", "-c", SHELL]);
+    let mut exec = SessionExec::default();
     give_terminal(&mut exec, environment).map_err(|_| CliError::Misused {
         message: "a shell needs a terminal, and standard input is none".to_owned(),
         hint: format!(
@@ -59,15 +48,60 @@ pub(crate) async fn run(
             crate::ui::shell::shell_word(&arguments.name)
         ),
     })?;
-    // It may be named by what becomes its name, or by its id.
     let caller = environment.caller();
-    let named = living::named(&arguments.name, &caller, environment).await?;
-    let name = OsString::from(named.name().as_str());
-    exec.environment.insert(NAME.into(), name);
+    let session = living::open(&arguments.name, &caller, environment).await?;
+    let shell = find(&session, environment).await?;
+    // It may have been named by what becomes its name, or by its id.
+    let prompt = prompt(&shell, session.name().as_str());
+    drop(session);
+    exec.environment.insert("PS1".into(), prompt.into());
+    exec.environment.insert("SHELL".into(), shell.clone());
+    exec.arguments = vec![shell, "-i".into()];
     attach::run(Attached {
         name: &arguments.name,
         exec,
         environment,
     })
     .await
+}
+
+/// The path of the shell; `sh` where the sandbox says nothing.
+async fn find(session: &Session, environment: &Environment) -> Result<OsString, CliError> {
+    let name = || session.name().to_string();
+    let failed = |source| SessionError::Sandbox {
+        name: name(),
+        source,
+    };
+    let asked = async {
+        let started = session.exec(SessionExec::new(["sh", "-c", FIND])).await;
+        let mut asking =
+            started.map_err(|error| attach::not_started(error, session.record(), environment))?;
+        let mut said = Vec::new();
+        if let Some(stdout) = asking.take_stdout() {
+            // Whatever cannot be read is no path either.
+            let _ = stdout.take(PATH_MAX).read_to_end(&mut said).await;
+        }
+        asking.wait().await.map_err(failed)?;
+        Ok(said)
+    };
+    let Ok(said) = timeout(ANSWER, asked).await else {
+        return Err(failed(SandboxError::TimedOut(ANSWER.as_secs())).into());
+    };
+    let said: Result<_, CliError> = said;
+    let said = said?;
+    let line = said.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(if line.is_empty() {
+        "sh".into()
+    } else {
+        OsStr::from_bytes(line).to_owned()
+    })
+}
+
+/// Names the sandbox and the directory, in each shell's own language. Whatever the sandbox's own files set comes after it.
+fn prompt(shell: &OsStr, name: &str) -> String {
+    match Path::new(shell).file_name().and_then(OsStr::to_str) {
+        Some("zsh") => format!("{name}:%~%# "),
+        Some("bash") => format!(r"{name}:\w\$ "),
+        _ => format!("{name}:$PWD$ "),
+    }
 }

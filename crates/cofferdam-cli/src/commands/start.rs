@@ -38,16 +38,16 @@ pub(crate) async fn run(
                     let name = name.to_string();
                     return Err(SessionError::Paused { name }.into());
                 }
-                Condition::Running => {
-                    // Its place is kept again where nobody did.
-                    Session::open(caller, named, &provider).await?;
-                    output::note(&format!("{name} is running already\n"));
-                }
                 Condition::Stopped => {
                     lives::start(caller, named, &provider).await?;
                     output::note(&format!(
                         "started {name}; use it with: cofferdam shell {name}\n"
                     ));
+                }
+                _ => {
+                    // Its place is kept again where nobody did.
+                    Session::open(caller, named, &provider).await?;
+                    output::note(&format!("{name} is running already\n"));
                 }
             }
             Ok(())

@@ -149,9 +149,9 @@ impl Told {
 async fn asked(session: &Session) -> Result<Told, SessionError> {
     let state = match session.condition().await? {
         Condition::Paused => "paused",
-        Condition::Running if session.record().setup == Setup::Failed => "failed-setup",
-        Condition::Running => "active",
         Condition::Stopped => "stopped",
+        _ if session.record().setup == Setup::Failed => "failed-setup",
+        _ => "active",
     };
     let stopping = session.stopping().await?;
     let start = session.starts()?;

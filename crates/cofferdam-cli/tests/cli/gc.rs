@@ -56,6 +56,30 @@ fn a_killed_run_is_shown_and_its_commits_come_home() {
     assert!(!done.stdout.contains("interrupted"), "{done}");
 }
 
+/// Whoever finishes what a dead command began brings its commits home, and leaves the merge to the user.
+#[test]
+fn a_killed_run_moves_no_target() {
+    let environment = TestEnvironment::with_repository();
+    let base = environment.git(&["rev-parse", "main"]);
+    let script = commit_script(&["a"]) + "echo committed; sleep 600";
+    let run = ["run", "--merge-to-head", "--name", "one", "--", "sh", "-c"];
+    let mut child = environment
+        .command(&[&run[..], &[&script]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for(child.stderr.take().unwrap(), "committed");
+    child.kill().unwrap();
+    finish(child);
+    let done = environment.cofferdam(&["gc"]).expect_code(0);
+    assert!(done.stdout.contains("recovered: one, 1 commit"), "{done}");
+    assert!(done.stdout.contains("cofferdam merge one"), "{done}");
+    assert_eq!(environment.git(&["rev-parse", "main"]), base);
+    environment.cofferdam(&["merge", "one"]).expect_code(0);
+    assert_eq!(environment.read("a.txt"), "a\n");
+}
+
 /// Nothing that is merged nowhere goes; what is merged goes, but for a branch that the user named.
 #[test]
 fn merged_sandboxes_are_cleared_and_no_others() {

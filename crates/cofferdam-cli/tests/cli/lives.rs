@@ -64,6 +64,13 @@ impl Lives {
             .to_owned()
     }
 
+    /// The code with which a shell ends that its terminal left: zsh says the signal's number in its own way.
+    #[track_caller]
+    pub(crate) fn hung_up(&self, name: &str) -> i32 {
+        let zsh = self.exec(name, "command -v zsh").status.success();
+        if zsh { 1 } else { 129 }
+    }
+
     /// The command on a terminal of its own.
     #[track_caller]
     pub(crate) fn on_a_terminal(&self, arguments: &[&str]) -> OnTerminal {

@@ -160,6 +160,7 @@ fn programs_are_told_before_they_are_stopped() {
     let mut shell = lives.on_a_terminal(&["shell", "box"]);
     shell.press("echo re''ady\r");
     shell.expect("ready");
+    let hung_up = lives.hung_up("box");
     until(|| lives.cofferdam(&["logs", "box", &id]).stdout == "ready\n");
     let mut ready = [0; 6];
     awaited
@@ -180,7 +181,7 @@ fn programs_are_told_before_they_are_stopped() {
     );
     assert_eq!(awaited.wait().unwrap().code(), Some(7));
     // It is told that its terminal is gone, as it does not hear the first request.
-    shell.ends_with(129);
+    shell.ends_with(hung_up);
     let list = lives.cofferdam(&["logs", "box", "--list"]).expect_code(0);
     assert!(list.stdout.contains(&format!("{id}  exit 7")), "{list}");
     lives.cofferdam(&["start", "box"]).expect_code(0);

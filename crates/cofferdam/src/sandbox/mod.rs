@@ -54,6 +54,18 @@ pub struct Status {
     pub stopping: Stopping,
 }
 
+impl Status {
+    /// Of one in which nothing runs yet.
+    pub fn new(stopping: Stopping) -> Self {
+        Self {
+            paused: false,
+            frozen: false,
+            programs: 0,
+            stopping,
+        }
+    }
+}
+
 /// How a sandbox's programs are stopped for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -83,6 +95,21 @@ pub struct Listed {
     pub lost: u64,
     /// None while it runs.
     pub exit: Option<Exit>,
+}
+
+impl Listed {
+    /// One that runs and that somebody waits for, with neither a terminal nor its files.
+    pub fn new(number: u64, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self {
+            number,
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            detached: false,
+            awaited: true,
+            terminal: false,
+            lost: 0,
+            exit: None,
+        }
+    }
 }
 
 /// A running sandbox, and one user's connection to it. Dropping it ends that user's programs; where the sandbox lives

@@ -14,6 +14,7 @@ use crate::wall::WallSpec;
 
 /// Everything a provider needs to make one sandbox.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SandboxSpec {
     pub id: SandboxId,
     pub slug: Slug,
@@ -38,6 +39,32 @@ pub struct SandboxSpec {
     pub limits: Limits,
     pub network: Network,
     pub lifetime: Lifetime,
+}
+
+impl SandboxSpec {
+    /// With nothing mounted, an empty environment, the usual limits, no network, and the life of its maker.
+    pub fn new(
+        id: SandboxId,
+        slug: Slug,
+        hostname: impl Into<String>,
+        workdir: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            id,
+            slug,
+            hostname: hostname.into(),
+            workdir: workdir.into(),
+            mounts: Vec::new(),
+            environment: BTreeMap::new(),
+            search_path: None,
+            caller_home: None,
+            programs: Vec::new(),
+            unseen: Vec::new(),
+            limits: Limits::default(),
+            network: Network::None,
+            lifetime: Lifetime::WithMaker,
+        }
+    }
 }
 
 /// How long a sandbox lives.
@@ -148,6 +175,7 @@ impl Network {
 
 /// One program to run in a sandbox.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ExecRequest {
     /// `argv[0]` is looked up in the sandbox's `PATH` unless it has a `/`.
     pub arguments: Vec<OsString>,
@@ -163,6 +191,16 @@ pub struct ExecRequest {
     /// It survives the connection over which it was started. For providers with [`super::Ability::Outlive`]; it has
     /// neither input nor a terminal.
     pub detached: Option<Detached>,
+}
+
+impl ExecRequest {
+    /// In the sandbox's workdir and environment, without input.
+    pub fn new(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self {
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 /// Where a program that survives its starter leaves what becomes of it. Neither file may be there already.

@@ -48,12 +48,8 @@ pub(super) struct Inside<'a> {
 
 impl Inside<'_> {
     pub(super) async fn run(self, cancel: &CancellationToken) -> Result<Captured, InsideError> {
-        let request = ExecRequest {
-            arguments: self.arguments,
-            environment: self.environment.clone(),
-            stdin: false,
-            ..ExecRequest::default()
-        };
+        let mut request = ExecRequest::new(self.arguments);
+        request.environment = self.environment.clone();
         let mut execution = tokio::select! {
             () = cancel.cancelled() => return Err(InsideError::Cancelled),
             started = tokio::time::timeout(self.limit, start(self.sandbox, request)) => {

@@ -136,6 +136,7 @@ impl LogLimits {
 /// On whose behalf something is done: their directory, their environment, and where their events and orders come from
 /// and go to.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Caller {
     pub home: Home,
     pub git: Git,
@@ -167,6 +168,7 @@ impl Caller {
 
 /// A sandbox and what is in it, whatever is done there later.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SessionOptions {
     /// A directory in the repository to work on.
     pub repository: PathBuf,
@@ -208,6 +210,7 @@ impl SessionOptions {
 
 /// What an agent is asked to do.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Task {
     pub agent: Arc<dyn AgentProvider>,
     pub prompt: PromptSource,

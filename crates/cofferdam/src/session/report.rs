@@ -69,6 +69,7 @@ pub(super) fn usage(iterations: &[Iteration]) -> Usage {
 
 /// What a run did.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct RunReport {
     pub id: SandboxId,
     pub name: Slug,
@@ -105,6 +106,7 @@ pub struct RunReport {
 
 /// What is kept when a run fails: everything that was made until then.
 #[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
 pub struct Kept {
     pub id: Option<SandboxId>,
     pub name: Option<Slug>,

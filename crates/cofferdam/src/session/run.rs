@@ -30,6 +30,11 @@ use crate::wall;
 ///
 /// An error keeps everything: see [`RunError::kept`].
 ///
+/// It is [`Session::create`](crate::session::Session::create), [`agent`](crate::session::Session::agent) and
+/// [`close`](crate::session::Session::close) in one, with two differences: its sandbox ends with this process however that
+/// dies, and with merge-to-head a run that went well moves the target, as [`crate::session::manage::merge`] does for a
+/// session.
+///
 /// One agent from the making of its sandbox to its end:
 ///
 /// ```no_run
@@ -40,7 +45,7 @@ use crate::wall;
 /// # }
 /// ```
 ///
-/// Where more is to be done in one sandbox, the same steps have names of their own ([`Session`](crate::session::Session)):
+/// Where more is to be done in one sandbox, the same steps by themselves:
 ///
 /// ```no_run
 /// # async fn example(options: cofferdam::RunOptions) -> Result<(), Box<dyn std::error::Error>> {

@@ -94,12 +94,9 @@ impl Invocation<'_> {
         let command = self.agent.command(&self.request)?;
         let mut environment = self.environment.clone();
         environment.extend(command.environment);
-        let request = ExecRequest {
-            arguments: command.arguments,
-            environment,
-            stdin: command.stdin.is_some(),
-            ..ExecRequest::default()
-        };
+        let mut request = ExecRequest::new(command.arguments);
+        request.environment = environment;
+        request.stdin = command.stdin.is_some();
         let mut execution = tokio::select! {
             () = self.cancel.cancelled() => return Err(AgentFailure::Cancelled),
             started = tokio::time::timeout(self.idle_timeout, start(self.sandbox, request)) => {

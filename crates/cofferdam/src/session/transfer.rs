@@ -150,11 +150,9 @@ pub(super) async fn pack(
     cancel: &CancellationToken,
 ) -> Result<(), CollectError> {
     let script = "exec git pack-objects --revs --thin --stdout --delta-base-offset -q";
-    let request = ExecRequest {
-        arguments: vec!["/bin/sh".into(), "-c".into(), in_directory(workdir, script)],
-        stdin: true,
-        ..ExecRequest::default()
-    };
+    let script = in_directory(workdir, script);
+    let mut request = ExecRequest::new(["/bin/sh".into(), "-c".into(), script]);
+    request.stdin = true;
     let work = async {
         let mut execution = sandbox.exec(request).await?;
         if let Some(mut stdin) = execution.take_stdin() {

@@ -1,15 +1,39 @@
 //! What the others get wrong, done right: it compiles.
 
+use std::sync::Arc;
+
 use cofferdam::RunOptions;
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::home::Home;
+use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{
-    BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, IsolatedProvider, PrivateCopy,
+    BindMount, BranchStrategy, Contained, CopyStrategy, ExecRequest, Isolated, IsolatedProvider,
+    Listed, PrivateCopy, SandboxSpec, Status, Stopping,
 };
+use cofferdam::session::living::Condition;
+use cofferdam::session::{Caller, SessionExec, SessionOptions, Task};
 
 fn with(provider: impl IsolatedProvider + 'static) -> Isolated {
     Isolated::new(provider, CopyStrategy::MergeToHead)
+}
+
+/// What a provider from outside is asked with, and what it answers.
+fn asked(id: SandboxId, slug: Slug) -> (SandboxSpec, ExecRequest, Status, Listed) {
+    let mut spec = SandboxSpec::new(id, slug, "host", "/work");
+    spec.limits.processes = None;
+    let mut request = ExecRequest::new(["true"]);
+    request.stdin = true;
+    let mut status = Status::new(Stopping::Freezer);
+    status.paused = true;
+    (spec, request, status, Listed::new(1, ["true"]))
+}
+
+fn word(condition: Condition) -> &'static str {
+    match condition {
+        Condition::Stopped => "stopped",
+        _ => "alive",
+    }
 }
 
 fn main() {
@@ -19,5 +43,9 @@ fn main() {
     let _: Contained = sandbox.into();
     let sandbox = BindMount::new(native(), BranchStrategy::MergeToHead);
     let agent = agent::by_name("command", AgentOptions::default()).unwrap();
+    Task::new(Arc::clone(&agent));
+    Caller::new(Home::new("/h"));
+    SessionOptions::new("/r", sandbox.clone());
+    SessionExec::new(["true"]);
     RunOptions::new(Home::new("/h"), "/r", agent, sandbox);
 }

@@ -7,13 +7,13 @@ use std::{env, fs};
 
 use cofferdam::names::SandboxId;
 use cofferdam::sandbox::native::{Native, remove_leftovers};
-use cofferdam::sandbox::{BindMountProvider, ExecRequest, Limits, SandboxError, SandboxSpec};
+use cofferdam::sandbox::{BindMountProvider, ExecRequest, SandboxError};
 use cofferdam_lab::skip;
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{
     both, control_groups, create, eventually, is_root, marker, ok, processes_with, run_async, spec,
-    start, status_of, words,
+    start, status_of,
 };
 
 both! {
@@ -30,7 +30,7 @@ both! {
         sandbox.close().await.unwrap();
         let mut run = run;
         assert!(matches!(run.wait().await, Err(SandboxError::Gone(_))));
-        let request = ExecRequest { arguments: words(["true"]), ..ExecRequest::default() };
+        let request = ExecRequest::new(["true"]);
         assert!(matches!(sandbox.exec(request).await, Err(SandboxError::Gone(_))));
 
         let sandbox = create(&spec()).await.unwrap();
@@ -121,17 +121,10 @@ fn helper_with_limits() {
     };
     run_async(async move {
         let id = id.into_string().unwrap().parse().unwrap();
-        let limits = Limits {
-            memory: Some(256 << 20),
-            ..Limits::default()
-        };
-        let sandbox = create(&SandboxSpec {
-            id,
-            limits,
-            ..spec()
-        })
-        .await
-        .unwrap();
+        let mut spec = spec();
+        spec.id = id;
+        spec.limits.memory = Some(256 << 20);
+        let sandbox = create(&spec).await.unwrap();
         loop {
             start(&*sandbox, "sleep 10000").await;
         }

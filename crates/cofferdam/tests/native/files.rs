@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam::sandbox::{Access, Sandbox, SandboxError, SandboxSpec};
+use cofferdam::sandbox::{Access, Sandbox, SandboxError};
 use cofferdam_guest::protocol::files::{self, Entry, Known};
 use cofferdam_lab::skip;
 use tokio::io::AsyncReadExt;
@@ -168,7 +168,9 @@ both! {
         let shared = tempfile::tempdir().unwrap();
         std::fs::set_permissions(shared.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         let mounts = vec![mount(shared.path(), "/disk", Access::ReadWrite)];
-        let sandbox = create(&SandboxSpec { mounts, ..spec() }).await.unwrap();
+        let mut spec = spec();
+        spec.mounts = mounts;
+        let sandbox = create(&spec).await.unwrap();
         let sandbox = sandbox.as_ref();
         let python = "/usr/bin/python3";
         if ok(sandbox, &format!("test -x {python} && echo there || true")).await.is_empty() {

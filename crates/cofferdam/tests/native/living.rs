@@ -19,7 +19,7 @@ use cofferdam_lab::skip;
 
 use crate::world::{
     both, control_groups, create, eventually, is_root, marker, mount, ok, processes_with,
-    run_async, spec, start, status_of, words,
+    run_async, spec, start, status_of,
 };
 
 /// A place for one, and its end whatever the test does.
@@ -39,7 +39,8 @@ impl Living {
         fs::create_dir_all(&directory).unwrap();
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
         let lifetime = Lifetime::UntilRemoved { state: directory };
-        let spec = SandboxSpec { lifetime, ..spec() };
+        let mut spec = spec();
+        spec.lifetime = lifetime;
         Self { state, spec }
     }
 
@@ -132,12 +133,9 @@ fn helper_that_makes_one() {
         return;
     };
     run_async(async move {
-        let lifetime = Lifetime::UntilRemoved { state };
-        let spec = SandboxSpec {
-            id,
-            lifetime,
-            ..spec()
-        };
+        let mut spec = spec();
+        spec.id = id;
+        spec.lifetime = Lifetime::UntilRemoved { state };
         let sandbox = create(&spec).await.unwrap();
         start(&*sandbox, &format!("trap '' HUP TERM; sleep {marker}1; :")).await;
         println!("made");
@@ -447,7 +445,7 @@ both! {
         for sandbox in [&sandbox, &other] {
             let status = sandbox.status().await.unwrap();
             assert!(status.paused && !status.frozen);
-            let request = ExecRequest { arguments: words(["true"]), ..ExecRequest::default() };
+            let request = ExecRequest::new(["true"]);
             assert!(matches!(sandbox.exec(request).await, Err(SandboxError::Paused)));
         }
         drop(other);
@@ -475,7 +473,7 @@ both! {
         // Killed in the middle, a collector lets go.
         let mut killed = helper("living::helper_that_freezes_one", &living, "");
         until(&mut killed, "frozen");
-        let request = ExecRequest { arguments: words(["true"]), ..ExecRequest::default() };
+        let request = ExecRequest::new(["true"]);
         assert!(matches!(sandbox.exec(request).await, Err(SandboxError::Frozen)));
         end(killed);
         let began = Instant::now();
@@ -539,11 +537,8 @@ both! {
         let beats = |name: &str| format!("while :; do echo x >> /in/{name}; sleep 0.005; done");
         let size = |name: &str| fs::metadata(shared.path().join(name)).map_or(0, |found| found.len());
         let leader = format!("trap ': woken' HUP CONT; ({}) & {}", beats("a"), beats("b"));
-        let request = ExecRequest {
-            arguments: words(["sh", "-c", &leader]),
-            terminal: Some(TerminalSize { rows: 9, columns: 9 }),
-            ..ExecRequest::default()
-        };
+        let mut request = ExecRequest::new(["sh", "-c", &leader]);
+        request.terminal = Some(TerminalSize { rows: 9, columns: 9 });
         let mut run = sandbox.exec(request).await.unwrap();
         let terminal = run.take_terminal().unwrap();
         let other = start(&*sandbox, &format!("set -m; ({}) & {}", beats("c"), beats("d"))).await;

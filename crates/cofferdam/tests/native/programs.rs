@@ -27,7 +27,9 @@ both! {
             (Vec::new(), None, ""),
         ] {
             let directory = directory.map(PathBuf::from);
-            let request = ExecRequest { arguments, directory, stdin: true, ..ExecRequest::default() };
+            let mut request = ExecRequest::new(arguments);
+            request.directory = directory;
+            request.stdin = true;
             let error = sandbox.exec(request).await.unwrap_err();
             assert!(matches!(error, SandboxError::Program { .. }), "{error}");
             assert!(error.to_string().contains(part), "{error}");
@@ -35,13 +37,15 @@ both! {
         // At once: it waits for nothing. A busy machine takes its time.
         assert!(began.elapsed() < Duration::from_secs(20));
         // A program that never reads its megabyte of input.
-        let request = ExecRequest { arguments: words(["true"]), stdin: true, ..ExecRequest::default() };
+        let mut request = ExecRequest::new(["true"]);
+        request.stdin = true;
         let mut run = sandbox.exec(request).await.unwrap();
         let mut stdin = run.take_stdin().unwrap();
         let _ = stdin.write_all(&vec![b'x'; 1 << 20]).await;
         assert!(run.wait().await.unwrap().success());
         // And one that reads it all.
-        let request = ExecRequest { arguments: words(["wc", "-c"]), stdin: true, ..ExecRequest::default() };
+        let mut request = ExecRequest::new(["wc", "-c"]);
+        request.stdin = true;
         let mut run = sandbox.exec(request).await.unwrap();
         let mut stdin = run.take_stdin().unwrap();
         stdin.write_all(&vec![b'x'; 1 << 20]).await.unwrap();

@@ -7,9 +7,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use cofferdam::names::SandboxId;
-use cofferdam::sandbox::{Access, ExecRequest, Mount, MountSource, SandboxError, SandboxSpec};
+use cofferdam::sandbox::{Access, ExecRequest, Mount, MountSource, SandboxError};
 
-use crate::world::{both, create, fails, finish, is_root, mount, ok, spec, words};
+use crate::world::{both, create, fails, finish, is_root, mount, ok, spec};
 
 both! {
     async fn only_what_is_mounted_is_there() {
@@ -22,11 +22,9 @@ both! {
         fs::write(&tool, "#!/bin/sh\necho tool\n").unwrap();
         fs::set_permissions(&tool, fs::Permissions::from_mode(0o700)).unwrap();
         let path = format!("{0}/.cargo/bin:{0}/.ssh:/usr/bin", home.path().display());
-        let spec = SandboxSpec {
-            search_path: Some(path.into()),
-            caller_home: Some(home.path().into()),
-            ..spec()
-        };
+        let mut spec = spec();
+        spec.search_path = Some(path.into());
+        spec.caller_home = Some(home.path().into());
         let sandbox = create(&spec).await.unwrap();
         assert_eq!(ok(&*sandbox, "tool").await, "tool\n");
         let home = home.path().display();
@@ -67,14 +65,12 @@ both! {
             fs::set_permissions(tree.path().join("old"), fs::Permissions::from_mode(0o600)).unwrap();
             let locked = tempfile::tempdir().unwrap();
             fs::write(locked.path().join("f"), "f").unwrap();
-            let spec = SandboxSpec {
-                workdir: "/workspace/repo".into(),
-                mounts: vec![
-                    mount(tree.path(), "/workspace/repo", Access::ReadWrite),
-                    mount(locked.path(), "/.cofferdam/git", Access::ReadOnly),
-                ],
-                ..spec()
-            };
+            let mut spec = spec();
+            spec.workdir = "/workspace/repo".into();
+            spec.mounts = vec![
+                mount(tree.path(), "/workspace/repo", Access::ReadWrite),
+                mount(locked.path(), "/.cofferdam/git", Access::ReadOnly),
+            ];
             let sandbox = create(&spec).await.unwrap();
             let script = "cat old; echo new > old; mkdir -p a/b; echo x > a/b/c; ln -s x l; stat -c %u old a; pwd";
             assert_eq!(ok(&*sandbox, script).await, "old1000\n1000\n/workspace/repo\n");
@@ -104,23 +100,21 @@ both! {
         std::os::unix::fs::symlink(&odd, tree.path().join("link")).unwrap();
         let target = PathBuf::from(OsString::from_vec(b"/workspace/t \"q\"\n'\xfe".to_vec()));
         let over = Mount { source: MountSource::Nothing, target: "/workspace/r/hidden".into(), access: Access::ReadOnly };
-        let base = SandboxSpec {
-            mounts: vec![
-                mount(&odd, &target, Access::ReadWrite),
-                mount(tree.path(), "/workspace/r", Access::ReadWrite),
-                over,
-                mount(tree.path().join("over"), "/workspace/r/file", Access::ReadOnly),
-                mount(tree.path().join("over"), "/.cofferdam/new/file", Access::ReadOnly),
-            ],
-            ..spec()
-        };
+        let mut base = spec();
+        base.mounts = vec![
+            mount(&odd, &target, Access::ReadWrite),
+            mount(tree.path(), "/workspace/r", Access::ReadWrite),
+            over,
+            mount(tree.path().join("over"), "/workspace/r/file", Access::ReadOnly),
+            mount(tree.path().join("over"), "/.cofferdam/new/file", Access::ReadOnly),
+        ];
         let sandbox = create(&base).await.unwrap();
-        let arguments = words([OsStr::new("cat"), target.join("f").as_os_str()]);
-        let run = sandbox.exec(ExecRequest { arguments, ..ExecRequest::default() }).await.unwrap();
+        let request = ExecRequest::new([OsStr::new("cat"), target.join("f").as_os_str()]);
+        let run = sandbox.exec(request).await.unwrap();
         assert_eq!(finish(run).await.1, "odd");
-        let directory = Some(target.clone());
-        let arguments = words(["sh", "-c", "cat f; echo new > g"]);
-        let run = sandbox.exec(ExecRequest { arguments, directory, ..ExecRequest::default() }).await.unwrap();
+        let mut request = ExecRequest::new(["sh", "-c", "cat f; echo new > g"]);
+        request.directory = Some(target.clone());
+        let run = sandbox.exec(request).await.unwrap();
         assert_eq!(finish(run).await.1, "odd");
         assert_eq!(fs::read_to_string(odd.join("g")).unwrap(), "new\n");
         assert_eq!(ok(&*sandbox, "ls -A /workspace/r/hidden; cat /workspace/r/file /.cofferdam/new/file").await, "aboveabove");
@@ -130,9 +124,9 @@ both! {
         assert_eq!(fs::read_to_string(tree.path().join("file")).unwrap(), "below");
 
         let refused = |mount: Mount| {
-            let mut mounts = base.mounts.clone();
-            mounts.push(mount);
-            let spec = SandboxSpec { id: SandboxId::random().unwrap(), mounts, ..base.clone() };
+            let mut spec = base.clone();
+            spec.id = SandboxId::random().unwrap();
+            spec.mounts.push(mount);
             async move { create(&spec).await.unwrap_err() }
         };
         let error = refused(mount(&odd, "/workspace/r/not/there", Access::ReadOnly)).await;
@@ -185,7 +179,8 @@ both! {
 
 both! {
     async fn what_lies_below_a_mount_is_left_out() {
-        let spec = SandboxSpec { mounts: vec![mount("/dev", "/workspace/dev", Access::ReadOnly)], ..spec() };
+        let mut spec = spec();
+        spec.mounts = vec![mount("/dev", "/workspace/dev", Access::ReadOnly)];
         match create(&spec).await {
             // The file system of /dev cannot map owners: read-only it is mounted as it is.
             Ok(sandbox) => {
@@ -200,8 +195,8 @@ both! {
             }
             Err(error) => panic!("{error}"),
         }
-        let writable = SandboxSpec { mounts: vec![mount("/dev", "/workspace/dev", Access::ReadWrite)], ..spec };
-        let error = create(&writable).await.unwrap_err();
+        spec.mounts = vec![mount("/dev", "/workspace/dev", Access::ReadWrite)];
+        let error = create(&spec).await.unwrap_err();
         assert!(matches!(&error, SandboxError::Unsupported { what, .. } if what.contains("/dev")), "{error}");
     }
 }

@@ -18,11 +18,8 @@ const SIZE: TerminalSize = TerminalSize {
 };
 
 async fn with_terminal(sandbox: &dyn Sandbox, script: &str) -> (Box<dyn Execution>, Terminal) {
-    let request = ExecRequest {
-        arguments: words(["sh", "-c", script]),
-        terminal: Some(SIZE),
-        ..ExecRequest::default()
-    };
+    let mut request = ExecRequest::new(["sh", "-c", script]);
+    request.terminal = Some(SIZE);
     let mut run = sandbox.exec(request).await.unwrap();
     assert!(run.take_stdin().is_none() && run.take_stdout().is_none());
     assert!(run.take_stderr().is_none());
@@ -142,14 +139,12 @@ impl Files {
     }
 
     fn request(&self, script: &str) -> ExecRequest {
-        ExecRequest {
-            arguments: words(["sh", "-c", script]),
-            detached: Some(Detached {
-                output: self.path("output"),
-                end: self.path("end"),
-            }),
-            ..ExecRequest::default()
-        }
+        let mut request = ExecRequest::new(["sh", "-c", script]);
+        request.detached = Some(Detached {
+            output: self.path("output"),
+            end: self.path("end"),
+        });
+        request
     }
 
     fn output(&self) -> String {
@@ -188,7 +183,8 @@ both! {
         assert_eq!(files.output(), "begun\ndone\noops\n");
         // What was not started leaves none.
         let none = Files::new();
-        let request = ExecRequest { arguments: words(["no-such-program"]), ..none.request("") };
+        let mut request = none.request("");
+        request.arguments = words(["no-such-program"]);
         assert!(sandbox.exec(request).await.is_err());
         assert!(!none.path("output").exists() && !none.path("end").exists());
     }

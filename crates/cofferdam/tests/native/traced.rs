@@ -28,11 +28,7 @@ async fn perl(sandbox: &dyn Sandbox, script: &str, rest: &[&str]) -> Box<dyn Exe
             .into_iter()
             .chain(rest.iter().copied()),
     );
-    let request = ExecRequest {
-        arguments,
-        ..ExecRequest::default()
-    };
-    sandbox.exec(request).await.unwrap()
+    sandbox.exec(ExecRequest::new(arguments)).await.unwrap()
 }
 
 /// A program with a mark, and one that traces it and does what `then` says.
@@ -135,7 +131,7 @@ both! {
             return skip!("there is no python3 inside, or the numbers of system calls are another machine's");
         }
         let arguments = words(["sh", "-c", &format!("exec {python} -c \"$0\" > /tmp/thread"), THREADS]);
-        let request = ExecRequest { arguments, ..ExecRequest::default() };
+        let request = ExecRequest::new(arguments);
         let mut program = sandbox.exec(request).await.unwrap();
         let thread = ok(sandbox, "until test -s /tmp/thread; do sleep 0.01; done; cat /tmp/thread").await;
         let thread = thread.trim();

@@ -1,6 +1,5 @@
 //! What every test of the native sandbox needs: sandboxes, scripts in them, and what the host sees of them.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,8 +11,8 @@ use std::{env, fs};
 use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{
-    Access, BindMountProvider, ExecRequest, Execution, Exit, Lifetime, Limits, Mount, MountSource,
-    Network, Sandbox, SandboxError, SandboxSpec,
+    Access, BindMountProvider, ExecRequest, Execution, Exit, Mount, MountSource, Sandbox,
+    SandboxError, SandboxSpec,
 };
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
@@ -99,21 +98,8 @@ macro_rules! both {
 }
 
 pub(crate) fn spec() -> SandboxSpec {
-    SandboxSpec {
-        id: SandboxId::random().unwrap(),
-        slug: Slug::from_text("test").unwrap(),
-        hostname: "cofferdam-test".into(),
-        workdir: "/".into(),
-        mounts: Vec::new(),
-        environment: BTreeMap::new(),
-        search_path: None,
-        caller_home: None,
-        programs: Vec::new(),
-        unseen: Vec::new(),
-        limits: Limits::default(),
-        network: Network::None,
-        lifetime: Lifetime::WithMaker,
-    }
+    let (id, slug) = (SandboxId::random(), Slug::from_text("test"));
+    SandboxSpec::new(id.unwrap(), slug.unwrap(), "cofferdam-test", "/")
 }
 
 pub(crate) async fn create(spec: &SandboxSpec) -> Result<Arc<dyn Sandbox>, SandboxError> {
@@ -130,14 +116,8 @@ pub(crate) fn words<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Vec<
 }
 
 pub(crate) async fn start(sandbox: &dyn Sandbox, script: &str) -> Box<dyn Execution> {
-    let arguments = words(["sh", "-c", script]);
-    sandbox
-        .exec(ExecRequest {
-            arguments,
-            ..ExecRequest::default()
-        })
-        .await
-        .unwrap()
+    let request = ExecRequest::new(["sh", "-c", script]);
+    sandbox.exec(request).await.unwrap()
 }
 
 pub(crate) async fn finish(mut run: Box<dyn Execution>) -> (Exit, String, String) {

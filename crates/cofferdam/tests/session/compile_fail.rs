@@ -85,6 +85,21 @@ fn what_must_not_compile_does_not_compile() {
                 "8:13: error[E0616]: field `strategy` of struct `cofferdam::sandbox::BindMount` is private",
             ],
         ),
+        (
+            "whole_literals",
+            &[
+                "13:9: error[E0639]: cannot create non-exhaustive struct using struct expression",
+                "14:9: error[E0639]: cannot create non-exhaustive struct using struct expression",
+                "15:9: error[E0639]: cannot create non-exhaustive struct using struct expression",
+                "16:9: error[E0639]: cannot create non-exhaustive struct using struct expression",
+                "17:9: error[E0639]: cannot create non-exhaustive struct using struct expression",
+                "18:9: error[E0639]: cannot create non-exhaustive struct using struct expression",
+                "24:9: error[E0639]: cannot create non-exhaustive struct using struct expression",
+                "25:9: error[E0639]: cannot create non-exhaustive struct using struct expression",
+                "26:9: error[E0639]: cannot create non-exhaustive struct using struct expression",
+                "31:11: error[E0004]: non-exhaustive patterns: `_` not covered",
+            ],
+        ),
     ] {
         let errors = compile(name);
         assert_eq!(errors.len(), wanted.len(), "{name}: {errors:?}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cofferdam::RunOptions;
 use cofferdam::process::Exit;
 use cofferdam::sandbox::BranchStrategy;
-use cofferdam::session::{Event, Hook, Landing, RunErrorKind, manage};
+use cofferdam::session::{Event, EventSink, Hook, Landing, RunErrorKind, manage};
 
 use crate::support::{Env, block_on, command, iterations, processes_with, run, run_ok, target};
 
@@ -111,6 +111,27 @@ fn a_failed_run_moves_no_target() {
             assert_eq!(env.subjects(reference), ["first", "work"]);
         }
     }
+}
+
+/// Nor by one that its user stopped, although all of its work is home.
+#[test]
+fn a_cancelled_run_moves_no_target() {
+    let env = Env::new();
+    let script = "git commit -qm work --allow-empty; echo ready; sleep 100";
+    let mut options = env.script(BranchStrategy::MergeToHead, script);
+    let cancel = options.caller.cancel.clone();
+    options.caller.events = EventSink::new(move |event| {
+        if format!("{event:?}").contains("ready\"") {
+            cancel.cancel();
+        }
+    });
+    let error = run(options).unwrap_err();
+    assert!(matches!(error.kind, RunErrorKind::Cancelled), "{error}");
+    assert_eq!(env.subjects("main"), ["first"]);
+    let Some(Landing::Kept { reference, .. }) = &error.kept.landing else {
+        panic!("{:?}", error.kept);
+    };
+    assert_eq!(env.subjects(reference), ["first", "work"]);
 }
 
 #[test]

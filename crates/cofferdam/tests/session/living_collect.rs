@@ -286,6 +286,52 @@ fn collecting_from_one_that_never_rests() {
 }
 
 /// Each call of git finds it standing still.
+/// As when this machine hangs: nobody inside waits longer than for whoever collects, and what was to come home comes the
+/// next time.
+#[test]
+fn a_collecting_that_is_cancelled_lets_its_programs_go_on() {
+    let env = Env::new();
+    let slow = env.dir.path().join("git");
+    let waits = env.dir.path().join("waits");
+    block_on(async {
+        let session = made(&env).await;
+        sh(&session, &format!("{COMMIT} w1")).await;
+        let script = format!(
+            "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\n\
+             case \"$*\" in *index-pack*) touch {}; exec sleep 600;; esac\nexec git \"$@\"\n",
+            waits.display()
+        );
+        std::fs::write(&slow, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&slow, mode).unwrap();
+        let mut hanging = caller(&env);
+        hanging.git = Git::new(&slow);
+        let cancel = hanging.cancel.clone();
+        let named = Named::find(&hanging, &env.repo, "one").await.unwrap();
+        let collecting = Session::open(&hanging, named, &native()).await.unwrap();
+        let stop = async {
+            while !waits.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            assert!(session.sandbox().status().await.unwrap().frozen);
+            cancel.cancel();
+        };
+        let both = async { tokio::join!(collecting.collect(), stop) };
+        let (collected, ()) = tokio::time::timeout(Duration::from_secs(30), both)
+            .await
+            .expect("it ends when it is cancelled");
+        assert!(collected.is_err(), "{collected:?}");
+        assert!(!session.sandbox().status().await.unwrap().frozen);
+        assert_eq!(sh(&session, "echo on").await, "on");
+        let again = session.collect().await.unwrap();
+        assert_eq!(again.commits.len(), 1, "{again:?}");
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+    env.assert_sound();
+}
+
 #[test]
 fn nothing_runs_while_it_is_collected() {
     let env = Env::new();

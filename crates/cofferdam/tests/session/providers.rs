@@ -9,11 +9,13 @@ use cofferdam::git::private_clone::INSIDE_VAULT;
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
     Abilities, Ability, Access, BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy,
-    CopyStrategy, ExecRequest, Execution, Exit, Handle, Isolated, IsolatedProvider,
+    Contained, CopyStrategy, ExecRequest, Execution, Exit, Handle, Isolated, IsolatedProvider,
     IsolatedSandbox, Mount, MountSource, NetworkKind, PrivateCopy, Sandbox, SandboxError,
     SandboxSpec,
 };
-use cofferdam::session::{Hook, Landing, NetworkOptions, PromptSource};
+use cofferdam::session::{
+    EventSink, Hook, Landing, NetworkOptions, PromptSource, RunErrorKind, Session,
+};
 use cofferdam_lab::sample::Sample;
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +40,8 @@ enum Fault {
     HangCopy,
     /// Nothing of its work can be brought out.
     FailPack,
+    /// It cannot stop its programs for a while.
+    NoPause,
 }
 
 /// A provider that mounts: it keeps a diary and lets the embedded one do the work.
@@ -82,7 +86,12 @@ impl BindMountProvider for Own {
     }
 
     fn abilities(&self) -> Abilities {
-        self.native.abilities()
+        let others: &[Ability] = match self.fault {
+            Fault::NoPause => &[Ability::Mount, Ability::Outlive],
+            _ => return self.native.abilities(),
+        };
+        let networks = self.native.abilities().networks;
+        Abilities { networks, others }
     }
 
     async fn create(
@@ -388,21 +397,83 @@ fn an_isolated_sandbox_stays_until_its_work_is_home() {
     let told = format!("{report:?}");
     assert!(told.contains("is in the apart sandbox itself"), "{told}");
     // It lives, and its commit with it.
-    let handle = Handle { id, state };
+    assert_eq!(newest_commit(&native, &Handle { id, state }), "work\n");
+    assert_eq!(files.lock().unwrap().len(), 1);
+}
+
+/// As one says that goes on, which is then ended.
+fn newest_commit(native: &Native, handle: &Handle) -> String {
     crate::support::block_on(async {
-        let sandbox = BindMountProvider::open(&native, &handle).await.unwrap();
-        let request = ExecRequest {
-            arguments: ["git", "log", "-1", "--format=%s"].map(Into::into).to_vec(),
-            ..ExecRequest::default()
-        };
+        let sandbox = BindMountProvider::open(native, handle).await.unwrap();
+        let request = ExecRequest::new(["git", "log", "-1", "--format=%s"]);
         let mut program = sandbox.exec(request).await.unwrap();
         let mut out = String::new();
         let mut stdout = program.take_stdout().unwrap();
         stdout.read_to_string(&mut out).await.unwrap();
-        assert_eq!(out, "work\n");
-        BindMountProvider::remove(&native, &handle).await.unwrap();
+        BindMountProvider::remove(native, handle).await.unwrap();
+        out
+    })
+}
+
+/// Its user let go of the run, and of bringing its work home: that is in it all the same.
+#[test]
+fn an_isolated_sandbox_that_is_abandoned_stays() {
+    let env = Env::new();
+    let own = Own::new(Fault::None);
+    let (native, diary) = (own.native.clone(), own.diary.clone());
+    let files = own.files.clone();
+    let isolated = Isolated::new(Apart(own), copy_branch("topic"));
+    let script = "git commit -qm work --allow-empty; echo ready; sleep 100";
+    let mut options = env.with(isolated, agent(script));
+    let (cancel, abandon) = (
+        options.caller.cancel.clone(),
+        options.caller.abandon.clone(),
+    );
+    options.caller.events = EventSink::new(move |event| {
+        if format!("{event:?}").contains("ready\"") {
+            cancel.cancel();
+            abandon.cancel();
+        }
     });
+    let failed = run(options).unwrap_err();
+    assert!(matches!(failed.kind, RunErrorKind::Cancelled), "{failed}");
+    let diary = diary.lock().unwrap().clone();
+    assert!(!diary.contains(&"close".to_owned()), "{diary:?}");
+    assert_eq!(failed.kept.landing, None);
+    let id = failed.kept.id.unwrap();
+    let state = env.home.sandbox(id);
+    assert_eq!(newest_commit(&native, &Handle { id, state }), "work\n");
     assert_eq!(files.lock().unwrap().len(), 1);
+}
+
+/// One that lives on is collected from where its files are mounted, while its programs stand still. Nothing is made of one
+/// that would be collected from no more.
+#[test]
+fn what_could_not_be_collected_from_does_not_live_on() {
+    let apart = Own::new(Fault::None);
+    let restless = Own::new(Fault::NoPause);
+    let diaries = [apart.diary.clone(), restless.diary.clone()];
+    for (sandbox, why) in [
+        (
+            Contained::from(Isolated::new(Apart(apart), copy_branch("topic"))),
+            "the provider `apart` cannot mount directories of the host",
+        ),
+        (
+            BindMount::new(restless, branch("topic")).into(),
+            "the provider `own` cannot stop its programs for a while",
+        ),
+    ] {
+        let env = Env::new();
+        let options = env.with(sandbox, agent(WORK));
+        let made = Session::create(&options.caller, &options.session);
+        let refused = crate::support::block_on(made).unwrap_err();
+        assert_eq!(refused.to_string(), why);
+        assert!(!env.refs().contains("topic"), "{}", env.refs());
+        env.assert_no_state();
+    }
+    for diary in diaries {
+        assert_eq!(*diary.lock().unwrap(), <[String; 0]>::default());
+    }
 }
 
 #[test]

@@ -315,6 +315,25 @@ fn what_changed_comes_home_as_one_commit() {
     }
 }
 
+/// Each iteration finds what the one before left, and all of it comes home, in one commit.
+#[test]
+fn what_several_iterations_changed_comes_home() {
+    let env = env();
+    let script = "
+        echo again >> README.md; count=$(wc -l < README.md); echo x > new.$count
+        case $count in 2) rm src/a.txt;; 3) test ! -e src/a.txt; test -e new.2; rm new.2;; esac";
+    let isolated = Isolated::new(Plain::new(Answer::Honest), topic());
+    let mut options = env.with(isolated, agent(script));
+    crate::support::iterations(&mut options, 3);
+    let report = whole_ok(&env, options, &["refs/heads/topic"]);
+    assert_eq!(report.iterations.len(), 3);
+    assert_eq!(report.commits.len(), 1);
+    let changed = env.git(&["diff", "--name-status", "topic^", "topic"]);
+    assert_eq!(changed, "M\tREADME.md\nA\tnew.3\nA\tnew.4\nD\tsrc/a.txt");
+    let readme = env.git(&["show", "topic:README.md"]);
+    assert_eq!(readme, "hello\nagain\nagain\nagain");
+}
+
 #[test]
 fn nothing_changed_is_no_commit() {
     let env = env();

@@ -3,7 +3,6 @@
 //! Between a real sandbox and a real gateway stands a relay of the test's own, which passes everything on, the
 //! descriptors too, and changes one answer: what arrived while the sandbox was proving.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -15,9 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cofferdam::sandbox::native::Native;
-use cofferdam::sandbox::{
-    BindMountProvider, Lifetime, Limits, Network, Sandbox, SandboxError, SandboxSpec,
-};
+use cofferdam::sandbox::{BindMountProvider, Network, Sandbox, SandboxError, SandboxSpec};
 use cofferdam::wall::{Answer, Start, WallError};
 use cofferdam_wall::control::{self, DESCRIPTORS, HEAD, Seen};
 use rustix::net::{
@@ -59,21 +56,8 @@ fn nothing_starts_behind_a_wall_that_failed_one_finding() {
 /// Starts a sandbox behind the wall, and ends it.
 fn start(house: &House) -> Result<(), SandboxError> {
     let wall = house.spec(&[]);
-    let spec = SandboxSpec {
-        id: wall.sandbox,
-        slug: wall.name.clone(),
-        hostname: "cofferdam-test".into(),
-        workdir: "/".into(),
-        mounts: Vec::new(),
-        environment: BTreeMap::new(),
-        search_path: None,
-        caller_home: None,
-        programs: Vec::new(),
-        unseen: Vec::new(),
-        limits: Limits::default(),
-        network: Network::Wall(Box::new(wall)),
-        lifetime: Lifetime::WithMaker,
-    };
+    let mut spec = SandboxSpec::new(wall.sandbox, wall.name.clone(), "cofferdam-test", "/");
+    spec.network = Network::Wall(Box::new(wall));
     block_on(async {
         let cancel = CancellationToken::new();
         let sandbox: Arc<dyn Sandbox> = Native::default().create(&spec, &cancel).await?;

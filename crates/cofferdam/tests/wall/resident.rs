@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
-    BindMountProvider, ExecRequest, Handle, Lifetime, Limits, Network, Sandbox, SandboxError,
-    SandboxSpec,
+    BindMountProvider, ExecRequest, Handle, Lifetime, Network, Sandbox, SandboxError, SandboxSpec,
 };
 use cofferdam::wall::Registration;
 use tokio::io::AsyncReadExt;
@@ -27,10 +26,7 @@ impl Drop for Ended {
 
 /// What a program inside says.
 async fn perl(sandbox: &dyn Sandbox, script: &str) -> String {
-    let request = ExecRequest {
-        arguments: ["perl", "-e", script].map(Into::into).into(),
-        ..ExecRequest::default()
-    };
+    let request = ExecRequest::new(["perl", "-e", script]);
     let mut run = sandbox.exec(request).await.unwrap();
     let mut said = String::new();
     let mut stdout = run.take_stdout().unwrap();
@@ -55,22 +51,10 @@ fn its_place_behind_the_wall_is_kept_by_whoever_is_outside() {
         id: wall.sandbox,
         state: state.path().to_owned(),
     };
-    let spec = SandboxSpec {
-        id: wall.sandbox,
-        slug: wall.name.clone(),
-        hostname: "cofferdam-test".into(),
-        workdir: "/".into(),
-        mounts: Vec::new(),
-        environment: std::collections::BTreeMap::new(),
-        search_path: None,
-        caller_home: None,
-        programs: Vec::new(),
-        unseen: Vec::new(),
-        limits: Limits::default(),
-        network: Network::Wall(Box::new(wall.clone())),
-        lifetime: Lifetime::UntilRemoved {
-            state: state.path().to_owned(),
-        },
+    let mut spec = SandboxSpec::new(wall.sandbox, wall.name.clone(), "cofferdam-test", "/");
+    spec.network = Network::Wall(Box::new(wall.clone()));
+    spec.lifetime = Lifetime::UntilRemoved {
+        state: state.path().to_owned(),
     };
     let _ended = Ended(handle.clone());
     block_on(async {

@@ -16,8 +16,7 @@ use super::make;
 use super::streams::Output;
 use crate::names::{SandboxId, Slug};
 use crate::sandbox::{
-    ExecRequest, Execution, Exit, Lifetime, Limits, Mount, Network, Sandbox, SandboxError,
-    SandboxSpec,
+    ExecRequest, Execution, Exit, Limits, Mount, Sandbox, SandboxError, SandboxSpec,
 };
 
 /// The last bytes of standard error that are kept.
@@ -92,32 +91,24 @@ async fn run_unbounded(
     cancel: &CancellationToken,
 ) -> Result<JailOutcome, SandboxError> {
     let start = |error: std::io::Error| SandboxError::Start(format!("cannot make an id: {error}"));
-    let spec = SandboxSpec {
-        id: SandboxId::random().map_err(start)?,
-        slug: Slug::from_text("jail").map_err(|error| SandboxError::Start(error.to_string()))?,
-        hostname: "jail".to_owned(),
-        workdir: request.directory,
-        mounts: request.mounts,
-        environment: request.environment,
-        search_path: host.search_path.map(ToOwned::to_owned),
-        caller_home: host.home.map(ToOwned::to_owned),
-        programs: host.programs.to_vec(),
-        unseen: host.unseen.to_vec(),
-        limits: request.limits,
-        network: Network::None,
-        lifetime: Lifetime::WithMaker,
-    };
+    let id = SandboxId::random().map_err(start)?;
+    let slug = Slug::from_text("jail").map_err(|error| SandboxError::Start(error.to_string()))?;
+    let mut spec = SandboxSpec::new(id, slug, "jail", request.directory);
+    spec.mounts = request.mounts;
+    spec.environment = request.environment;
+    spec.search_path = host.search_path.map(ToOwned::to_owned);
+    spec.caller_home = host.home.map(ToOwned::to_owned);
+    spec.programs = host.programs.to_vec();
+    spec.unseen = host.unseen.to_vec();
+    spec.limits = request.limits;
     let sandbox = make::make(&spec, &NativeOptions::default(), cancel).await?;
     let (output, capture) = match request.stdout {
         JailOutput::Fd(fd) => (Output::Fd(fd), 0),
         JailOutput::Capture(limit) => (Output::Pipe, limit),
         JailOutput::Nothing => (Output::Nothing, 0),
     };
-    let exec = ExecRequest {
-        arguments: request.arguments,
-        stdin: true,
-        ..ExecRequest::default()
-    };
+    let mut exec = ExecRequest::new(request.arguments);
+    exec.stdin = true;
     let mut program = sandbox.start(exec, output).await?;
     let (stdin, stdout, stderr) = (
         program.take_stdin(),

@@ -1,6 +1,6 @@
 //! Bringing home the commits of a sandbox that goes on living.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -30,13 +30,15 @@ pub struct Collection {
     pub notes: Vec<String>,
     /// The sandbox could not be stopped for the moment it takes, and was ended.
     pub ended: bool,
+    /// How long its programs stood still for it; nothing where none ran.
+    pub still: Duration,
     /// The commit that is checked out inside, if it is no older one.
     pub(super) checkout: Option<Oid>,
 }
 
 impl Session {
     /// Brings home what is committed inside: every program is stopped for the moment it takes, the commits pass the
-    /// gate, and the sandbox's own branch moves.
+    /// gate, and the sandbox's own branch moves. Bounded: 10 minutes, and by [`Caller::cancel`]; then the programs go on.
     pub async fn collect(&self) -> Result<Collection, SessionError> {
         let named = &self.named;
         let mut turn = turn(&self.caller, named).await?;
@@ -53,11 +55,13 @@ impl Session {
             }
             Err(source) => return Err(self.failed(source)),
         }
-        let gathered = gather(&self.caller, named, &mut turn).await;
+        let began = Instant::now();
+        let mut gathered = gather(&self.caller, named, &mut turn).await;
         // Where that fails they go on when this process is gone.
         let thawed = self.sandbox.thaw().await;
-        if gathered.is_ok() {
+        if let Ok(collection) = &mut gathered {
             thawed.map_err(|source| self.failed(source))?;
+            collection.still = began.elapsed();
         }
         gathered
     }
@@ -144,6 +148,7 @@ pub(super) async fn gather(
         beside: collected.beside,
         notes: collected.notes,
         ended: false,
+        still: Duration::ZERO,
         checkout: collected.checkout,
     })
 }

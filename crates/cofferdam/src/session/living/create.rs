@@ -4,7 +4,7 @@ use super::{Named, Session};
 use crate::git::land::Landing;
 use crate::git::own_files;
 use crate::registry::{Lifetime, Owned, RegistryError, Setup};
-use crate::sandbox::{Ability, SandboxError};
+use crate::sandbox::{Ability, Contained, SandboxError};
 use crate::session::announce;
 use crate::session::emitter::Emitter;
 use crate::session::error::{RunError, RunErrorKind};
@@ -18,8 +18,8 @@ use crate::session::variables;
 use crate::wall;
 
 impl Session {
-    /// Makes a sandbox that lives until it is deleted. On an error nothing of it is left, unless the error says what:
-    /// where a hook inside failed, it is kept for a look ([`Setup::Failed`]).
+    /// Makes a sandbox that lives until it is deleted, of a provider that mounts its files. On an error nothing of it is
+    /// left, unless the error says what: where a hook inside failed, it is kept for a look ([`Setup::Failed`]).
     ///
     /// With [`crate::sandbox::BranchStrategy::Head`] its programs share the user's checkout for as long as it lives, and
     /// unlike a run nobody watches what appears there: git directories that they make are found and moved out only when
@@ -36,10 +36,7 @@ impl Session {
         if caller.cancel.is_cancelled() {
             return Err(nothing(RunErrorKind::Cancelled));
         }
-        options
-            .sandbox
-            .require(Ability::Outlive)
-            .map_err(|error| nothing(error.into()))?;
+        can_live_on(&options.sandbox).map_err(|error| nothing(error.into()))?;
         let (plan, finished) = plan::settled(caller, options).await.map_err(nothing)?;
         let config_dir = plan.repository.config_dir();
         let log = (&RunLog::None, LogLimits::default());
@@ -138,6 +135,19 @@ impl Session {
             }
         }
     }
+}
+
+/// One that lives on is collected from where its files are mounted, while its programs stand still: those of an isolated
+/// one are inside.
+fn can_live_on(sandbox: &Contained) -> Result<(), SandboxError> {
+    if let Contained::Isolated(_) = sandbox {
+        return Err(SandboxError::Unable {
+            who: format!("the provider `{}`", sandbox.provider_name()),
+            ability: Ability::Mount,
+        });
+    }
+    sandbox.require(Ability::Outlive)?;
+    sandbox.require(Ability::Pause)
 }
 
 impl Making<'_> {

@@ -31,6 +31,7 @@ const END_LIMIT: u64 = 4096;
 
 /// A program that goes on without whoever started it, and its files in the state directory.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Program {
     /// By which it is named from now on: which start of the sandbox, and which of its programs.
     pub id: ProgramId,

@@ -16,6 +16,9 @@ use crate::wall::rules::Problem;
 use crate::wall::supervisor::SupervisorError;
 
 /// Why something could not be done with a sandbox that lives on. Nothing of it is lost.
+///
+/// Not `#[non_exhaustive]`, as no error of this crate with a next step for its user is: a frontend has a hint for each
+/// variant, and one that is new must not compile there without.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     #[error(transparent)]

@@ -26,6 +26,7 @@ const LOOKED: Duration = Duration::from_secs(5);
 /// How a living sandbox is now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Condition {
     Running,
     Paused,

@@ -47,13 +47,39 @@ use crate::wall::supervisor::SupervisorError;
 /// use cofferdam::sandbox::{BindMount, BranchStrategy};
 /// use cofferdam::session::{Caller, Session, SessionExec, SessionOptions};
 ///
+/// // Made once.
 /// let caller = Caller::new(Home::new(home));
 /// let strategy = BranchStrategy::Branch { branch: "work".parse()?, base: None };
 /// let sandbox = BindMount::new(Native::new(NativeOptions::default()), strategy);
-/// let session = Session::create(&caller, &SessionOptions::new(repository, sandbox)).await?;
+/// let mut options = SessionOptions::new(repository, sandbox);
+/// options.name = Some("my-sandbox".to_owned());
+/// let session = Session::create(&caller, &options).await?;
 /// let mut program = session.exec(SessionExec::new(["make", "test"])).await?;
 /// program.wait().await?;
 /// session.collect().await?;
+/// session.detach();
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Found again by whatever process comes later. Creating, one agent and closing is what [`run`](crate::run) does in one:
+///
+/// ```no_run
+/// # async fn example(caller: cofferdam::session::Caller, repository: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+/// use cofferdam::agent::{self, AgentOptions};
+/// use cofferdam::sandbox::native::Native;
+/// use cofferdam::sandbox::{BindMount, BranchStrategy};
+/// use cofferdam::session::living::Named;
+/// use cofferdam::session::{PromptSource, Session, Task};
+///
+/// let named = Named::find(&caller, repository, "my-sandbox").await?;
+/// let session = Session::open(&caller, named, &Native::default()).await?;
+/// let mut task = Task::new(agent::by_name("claude", AgentOptions::default())?);
+/// task.prompt = PromptSource::Inline("make the tests pass".into());
+/// let strategy = BranchStrategy::Branch { branch: "work".parse()?, base: None };
+/// let report = session.agent(&task, BindMount::new(Native::default(), strategy).into()).await?;
+/// println!("{}", report.landing);
+/// session.close(&Native::default()).await?;
 /// # Ok(())
 /// # }
 /// ```

@@ -23,6 +23,8 @@ use crate::wall::Registration;
 
 /// The home of whoever works inside.
 const AGENT_HOME: &str = "/home/agent";
+/// Without any configuration zsh begins with questions in place of a prompt.
+const ZSH: &str = ".zshrc";
 
 impl Making<'_> {
     pub(super) async fn start(
@@ -79,6 +81,7 @@ impl Making<'_> {
             // What is made anew later has the agent's home as it was.
             let home = owned.directory().join("home");
             fsx::private_dir(&home)?;
+            fsx::write_private(&home.join(ZSH), b"")?;
             spec.mounts.push(Mount {
                 source: MountSource::Path(home),
                 target: AGENT_HOME.into(),

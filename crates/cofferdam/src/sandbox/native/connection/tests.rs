@@ -248,10 +248,7 @@ async fn asked(sandbox: &NativeSandbox, question: &str) -> bool {
         }
         Err(_) => false,
     };
-    let mut request = ExecRequest {
-        arguments: vec!["true".into()],
-        ..ExecRequest::default()
-    };
+    let mut request = ExecRequest::new(["true"]);
     match question {
         "exec" => run(request).await,
         "terminal" => {

@@ -1,0 +1,117 @@
+//! What sandboxes that stay are made with, and that looking at them moves nothing.
+
+use crate::environment::commit_script;
+use crate::lives::Lives;
+
+/// All of it holds after a start too.
+#[test]
+fn its_programs_have_what_it_was_made_with() {
+    for mode in ["bind", "copy"] {
+        let lives = Lives::new();
+        lives.write("secret.txt", "hidden\n");
+        lives.git(&["add", "secret.txt"]);
+        lives.git(&["commit", "--quiet", "--message=second"]);
+        lives.git(&["commit", "--quiet", "--message=third", "--allow-empty"]);
+        lives.write("draft.txt", "asked for\n");
+        let options = [
+            "--mode",
+            mode,
+            "--branch",
+            "feature",
+            "--base",
+            "main~1",
+            "--copy",
+            "draft.txt",
+            "--hide",
+            "secret.txt",
+            "--env",
+            "GIVEN=once",
+            "--pids",
+            "77",
+            "--network",
+            "none",
+            "--on-worktree-ready",
+            "cat draft.txt > hooked",
+            "--on-host-ready",
+            "cp hooked by-host",
+            "--on-sandbox-ready",
+            "id -un > by-agent",
+        ];
+        lives.create("box", &options);
+        // One process is the sandbox's own. The hooks of both places run at once.
+        let look = "git branch --show-current; git log -1 --format=%s; cat draft.txt; cat secret.txt 2>/dev/null; \
+                    echo $GIVEN; bash -c 'ulimit -Hu'; cat by-host by-agent";
+        let want = "feature\nsecond\nasked for\nonce\n78\nasked for\nagent\n";
+        let done = lives.exec("box", look).expect_code(0);
+        assert_eq!(done.stdout, want, "{mode}");
+        lives.cofferdam(&["stop", "box"]).expect_code(0);
+        lives.cofferdam(&["start", "box"]).expect_code(0);
+        let done = lives.exec("box", look).expect_code(0);
+        assert_eq!(done.stdout, want, "{mode}, started again");
+    }
+}
+
+/// Who asks how it is, or lets it rest, brings nothing home. Who looks at its work moves what is its own.
+#[test]
+fn looking_moves_nothing_but_its_own() {
+    for strategy in [&[][..], &["--merge-to-head"]] {
+        let lives = Lives::with("box", &[&["--network", "none"], strategy].concat());
+        lives.exec("box", &commit_script(&["a"])).expect_code(0);
+        let before = lives.references();
+        for command in [
+            &["list"][..],
+            &["status", "box"],
+            &["logs", "--list", "box"],
+            &["pause", "box"],
+            &["list", "--json"],
+            &["resume", "box"],
+            &["stop", "box"],
+            &["status", "box", "--json"],
+            &["start", "box"],
+            &["gc"],
+        ] {
+            lives.cofferdam(command).expect_code(0);
+            assert_eq!(lives.references(), before, "{command:?}");
+        }
+        let (mut before, mut moved) = (before, 0);
+        for command in ["diff", "log", "collect"] {
+            lives.cofferdam(&[command, "box"]).expect_code(0);
+            let after = lives.references();
+            let new = after.lines().filter(|line| !before.contains(line));
+            for line in new {
+                let (_, name) = line.split_once('\t').unwrap();
+                let own = name == "refs/heads/cofferdam/box" || name.starts_with("refs/cofferdam/");
+                assert!(own, "{command}: {line}");
+                moved += 1;
+            }
+            before = after;
+            lives
+                .exec("box", "git commit -qm more --allow-empty")
+                .expect_code(0);
+        }
+        assert!(moved >= 3, "{moved}");
+        assert_eq!(lives.git(&["status", "--porcelain"]), "");
+    }
+}
+
+/// Whoever works in it is not left to wonder.
+#[test]
+fn a_long_standstill_is_told() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    lives.exec("box", &commit_script(&["a"])).expect_code(0);
+    let slow = lives.temporary().join("slow");
+    std::fs::create_dir(&slow).unwrap();
+    let script = "#!/bin/sh\nPATH=${PATH#*:}\ncase \"$*\" in *index-pack*) sleep 1.1;; esac\nexec git \"$@\"\n";
+    cofferdam::fsx::write_with_mode(&slow.join("git"), script.as_bytes(), 0o755).unwrap();
+    let line = format!(
+        "PATH='{}':$PATH; exec '{}' collect box",
+        slow.display(),
+        env!("CARGO_BIN_EXE_cofferdam")
+    );
+    let done = lives.shell(&line).expect_code(0);
+    let said = "note: the programs in box stood still for ";
+    assert!(done.stderr.starts_with(said), "{done}");
+    lives.exec("box", &commit_script(&["b"])).expect_code(0);
+    let done = lives.cofferdam(&["collect", "box"]).expect_code(0);
+    assert_eq!(done.stderr, "");
+}
