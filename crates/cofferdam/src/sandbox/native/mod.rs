@@ -103,6 +103,7 @@ impl BindMountProvider for Native {
                 Ability::Outlive,
                 Ability::Files,
                 Ability::Git,
+                Ability::Layers,
             ],
         }
     }
