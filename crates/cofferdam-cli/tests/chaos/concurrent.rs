@@ -47,7 +47,7 @@ fn one_name_twice() {
     for options in [
         &["--head"][..],
         &["--merge-to-head"],
-        &["--mode", "copy", "--branch", "feature"],
+        &["--mode", "layer", "--branch", "feature"],
     ] {
         {
             let environment = Environment::new();

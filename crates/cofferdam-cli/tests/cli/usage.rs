@@ -45,7 +45,7 @@ fn conflicts() {
         "cannot be used with",
     );
     refused(
-        &["run", "--mode", "copy", "--head", "--", "true"],
+        &["run", "--mode", "layer", "--head", "--", "true"],
         "`--mode copy` cannot work",
     );
     refused(

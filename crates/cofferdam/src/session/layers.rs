@@ -1,5 +1,6 @@
 //! The layers of a sandbox (decision 0012): a tree of the store, and a directory of its own for what is changed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -10,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::RunErrorKind;
 use super::event::{Event, EventSink};
-use crate::fsx::{self, FileError};
+use crate::fsx::{self, Context, FileError};
 use crate::git::index::{self, HandedIn, Owner};
-use crate::git::trees::{Stack, Tell, Trees};
+use crate::git::trees::{self, Stack, Tell, Trees, Trimmed};
 use crate::git::{Oid, Repository};
 use crate::home::Home;
 use crate::sandbox::MountSource;
@@ -116,6 +117,23 @@ fn below(state: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(names
         .map(|name| PathBuf::from(OsString::from_vec(name.to_vec())))
         .collect())
+}
+
+/// Removes files of commits that no sandbox stands on, until what stays takes no more than `bytes`; those first that were
+/// used longest ago.
+pub(super) fn trim(home: &Home, bytes: u64, dry_run: bool) -> Result<Trimmed, FileError> {
+    trees::keep(home, bytes, dry_run, || {
+        let mut used = BTreeSet::new();
+        let all = home.state();
+        let states = match std::fs::read_dir(&all) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(used),
+            read => read.context("list", &all)?,
+        };
+        for state in states {
+            used.extend(below(&state.context("list", &all)?.path())?);
+        }
+        Ok(used)
+    })
 }
 
 /// What goes with the sandbox.

@@ -147,7 +147,7 @@ impl Env {
 
     pub(crate) fn copy(&self, strategy: CopyStrategy, script: &str) -> RunOptions {
         self.with(
-            PrivateCopy::new(native(), strategy),
+            PrivateCopy::layered(native(), strategy),
             command(&["/bin/sh", "-c", script]),
         )
     }
@@ -248,7 +248,7 @@ pub(crate) fn gc(env: &Env) -> cofferdam::session::manage::GcReport {
         &git,
         Some(&env.repo),
         Some(&home),
-        false,
+        cofferdam::session::manage::GcOptions::default(),
         &|| (),
         &cancel,
     );
