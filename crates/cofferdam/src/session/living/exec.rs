@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::{Session, SessionError};
-use crate::sandbox::{ExecRequest, Execution, Listed, TerminalSize};
+use crate::sandbox::{Ability, ExecRequest, Execution, Listed, TerminalSize};
 use crate::session::form::Form;
 use crate::session::starting::start;
 use crate::session::variables;
@@ -20,6 +20,7 @@ pub struct SessionExec {
     pub directory: Option<PathBuf>,
     /// Whether something will be written to its standard input.
     pub stdin: bool,
+    /// It gets a terminal of this size instead of three streams, from providers with [`Ability::Terminal`].
     pub terminal: Option<TerminalSize>,
 }
 
@@ -67,6 +68,9 @@ impl Session {
 
     /// Starts a program, which ends with this session. While the sandbox's work is collected it waits: 60 s at most.
     pub async fn exec(&self, exec: SessionExec) -> Result<Box<dyn Execution>, SessionError> {
+        if exec.terminal.is_some() {
+            self.require(Ability::Terminal)?;
+        }
         let request = self.request(exec).await?;
         let started = start(self.sandbox(), request).await;
         started.map_err(|source| self.failed(source))
