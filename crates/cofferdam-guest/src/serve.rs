@@ -5,6 +5,7 @@
 
 mod answers;
 mod peer;
+mod ports;
 mod processes;
 mod programs;
 mod proof;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 use cofferdam_guest::protocol::{GuestExit, Reply, Setup, Streams};
 
 use self::peer::Peer;
+use self::ports::Ports;
 use self::programs::Programs;
 use self::proof::Proof;
 use self::standstill::Standstill;
@@ -59,6 +61,7 @@ enum Whose {
     Pump(u64),
     Proof(usize),
     Transfer(usize),
+    Port(usize),
     Peer(u64),
 }
 
@@ -80,6 +83,7 @@ struct Server<'a> {
     standstill: Standstill,
     proofs: Vec<Proof>,
     transfers: Transfers,
+    ports: Ports,
     /// Programs that are to be killed then, unless they have ended.
     farewells: Vec<(Instant, u64)>,
     over: bool,
@@ -122,6 +126,7 @@ pub(crate) fn run(
         standstill: Standstill::new(Stopping::new(freezer)),
         proofs: Vec::new(),
         transfers: Transfers::default(),
+        ports: Ports::default(),
         farewells: Vec::new(),
         over: false,
     };
@@ -144,6 +149,7 @@ impl Server<'_> {
                 Whose::Pump(program) => self.programs.carry(program),
                 Whose::Proof(index) => self.proofs[index].read(),
                 Whose::Transfer(index) => self.transfers.read(index),
+                Whose::Port(index) => self.ports.decide(index),
                 Whose::Peer(peer) => self.hear(peer),
             }
         }
@@ -152,6 +158,7 @@ impl Server<'_> {
         for (peer, reply) in self.transfers.ended() {
             self.tell(peer, &reply);
         }
+        self.tell_ports();
         for answer in self.standstill.look() {
             self.tell(
                 answer.peer,
@@ -190,6 +197,7 @@ impl Server<'_> {
         waits.extend(proofs.map(|(n, proof)| (Whose::Proof(n), sys::Wait::read(proof.raw()))));
         let transfers = self.transfers.pipes();
         waits.extend(transfers.map(|(n, fd)| (Whose::Transfer(n), sys::Wait::read(fd))));
+        waits.extend(self.ports.waits().map(|(n, wait)| (Whose::Port(n), wait)));
         waits.extend(
             self.peers
                 .iter()
@@ -209,7 +217,8 @@ impl Server<'_> {
         let next = self.farewells.iter().map(|(when, _)| *when).min();
         let farewell = next.map(|next| next.saturating_duration_since(Instant::now()));
         let look = self.standstill.next_look();
-        farewell.into_iter().chain(look).min()
+        let port = self.ports.patience();
+        farewell.into_iter().chain(look).chain(port).min()
     }
 
     fn accept(&mut self) {
@@ -364,6 +373,22 @@ impl Server<'_> {
         }
     }
 
+    fn tell_ports(&mut self) {
+        for (peer, request, made) in self.ports.ended() {
+            self.full = false;
+            let Some(peer) = self.peers.get_mut(&peer) else {
+                continue;
+            };
+            match made {
+                Ok(socket) => peer.tell_with(&Reply::Connected { request }, vec![socket]),
+                Err(error) => peer.tell(&Reply::Failed {
+                    request,
+                    errno: error.raw_os_error().unwrap_or(libc::EIO),
+                }),
+            }
+        }
+    }
+
     fn close_ended(&mut self) {
         let ended = self.peers.iter().filter(|(_, peer)| peer.has_ended());
         let ended: Vec<u64> = ended.map(|(number, _)| *number).collect();
@@ -395,6 +420,7 @@ impl Server<'_> {
         }
         self.farewells.extend(farewells);
         self.transfers.leave(peer);
+        self.ports.leave(peer);
         self.standstill.forget(peer);
         self.standstill.disturbed();
     }

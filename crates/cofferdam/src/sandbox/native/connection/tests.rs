@@ -42,7 +42,7 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
             },
             7 => Reply::Done { request: n },
             8 => Reply::Stopped {
-                exec: n,
+                number: n,
                 stop: Stop::Pause,
             },
             9 => Reply::Status {
