@@ -186,3 +186,6 @@ impl AsyncWrite for Input {
         Poll::Ready(told)
     }
 }
+
+#[cfg(test)]
+mod tests;
