@@ -488,7 +488,7 @@ fn what_could_not_be_collected_from_does_not_live_on() {
 }
 
 #[test]
-fn a_terminal_is_asked_of_a_provider_that_has_them() {
+fn terminals_and_ports_are_asked_of_a_provider_that_has_them() {
     for (fault, refusal) in [
         (
             Fault::NoTerminal,
@@ -517,6 +517,13 @@ fn a_terminal_is_asked_of_a_provider_that_has_them() {
             assert_eq!(refused.map(|why| why.to_string()).as_deref(), refusal);
             let asked = own.diary.lock().unwrap().len() > started;
             assert_eq!(asked, refusal.is_none());
+            // The same for ports, which neither of these sandboxes really has.
+            let refused = session.connect(80).await.unwrap_err().to_string();
+            let who = refusal.map_or("this sandbox", |_| "the provider `own`");
+            assert_eq!(
+                refused,
+                format!("sandbox `one`: {who} cannot connect to a server inside")
+            );
             own.native
                 .remove(&Handle {
                     id: session.id(),
