@@ -40,16 +40,16 @@ async fn a_port_is_a_connection_to_that_port_and_nothing_else() {
     let file = std::fs::File::open("/dev/null").unwrap();
     let (pipe, _other_end) = rustix::pipe::pipe().unwrap();
     for (what, socket, port) in [
-        ("a file", OwnedFd::from(file), port),
+        (
+            "another port",
+            OwnedFd::from(ours.try_clone().unwrap()),
+            port.wrapping_add(1),
+        ),
+        ("a file", file.into(), port),
         ("a pipe", pipe, port),
         ("a unix socket", unix.into(), port),
         ("a datagram socket", datagrams.into(), port),
         ("a listener", listener.into(), listening),
-        (
-            "another port",
-            ours.try_clone().unwrap().into(),
-            port.wrapping_add(1),
-        ),
         ("the other side", theirs.try_clone().unwrap().into(), port),
     ] {
         let refused = open(socket, port).map(drop).unwrap_err();
