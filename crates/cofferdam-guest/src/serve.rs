@@ -14,6 +14,7 @@ mod signals;
 mod standstill;
 mod stopping;
 mod transfers;
+mod way;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,6 +31,8 @@ use self::proof::Proof;
 use self::standstill::Standstill;
 use self::stopping::Stopping;
 use self::transfers::Transfers;
+pub(crate) use self::way::Resident;
+use self::way::WayFile;
 use crate::freezer::Freezer;
 use crate::{program, seccomp, sys};
 
@@ -42,22 +45,17 @@ const BACKLOG: i32 = 64;
 /// How long a program may take to leave its terminal after the hang-up.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a sandbox has that outlives its maker.
-#[derive(Debug)]
-pub(crate) struct Resident {
-    /// Whoever connects to it from outside is served.
-    pub(crate) listener: OwnedFd,
-    /// Tells the launcher that it may go, where there is one.
-    pub(crate) stays: Option<OwnedFd>,
-}
-
 /// What is known of one descriptor that is waited for.
 #[derive(Debug, Clone, Copy)]
 enum Whose {
     Signals,
     Listener,
+    /// The listener's file.
+    WayFile,
     /// A program of which it is not known yet whether it was executed.
     Starting(u64),
+    /// A program's end.
+    Ended(u64),
     Pump(u64),
     Proof(usize),
     Transfer(usize),
@@ -73,6 +71,7 @@ struct Server<'a> {
     sockets: Vec<OwnedFd>,
     signals: OwnedFd,
     listener: Option<OwnedFd>,
+    way_file: Option<WayFile>,
     /// Cannot be accepted from until something is closed: descriptors have run out.
     full: bool,
     /// Until the sandbox stays, where there is a launcher.
@@ -100,16 +99,21 @@ pub(crate) fn run(
     let signals = sys::signal_descriptor(&[libc::SIGCHLD])?;
     sys::ignore_signal(libc::SIGPIPE);
     let mut maker = Peer::maker(socket);
-    let (kept, listener, stays) = match resident {
-        Some(Resident { listener, stays }) => {
+    let (kept, listener, way_file, stays) = match resident {
+        Some(Resident {
+            listener,
+            file,
+            stays,
+        }) => {
             // From here on the socket says of its other side that it is this process.
             sys::listen(listener.as_fd(), BACKLOG)?;
             sys::do_not_wait(listener.as_fd())?;
             let kept = sockets.iter().map(OwnedFd::try_clone);
-            (kept.collect::<io::Result<_>>()?, Some(listener), stays)
+            let kept = kept.collect::<io::Result<_>>()?;
+            (kept, Some(listener), file, stays)
         }
         // No copy stays here: the wall's sockets are the host's alone, and close when it closes them.
-        None => (Vec::new(), None, None),
+        None => (Vec::new(), None, None, None),
     };
     maker.tell_with(&Reply::Ready, sockets);
     let mut server = Server {
@@ -118,6 +122,7 @@ pub(crate) fn run(
         sockets: kept,
         signals,
         listener,
+        way_file,
         full: false,
         stays,
         peers: BTreeMap::from([(0, maker)]),
@@ -145,7 +150,9 @@ impl Server<'_> {
             match whose {
                 Whose::Signals => self.reap()?,
                 Whose::Listener => self.accept(),
+                Whose::WayFile => self.way_file.as_mut().map_or(Ok(()), WayFile::read)?,
                 Whose::Starting(program) => self.decide(program),
+                Whose::Ended(program) => self.programs.has_ended(program),
                 Whose::Pump(program) => self.programs.carry(program),
                 Whose::Proof(index) => self.proofs[index].read(),
                 Whose::Transfer(index) => self.transfers.read(index),
@@ -174,7 +181,9 @@ impl Server<'_> {
             );
         }
         self.bid_farewell();
+        self.programs.free();
         self.close_ended();
+        self.over |= self.way_file.as_ref().is_some_and(WayFile::is_gone);
         Ok(())
     }
 
@@ -187,6 +196,8 @@ impl Server<'_> {
                 .into_iter()
                 .map(|(n, wait)| (Whose::Starting(n), wait)),
         );
+        let ends = self.programs.ends().into_iter();
+        waits.extend(ends.map(|(n, wait)| (Whose::Ended(n), wait)));
         waits.extend(
             self.programs
                 .pumps()
@@ -203,6 +214,9 @@ impl Server<'_> {
                 .iter()
                 .map(|(n, peer)| (Whose::Peer(*n), peer.wait())),
         );
+        if let Some(watch) = self.way_file.as_ref().and_then(WayFile::raw) {
+            waits.push((Whose::WayFile, sys::Wait::read(watch)));
+        }
         if let Some(listener) = self.listener.as_ref().filter(|_| !self.full) {
             waits.push((Whose::Listener, sys::Wait::read(listener.as_raw_fd())));
         }
@@ -214,11 +228,12 @@ impl Server<'_> {
         if self.peers.values().any(|peer| peer.behind) {
             return Some(Duration::ZERO);
         }
-        let next = self.farewells.iter().map(|(when, _)| *when).min();
-        let farewell = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let farewells = self.farewells.iter().map(|(when, _)| *when);
+        let next = farewells.chain(self.programs.gone_by()).min();
+        let next = next.map(|next| next.saturating_duration_since(Instant::now()));
         let look = self.standstill.next_look();
         let port = self.ports.patience();
-        farewell.into_iter().chain(look).chain(port).min()
+        next.into_iter().chain(look).chain(port).min()
     }
 
     fn accept(&mut self) {
@@ -343,13 +358,7 @@ impl Server<'_> {
             let Some(running) = self.programs.get_mut(number) else {
                 continue;
             };
-            running.exit = Some(exit);
-            if let Some(pump) = &mut running.pump {
-                pump.tell_end(exit);
-                if pump.is_done() {
-                    running.pump = None;
-                }
-            }
+            running.has_exited(exit);
             if let Some(owner) = running.owner {
                 self.tell(
                     owner.peer,
@@ -370,22 +379,6 @@ impl Server<'_> {
         for proof in done {
             let (peer, reply) = proof.reply();
             self.tell(peer, &reply);
-        }
-    }
-
-    fn tell_ports(&mut self) {
-        for (peer, request, made) in self.ports.ended() {
-            self.full = false;
-            let Some(peer) = self.peers.get_mut(&peer) else {
-                continue;
-            };
-            match made {
-                Ok(socket) => peer.tell_with(&Reply::Connected { request }, vec![socket]),
-                Err(error) => peer.tell(&Reply::Failed {
-                    request,
-                    errno: error.raw_os_error().unwrap_or(libc::EIO),
-                }),
-            }
         }
     }
 

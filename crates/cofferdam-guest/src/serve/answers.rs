@@ -233,6 +233,23 @@ impl Server<'_> {
         self.ports.begin(asked, port, patience, untaken)
     }
 
+    /// The sockets go with their answers.
+    pub(super) fn tell_ports(&mut self) {
+        for (peer, request, made) in self.ports.ended() {
+            self.full = false;
+            let Some(peer) = self.peers.get_mut(&peer) else {
+                continue;
+            };
+            match made {
+                Ok(socket) => peer.tell_with(&Reply::Connected { request }, vec![socket]),
+                Err(error) => peer.tell(&Reply::Failed {
+                    request,
+                    errno: error.raw_os_error().unwrap_or(libc::EIO),
+                }),
+            }
+        }
+    }
+
     fn signal(&mut self, program: u64, signal: i32) -> io::Result<()> {
         // It would wake what has to stand still.
         if signal == libc::SIGCONT && self.standstill.reason().is_some() {

@@ -117,7 +117,7 @@ impl Attempt {
                 Ok(()) => self.state = State::Over(Ok(socket)),
                 Err(failed) => self.failed(failed),
             },
-            already => self.state = already,
+            over @ State::Over(_) => self.state = over,
         }
     }
 

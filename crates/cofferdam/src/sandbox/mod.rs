@@ -87,21 +87,28 @@ pub struct Listed {
     pub number: u64,
     /// As far as the sandbox remembers them. What an agent may have chosen: to be made safe for a terminal.
     pub arguments: Vec<OsString>,
+    /// It goes on without whoever started it.
     pub detached: bool,
+    /// Whoever started it is there and waits for it. Else it goes on by itself, or is being ended.
+    pub awaited: bool,
     /// It has a terminal of somebody's.
     pub terminal: bool,
+    /// So many bytes that it printed last could not be written, where it is `detached`.
+    pub lost: u64,
     /// None while it runs.
     pub exit: Option<Exit>,
 }
 
 impl Listed {
-    /// One that runs, with neither a terminal nor its files.
+    /// One that runs and that somebody waits for, with neither a terminal nor its files.
     pub fn new(number: u64, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             number,
             arguments: arguments.into_iter().map(Into::into).collect(),
             detached: false,
+            awaited: true,
             terminal: false,
+            lost: 0,
             exit: None,
         }
     }

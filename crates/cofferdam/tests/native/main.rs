@@ -21,3 +21,4 @@ mod programs;
 mod rights;
 mod shown;
 mod terminals;
+mod traced;

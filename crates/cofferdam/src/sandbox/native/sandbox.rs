@@ -67,7 +67,13 @@ impl NativeSandbox {
         let agent = identity::agent(handle.id)?;
         let stream = Door::at(&handle.state)?.connect().await?;
         let process = Process::of(&stream)?;
-        resident::greet(&stream).await?;
+        match resident::greet(&stream).await {
+            // One that dies closes what it has one after another, its listener among the last.
+            Err(SandboxError::Gone(_)) if process.is_dying().await => {
+                return Err(SandboxError::NotRunning);
+            }
+            greeted => greeted?,
+        }
         Ok(Self {
             connection: Connection::new(stream),
             agent,
@@ -351,7 +357,9 @@ fn listed(entry: ProgramEntry) -> Listed {
             .map(OsString::from_vec)
             .collect(),
         detached: entry.detached,
+        awaited: entry.awaited,
         terminal: entry.terminal,
+        lost: entry.lost,
         exit: entry.exit.map(|exit| match exit {
             GuestExit::Code(code) => Exit::Code(code),
             GuestExit::Signal(signal) => Exit::Signal(signal),

@@ -47,11 +47,11 @@ pub async fn end_if_safe(
     if let Some(sandbox) = &sandbox {
         // One that is paused too: somebody may let it go on meanwhile.
         sandbox.freeze().await.map_err(failed)?;
-        // Those that were left running are nobody's: they go with it.
+        // Those that were left running are nobody's, and neither is one whose user is dead: they go with it.
         let programs = sandbox.programs().await.map_err(failed)?;
         let mut awaited = programs
             .iter()
-            .filter(|program| program.exit.is_none() && !program.detached);
+            .filter(|program| program.exit.is_none() && program.awaited);
         if let Some(program) = awaited.next() {
             return Err(SessionError::InUse {
                 name: named.record.name.to_string(),

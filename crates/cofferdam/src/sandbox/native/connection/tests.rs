@@ -9,7 +9,7 @@ use rustix::pipe::PipeFlags;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::super::sandbox::{Life, NativeSandbox};
-use super::super::{port, resident, terminal};
+use super::super::{make, port, resident, terminal};
 use super::*;
 use crate::sandbox::{Detached, ExecRequest, Sandbox, TerminalSize};
 
@@ -411,6 +411,44 @@ async fn no_question_hangs_at_a_liar() {
         assert_eq!(left, (0, 0), "{what}");
         lying.abort();
     }
+}
+
+/// Whether it stays: the one question that is asked while a sandbox is being made, on a connection of its own.
+async fn stays(host: &UnixStream, limit: Duration) -> Result<(), SandboxError> {
+    make::bounded(make::stay(host), limit, &CancellationToken::new()).await
+}
+
+/// No lie and no silence makes a sandbox that is taken to stay, and whoever makes it waits for none.
+#[tokio::test]
+async fn nobody_stays_by_a_lie() {
+    for liar in LIARS {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let lying = tokio::spawn(lie(guest, liar, "stay"));
+        let began = Instant::now();
+        let said = stays(&host, Duration::from_millis(60)).await;
+        assert!(began.elapsed() < Duration::from_secs(5), "{liar:?}");
+        let told = match liar {
+            Liar::Silent | Liar::HalfAFrame => matches!(said, Err(SandboxError::TimedOut(_))),
+            _ => matches!(said, Err(SandboxError::Start(_))),
+        };
+        assert!(told, "{liar:?}: {said:?}");
+        lying.abort();
+    }
+    // Whoever does not want to wait for it is not kept.
+    let (host, _silent) = UnixStream::pair().unwrap();
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let step = make::stay(&host);
+    let said = make::bounded(step, Duration::from_secs(60), &cancel).await;
+    assert!(matches!(said, Err(SandboxError::Cancelled)), "{said:?}");
+    // The control: one that says so stays, whatever it hands over with it.
+    let (host, guest) = UnixStream::pair().unwrap();
+    let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    let said = Reply::Done {
+        request: make::STAY,
+    };
+    offer(&guest, &said, &file);
+    stays(&host, Duration::from_secs(10)).await.unwrap();
 }
 
 /// An honest answer is one, or nothing above would prove anything.
