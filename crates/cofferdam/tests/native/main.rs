@@ -16,6 +16,7 @@ mod files;
 mod frozen;
 mod limits;
 mod living;
+mod ports;
 mod programs;
 mod rights;
 mod shown;

@@ -15,6 +15,7 @@ mod launch;
 mod limits;
 mod make;
 mod package;
+mod port;
 mod probe;
 mod program;
 mod rehearse;
@@ -103,6 +104,7 @@ impl BindMountProvider for Native {
                 Ability::Outlive,
                 Ability::Files,
                 Ability::Git,
+                Ability::Ports,
             ],
         }
     }
