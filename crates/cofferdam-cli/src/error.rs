@@ -531,6 +531,8 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
         | SandboxError::Frozen
         | SandboxError::Restless
         | SandboxError::NoProgram(_)
+        | SandboxError::NotListening(_)
+        | SandboxError::Port { .. }
         | SandboxError::Files { .. }
         | SandboxError::Cancelled => None,
     }

@@ -9,6 +9,8 @@ mod frame;
 mod proof;
 mod setup;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 pub use frame::{FrameError, HEAD, MAX_FRAME, body_length, decode, encode};
@@ -16,7 +18,8 @@ pub use proof::{Attempt, Finding, Findings, Observed, Passage};
 pub use setup::{Agent, Lifetime, Network, ProcessLimits, Setup, SetupMount, Source, UPPER, WORK};
 
 /// Changes whenever a message here changes its meaning: a host and a guest of different numbers do not go on.
-pub const PROTOCOL: u32 = 2;
+/// Also with each new question: who does not know one ends the connection over it, and the programs that hang on that.
+pub const PROTOCOL: u32 = 3;
 /// The length of a [`greeting`] in bytes.
 pub const GREETING: usize = 8;
 /// What no other protocol begins with.
@@ -64,6 +67,11 @@ pub const SHOWN_ARGUMENTS: usize = 256;
 pub const LISTED: usize = 1024;
 /// So many bytes of a detached program's output are kept. What follows is dropped, with a line that says so.
 pub const MOST_OUTPUT: u64 = 64 << 20;
+
+/// So many connections to ports are made for one of the host's processes at once.
+pub const MOST_CONNECTING: usize = 16;
+/// The longest that one of them may take.
+pub const MOST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the host asks. Every `request` and every `exec` is a number that is used once on its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +159,16 @@ pub enum Request {
         directory: Vec<u8>,
         /// Bytes of one file.
         largest: u64,
+    },
+    /// A connection to a TCP server on the sandbox's own loopback: 127.0.0.1, and `::1` where nobody listens there.
+    /// Answered by [`Reply::Connected`], by [`Reply::Stopped`], or by [`Reply::Failed`]: ECONNREFUSED, nobody listens;
+    /// ETIMEDOUT, the server does not take it; EAGAIN, [`MOST_CONNECTING`] are being made; EACCES, the port is the wall's;
+    /// EOPNOTSUPP, its loopback is the machine's.
+    Connect {
+        request: u64,
+        port: u16,
+        /// In milliseconds, [`MOST_PATIENCE`] at most.
+        patience: u32,
     },
 }
 
@@ -249,9 +267,10 @@ pub enum Reply {
         errno: i32,
         step: ExecStep,
     },
-    /// Nothing is started while everything has stopped.
+    /// Nothing is started, and nobody connected to, while everything has stopped.
     Stopped {
-        exec: u64,
+        /// Of the exec or the request.
+        number: u64,
         stop: Stop,
     },
     Exited {
@@ -283,6 +302,10 @@ pub enum Reply {
         request: u64,
     },
     Terminals {
+        request: u64,
+    },
+    /// With the connected socket.
+    Connected {
         request: u64,
     },
 }
@@ -387,7 +410,7 @@ mod tests {
                 program: 9,
             },
             Reply::Stopped {
-                exec: 2,
+                number: 2,
                 stop: Stop::Freeze,
             },
             Reply::Status {
@@ -412,6 +435,7 @@ mod tests {
                 }],
             },
             Reply::Sockets { request: 6 },
+            Reply::Connected { request: 7 },
             Reply::Exited {
                 exec: 300,
                 exit: GuestExit::Signal(9),
@@ -444,6 +468,11 @@ mod tests {
                 request: 3,
                 directory: b"/work".to_vec(),
                 largest: 9,
+            },
+            Request::Connect {
+                request: 4,
+                port: 8080,
+                patience: 5000,
             },
             Request::End,
         ];

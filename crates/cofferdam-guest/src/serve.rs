@@ -5,6 +5,7 @@
 
 mod answers;
 mod peer;
+mod ports;
 mod processes;
 mod programs;
 mod proof;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 use cofferdam_guest::protocol::{GuestExit, Reply, Setup, Streams};
 
 use self::peer::Peer;
+use self::ports::Ports;
 use self::programs::Programs;
 use self::proof::Proof;
 use self::standstill::Standstill;
@@ -57,6 +59,7 @@ enum Whose {
     Pump(u64),
     Proof(usize),
     Transfer(usize),
+    Port(usize),
     Peer(u64),
 }
 
@@ -79,6 +82,7 @@ struct Server<'a> {
     standstill: Standstill,
     proofs: Vec<Proof>,
     transfers: Transfers,
+    ports: Ports,
     /// Programs that are to be killed then, unless they have ended.
     farewells: Vec<(Instant, u64)>,
     over: bool,
@@ -127,6 +131,7 @@ pub(crate) fn run(
         standstill: Standstill::new(Stopping::new(freezer)),
         proofs: Vec::new(),
         transfers: Transfers::default(),
+        ports: Ports::default(),
         farewells: Vec::new(),
         over: false,
     };
@@ -151,6 +156,7 @@ impl Server<'_> {
                 Whose::Pump(program) => self.programs.carry(program),
                 Whose::Proof(index) => self.proofs[index].read(),
                 Whose::Transfer(index) => self.transfers.read(index),
+                Whose::Port(index) => self.ports.decide(index),
                 Whose::Peer(peer) => self.hear(peer),
             }
         }
@@ -159,6 +165,7 @@ impl Server<'_> {
         for (peer, reply) in self.transfers.ended() {
             self.tell(peer, &reply);
         }
+        self.tell_ports();
         for answer in self.standstill.look() {
             self.tell(
                 answer.peer,
@@ -201,6 +208,7 @@ impl Server<'_> {
         waits.extend(proofs.map(|(n, proof)| (Whose::Proof(n), sys::Wait::read(proof.raw()))));
         let transfers = self.transfers.pipes();
         waits.extend(transfers.map(|(n, fd)| (Whose::Transfer(n), sys::Wait::read(fd))));
+        waits.extend(self.ports.waits().map(|(n, wait)| (Whose::Port(n), wait)));
         waits.extend(
             self.peers
                 .iter()
@@ -224,7 +232,8 @@ impl Server<'_> {
         let next = farewells.chain(self.programs.gone_by()).min();
         let next = next.map(|next| next.saturating_duration_since(Instant::now()));
         let look = self.standstill.next_look();
-        next.into_iter().chain(look).min()
+        let port = self.ports.patience();
+        next.into_iter().chain(look).chain(port).min()
     }
 
     fn accept(&mut self) {
@@ -404,6 +413,7 @@ impl Server<'_> {
         }
         self.farewells.extend(farewells);
         self.transfers.leave(peer);
+        self.ports.leave(peer);
         self.standstill.forget(peer);
         self.standstill.disturbed();
     }

@@ -47,7 +47,7 @@ fn one_name_twice() {
     for options in [
         &["--head"][..],
         &["--merge-to-head"],
-        &["--mode", "layer", "--branch", "feature"],
+        &["--mode", "copy", "--branch", "feature"],
     ] {
         {
             let environment = Environment::new();

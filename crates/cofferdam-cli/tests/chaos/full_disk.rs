@@ -67,7 +67,7 @@ fn no_room_for_state() {
         let options = [
             &["--head"][..],
             &["--merge-to-head"],
-            &["--mode", "layer", "--merge-to-head"],
+            &["--mode", "copy", "--merge-to-head"],
         ][number % 3];
         let environment = Environment::new();
         let before = User::of(&environment);
@@ -121,7 +121,7 @@ fn an_agent_that_fills_the_disk() {
         (&["--head"][..], "agent/big"),
         (&["--merge-to-head"], "agent/big"),
         (&["--branch", "feature"], "agent/big"),
-        (&["--mode", "layer", "--merge-to-head"], "agent/big"),
+        (&["--mode", "copy", "--merge-to-head"], "agent/big"),
     ] {
         let environment = Environment::new();
         // The whole place: repository and state.

@@ -15,7 +15,7 @@ const SETUPS: [&[&str]; 4] = [
     &["--head"],
     &["--merge-to-head"],
     &["--branch", "feature"],
-    &["--mode", "layer", "--merge-to-head"],
+    &["--mode", "copy", "--merge-to-head"],
 ];
 
 #[test]

@@ -31,8 +31,8 @@ const BRANCH: Setup = Setup {
     options: &["--branch", "feature"],
 };
 const COPY: Setup = Setup {
-    name: "layer",
-    options: &["--mode", "layer", "--merge-to-head", "--name", "one"],
+    name: "copy",
+    options: &["--mode", "copy", "--merge-to-head", "--name", "one"],
 };
 
 /// How many git calls the whole run makes.

@@ -148,7 +148,7 @@ fn the_summary_is_true_for_each_strategy_and_has_the_next_step() {
         let line = format!("cofferdam() {{ '{program}' \"$@\"; }}; {next}");
         environment.shell(&line).expect_code(0);
     };
-    let copy = ["--mode", "layer", "--merge-to-head"];
+    let copy = ["--mode", "copy", "--merge-to-head"];
     for (options, branch) in [
         (&["--head"][..], "main"),
         (&["--merge-to-head"], "main"),

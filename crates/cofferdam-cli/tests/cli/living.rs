@@ -18,13 +18,13 @@ fn create_says_what_it_made_and_where_to_go_on() {
     note: the sandbox is called `fix-17`: a name has only a-z, 0-9 and `-`, and other commands take `Fix 17` for it too
     ");
     let done = lives.create(
-        "layer",
-        &["--mode", "layer", "--branch", "feature/a", "--json"],
+        "copy",
+        &["--mode", "copy", "--branch", "feature/a", "--json"],
     );
     let made: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
-    assert_eq!(made["name"], "layer");
+    assert_eq!(made["name"], "copy");
     assert_eq!(made["branch"], "feature/a");
-    assert_eq!(made["mode"], "layer");
+    assert_eq!(made["mode"], "copy");
     assert_eq!(made["network"], "allowlist");
     assert_eq!(made["base"], lives.git(&["rev-parse", "main"]));
     assert_eq!(lives.state("fix-17"), "active");
@@ -276,7 +276,7 @@ fn what_it_committed_comes_home_while_it_goes_on() {
 
 #[test]
 fn with_merge_to_head_the_target_moves_at_merge_alone() {
-    for mode in ["bind", "layer"] {
+    for mode in ["bind", "copy"] {
         let lives = Lives::with(
             "box",
             &["--merge-to-head", "--mode", mode, "--network", "none"],
@@ -338,7 +338,7 @@ fn delete_leaves_nothing() {
 
 #[test]
 fn what_would_be_lost_is_not_deleted_and_it_goes_on() {
-    for mode in ["bind", "layer"] {
+    for mode in ["bind", "copy"] {
         let lives = Lives::with("box", &["--mode", mode, "--network", "none"]);
         let script = commit_script(&["a"]) + "echo draft > draft";
         lives.exec("box", &script).expect_code(0);

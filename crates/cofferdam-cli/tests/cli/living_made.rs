@@ -6,7 +6,7 @@ use crate::lives::Lives;
 /// All of it holds after a start too.
 #[test]
 fn its_programs_have_what_it_was_made_with() {
-    for mode in ["bind", "layer"] {
+    for mode in ["bind", "copy"] {
         let lives = Lives::new();
         lives.write("secret.txt", "hidden\n");
         lives.git(&["add", "secret.txt"]);

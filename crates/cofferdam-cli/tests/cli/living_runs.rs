@@ -51,7 +51,7 @@ fn a_run_may_leave_its_sandbox_alive() {
     for options in [
         &["--branch", "b"][..],
         &["--merge-to-head"],
-        &["--mode", "layer"],
+        &["--mode", "copy"],
     ] {
         let lives = Lives::new();
         let options = [options, &["--keep", "--name", "kept", "--network", "none"]].concat();

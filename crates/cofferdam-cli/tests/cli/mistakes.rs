@@ -214,7 +214,7 @@ fn a_busy_branch_names_its_sandbox_and_what_to_do() {
         .spawn()
         .unwrap();
     crate::gc::wait_for(running.stderr.take().unwrap(), "at work");
-    for mode in ["bind", "layer"] {
+    for mode in ["bind", "copy"] {
         let done = environment
             .run(&["--branch", "feature", "--mode", mode], "true")
             .expect_code(1);
@@ -345,7 +345,7 @@ fn a_branch_in_another_worktree() {
     environment.git(&["worktree", "add", "--quiet", "../tmp/other", "-b", "other"]);
     let other = environment.temporary().join("other");
     let from_there = ["-C", other.to_str().unwrap(), "--branch", "main"];
-    let copy = ["--mode", "layer", "--branch", "other"];
+    let copy = ["--mode", "copy", "--branch", "other"];
     for (options, branch) in [
         (&["--branch", "other"][..], "other"),
         (&copy, "other"),
@@ -379,7 +379,7 @@ fn nothing_was_made(environment: &TestEnvironment) {
 fn a_program_that_is_nowhere_is_found_out_before_anything_is_made() {
     let environment = TestEnvironment::with_repository();
     executable(&environment, "draft.sh", "#!/bin/sh\necho it runs\n");
-    let copy = ["--mode", "layer", "--branch", "b"];
+    let copy = ["--mode", "copy", "--branch", "b"];
     for (options, program) in [
         (&[][..], "no-such-program"),
         (&[], "./nowhere.sh"),
@@ -564,7 +564,7 @@ fn no_sandbox_is_given_cofferdams_own_directory_or_a_whole_account() {
         "use `--mode copy`, or set COFFERDAM_HOME to a directory outside of it",
     );
     assert!(!home.exists());
-    run("COFFERDAM_HOME", &home, &["--mode", "layer"]).expect_code(0);
+    run("COFFERDAM_HOME", &home, &["--mode", "copy"]).expect_code(0);
 
     let done = run("COFFERDAM_HOME", &repository.join(".cofferdam"), &[]).expect_code(1);
     hinted(

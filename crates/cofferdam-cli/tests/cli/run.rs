@@ -84,7 +84,7 @@ fn branch_lands_on_its_branch_only() {
 fn copy_mode_works_on_a_copy() {
     let environment = TestEnvironment::with_repository();
     environment
-        .run(&["--mode", "layer"], &commit_script(&["a"]))
+        .run(&["--mode", "copy"], &commit_script(&["a"]))
         .expect_code(0);
     assert_eq!(environment.read("a.txt"), "a\n");
     assert_eq!(

@@ -45,7 +45,7 @@ fn conflicts() {
         "cannot be used with",
     );
     refused(
-        &["run", "--mode", "layer", "--head", "--", "true"],
+        &["run", "--mode", "copy", "--head", "--", "true"],
         "`--mode copy` cannot work",
     );
     refused(

@@ -41,6 +41,6 @@ pub(crate) use process::{
     process_option, reset_signals, set_hostname, set_limit, signal_descriptor, wait,
 };
 pub(crate) use socket::{
-    accept, interfaces, listen, loopback_up, netlink_socket, peer, receive, scope_abstract_sockets,
-    send_now, send_with, try_socket,
+    accept, begin_to_connect, interfaces, listen, loopback_up, netlink_socket, peer, receive,
+    scope_abstract_sockets, send_now, send_with, socket_error, try_socket,
 };

@@ -22,6 +22,8 @@ pub enum Ability {
     /// There is a git inside, by which an isolated sandbox packs its agent's commits. Without it what the agent changed
     /// becomes one commit, made outside. Of providers that mount nobody asks it.
     Git,
+    /// [`super::Sandbox::connect`].
+    Ports,
 }
 
 impl fmt::Display for Ability {
@@ -34,6 +36,7 @@ impl fmt::Display for Ability {
             Self::Files => "take files in and tell which of them changed",
             Self::Layers => "lay directories over one another",
             Self::Git => "run git inside",
+            Self::Ports => "connect to a server inside",
             Self::Outlive => "keep a sandbox longer than the program that made it",
         })
     }

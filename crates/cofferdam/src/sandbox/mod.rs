@@ -10,6 +10,7 @@ pub(crate) mod files;
 pub mod host;
 mod kinds;
 pub mod native;
+mod port;
 mod spec;
 mod terminal;
 
@@ -29,6 +30,7 @@ pub use abilities::Abilities;
 pub use ability::Ability;
 pub use error::{ProgramFault, SandboxError};
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
+pub use port::PortStream;
 pub use spec::{
     Access, Detached, ExecRequest, Handle, HostProgram, Lifetime, Limits, Mount, MountSource,
     Network, SandboxSpec,
@@ -196,6 +198,13 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
         _changes: OwnedFd,
     ) -> Result<(), SandboxError> {
         Err(unable(Ability::Files))
+    }
+
+    /// Connects to a TCP server on the sandbox's own loopback: at 127.0.0.1, and at `::1` where nobody listens there.
+    /// [`SandboxError::NotListening`] where nobody does at either. In a sandbox that stands still it is refused as
+    /// [`Sandbox::exec`] is. Bounded: 10 s.
+    async fn connect(&self, _port: u16) -> Result<PortStream, SandboxError> {
+        Err(unable(Ability::Ports))
     }
 
     /// A descriptor that can be read once every process of the sandbox is dead (a pidfd), where there is one.

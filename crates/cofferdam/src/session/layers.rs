@@ -98,8 +98,10 @@ pub(super) fn look(state: &Path) -> Result<MountSource, FileError> {
 /// Whether nothing was changed: then nobody needs to look.
 pub(super) fn is_untouched(state: &Path) -> bool {
     let upper = state.join(CHANGES).join(UPPER);
-    let Ok(mut entries) = std::fs::read_dir(upper) else {
-        return false;
+    let mut entries = match std::fs::read_dir(upper) {
+        Ok(entries) => entries,
+        // Nobody ever worked there.
+        Err(error) => return error.kind() == std::io::ErrorKind::NotFound,
     };
     // Where the sandbox's git directory is mounted.
     entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".git"))

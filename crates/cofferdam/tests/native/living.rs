@@ -26,6 +26,8 @@ use crate::world::{
 pub(crate) struct Living {
     state: tempfile::TempDir,
     pub(crate) spec: SandboxSpec,
+    /// Directories that are mounted in it: they go when nobody writes there any more.
+    pub(crate) shown: Vec<tempfile::TempDir>,
 }
 
 impl Living {
@@ -41,7 +43,11 @@ impl Living {
         let lifetime = Lifetime::UntilRemoved { state: directory };
         let mut spec = spec();
         spec.lifetime = lifetime;
-        Self { state, spec }
+        Self {
+            state,
+            spec,
+            shown: Vec::new(),
+        }
     }
 
     pub(crate) fn handle(&self) -> Handle {

@@ -17,6 +17,7 @@ mod frozen;
 mod layers;
 mod limits;
 mod living;
+mod ports;
 mod programs;
 mod rights;
 mod shown;

@@ -147,6 +147,13 @@ impl Env {
 
     pub(crate) fn copy(&self, strategy: CopyStrategy, script: &str) -> RunOptions {
         self.with(
+            PrivateCopy::new(native(), strategy),
+            command(&["/bin/sh", "-c", script]),
+        )
+    }
+
+    pub(crate) fn layered(&self, strategy: CopyStrategy, script: &str) -> RunOptions {
+        self.with(
             PrivateCopy::layered(native(), strategy),
             command(&["/bin/sh", "-c", script]),
         )

@@ -15,6 +15,7 @@ mod launch;
 mod limits;
 mod make;
 mod package;
+mod port;
 mod probe;
 mod program;
 mod rehearse;
@@ -104,6 +105,7 @@ impl BindMountProvider for Native {
                 Ability::Files,
                 Ability::Git,
                 Ability::Layers,
+                Ability::Ports,
             ],
         }
     }

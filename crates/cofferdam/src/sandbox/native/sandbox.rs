@@ -11,18 +11,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cofferdam_guest::protocol::{
-    self, Agent, ExecStep, GuestExit, ProgramEntry, Request, Stop, WALL_SOCKETS,
+    self, Agent, ExecStep, GuestExit, ProgramEntry, Request, WALL_SOCKETS,
 };
 use tokio::sync::watch;
 
-use super::connection::{Answer, Connection, NotStarted, refused};
+use super::connection::{Answer, Connection, NotStarted, refused, standing};
 use super::execution::NativeExecution;
 use super::identity;
+use super::port;
 use super::resident::{self, Door, Process};
 use super::streams::{self, Ends, Output};
 use crate::sandbox::{
-    ExecRequest, Execution, Exit, Handle, Listed, ProgramFault, Sandbox, SandboxError, Status,
-    Stopping, TerminalSize,
+    ExecRequest, Execution, Exit, Handle, Listed, PortStream, ProgramFault, Sandbox, SandboxError,
+    Status, Stopping, TerminalSize,
 };
 use crate::wall::{Registration, Sockets};
 
@@ -137,8 +138,7 @@ impl NativeSandbox {
             Ok(Err(NotStarted::Failed { step, errno })) => {
                 fail(fault(step, errno), reason(step, errno, shown_directory))
             }
-            Ok(Err(NotStarted::Stopped(Stop::Pause))) => SandboxError::Paused,
-            Ok(Err(NotStarted::Stopped(Stop::Freeze))) => SandboxError::Frozen,
+            Ok(Err(NotStarted::Stopped(stop))) => standing(stop),
             Err(SandboxError::Program { reason, .. }) => refuse(reason),
             Err(error) => error,
         };
@@ -334,6 +334,10 @@ impl Sandbox for NativeSandbox {
         };
         self.carry("read what changed in", make, vec![known, changes])
             .await
+    }
+
+    async fn connect(&self, port: u16) -> Result<PortStream, SandboxError> {
+        port::connect(&self.connection, port).await
     }
 
     fn process(&self) -> Option<BorrowedFd<'_>> {
