@@ -131,7 +131,8 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     };
     if mode == Mode::Layer {
         options.sandbox.require(Ability::Layers)?;
-        if !options.hooks.host_worktree_ready.is_empty() {
+        let hooks = &options.hooks;
+        if !hooks.host_worktree_ready.is_empty() || !hooks.host_sandbox_ready.is_empty() {
             return Err(PlanError::LayerHook.into());
         }
     }
