@@ -19,7 +19,7 @@ use crate::home::Home;
 use crate::sandbox::MountSource;
 
 /// In the state directory: [`UPPER`], where what is changed is, and [`WORK`].
-const CHANGES: &str = "layer";
+pub(super) const CHANGES: &str = "layer";
 /// In the state directory: the layers below, the uppermost first, each with a zero byte behind it. While it is there, nobody
 /// removes them.
 const BELOW: &str = "layers";

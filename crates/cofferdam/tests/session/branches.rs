@@ -1,9 +1,10 @@
 //! The three strategies, and what agents do to branches.
 
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
+use cofferdam::session::manage::ManageError;
 use cofferdam::session::{Hook, Landing};
 
-use crate::support::{Env, run, run_ok};
+use crate::support::{Env, gc, run, run_ok, target};
 
 fn branch(name: &str) -> BranchStrategy {
     BranchStrategy::Branch {
@@ -150,6 +151,17 @@ fn a_copy_with_uncommitted_work_is_kept() {
             std::fs::read_to_string(kept.join("draft.txt")).unwrap(),
             "draft\n"
         );
+        // Nobody who clears up takes it for nothing.
+        assert_eq!(gc(&env).removed, <[String; 0]>::default());
+        assert!(kept.join("draft.txt").exists());
+        let sandbox = target(&env, &report.name);
+        let refused = sandbox.try_delete(false).unwrap_err();
+        assert!(
+            matches!(refused, ManageError::UncommittedWork { .. }),
+            "{refused}"
+        );
+        sandbox.delete();
+        env.assert_no_state();
     }
 }
 
