@@ -42,7 +42,13 @@ pub(crate) async fn run(
         home(environment.home.path()),
     ];
     let network = native::probe_network(&interrupt.cancel).await;
-    let checks = native::probe().into_iter().chain(network);
+    let home = environment.home.path();
+    let layers = match home.is_dir() {
+        true => Some(native::probe_layers(home, &interrupt.cancel).await),
+        // Nothing is made there before there is a reason.
+        false => None,
+    };
+    let checks = native::probe().into_iter().chain(network).chain(layers);
     findings.extend(checks.map(|check| Finding {
         name: check.name.to_owned(),
         status: check.status.into(),

@@ -41,7 +41,7 @@ use super::{
 
 pub use cgroup::remove_leftovers;
 pub use host::Host;
-pub use probe::{Check, Status, probe, probe_network};
+pub use probe::{Check, Status, probe, probe_layers, probe_network};
 pub use program::{Found, Unshown};
 pub use tools::locate;
 
