@@ -43,10 +43,11 @@ pub(crate) async fn run(
     ];
     let network = native::probe_network(&interrupt.cancel).await;
     let home = environment.home.path();
-    let layers = match home.is_dir() {
-        true => Some(native::probe_layers(home, &interrupt.cancel).await),
-        // Nothing is made there before there is a reason.
-        false => None,
+    // Before there is a reason nothing is made there.
+    let layers = if home.is_dir() {
+        Some(native::probe_layers(home, &interrupt.cancel).await)
+    } else {
+        None
     };
     let checks = native::probe().into_iter().chain(network).chain(layers);
     findings.extend(checks.map(|check| Finding {
