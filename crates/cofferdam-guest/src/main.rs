@@ -19,6 +19,7 @@ mod netlink;
 mod pools;
 mod program;
 mod prove;
+mod renames;
 mod seccomp;
 mod serve;
 mod sys;

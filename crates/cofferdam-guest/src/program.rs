@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use cofferdam_guest::protocol::{ExecStep, ProcessLimits};
 
@@ -17,6 +17,29 @@ pub(crate) struct Program {
     arguments: Vec<CString>,
     environment: Vec<CString>,
     directory: CString,
+}
+
+/// What every program is held by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds<'a> {
+    pub(crate) limits: ProcessLimits,
+    pub(crate) filter: &'a [libc::sock_filter],
+    /// In its place where somebody answers for renames.
+    pub(crate) asking: Option<&'a [libc::sock_filter]>,
+}
+
+/// What is told while a program is started.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// Nothing that is new.
+    Nothing,
+    /// Its renames are asked about here.
+    Listener(OwnedFd),
+    /// It runs, or was killed before it could.
+    Runs,
+    Failed(ExecStep, i32),
+    /// It has handed over what did not arrive, because descriptors have run out here.
+    Lost,
 }
 
 impl Program {
@@ -60,26 +83,25 @@ impl Program {
     }
 
     /// Forks and executes, with these as its standard descriptors, which are its controlling terminal where `terminal`
-    /// says so, in the control group if there is one. The pipe tells how it went: see [`outcome`].
+    /// says so, in the control group if there is one. The socket tells how it went: see [`told`].
     pub(crate) fn start(
         &self,
         fds: &[OwnedFd],
         terminal: bool,
-        limits: ProcessLimits,
-        filter: &[libc::sock_filter],
+        bounds: Bounds<'_>,
         group: Option<BorrowedFd<'_>>,
     ) -> io::Result<(i32, OwnedFd)> {
-        let (read, write) = sys::pipe()?;
+        let (read, write) = sys::socket_pair()?;
         let pid = match group {
             Some(group) => sys::fork_within(group, 0)?,
             None => sys::fork_into(0)?,
         };
         if pid == 0 {
-            let (step, error) = self.become_it(fds, terminal, limits, filter);
+            let (step, error) = self.become_it(fds, terminal, bounds, write.as_fd());
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             let mut message = [step_code(step), 0, 0, 0, 0];
             message[1..].copy_from_slice(&errno.to_le_bytes());
-            let _ = io::Write::write_all(&mut std::fs::File::from(write), &message);
+            let _ = sys::write_all(write.as_fd(), &message);
             sys::exit(127);
         }
         Ok((pid, read))
@@ -89,8 +111,8 @@ impl Program {
         &self,
         fds: &[OwnedFd],
         terminal: bool,
-        limits: ProcessLimits,
-        filter: &[libc::sock_filter],
+        bounds: Bounds<'_>,
+        tell: BorrowedFd<'_>,
     ) -> (ExecStep, io::Error) {
         let prepared = (|| {
             sys::new_session()?;
@@ -110,11 +132,11 @@ impl Program {
         if let Err(error) = sys::enter_directory(&self.directory) {
             return (ExecStep::Directory, error);
         }
-        if let Err(error) = apply(limits) {
+        if let Err(error) = apply(bounds.limits) {
             return (ExecStep::Limits, error);
         }
         // Last: nothing after it but the program itself.
-        if let Err(error) = sys::install_filter(filter) {
+        if let Err(error) = install(bounds, tell) {
             return (ExecStep::Filter, error);
         }
         (ExecStep::Program, self.execute())
@@ -141,6 +163,21 @@ impl Program {
             }
         }
         last
+    }
+}
+
+/// The listener goes to whoever is told, and closes here with the program's execution.
+fn install(bounds: Bounds<'_>, tell: BorrowedFd<'_>) -> io::Result<()> {
+    let Some(asking) = bounds.asking else {
+        return sys::install_filter(bounds.filter);
+    };
+    match sys::install_listener(asking) {
+        Ok(listener) => sys::send_with(tell, &[LISTENER], &[listener]).map(drop),
+        // Somebody around the sandbox has one: renames are then as the kernel makes them.
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            sys::install_filter(bounds.filter)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -177,20 +214,26 @@ fn step_code(step: ExecStep) -> u8 {
     }
 }
 
-/// How the start went, from the pipe of [`Program::start`] when it can be read: `None` where the
-/// program runs (or was killed before it could).
-pub(crate) fn outcome(pipe: OwnedFd) -> Option<(ExecStep, i32)> {
+/// A message that a listener comes with, in the place of a step.
+const LISTENER: u8 = 5;
+
+/// How the start goes, from the socket of [`Program::start`] when it can be read. Does not wait.
+pub(crate) fn told(socket: BorrowedFd<'_>) -> Told {
     let mut message = [0u8; 5];
-    std::fs::File::from(pipe).read_exact(&mut message).ok()?;
+    let (got, fds) = match sys::receive(socket, &mut message, libc::MSG_DONTWAIT) {
+        Ok(got) => got,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Told::Nothing,
+        Err(_) => return Told::Runs,
+    };
     let step = match message[0] {
+        _ if got == 0 => return Told::Runs,
         0 => ExecStep::Process,
         1 => ExecStep::Directory,
         2 => ExecStep::Limits,
+        LISTENER => return fds.into_iter().next().map_or(Told::Lost, Told::Listener),
         3 => ExecStep::Filter,
         _ => ExecStep::Program,
     };
-    Some((
-        step,
-        i32::from_le_bytes([message[1], message[2], message[3], message[4]]),
-    ))
+    let errno = [message[1], message[2], message[3], message[4]];
+    Told::Failed(step, i32::from_le_bytes(errno))
 }

@@ -14,6 +14,7 @@ const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
 const KILL_PROCESS: u32 = 0x8000_0000;
 const ERRNO: u32 = 0x0005_0000;
+const ASK: u32 = 0x7fc0_0000;
 
 /// Offsets in struct seccomp_data.
 const NUMBER: u32 = 0;
@@ -139,8 +140,25 @@ const REFUSED: &[c_long] = &[
     libc::SYS__sysctl,
 ];
 
+/// What [`asks_for_renames`] asks about.
+pub(crate) const RENAMES: &[c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+];
+
 /// The filter, to be installed last in the child that becomes the program.
 pub(crate) fn program() -> Vec<sock_filter> {
+    filter(&[])
+}
+
+/// The same; but whoever has its listener is asked what is to become of a rename.
+pub(crate) fn asks_for_renames() -> Vec<sock_filter> {
+    filter(RENAMES)
+}
+
+fn filter(asked: &[c_long]) -> Vec<sock_filter> {
     let mut out = vec![
         step(LOAD, ARCHITECTURE),
         jump(EQUAL, OURS, 1, 0),
@@ -183,6 +201,9 @@ pub(crate) fn program() -> Vec<sock_filter> {
         &allow_values(0, &personalities, EPERM),
     );
     rule(&mut out, libc::SYS_prlimit64, &own_limits());
+    for &call in asked {
+        rule(&mut out, call, &[answer(ASK)]);
+    }
     out.push(answer(ALLOW));
     out
 }

@@ -10,6 +10,7 @@ mod processes;
 mod programs;
 mod proof;
 mod pump;
+mod renames;
 mod signals;
 mod standstill;
 mod stopping;
@@ -22,19 +23,21 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use cofferdam_guest::protocol::{GuestExit, Reply, Setup, Streams};
+use cofferdam_guest::protocol::{ExecStep, GuestExit, Reply, Setup, Streams};
 
 use self::peer::Peer;
 use self::ports::Ports;
 use self::programs::Programs;
 use self::proof::Proof;
+use self::renames::Renames;
 use self::standstill::Standstill;
 use self::stopping::Stopping;
 use self::transfers::Transfers;
 pub(crate) use self::way::Resident;
 use self::way::WayFile;
 use crate::freezer::Freezer;
-use crate::{program, seccomp, sys};
+use crate::program::{self, Bounds, Told};
+use crate::{seccomp, sys};
 
 /// So many processes of the host at once. Those inside are not counted: they are none.
 const MOST_PEERS: usize = 64;
@@ -60,6 +63,9 @@ enum Whose {
     Proof(usize),
     Transfer(usize),
     Port(usize),
+    /// Programs that ask before they rename.
+    Asking(u64),
+    Rename(usize),
     Peer(u64),
 }
 
@@ -83,6 +89,7 @@ struct Server<'a> {
     proofs: Vec<Proof>,
     transfers: Transfers,
     ports: Ports,
+    renames: Option<Renames>,
     /// Programs that are to be killed then, unless they have ended.
     farewells: Vec<(Instant, u64)>,
     over: bool,
@@ -132,6 +139,7 @@ pub(crate) fn run(
         proofs: Vec::new(),
         transfers: Transfers::default(),
         ports: Ports::default(),
+        renames: Renames::new(setup)?,
         farewells: Vec::new(),
         over: false,
     };
@@ -157,11 +165,22 @@ impl Server<'_> {
                 Whose::Proof(index) => self.proofs[index].read(),
                 Whose::Transfer(index) => self.transfers.read(index),
                 Whose::Port(index) => self.ports.decide(index),
+                Whose::Asking(program) => {
+                    if let Some(renames) = &mut self.renames {
+                        renames.hear(program);
+                    }
+                }
+                Whose::Rename(index) => {
+                    if let Some(renames) = &mut self.renames {
+                        renames.read(index);
+                    }
+                }
                 Whose::Peer(peer) => self.hear(peer),
             }
         }
         self.catch_up();
         self.tell_proofs();
+        self.rename();
         for (peer, reply) in self.transfers.ended() {
             self.tell(peer, &reply);
         }
@@ -209,6 +228,15 @@ impl Server<'_> {
         let transfers = self.transfers.pipes();
         waits.extend(transfers.map(|(n, fd)| (Whose::Transfer(n), sys::Wait::read(fd))));
         waits.extend(self.ports.waits().map(|(n, wait)| (Whose::Port(n), wait)));
+        if let Some(renames) = &self.renames {
+            let pipes = renames.pipes();
+            waits.extend(pipes.map(|(n, fd)| (Whose::Rename(n), sys::Wait::read(fd))));
+            // What stands still asks for nothing.
+            if self.standstill.reason().is_none() {
+                let listeners = renames.listeners();
+                waits.extend(listeners.map(|(n, fd)| (Whose::Asking(n), sys::Wait::read(fd))));
+            }
+        }
         waits.extend(
             self.peers
                 .iter()
@@ -301,16 +329,50 @@ impl Server<'_> {
         }
     }
 
-    /// The pipe of a starting program can be read: it runs, or it could not be executed.
+    /// Directories that programs are waiting for. Who renames them stands still with the programs.
+    fn rename(&mut self) {
+        let Some(renames) = &mut self.renames else {
+            return;
+        };
+        renames.tell();
+        if self.standstill.reason().is_none() {
+            let bounds = Bounds {
+                limits: self.setup.limits,
+                filter: &self.filter,
+                asking: None,
+            };
+            renames.begin(self.standstill.by().group(), bounds);
+        }
+    }
+
+    /// The socket of a starting program can be read: it hands something over, it runs, or it could not be executed.
     fn decide(&mut self, number: u64) {
+        while let Some(running) = self.programs.get_mut(number)
+            && let Some(socket) = &running.starting
+        {
+            match program::told(socket.as_fd()) {
+                Told::Nothing => return,
+                Told::Listener(listener) => {
+                    if let Some(renames) = &mut self.renames {
+                        renames.listen(listener);
+                    }
+                }
+                Told::Runs => self.decided(number, None),
+                Told::Failed(step, errno) => self.decided(number, Some((step, errno))),
+                Told::Lost => {
+                    running.kill();
+                    self.decided(number, Some((ExecStep::Filter, libc::EMFILE)));
+                }
+            }
+        }
+    }
+
+    fn decided(&mut self, number: u64, failed: Option<(ExecStep, i32)>) {
         let Some(running) = self.programs.get_mut(number) else {
             return;
         };
-        let Some(pipe) = running.starting.take() else {
-            return;
-        };
+        running.starting = None;
         let owner = running.owner;
-        let failed = program::outcome(pipe);
         if failed.is_some() {
             self.programs.remove(number);
         }

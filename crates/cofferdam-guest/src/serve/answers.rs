@@ -12,8 +12,9 @@ use super::Server;
 use super::peer::Peer;
 use super::programs::{Order, Owner};
 use super::proof::Proof;
+use super::renames::Renames;
 use super::transfers::Task;
-use crate::program::Program;
+use crate::program::{Bounds, Program};
 use crate::sys;
 
 /// What a request is answered with.
@@ -164,6 +165,11 @@ impl Server<'_> {
         arguments: &[Vec<u8>],
         (streams, fds): (Streams, Vec<OwnedFd>),
     ) {
+        let bounds = Bounds {
+            limits: self.setup.limits,
+            filter: &self.filter,
+            asking: self.renames.as_ref().map(Renames::asking),
+        };
         let Some(peer) = self.peers.get_mut(&owner.peer) else {
             return;
         };
@@ -180,7 +186,7 @@ impl Server<'_> {
                 fds,
                 group: self.standstill.by().group(),
             };
-            self.programs.start(order, self.setup.limits, &self.filter)
+            self.programs.start(order, bounds)
         });
         match started {
             Ok(number) => {

@@ -5,13 +5,11 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use cofferdam_guest::protocol::{
-    GuestExit, LISTED, ProcessLimits, ProgramEntry, SHOWN_ARGUMENTS, Streams,
-};
+use cofferdam_guest::protocol::{GuestExit, LISTED, ProgramEntry, SHOWN_ARGUMENTS, Streams};
 
 use super::processes;
 use super::pump::Pump;
-use crate::program::Program;
+use crate::program::{Bounds, Program};
 use crate::sys;
 
 /// With more programs than this, those of which no process is left are forgotten.
@@ -145,12 +143,7 @@ pub(crate) struct Order<'a> {
 
 impl Programs {
     /// Its number. Whether it was executed is told by its `starting`.
-    pub(crate) fn start(
-        &mut self,
-        order: Order<'_>,
-        limits: ProcessLimits,
-        filter: &[libc::sock_filter],
-    ) -> io::Result<u64> {
+    pub(crate) fn start(&mut self, order: Order<'_>, bounds: Bounds<'_>) -> io::Result<u64> {
         let (pump, fds) = match order.streams {
             Streams::Given | Streams::Terminal => (None, order.fds),
             Streams::Detached => {
@@ -163,7 +156,7 @@ impl Programs {
         };
         let terminal = order.streams == Streams::Terminal;
         let program = &order.program;
-        let (pid, pipe) = program.start(&fds, terminal, limits, filter, order.group)?;
+        let (pid, pipe) = program.start(&fds, terminal, bounds, order.group)?;
         // A number that is free again belongs to no old program any more.
         for old in self.all.values_mut().filter(|old| old.pid == Some(pid)) {
             old.pid = None;

@@ -15,6 +15,8 @@ mod base;
 mod directory;
 mod file;
 mod mount;
+mod names;
+mod notify;
 mod poll;
 mod process;
 mod socket;
@@ -33,6 +35,14 @@ pub(crate) use mount::{
     clone_tree, is_read_only, make_mounts_private, map_ids, new_filesystem, open_inside,
     pivot_here, restrict, unmount_here,
 };
+pub(crate) use names::{
+    Name, Resolve, copy_attributes, link_at, name_at, remove_directory_at, rename_at, resolve,
+    set_times,
+};
+pub(crate) use notify::{
+    Notification, Pending, answer, go_on, install_listener, is_valid, next_call, pending,
+    wake_up_here,
+};
 pub(crate) use poll::{Wait, poll, wait_for};
 pub(crate) use process::{
     NAMESPACES, NETWORK, act_on_files_as, become_ids, clear_capabilities, drop_bounding_set,
@@ -42,5 +52,5 @@ pub(crate) use process::{
 };
 pub(crate) use socket::{
     accept, begin_to_connect, interfaces, listen, loopback_up, netlink_socket, peer, receive,
-    scope_abstract_sockets, send_now, send_with, socket_error, try_socket,
+    scope_abstract_sockets, send_now, send_with, socket_error, socket_pair, try_socket,
 };

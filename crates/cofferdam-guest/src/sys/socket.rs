@@ -154,6 +154,17 @@ pub(crate) fn socket_error(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+/// Two sockets of unix that are connected, close-on-exec. What is sent in one piece arrives in one.
+pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: two descriptors fit; both are new and ours.
+    unsafe {
+        check_int(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
 /// Sends what can be sent without waiting; how many bytes went.
 pub(crate) fn send_now(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;

@@ -13,7 +13,9 @@ use cofferdam::sandbox::{Access, BindMountProvider, Exit, Limits, Sandbox, Stopp
 use cofferdam_lab::skip;
 use tokio_util::sync::CancellationToken;
 
+use crate::layers::Layers;
 use crate::living::{Living, is_gone, remove};
+use crate::renames::{is_paused_in_the_middle, many};
 use crate::world::{
     both, control_groups, eventually, is_root, marker, mount, ok, own_id, processes_with,
     public_copy, run_async, start,
@@ -294,12 +296,16 @@ fn helper_in_a_delegated_group() {
     run_async(async move {
         let mut living = Living::new();
         let shared = Shared::in_it(&mut living);
+        let layers = Layers::new();
+        many(&layers, 4000);
+        living.spec.mounts.push(layers.mount());
         let sandbox = Native::default()
             .create(&living.spec, &CancellationToken::new())
             .await
             .unwrap();
         let status = sandbox.status().await.unwrap();
         assert_eq!(status.stopping, Stopping::Freezer);
+        is_paused_in_the_middle(&*sandbox, &layers).await;
         let _run = start(&*sandbox, BEATS).await;
         shared.grows("beats").await;
         sandbox.pause().await.unwrap();

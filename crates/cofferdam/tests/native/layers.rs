@@ -12,12 +12,12 @@ use rustix::fs::{CWD, FileType, Mode};
 use crate::world::*;
 
 /// Layers at odd names, and a directory for changes.
-struct Layers {
+pub(crate) struct Layers {
     room: tempfile::TempDir,
 }
 
 impl Layers {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let room = tempfile::tempdir().unwrap();
         let layers = Self { room };
         for directory in [&layers.low(), &layers.high()] {
@@ -54,7 +54,7 @@ impl Layers {
         self.room.path().join(OsString::from_vec(name))
     }
 
-    fn low(&self) -> PathBuf {
+    pub(crate) fn low(&self) -> PathBuf {
         self.odd("low")
     }
 
@@ -66,11 +66,11 @@ impl Layers {
         self.odd("changes")
     }
 
-    fn upper(&self) -> PathBuf {
+    pub(crate) fn upper(&self) -> PathBuf {
         self.changes().join("upper")
     }
 
-    fn mount(&self) -> Mount {
+    pub(crate) fn mount(&self) -> Mount {
         Mount {
             source: MountSource::Layers {
                 lower: vec![self.high(), self.low()],

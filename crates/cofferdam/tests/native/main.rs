@@ -19,6 +19,7 @@ mod limits;
 mod living;
 mod ports;
 mod programs;
+mod renames;
 mod rights;
 mod shown;
 mod terminals;

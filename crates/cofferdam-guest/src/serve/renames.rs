@@ -1,0 +1,319 @@
+//! Programs that ask before they rename, where an overlay of an ordinary user's is: see [`crate::renames`].
+//!
+//! Nobody waits here: a file goes on at once, and a directory is a child's. That stands still with the programs. Meanwhile
+//! the kernel takes a program out of its wait, so that it can stand still too, and the program asks again afterwards: as it
+//! does after any signal. It is known again by what it asks for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use cofferdam_guest::protocol::{Agent, Setup, Source};
+
+use crate::renames::{self, Arguments, Asked, Kind, Outcome, Path, Place};
+use crate::sys::{self, Notification, Pending};
+use crate::{program, seccomp};
+
+/// So many directories at once; more wait.
+const MOST: usize = 4;
+/// So many calls of one program and its descendants are answered before it is another's turn.
+const TURN: usize = 8;
+/// So many that are done are remembered, in case that who asked for them asks again.
+const REMEMBERED: usize = 64;
+/// Of renameat2(2): there must be nothing of the new name.
+const NO_REPLACE: u32 = 1;
+
+/// Where an answer goes.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    listener: u64,
+    notification: Notification,
+}
+
+/// A thread's rename.
+#[derive(Debug, PartialEq, Eq)]
+struct Known {
+    thread: i32,
+    flags: u32,
+    paths: [Path; 2],
+}
+
+/// A child that renames a directory.
+#[derive(Debug)]
+struct Carrier {
+    call: Call,
+    known: Known,
+    pipe: File,
+    told: Vec<u8>,
+    done: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Renames {
+    /// Of the overlays. Elsewhere the kernel renames.
+    devices: Vec<u64>,
+    asking: Vec<libc::sock_filter>,
+    listeners: BTreeMap<u64, OwnedFd>,
+    next: u64,
+    /// One of a thread at most.
+    waiting: VecDeque<Call>,
+    carriers: Vec<Carrier>,
+    /// Done, and nobody was there who heard it.
+    unheard: VecDeque<Known>,
+}
+
+impl Renames {
+    /// None where there is no file system that needs it.
+    pub(crate) fn new(setup: &Setup) -> io::Result<Option<Self>> {
+        let overlays = setup.mounts.iter().filter(|mount| {
+            // Those of root's rename their directories themselves.
+            setup.agent == Agent::Caller
+                && mount.writable
+                && matches!(mount.source, Source::Layers { upper: Some(_), .. })
+        });
+        let device = |target: &[u8]| {
+            let path = sys::c_string(target)?;
+            let found = sys::open_at(libc::AT_FDCWD, &path, libc::O_PATH, 0)?;
+            Ok(sys::look_at(found.as_fd())?.device)
+        };
+        let devices: Vec<u64> = overlays
+            .map(|mount| device(&mount.target))
+            .collect::<io::Result<_>>()?;
+        Ok((!devices.is_empty()).then(|| Self {
+            devices,
+            asking: seccomp::asks_for_renames(),
+            listeners: BTreeMap::new(),
+            next: 0,
+            waiting: VecDeque::new(),
+            carriers: Vec::new(),
+            unheard: VecDeque::new(),
+        }))
+    }
+
+    /// The filter of a program.
+    pub(crate) fn asking(&self) -> &[libc::sock_filter] {
+        &self.asking
+    }
+
+    /// A program asks here, and all that it starts.
+    pub(crate) fn listen(&mut self, listener: OwnedFd) {
+        sys::wake_up_here(listener.as_fd());
+        self.listeners.insert(self.next, listener);
+        self.next += 1;
+    }
+
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = (u64, RawFd)> {
+        self.listeners.iter().map(|(n, fd)| (*n, fd.as_raw_fd()))
+    }
+
+    pub(crate) fn pipes(&self) -> impl Iterator<Item = (usize, RawFd)> {
+        let carriers = self.carriers.iter().enumerate();
+        carriers.map(|(index, one)| (index, one.pipe.as_raw_fd()))
+    }
+
+    /// Answers what can be answered at once.
+    pub(crate) fn hear(&mut self, number: u64) {
+        for _ in 0..TURN {
+            let Some(listener) = self.listeners.get(&number) else {
+                return;
+            };
+            match sys::pending(listener.as_fd()) {
+                Ok(Pending::Some) => {}
+                Ok(Pending::None) => return,
+                Ok(Pending::Over) | Err(_) => {
+                    self.listeners.remove(&number);
+                    return;
+                }
+            }
+            if let Ok(Some(notification)) = sys::next_call(listener.as_fd()) {
+                self.judge(Call {
+                    listener: number,
+                    notification,
+                });
+            }
+        }
+    }
+
+    fn judge(&mut self, call: Call) {
+        let asked = Arguments::of(&call.notification);
+        let kind = if asked.flags & !NO_REPLACE == 0 {
+            self.kind(call.notification.thread, &asked)
+        } else {
+            // An exchange: the kernel does it or not.
+            Ok(Kind::Other)
+        };
+        match kind {
+            Ok(Kind::Directory | Kind::Unknown) => {
+                let thread = call.notification.thread;
+                self.waiting.retain(|old| old.notification.thread != thread);
+                self.waiting.push_back(call);
+            }
+            Ok(Kind::Absent) => self.absent(call),
+            Ok(Kind::Other) | Err(_) => self.go_on(call),
+        }
+    }
+
+    fn kind(&self, thread: i32, asked: &Arguments) -> io::Result<Kind> {
+        let memory = renames::memory(thread)?;
+        Place::read(thread, &memory, asked.old)?.kind(&self.devices)
+    }
+
+    /// Children for those that wait, in a program's bounds.
+    pub(crate) fn begin(&mut self, group: Option<BorrowedFd<'_>>, bounds: program::Bounds<'_>) {
+        while let Some(call) = self.next() {
+            let thread = call.notification.thread;
+            let Ok(asked) = Asked::read(thread, &Arguments::of(&call.notification)) else {
+                self.go_on(call);
+                continue;
+            };
+            // Only now it is certain that all that was read is of who asks.
+            if !self.waits(call) {
+                continue;
+            }
+            let known = Known {
+                thread,
+                flags: asked.flags,
+                paths: asked.paths(),
+            };
+            if let Some(carrier) = self.carriers.iter_mut().find(|one| one.known == known) {
+                carrier.call = call;
+                continue;
+            }
+            if self.carriers.len() >= MOST {
+                self.waiting.push_back(call);
+                return;
+            }
+            match start(asked, &self.devices, group, bounds) {
+                Ok(pipe) => self.carriers.push(Carrier {
+                    call,
+                    known,
+                    pipe: pipe.into(),
+                    told: Vec::new(),
+                    done: false,
+                }),
+                Err(_) => self.go_on(call),
+            }
+        }
+    }
+
+    /// Where there is no room for another child, who asks again for what a child does already.
+    fn next(&mut self) -> Option<Call> {
+        let room = self.carriers.len() < MOST;
+        let again = |call: &Call| {
+            let thread = call.notification.thread;
+            self.carriers.iter().any(|one| one.known.thread == thread)
+        };
+        let next = self.waiting.iter().position(|call| room || again(call))?;
+        self.waiting.remove(next)
+    }
+
+    pub(crate) fn read(&mut self, index: usize) {
+        let Some(one) = self.carriers.get_mut(index) else {
+            return;
+        };
+        let mut buffer = [0u8; 8];
+        match one.pipe.read(&mut buffer) {
+            Ok(count @ 1..) => one.told.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => one.done = true,
+        }
+        one.done |= one.told.len() >= size_of::<i32>();
+    }
+
+    /// Tells those whose child has ended.
+    pub(crate) fn tell(&mut self) {
+        let (done, open) = std::mem::take(&mut self.carriers)
+            .into_iter()
+            .partition(|one| one.done);
+        self.carriers = open;
+        let done: Vec<Carrier> = done;
+        for Carrier {
+            call, known, told, ..
+        } in done
+        {
+            // Who was killed says nothing.
+            let killed = Outcome::Failed(libc::EIO);
+            let outcome = told
+                .try_into()
+                .map_or(killed, |code| Outcome::of_code(i32::from_le_bytes(code)));
+            match outcome {
+                Outcome::GoOn => self.go_on(call),
+                Outcome::Absent => self.absent(call),
+                Outcome::Failed(errno) => {
+                    let _ = self.answer(call, errno);
+                }
+                Outcome::Done if self.answer(call, 0).is_err() => {
+                    self.unheard.push_back(known);
+                    if self.unheard.len() > REMEMBERED {
+                        self.unheard.pop_front();
+                    }
+                }
+                Outcome::Done => {}
+            }
+        }
+    }
+
+    /// There is nothing of the old name: perhaps because it has been renamed, and who asked was interrupted.
+    fn absent(&mut self, call: Call) {
+        let thread = call.notification.thread;
+        let arguments = Arguments::of(&call.notification);
+        if self.unheard.iter().any(|known| known.thread == thread)
+            && let Ok(asked) = Asked::read(thread, &arguments)
+        {
+            let paths = asked.paths();
+            let before = self.unheard.len();
+            self.unheard.retain(|known| {
+                (known.thread, known.flags, &known.paths) != (thread, asked.flags, &paths)
+            });
+            if self.unheard.len() < before {
+                let _ = self.answer(call, 0);
+                return;
+            }
+        }
+        self.go_on(call);
+    }
+
+    fn waits(&self, call: Call) -> bool {
+        let listener = self.listeners.get(&call.listener);
+        listener.is_some_and(|fd| sys::is_valid(fd.as_fd(), call.notification.id))
+    }
+
+    /// Who asked may be gone: then nobody is told.
+    fn go_on(&self, call: Call) {
+        if let Some(listener) = self.listeners.get(&call.listener) {
+            let _ = sys::go_on(listener.as_fd(), call.notification.id);
+        }
+    }
+
+    fn answer(&self, call: Call, errno: i32) -> io::Result<()> {
+        let gone = || io::Error::from_raw_os_error(libc::ENOENT);
+        let listener = self.listeners.get(&call.listener).ok_or_else(gone)?;
+        sys::answer(listener.as_fd(), call.notification.id, errno)
+    }
+}
+
+/// The pipe of a child that does it: it tells an [`Outcome`].
+fn start(
+    asked: Asked,
+    devices: &[u64],
+    group: Option<BorrowedFd<'_>>,
+    bounds: program::Bounds<'_>,
+) -> io::Result<OwnedFd> {
+    let (read, write) = sys::pipe()?;
+    sys::do_not_wait(read.as_fd())?;
+    let pid = match group {
+        Some(group) => sys::fork_within(group, 0)?,
+        None => sys::fork_into(0)?,
+    };
+    if pid == 0 {
+        // It keeps nothing of its parent's but its own three descriptors.
+        let told = asked.alone_with(write).and_then(|(asked, tell)| {
+            let confine = || program::confine(bounds.limits, bounds.filter);
+            let outcome = renames::carry(&asked, devices, confine);
+            File::from(tell).write_all(&outcome.code().to_le_bytes())
+        });
+        sys::exit(i32::from(told.is_err()));
+    }
+    Ok(read)
+}
