@@ -11,6 +11,7 @@ use cofferdam::fsx::FileError;
 use cofferdam::git::RepositoryError;
 use cofferdam::git::copies::CopyError;
 use cofferdam::git::refs::RefError;
+use cofferdam::git::trees::TreeError;
 use cofferdam::git::vault::VaultError;
 use cofferdam::git::worktree::WorktreeError;
 use cofferdam::names::NameError;
@@ -225,6 +226,7 @@ fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static
             RunErrorKind::Git(error) => Some(error),
             RunErrorKind::Prompt { source, .. } => Some(source),
             RunErrorKind::Worktree(error) => Some(error),
+            RunErrorKind::Tree(error) => Some(error),
             RunErrorKind::Vault(error) => Some(error),
             RunErrorKind::Sandbox(error) => Some(error),
             RunErrorKind::Agent { failure, .. } => Some(failure),
@@ -359,6 +361,9 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     }
     if let Some(VaultError::PartialClone { repository, .. }) = error.downcast_ref() {
         return Some(names::complete_hint(repository));
+    }
+    if let Some(TreeError::File(_) | TreeError::Index(_)) = error.downcast_ref() {
+        return Some("mend that, or leave the files in a worktree: `--mode bind`".to_owned());
     }
     if let Some(error) = error.downcast_ref::<NameError>() {
         return names::name_hint(error);
@@ -526,6 +531,8 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
         | SandboxError::Frozen
         | SandboxError::Restless
         | SandboxError::NoProgram(_)
+        | SandboxError::NotListening(_)
+        | SandboxError::Port { .. }
         | SandboxError::Files { .. }
         | SandboxError::Cancelled => None,
     }

@@ -108,14 +108,12 @@ fn set_up(setup: &Setup, fds: Vec<OwnedFd>) -> Result<Option<Resident>, Refusal>
 
 /// What a sandbox that outlives its maker has. Nobody is to be told that it stays.
 fn resident(lifetime: Lifetime, fds: Vec<OwnedFd>) -> Result<Option<Resident>, Refusal> {
-    match (lifetime, <[OwnedFd; 1]>::try_from(fds)) {
-        (Lifetime::WithConnection, Err(none)) if none.is_empty() => Ok(None),
-        (Lifetime::UntilEnded, Ok([listener])) => Ok(Some(Resident {
-            listener,
-            stays: None,
-        })),
-        _ => Err(Refusal::Broken(
-            "the set-up came with other descriptors than it takes".to_owned(),
-        )),
-    }
+    let resident = match lifetime {
+        Lifetime::WithConnection if fds.is_empty() => return Ok(None),
+        Lifetime::WithConnection => None,
+        Lifetime::UntilEnded => Resident::new(fds, None),
+    };
+    resident.map(Some).ok_or_else(|| {
+        Refusal::Broken("the set-up came with other descriptors than it takes".to_owned())
+    })
 }

@@ -134,17 +134,16 @@ fn fork(setup: &Setup, flags: i32) -> io::Result<(i32, Option<Freezer>)> {
 /// What a sandbox that outlives its maker has, and how its launcher hears that it is to leave.
 fn resident(lifetime: Lifetime, fds: Vec<OwnedFd>) -> Result<Option<(Resident, OwnedFd)>, Refusal> {
     let broken = |what: &str| Refusal::Broken(what.to_owned());
-    match (lifetime, <[OwnedFd; 1]>::try_from(fds)) {
-        (Lifetime::WithConnection, Err(none)) if none.is_empty() => Ok(None),
-        (Lifetime::UntilEnded, Ok([listener])) => {
+    let resident = match lifetime {
+        Lifetime::WithConnection if fds.is_empty() => return Ok(None),
+        Lifetime::WithConnection => None,
+        Lifetime::UntilEnded => {
             let (leave, stays) = sys::pipe().map_err(|error| broken(&error.to_string()))?;
-            let stays = Some(stays);
-            Ok(Some((Resident { listener, stays }, leave)))
+            Resident::new(fds, Some(stays)).map(|resident| (resident, leave))
         }
-        _ => Err(broken(
-            "the set-up came with other descriptors than it takes",
-        )),
-    }
+    };
+    let what = "the set-up came with other descriptors than it takes";
+    resident.map(Some).ok_or_else(|| broken(what))
 }
 
 fn namespace_hint(error: &io::Error) -> String {

@@ -9,6 +9,8 @@ mod frame;
 mod proof;
 mod setup;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 pub use frame::{FrameError, HEAD, MAX_FRAME, body_length, decode, encode};
@@ -16,7 +18,8 @@ pub use proof::{Attempt, Finding, Findings, Observed, Passage};
 pub use setup::{Agent, Lifetime, Network, ProcessLimits, Setup, SetupMount, Source, UPPER, WORK};
 
 /// Changes whenever a message here changes its meaning: a host and a guest of different numbers do not go on.
-pub const PROTOCOL: u32 = 1;
+/// Also with each new question: who does not know one ends the connection over it, and the programs that hang on that.
+pub const PROTOCOL: u32 = 3;
 /// The length of a [`greeting`] in bytes.
 pub const GREETING: usize = 8;
 /// What no other protocol begins with.
@@ -64,6 +67,11 @@ pub const SHOWN_ARGUMENTS: usize = 256;
 pub const LISTED: usize = 1024;
 /// So many bytes of a detached program's output are kept. What follows is dropped, with a line that says so.
 pub const MOST_OUTPUT: u64 = 64 << 20;
+
+/// So many connections to ports are made for one of the host's processes at once.
+pub const MOST_CONNECTING: usize = 16;
+/// The longest that one of them may take.
+pub const MOST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the host asks. Every `request` and every `exec` is a number that is used once on its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +160,16 @@ pub enum Request {
         /// Bytes of one file.
         largest: u64,
     },
+    /// A connection to a TCP server on the sandbox's own loopback: 127.0.0.1, and `::1` where nobody listens there.
+    /// Answered by [`Reply::Connected`], by [`Reply::Stopped`], or by [`Reply::Failed`]: ECONNREFUSED, nobody listens;
+    /// ETIMEDOUT, the server does not take it; EAGAIN, [`MOST_CONNECTING`] are being made; EACCES, the port is the wall's;
+    /// EOPNOTSUPP, its loopback is the machine's.
+    Connect {
+        request: u64,
+        port: u16,
+        /// In milliseconds, [`MOST_PATIENCE`] at most.
+        patience: u32,
+    },
 }
 
 impl Request {
@@ -174,7 +192,7 @@ pub enum Streams {
     /// The three that came with the request are one terminal, which becomes the program's controlling terminal.
     Terminal,
     /// Two came with the request. What the program prints is appended to the first one, at most [`MOST_OUTPUT`]; when
-    /// it has ended, [`end_line`] is written to the second one. The end of the connection does not end the program.
+    /// it has ended, [`end_text`] is written to the second one. The end of the connection does not end the program.
     Detached,
 }
 
@@ -188,26 +206,41 @@ impl Streams {
     }
 }
 
-/// What is written where the end of a detached program is told: `code 0` or `signal 9`, and a line's end.
-pub fn end_line(exit: GuestExit) -> String {
-    match exit {
+/// What is written where the end of a detached program is told: `code 0` or `signal 9`, and a line's end. `lost`: so many bytes
+/// of its output are missing at the end; where there are any, a line `lost 5` follows.
+pub fn end_text(exit: GuestExit, lost: u64) -> String {
+    let exit = match exit {
         GuestExit::Code(code) => format!("code {code}\n"),
         GuestExit::Signal(signal) => format!("signal {signal}\n"),
+    };
+    match lost {
+        0 => exit,
+        lost => format!("{exit}lost {lost}\n"),
     }
 }
 
-/// The other direction; none where it is no such line.
-pub fn read_end_line(line: &[u8]) -> Option<GuestExit> {
-    let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
-    let (kind, number) = line.split_once(' ')?;
-    let number: i32 = number.parse().ok()?;
+/// The other direction; none where it is no such text.
+pub fn read_end_text(text: &[u8]) -> Option<(GuestExit, u64)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut lines = text.split_inclusive('\n').map(|line| line.split_once(' '));
+    let (kind, number) = lines.next()??;
+    let number: i32 = number.trim_end().parse().ok()?;
     let exit = match kind {
         "code" => GuestExit::Code(number),
         "signal" => GuestExit::Signal(number),
         _ => return None,
     };
+    let lost = match lines.next() {
+        None => 0,
+        Some(line) => line?.1.trim_end().parse().ok()?,
+    };
     // Only as it is written: no sign, no zeros before it.
-    (end_line(exit).as_bytes().strip_suffix(b"\n") == Some(line.as_bytes())).then_some(exit)
+    (end_text(exit, lost) == text).then_some((exit, lost))
+}
+
+/// What stands in a detached program's output where bytes are missing.
+pub fn lost_note(bytes: u64) -> String {
+    format!("\n[cofferdam: {bytes} bytes are missing here, they could not be written]\n")
 }
 
 /// What the guest answers.
@@ -234,9 +267,10 @@ pub enum Reply {
         errno: i32,
         step: ExecStep,
     },
-    /// Nothing is started while everything has stopped.
+    /// Nothing is started, and nobody connected to, while everything has stopped.
     Stopped {
-        exec: u64,
+        /// Of the exec or the request.
+        number: u64,
         stop: Stop,
     },
     Exited {
@@ -268,6 +302,10 @@ pub enum Reply {
         request: u64,
     },
     Terminals {
+        request: u64,
+    },
+    /// With the connected socket.
+    Connected {
         request: u64,
     },
 }
@@ -308,7 +346,11 @@ pub struct ProgramEntry {
     /// As many as fit into [`SHOWN_ARGUMENTS`], the last one cut there.
     pub arguments: Vec<Vec<u8>>,
     pub detached: bool,
+    /// The connection lives that started it, and it is to end with that.
+    pub awaited: bool,
     pub terminal: bool,
+    /// So many bytes that it printed last could not be written, where it is [`Streams::Detached`].
+    pub lost: u64,
     /// None while it runs.
     pub exit: Option<GuestExit>,
 }
@@ -368,7 +410,7 @@ mod tests {
                 program: 9,
             },
             Reply::Stopped {
-                exec: 2,
+                number: 2,
                 stop: Stop::Freeze,
             },
             Reply::Status {
@@ -386,11 +428,14 @@ mod tests {
                     program: 3,
                     arguments: vec![b"sleep".to_vec(), b"9".to_vec()],
                     detached: true,
+                    awaited: false,
                     terminal: false,
+                    lost: 9,
                     exit: Some(GuestExit::Code(1)),
                 }],
             },
             Reply::Sockets { request: 6 },
+            Reply::Connected { request: 7 },
             Reply::Exited {
                 exec: 300,
                 exit: GuestExit::Signal(9),
@@ -424,6 +469,11 @@ mod tests {
                 directory: b"/work".to_vec(),
                 largest: 9,
             },
+            Request::Connect {
+                request: 4,
+                port: 8080,
+                patience: 5000,
+            },
             Request::End,
         ];
         let frames = replies
@@ -449,7 +499,8 @@ mod tests {
     fn fuzz_guest_greetings_and_ends() {
         let exits = [GuestExit::Code(0), GuestExit::Signal(9)];
         let mut seeds = vec![greeting(PROTOCOL).to_vec()];
-        seeds.extend(exits.map(|exit| end_line(exit).into_bytes()));
+        seeds.extend(exits.map(|exit| end_text(exit, 0).into_bytes()));
+        seeds.extend(exits.map(|exit| end_text(exit, 70).into_bytes()));
         seeds.extend(["code +1\n", "signal 09\n", "code 1", "code 1\n\n"].map(Into::into));
         cofferdam_lab::fuzz::mutate("guest greetings and ends", &seeds, |bytes| {
             if let Ok(eight) = <[u8; GREETING]>::try_from(bytes)
@@ -457,8 +508,8 @@ mod tests {
             {
                 assert_eq!(greeting(version), eight);
             }
-            if let Some(exit) = read_end_line(bytes) {
-                assert_eq!(end_line(exit).as_bytes(), bytes);
+            if let Some((exit, lost)) = read_end_text(bytes) {
+                assert_eq!(end_text(exit, lost).as_bytes(), bytes);
             }
         });
     }
@@ -470,7 +521,10 @@ mod tests {
             GuestExit::Code(-1),
             GuestExit::Signal(9),
         ] {
-            assert_eq!(read_end_line(end_line(exit).as_bytes()), Some(exit));
+            for lost in [0, 1, u64::MAX] {
+                let text = end_text(exit, lost);
+                assert_eq!(read_end_text(text.as_bytes()), Some((exit, lost)));
+            }
         }
         for other in [
             "",
@@ -480,8 +534,12 @@ mod tests {
             "code 01\n",
             "code 1\n\n",
             "end 1\n",
+            "code 1\nlost 0\n",
+            "code 1\nlost 5",
+            "code 1\nlost 5\nlost 5\n",
+            "code 1\nkept 5\n",
         ] {
-            assert_eq!(read_end_line(other.as_bytes()), None, "{other:?}");
+            assert_eq!(read_end_text(other.as_bytes()), None, "{other:?}");
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod answers;
 mod peer;
+mod ports;
 mod processes;
 mod programs;
 mod proof;
@@ -14,6 +15,7 @@ mod signals;
 mod standstill;
 mod stopping;
 mod transfers;
+mod way;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,12 +26,15 @@ use std::time::{Duration, Instant};
 use cofferdam_guest::protocol::{ExecStep, GuestExit, Reply, Setup, Streams};
 
 use self::peer::Peer;
+use self::ports::Ports;
 use self::programs::Programs;
 use self::proof::Proof;
 use self::renames::Renames;
 use self::standstill::Standstill;
 use self::stopping::Stopping;
 use self::transfers::Transfers;
+pub(crate) use self::way::Resident;
+use self::way::WayFile;
 use crate::freezer::Freezer;
 use crate::program::{self, Bounds, Told};
 use crate::{seccomp, sys};
@@ -43,25 +48,21 @@ const BACKLOG: i32 = 64;
 /// How long a program may take to leave its terminal after the hang-up.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a sandbox has that outlives its maker.
-#[derive(Debug)]
-pub(crate) struct Resident {
-    /// Whoever connects to it from outside is served.
-    pub(crate) listener: OwnedFd,
-    /// Tells the launcher that it may go, where there is one.
-    pub(crate) stays: Option<OwnedFd>,
-}
-
 /// What is known of one descriptor that is waited for.
 #[derive(Debug, Clone, Copy)]
 enum Whose {
     Signals,
     Listener,
+    /// The listener's file.
+    WayFile,
     /// A program of which it is not known yet whether it was executed.
     Starting(u64),
+    /// A program's end.
+    Ended(u64),
     Pump(u64),
     Proof(usize),
     Transfer(usize),
+    Port(usize),
     /// Programs that ask before they rename.
     Asking(u64),
     Rename(usize),
@@ -76,6 +77,7 @@ struct Server<'a> {
     sockets: Vec<OwnedFd>,
     signals: OwnedFd,
     listener: Option<OwnedFd>,
+    way_file: Option<WayFile>,
     /// Cannot be accepted from until something is closed: descriptors have run out.
     full: bool,
     /// Until the sandbox stays, where there is a launcher.
@@ -86,6 +88,7 @@ struct Server<'a> {
     standstill: Standstill,
     proofs: Vec<Proof>,
     transfers: Transfers,
+    ports: Ports,
     renames: Option<Renames>,
     /// Programs that are to be killed then, unless they have ended.
     farewells: Vec<(Instant, u64)>,
@@ -103,16 +106,21 @@ pub(crate) fn run(
     let signals = sys::signal_descriptor(&[libc::SIGCHLD])?;
     sys::ignore_signal(libc::SIGPIPE);
     let mut maker = Peer::maker(socket);
-    let (kept, listener, stays) = match resident {
-        Some(Resident { listener, stays }) => {
+    let (kept, listener, way_file, stays) = match resident {
+        Some(Resident {
+            listener,
+            file,
+            stays,
+        }) => {
             // From here on the socket says of its other side that it is this process.
             sys::listen(listener.as_fd(), BACKLOG)?;
             sys::do_not_wait(listener.as_fd())?;
             let kept = sockets.iter().map(OwnedFd::try_clone);
-            (kept.collect::<io::Result<_>>()?, Some(listener), stays)
+            let kept = kept.collect::<io::Result<_>>()?;
+            (kept, Some(listener), file, stays)
         }
         // No copy stays here: the wall's sockets are the host's alone, and close when it closes them.
-        None => (Vec::new(), None, None),
+        None => (Vec::new(), None, None, None),
     };
     maker.tell_with(&Reply::Ready, sockets);
     let mut server = Server {
@@ -121,6 +129,7 @@ pub(crate) fn run(
         sockets: kept,
         signals,
         listener,
+        way_file,
         full: false,
         stays,
         peers: BTreeMap::from([(0, maker)]),
@@ -129,6 +138,7 @@ pub(crate) fn run(
         standstill: Standstill::new(Stopping::new(freezer)),
         proofs: Vec::new(),
         transfers: Transfers::default(),
+        ports: Ports::default(),
         renames: Renames::new(setup)?,
         farewells: Vec::new(),
         over: false,
@@ -148,10 +158,13 @@ impl Server<'_> {
             match whose {
                 Whose::Signals => self.reap()?,
                 Whose::Listener => self.accept(),
+                Whose::WayFile => self.way_file.as_mut().map_or(Ok(()), WayFile::read)?,
                 Whose::Starting(program) => self.decide(program),
+                Whose::Ended(program) => self.programs.has_ended(program),
                 Whose::Pump(program) => self.programs.carry(program),
                 Whose::Proof(index) => self.proofs[index].read(),
                 Whose::Transfer(index) => self.transfers.read(index),
+                Whose::Port(index) => self.ports.decide(index),
                 Whose::Asking(program) => {
                     if let Some(renames) = &mut self.renames {
                         renames.hear(program);
@@ -171,6 +184,7 @@ impl Server<'_> {
         for (peer, reply) in self.transfers.ended() {
             self.tell(peer, &reply);
         }
+        self.tell_ports();
         for answer in self.standstill.look() {
             self.tell(
                 answer.peer,
@@ -186,7 +200,9 @@ impl Server<'_> {
             );
         }
         self.bid_farewell();
+        self.programs.free();
         self.close_ended();
+        self.over |= self.way_file.as_ref().is_some_and(WayFile::is_gone);
         Ok(())
     }
 
@@ -199,6 +215,8 @@ impl Server<'_> {
                 .into_iter()
                 .map(|(n, wait)| (Whose::Starting(n), wait)),
         );
+        let ends = self.programs.ends().into_iter();
+        waits.extend(ends.map(|(n, wait)| (Whose::Ended(n), wait)));
         waits.extend(
             self.programs
                 .pumps()
@@ -209,6 +227,7 @@ impl Server<'_> {
         waits.extend(proofs.map(|(n, proof)| (Whose::Proof(n), sys::Wait::read(proof.raw()))));
         let transfers = self.transfers.pipes();
         waits.extend(transfers.map(|(n, fd)| (Whose::Transfer(n), sys::Wait::read(fd))));
+        waits.extend(self.ports.waits().map(|(n, wait)| (Whose::Port(n), wait)));
         if let Some(renames) = &self.renames {
             let pipes = renames.pipes();
             waits.extend(pipes.map(|(n, fd)| (Whose::Rename(n), sys::Wait::read(fd))));
@@ -223,6 +242,9 @@ impl Server<'_> {
                 .iter()
                 .map(|(n, peer)| (Whose::Peer(*n), peer.wait())),
         );
+        if let Some(watch) = self.way_file.as_ref().and_then(WayFile::raw) {
+            waits.push((Whose::WayFile, sys::Wait::read(watch)));
+        }
         if let Some(listener) = self.listener.as_ref().filter(|_| !self.full) {
             waits.push((Whose::Listener, sys::Wait::read(listener.as_raw_fd())));
         }
@@ -234,10 +256,12 @@ impl Server<'_> {
         if self.peers.values().any(|peer| peer.behind) {
             return Some(Duration::ZERO);
         }
-        let next = self.farewells.iter().map(|(when, _)| *when).min();
-        let farewell = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let farewells = self.farewells.iter().map(|(when, _)| *when);
+        let next = farewells.chain(self.programs.gone_by()).min();
+        let next = next.map(|next| next.saturating_duration_since(Instant::now()));
         let look = self.standstill.next_look();
-        farewell.into_iter().chain(look).min()
+        let port = self.ports.patience();
+        next.into_iter().chain(look).chain(port).min()
     }
 
     fn accept(&mut self) {
@@ -396,13 +420,7 @@ impl Server<'_> {
             let Some(running) = self.programs.get_mut(number) else {
                 continue;
             };
-            running.exit = Some(exit);
-            if let Some(pump) = &mut running.pump {
-                pump.tell_end(exit);
-                if pump.is_done() {
-                    running.pump = None;
-                }
-            }
+            running.has_exited(exit);
             if let Some(owner) = running.owner {
                 self.tell(
                     owner.peer,
@@ -457,6 +475,7 @@ impl Server<'_> {
         }
         self.farewells.extend(farewells);
         self.transfers.leave(peer);
+        self.ports.leave(peer);
         self.standstill.forget(peer);
         self.standstill.disturbed();
     }

@@ -296,8 +296,8 @@ fn paused(user: &mut UnixStream) {
     assert_eq!(done, Reply::Done { request: 10 });
     let fds = [0; 3].map(|_| std::fs::File::open("/dev/null").unwrap().into());
     let refused = ask_with(user, &exec_request(7, "true"), &fds);
-    let (exec, stop) = (7, Stop::Pause);
-    assert_eq!(refused, Reply::Stopped { exec, stop });
+    let (number, stop) = (7, Stop::Pause);
+    assert_eq!(refused, Reply::Stopped { number, stop });
     let request = 11;
     let status = Status {
         paused: true,

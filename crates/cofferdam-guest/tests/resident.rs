@@ -163,7 +163,7 @@ fn a_set_up_that_makes_no_sense_makes_nothing() {
     for (lifetime, listeners) in [
         (Lifetime::WithConnection, 1),
         (Lifetime::UntilEnded, 0),
-        (Lifetime::UntilEnded, 2),
+        (Lifetime::UntilEnded, 4),
     ] {
         let (mut made, reply) = Made::new(lifetime, listeners);
         assert!(

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::home::Home;
 use cofferdam::sandbox::native::{Native, NativeOptions};
-use cofferdam::sandbox::{BindMount, BranchStrategy, Exit};
+use cofferdam::sandbox::{BindMount, BranchStrategy, CopyStrategy, Exit, PrivateCopy};
 use cofferdam::session::living::{self, Named};
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
 use cofferdam::session::{
@@ -22,7 +22,7 @@ use cofferdam::wall::supervisor::Supervisor;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | pause|resume REPO N | \
-                     freeze|thaw N | collect REPO N | memory REPO N | wakeups REPO SECONDS";
+                     freeze|thaw N | collect|collect-layer REPO N | memory REPO N | wakeups REPO SECONDS";
 /// So many processes stand still and go on.
 const PROCESSES: usize = 100;
 /// Until nothing of its making goes on.
@@ -56,7 +56,8 @@ async fn bench(words: Vec<String>) -> Result<()> {
                 "run" => bench.run(count).await,
                 "pause" => bench.pause(count, true).await,
                 "resume" => bench.pause(count, false).await,
-                "collect" => bench.collect(count).await,
+                "collect" => bench.collect(count, false).await,
+                "collect-layer" => bench.collect(count, true).await,
                 "memory" => bench.memory(count).await,
                 "wakeups" => bench.wakeups(count as u64).await,
                 _ => Err(USAGE.into()),
@@ -198,8 +199,14 @@ impl Bench {
         self.deleted(session).await
     }
 
-    async fn collect(&self, count: usize) -> Result<()> {
-        let session = self.made("collect").await?;
+    async fn collect(&self, count: usize, layered: bool) -> Result<()> {
+        let mut options = self.options("collect", NetworkOptions::None)?;
+        if layered {
+            let branch = "bench/collect".parse()?;
+            let strategy = CopyStrategy::Branch { branch, base: None };
+            options.sandbox = PrivateCopy::layered(native(), strategy).into();
+        }
+        let session = Session::create(&self.caller, &options).await?;
         for number in 0..count {
             let line = format!(
                 "echo {number} > new-{number}; git add new-{number}; git commit -qm {number}"

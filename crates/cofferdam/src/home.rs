@@ -68,9 +68,14 @@ impl Home {
         self.0.join("vault").join(repo.hash8())
     }
 
+    /// The files of commits that were written for sandboxes, of all repositories.
+    pub fn all_trees(&self) -> PathBuf {
+        self.0.join("trees")
+    }
+
     /// The files of commits of `repo` that were written for sandboxes.
     pub fn trees(&self, repo: &RepoPath) -> PathBuf {
-        self.0.join("trees").join(repo.hash8())
+        self.all_trees().join(repo.hash8())
     }
 
     /// The socket and the lock of the gateway that speaks this version of its protocol.

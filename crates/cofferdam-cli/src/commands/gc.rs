@@ -5,12 +5,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::manage::{self, GcReport};
+use cofferdam::session::manage::{self, GcOptions, GcReport, KEEP_TREES};
 use cofferdam::text::printable_line;
 
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::human::{self, parse_bytes};
 use crate::ui::shell::shell_word;
 use crate::ui::{json, output, recovered};
 
@@ -23,7 +24,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     dry_run: bool,
 
-    /// One object: `recovered`, `removed`, `expired_refs`, `problems`
+    /// How much may stay on disk of files of commits that no sandbox stands on; 10g unless given
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    keep_trees: Option<u64>,
+
+    /// One object: `recovered`, `removed`, `expired_refs`, `trees`, `problems`
     #[arg(long)]
     json: bool,
 }
@@ -39,7 +44,10 @@ pub(crate) async fn run(
         &environment.git,
         Some(&environment.directory),
         user_home,
-        arguments.dry_run,
+        GcOptions {
+            dry_run: arguments.dry_run,
+            keep_trees: arguments.keep_trees.unwrap_or(KEEP_TREES),
+        },
         &|| output::note("another `cofferdam gc` is at work: waiting for its end\n"),
         &interrupt.cancel,
     )
@@ -85,6 +93,14 @@ fn render(report: &GcReport, dry_run: bool, directory: &Path) -> String {
     }
     for one in &report.expired_refs {
         let _ = writeln!(out, "{would}expired: {}", printable_line(one));
+    }
+    if report.trees.layers > 0 {
+        let size = human::count(report.trees.bytes);
+        let _ = writeln!(
+            out,
+            "{would}removed: files of {} commits, {size} bytes",
+            report.trees.layers
+        );
     }
     if out.is_empty() {
         out.push_str("nothing to clean up\n");

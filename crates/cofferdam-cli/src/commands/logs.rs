@@ -133,7 +133,24 @@ pub(crate) async fn run(
         };
         follow(&mut shown, interrupt, over).await?;
     }
-    shown.end()
+    // Once something is lost nothing more is written, until it stands there: what is shown from now on ends there.
+    let lost = lost(program, &named, &caller).await?;
+    let code = shown.end()?;
+    if lost > 0 {
+        output::note(&format!(
+            "note: the next {lost} bytes are missing: they could not be written, as on a full disk\n"
+        ));
+    }
+    Ok(code)
+}
+
+/// How many bytes are missing where the log ends. What is missing before that is told in it.
+async fn lost(program: &Program, named: &Named, caller: &Caller) -> Result<u64, CliError> {
+    Ok(match listed(program, named, caller).await {
+        Ok(Some(listed)) => listed.lost,
+        // Its end says so too.
+        Ok(None) | Err(_) => program.lost()?,
+    })
 }
 
 /// The id of what agents printed.
@@ -156,7 +173,7 @@ async fn somebody_works(named: &Named, caller: &Caller) -> Result<bool, CliError
         Err(SessionError::Stopped { .. }) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
-    let mut awaited = programs.iter().filter(|one| !one.detached);
+    let mut awaited = programs.iter().filter(|one| one.awaited);
     Ok(awaited.any(|one| one.exit.is_none()))
 }
 
@@ -194,20 +211,28 @@ async fn follow(
 
 /// Whether the sandbox still knows it as one that runs.
 async fn runs(program: &Program, named: &Named, caller: &Caller) -> Result<bool, CliError> {
+    let listed = listed(program, named, caller).await?;
+    Ok(listed.is_some_and(|one| one.exit.is_none()))
+}
+
+/// As the sandbox knows it. `None`: it is of an earlier start, or is forgotten.
+async fn listed(
+    program: &Program,
+    named: &Named,
+    caller: &Caller,
+) -> Result<Option<Listed>, CliError> {
     let again = Named::find(caller, &named.record().repository, &named.id().to_string()).await?;
     let session = match Session::open(caller, again, &living::provider()).await {
         Ok(session) => session,
-        Err(SessionError::Stopped { .. }) => return Ok(false),
+        Err(SessionError::Stopped { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     if session.starts()? != program.id.start {
-        return Ok(false);
+        return Ok(None);
     }
     let programs = session.programs().await?;
-    let mut same = programs
-        .iter()
-        .filter(|one| one.number == program.id.number);
-    Ok(same.any(|one| one.exit.is_none()))
+    let mut same = programs.into_iter();
+    Ok(same.find(|one| one.number == program.id.number))
 }
 
 async fn list(

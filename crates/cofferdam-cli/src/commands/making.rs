@@ -54,7 +54,7 @@ impl Strategy {
 /// What the sandbox sees and may use.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Sandbox {
-    /// How the sandbox sees the files: the host's directory itself, or a copy of its own
+    /// How the sandbox sees the files: the host's directory itself, or files of its own
     #[arg(long, value_enum, default_value_t = FileMode::Bind, help_heading = "Sandbox")]
     pub(super) mode: FileMode,
 
@@ -116,7 +116,11 @@ pub(super) struct Sandbox {
 /// How the sandbox sees the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FileMode {
+    /// The host's directory: a worktree, or with `--head` this checkout
     Bind,
+    /// Its own changes over a tree that all sandboxes of the repository share
+    Layer,
+    /// All files written out for it alone
     Copy,
 }
 
@@ -159,17 +163,26 @@ pub(super) fn contained(
         (None, false, false) => unnamed,
     };
     let native = Native::default();
-    if mode == FileMode::Bind {
-        return Ok(BindMount::new(native, strategy).into());
-    }
+    let layered = match mode {
+        FileMode::Bind => return Ok(BindMount::new(native, strategy).into()),
+        FileMode::Layer => true,
+        FileMode::Copy => false,
+    };
     let strategy = match strategy {
         BranchStrategy::Head => {
-            return usage("`--mode copy` cannot work in this checkout itself: leave out `--head`");
+            return usage(format!(
+                "`--mode {}` cannot work in this checkout itself: leave out `--head`",
+                if layered { "layer" } else { "copy" }
+            ));
         }
         BranchStrategy::MergeToHead => CopyStrategy::MergeToHead,
         BranchStrategy::Branch { branch, base } => CopyStrategy::Branch { branch, base },
     };
-    Ok(PrivateCopy::new(native, strategy).into())
+    Ok(if layered {
+        PrivateCopy::layered(native, strategy).into()
+    } else {
+        PrivateCopy::new(native, strategy).into()
+    })
 }
 
 /// What [`Sandbox`] says, checked.

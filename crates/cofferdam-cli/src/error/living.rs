@@ -95,11 +95,15 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
         SandboxError::NoProgram(_) => {
             format!("see what runs with `cofferdam status {name}`")
         }
+        SandboxError::NotListening(_) => {
+            format!("see what runs there with `cofferdam status {name}`, and start its server")
+        }
         // They have hints of their own, or need none.
         SandboxError::Program { .. }
         | SandboxError::Unsupported { .. }
         | SandboxError::Unable { .. }
         | SandboxError::Files { .. }
+        | SandboxError::Port { .. }
         | SandboxError::Start(_)
         | SandboxError::Wall(_)
         | SandboxError::Cancelled => return None,

@@ -20,6 +20,7 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::Hide { .. } => {
             "give a path below the top of the repository, as `git ls-files` names them".to_owned()
         }
+        PlanError::LayerHook => "use `--mode bind`".to_owned(),
         PlanError::CopyWithHead => "add `--merge-to-head` or `--branch NAME`".to_owned(),
         PlanError::CheckedOut { .. } => CHECKED_OUT_HINT.to_owned(),
         PlanError::UnknownBase(_) => "see `git log --oneline --all` for what there is".to_owned(),

@@ -18,7 +18,7 @@ pub(super) fn hint(error: &RunError) -> Option<String> {
                 .to_owned(),
         ),
         RunErrorKind::Login(error) => login_hint(error),
-        RunErrorKind::Repository(_) | RunErrorKind::Plan(_) | RunErrorKind::Prompt { .. } | RunErrorKind::EnvFile(_) | RunErrorKind::Registry(_) | RunErrorKind::Left(_) | RunErrorKind::Session(_) | RunErrorKind::File(_) | RunErrorKind::Git(_) | RunErrorKind::Worktree(_) | RunErrorKind::Vault(_) | RunErrorKind::Before(_) | RunErrorKind::Copy(_) | RunErrorKind::Prepare { .. } | RunErrorKind::StepTimedOut { .. } | RunErrorKind::Sandbox(_) | RunErrorKind::Agent { .. } | RunErrorKind::Collect(_) | RunErrorKind::Cancelled => None,
+        RunErrorKind::Repository(_) | RunErrorKind::Plan(_) | RunErrorKind::Prompt { .. } | RunErrorKind::EnvFile(_) | RunErrorKind::Registry(_) | RunErrorKind::Left(_) | RunErrorKind::Session(_) | RunErrorKind::File(_) | RunErrorKind::Git(_) | RunErrorKind::Worktree(_) | RunErrorKind::Tree(_) | RunErrorKind::Vault(_) | RunErrorKind::Before(_) | RunErrorKind::Copy(_) | RunErrorKind::Prepare { .. } | RunErrorKind::StepTimedOut { .. } | RunErrorKind::Sandbox(_) | RunErrorKind::Agent { .. } | RunErrorKind::Collect(_) | RunErrorKind::Cancelled => None,
     }
 }
 

@@ -48,6 +48,7 @@ fn one_name_twice() {
         &["--head"][..],
         &["--merge-to-head"],
         &["--mode", "copy", "--branch", "feature"],
+        &["--mode", "layer", "--branch", "feature"],
     ] {
         {
             let environment = Environment::new();

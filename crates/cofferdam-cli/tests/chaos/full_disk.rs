@@ -68,7 +68,8 @@ fn no_room_for_state() {
             &["--head"][..],
             &["--merge-to-head"],
             &["--mode", "copy", "--merge-to-head"],
-        ][number % 3];
+            &["--mode", "layer", "--merge-to-head"],
+        ][number % 4];
         let environment = Environment::new();
         let before = User::of(&environment);
         std::fs::create_dir(environment.home()).unwrap();
@@ -122,6 +123,7 @@ fn an_agent_that_fills_the_disk() {
         (&["--merge-to-head"], "agent/big"),
         (&["--branch", "feature"], "agent/big"),
         (&["--mode", "copy", "--merge-to-head"], "agent/big"),
+        (&["--mode", "layer", "--merge-to-head"], "agent/big"),
     ] {
         let environment = Environment::new();
         // The whole place: repository and state.

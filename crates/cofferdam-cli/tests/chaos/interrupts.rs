@@ -11,11 +11,12 @@ const COMMITS_AND_WAITS: &str = "trap '' INT TERM HUP; mkdir -p agent; for n in 
      echo w$n > agent/$n.txt; git add agent/$n.txt; git commit -qm w$n; done; \
      (setsid sh -c 'trap \"\" TERM HUP INT; sleep 600' &) ; echo now-waiting; sleep 600";
 
-const SETUPS: [&[&str]; 4] = [
+const SETUPS: [&[&str]; 5] = [
     &["--head"],
     &["--merge-to-head"],
     &["--branch", "feature"],
     &["--mode", "copy", "--merge-to-head"],
+    &["--mode", "layer", "--merge-to-head"],
 ];
 
 #[test]

@@ -35,6 +35,11 @@ const COPY: Setup = Setup {
     options: &["--mode", "copy", "--merge-to-head", "--name", "one"],
 };
 
+const LAYER: Setup = Setup {
+    name: "layer",
+    options: &["--mode", "layer", "--merge-to-head", "--name", "one"],
+};
+
 /// How many git calls the whole run makes.
 fn calls_of(setup: &Setup) -> u32 {
     let environment = Environment::new();
@@ -146,6 +151,11 @@ fn at_git_calls_copy() {
     at_git_calls(&COPY);
 }
 
+#[test]
+fn at_git_calls_layer() {
+    at_git_calls(&LAYER);
+}
+
 /// Hooks on the host, which know their caller.
 #[test]
 fn at_the_hooks() {
@@ -185,7 +195,7 @@ fn while_the_agent_works() {
     let script = "mkdir -p agent; for n in 1 2 3; do echo w$n > agent/$n.txt; git add agent/$n.txt; \
          git commit -qm w$n; done; (setsid sh -c 'trap \"\" TERM HUP INT; sleep 600' &) ; \
          echo now-waiting; trap '' TERM HUP INT; sleep 600";
-    for setup in [&HEAD, &MERGE, &BRANCH, &COPY] {
+    for setup in [&HEAD, &MERGE, &BRANCH, &COPY, &LAYER] {
         let environment = Environment::new();
         let before = User::of(&environment);
         let mut options = setup.options.to_vec();
@@ -221,7 +231,8 @@ fn at_random_times() {
     let mut sample = Sample::new("random times");
     let chosen = sample.of(0..16, 2);
     at_each(&sample.again(), chosen, |_| {
-        let setup = [&HEAD, &MERGE, &BRANCH, &COPY][usize::try_from(sample.below(4)).unwrap()];
+        let setups = [&HEAD, &MERGE, &BRANCH, &COPY, &LAYER];
+        let setup = setups[usize::try_from(sample.below(5)).unwrap()];
         let delay = Duration::from_micros(sample.below(300_000));
         let environment = Environment::new();
         let before = User::of(&environment);

@@ -253,3 +253,81 @@ fn around_one_that_is_made() {
         checker::assert_clean(environment, &before, &what, "");
     }
 }
+
+/// What a program prints that was left running goes on being told, where it is missing and how much.
+#[test]
+fn output_of_what_was_left_running() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root can mount a small disk");
+    }
+    if apart("no_room::output_of_what_was_left_running") {
+        return;
+    }
+    let place = Place::new();
+    let environment = &place.environment;
+    let done = environment.cofferdam(&["create", NAME, "--network", "none"]);
+    assert_eq!(done.status, 0, "{}", done.stderr);
+    let program = "echo begun; for n in X Q Z; do until test -e /tmp/$n; do sleep 0.01; done; \
+                   head -c 9000 /dev/zero | tr '\\0' $n; done; exit 7";
+    let detach = ["exec", "--detach", NAME, "--", "sh", "-c", program];
+    let started = environment.cofferdam(&detach);
+    assert_eq!(started.status, 0, "{}", started.stderr);
+    let id = started.stdout.trim();
+    let logs = || {
+        let done = environment.cofferdam(&["logs", NAME, id]);
+        assert_eq!(done.status, 0, "{}", done.stderr);
+        (done.stdout, done.stderr)
+    };
+    let prints = |n: &str| {
+        let done = environment.cofferdam(&["exec", NAME, "--", "touch", &format!("/tmp/{n}")]);
+        assert_eq!(done.status, 0, "{}", done.stderr);
+    };
+    let until = |what: &str, is: &dyn Fn(&(String, String)) -> bool| {
+        let began = std::time::Instant::now();
+        loop {
+            let now = logs();
+            if is(&now) {
+                return now;
+            }
+            assert!(began.elapsed().as_secs() < 20, "never {what}: {now:?}");
+        }
+    };
+    let missing = |log: &str, n: &str| 9000 - log.matches(n).count();
+    let note = |lost| {
+        format!(
+            "note: the next {lost} bytes are missing: they could not be written, as on a full disk\n"
+        )
+    };
+    until("begun", &|(log, _)| log == "begun\n");
+    let filler = environment.home().join("filler");
+    fill(&filler, 0);
+    prints("X");
+    let (log, _) = until("lost", &|(log, said)| *said == note(missing(log, "X")));
+    let lost = missing(&log, "X");
+    assert!(lost > 0);
+    // Where there is room again, it stands where it is missing.
+    std::fs::remove_file(&filler).unwrap();
+    prints("Q");
+    let (log, said) = until("room", &|(log, _)| missing(log, "Q") == 0);
+    assert_eq!(said, "");
+    let kept = "X".repeat(9000 - lost);
+    let told = format!("[cofferdam: {lost} bytes are missing here, they could not be written]");
+    let whole = format!("begun\n{kept}\n{told}\n{}", "Q".repeat(9000));
+    assert_eq!(log, whole);
+    // And at its end, which is told as well.
+    fill(&filler, 0);
+    prints("Z");
+    let (log, _) = until("its end", &|(log, said)| *said == note(missing(log, "Z")));
+    let lost = missing(&log, "Z");
+    let list = || environment.cofferdam(&["logs", NAME, "--list"]).stdout;
+    let began = std::time::Instant::now();
+    while !list().contains("exit 7") {
+        assert!(began.elapsed().as_secs() < 20, "{}", list());
+    }
+    std::fs::remove_file(&filler).unwrap();
+    let stopped = environment.cofferdam(&["stop", NAME]);
+    assert_eq!(stopped.status, 0, "{}", stopped.stderr);
+    assert_eq!(logs(), (log, note(lost)));
+    let deleted = environment.cofferdam(&["delete", "--force", NAME]);
+    assert_eq!(deleted.status, 0, "{}", deleted.stderr);
+}

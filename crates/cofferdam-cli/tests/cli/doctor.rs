@@ -42,6 +42,17 @@ fn the_wall_is_tried() {
     assert!(!environment.home().join(".cofferdam").exists());
 }
 
+/// Where they would lie, and nothing stays of it.
+#[test]
+fn layers_are_tried() {
+    let environment = TestEnvironment::empty();
+    let home = environment.home().join(".cofferdam");
+    cofferdam::fsx::private_dir(&home).unwrap();
+    let findings = findings(&environment);
+    assert_eq!(status(&findings, "layers"), "ok");
+    assert_eq!(std::fs::read_dir(home).unwrap().count(), 0);
+}
+
 #[test]
 fn an_old_git_is_missing() {
     let environment = TestEnvironment::empty();

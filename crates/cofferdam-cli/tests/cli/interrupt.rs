@@ -149,10 +149,12 @@ fn the_summary_is_true_for_each_strategy_and_has_the_next_step() {
         environment.shell(&line).expect_code(0);
     };
     let copy = ["--mode", "copy", "--merge-to-head"];
+    let layer = ["--mode", "layer", "--merge-to-head"];
     for (options, branch) in [
         (&["--head"][..], "main"),
         (&["--merge-to-head"], "main"),
         (&copy, "main"),
+        (&layer, "main"),
         (&["--branch", "feature"], "feature"),
     ] {
         let environment = TestEnvironment::with_repository();

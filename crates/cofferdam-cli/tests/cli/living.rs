@@ -276,7 +276,7 @@ fn what_it_committed_comes_home_while_it_goes_on() {
 
 #[test]
 fn with_merge_to_head_the_target_moves_at_merge_alone() {
-    for mode in ["bind", "copy"] {
+    for mode in ["bind", "layer", "copy"] {
         let lives = Lives::with(
             "box",
             &["--merge-to-head", "--mode", mode, "--network", "none"],
@@ -338,7 +338,7 @@ fn delete_leaves_nothing() {
 
 #[test]
 fn what_would_be_lost_is_not_deleted_and_it_goes_on() {
-    for mode in ["bind", "copy"] {
+    for mode in ["bind", "layer", "copy"] {
         let lives = Lives::with("box", &["--mode", mode, "--network", "none"]);
         let script = commit_script(&["a"]) + "echo draft > draft";
         lives.exec("box", &script).expect_code(0);

@@ -3,10 +3,26 @@
 use crate::environment::commit_script;
 use crate::lives::Lives;
 
+/// Who looks at layers from the host sees half of the files.
+#[test]
+fn a_hook_on_the_host_needs_a_directory() {
+    let lives = Lives::new();
+    for hook in ["--on-worktree-ready", "--on-host-ready"] {
+        let done = lives.cofferdam(&["create", "box", "--mode", "layer", hook, "true"]);
+        assert_eq!(
+            done.expect_code(1).stderr,
+            "error: a hook on the host needs the files in a directory, and with layers they are in none\n\
+             hint: use `--mode bind`\n"
+        );
+    }
+    assert_eq!(lives.listed("box"), None);
+    lives.expect_clean();
+}
+
 /// All of it holds after a start too.
 #[test]
 fn its_programs_have_what_it_was_made_with() {
-    for mode in ["bind", "copy"] {
+    for mode in ["bind", "layer", "copy"] {
         let lives = Lives::new();
         lives.write("secret.txt", "hidden\n");
         lives.git(&["add", "secret.txt"]);
@@ -30,18 +46,23 @@ fn its_programs_have_what_it_was_made_with() {
             "77",
             "--network",
             "none",
+            "--on-sandbox-ready",
+            "id -un > by-agent",
+        ];
+        // Only where there is a directory for it.
+        let on_host = [
             "--on-worktree-ready",
             "cat draft.txt > hooked",
             "--on-host-ready",
             "cp hooked by-host",
-            "--on-sandbox-ready",
-            "id -un > by-agent",
         ];
-        lives.create("box", &options);
+        let hooks = if mode == "layer" { &[][..] } else { &on_host };
+        lives.create("box", &[&options, hooks].concat());
         // One process is the sandbox's own. The hooks of both places run at once.
         let look = "git branch --show-current; git log -1 --format=%s; cat draft.txt; cat secret.txt 2>/dev/null; \
-                    echo $GIVEN; bash -c 'ulimit -Hu'; cat by-host by-agent";
-        let want = "feature\nsecond\nasked for\nonce\n78\nasked for\nagent\n";
+                    echo $GIVEN; bash -c 'ulimit -Hu'; cat by-host by-agent 2>/dev/null; true";
+        let hooked = if mode == "layer" { "" } else { "asked for\n" };
+        let want = format!("feature\nsecond\nasked for\nonce\n78\n{hooked}agent\n");
         let done = lives.exec("box", look).expect_code(0);
         assert_eq!(done.stdout, want, "{mode}");
         lives.cofferdam(&["stop", "box"]).expect_code(0);

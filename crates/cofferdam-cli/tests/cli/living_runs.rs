@@ -52,6 +52,7 @@ fn a_run_may_leave_its_sandbox_alive() {
         &["--branch", "b"][..],
         &["--merge-to-head"],
         &["--mode", "copy"],
+        &["--mode", "layer"],
     ] {
         let lives = Lives::new();
         let options = [options, &["--keep", "--name", "kept", "--network", "none"]].concat();

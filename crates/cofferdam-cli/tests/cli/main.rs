@@ -22,6 +22,7 @@ mod lives;
 mod living;
 mod living_exec;
 mod living_faults;
+mod living_home;
 mod living_made;
 mod living_runs;
 mod living_shells;

@@ -214,7 +214,7 @@ fn a_busy_branch_names_its_sandbox_and_what_to_do() {
         .spawn()
         .unwrap();
     crate::gc::wait_for(running.stderr.take().unwrap(), "at work");
-    for mode in ["bind", "copy"] {
+    for mode in ["bind", "layer", "copy"] {
         let done = environment
             .run(&["--branch", "feature", "--mode", mode], "true")
             .expect_code(1);

@@ -82,15 +82,17 @@ fn branch_lands_on_its_branch_only() {
 // covers: S2-10
 #[test]
 fn copy_mode_works_on_a_copy() {
-    let environment = TestEnvironment::with_repository();
-    environment
-        .run(&["--mode", "copy"], &commit_script(&["a"]))
-        .expect_code(0);
-    assert_eq!(environment.read("a.txt"), "a\n");
-    assert_eq!(
-        environment.git(&["log", "-1", "--format=%s", "main", "--", "a.txt"]),
-        "a"
-    );
+    for mode in ["layer", "copy"] {
+        let environment = TestEnvironment::with_repository();
+        environment
+            .run(&["--mode", mode], &commit_script(&["a"]))
+            .expect_code(0);
+        assert_eq!(environment.read("a.txt"), "a\n");
+        assert_eq!(
+            environment.git(&["log", "-1", "--format=%s", "main", "--", "a.txt"]),
+            "a"
+        );
+    }
 }
 
 // covers: S2-16 S2-17

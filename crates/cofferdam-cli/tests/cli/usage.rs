@@ -49,6 +49,10 @@ fn conflicts() {
         "`--mode copy` cannot work",
     );
     refused(
+        &["run", "--mode", "layer", "--head", "--", "true"],
+        "`--mode layer` cannot work",
+    );
+    refused(
         &["run", "--log", "a", "--no-log", "--", "true"],
         "cannot be used with",
     );

@@ -2,6 +2,7 @@
 //! filter. Whoever else is in the sandbox may be changing the tree meanwhile. So every name is opened from the
 //! directory that has it and never followed, and nothing is opened that could make one wait.
 
+mod content;
 mod ignore;
 mod snapshot;
 mod unpack;
@@ -89,12 +90,14 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// Of what is not told by its content.
 fn print(stat: &Stat) -> Print {
     Print {
         inode: stat.inode,
         size: stat.size,
         seconds: stat.changed.0,
         nanoseconds: stat.changed.1,
+        content: None,
     }
 }
 

@@ -10,6 +10,7 @@ use cofferdam_guest::protocol::files::{
     self, Entry, Known, LONGEST_RULES, MOST_LEFT, Print, Why, is_plain,
 };
 
+use super::content::content;
 use super::ignore::Rules;
 use super::{Tree, print, split};
 use crate::sys::{self, Stat};
@@ -170,7 +171,7 @@ impl Look {
         let is_tracked = match self.known.get_mut(&path) {
             Some(before) => {
                 before.seen = true;
-                if is_movable(&stat) && before.print == print(&stat) {
+                if is_same(before.print, &stat, at, name) {
                     return Ok(());
                 }
                 before.tracked
@@ -202,7 +203,7 @@ impl Look {
                 .and_then(|at| at.try_clone_to_owned())
                 .and_then(|at| Ok((sys::stat_at(at.as_fd(), &name)?, at)));
             match found {
-                Ok((stat, _)) if is_movable(&stat) && print(&stat) == before => {}
+                Ok((stat, at)) if is_same(before, &stat, at.as_fd(), &name) => {}
                 Ok((stat, at)) if stat.kind != libc::S_IFDIR => {
                     self.send(path, at.as_fd(), &name, &stat)?;
                 }
@@ -261,6 +262,26 @@ impl Look {
         path.truncate(files::LONGEST_PATH);
         files::write(&mut self.to, &Entry::Left { path, why })
     }
+}
+
+/// Whether it is what was put there. It is read only where its time may not tell of a change.
+fn is_same(before: Print, stat: &Stat, at: BorrowedFd<'_>, name: &CString) -> bool {
+    let Some(known) = before.content else {
+        return is_movable(stat) && before == print(stat);
+    };
+    let timed = Print {
+        content: None,
+        ..before
+    };
+    if !is_movable(stat) || timed != print(stat) {
+        return false;
+    }
+    let read = sys::open_at(at.as_raw_fd(), name, READ, 0).and_then(|file| {
+        let is_it = print(&sys::stat_at(file.as_fd(), c"")?) == timed;
+        Ok(is_it && content(&mut File::from(file).take(stat.size))? == known)
+    });
+    // What cannot be read is told when it is to be sent.
+    read.unwrap_or(false)
 }
 
 fn is_movable(stat: &Stat) -> bool {

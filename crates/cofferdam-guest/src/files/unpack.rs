@@ -5,8 +5,9 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use cofferdam_guest::protocol::files::{self, Entry, Known, is_plain};
+use cofferdam_guest::protocol::files::{self, Entry, Known, Print, is_plain};
 
+use super::content::{Numbered, has_true_time};
 use super::{Tree, invalid, print, split};
 use crate::sys;
 
@@ -26,13 +27,14 @@ pub(crate) fn unpack(
     let mut to = BufWriter::with_capacity(BUFFER, File::from(to));
     let mut tree = Tree::open(directory, true)?;
     loop {
+        let mut content = None;
         let path = match files::read::<Entry>(&mut from)? {
             Entry::Directory { path, mode } => {
                 make_directory(&mut tree, &path, mode)?;
                 continue;
             }
             Entry::File { path, mode, size } => {
-                make_file(&mut tree, &path, mode, &mut (&mut from).take(size))?;
+                content = make_file(&mut tree, &path, mode, &mut (&mut from).take(size))?;
                 path
             }
             Entry::Link { path, target } => {
@@ -49,7 +51,10 @@ pub(crate) fn unpack(
         };
         let (parent, name) = split(&path);
         let stat = sys::stat_at(tree.directory(parent, false)?, &sys::c_string(name)?)?;
-        let print = print(&stat);
+        let print = Print {
+            content,
+            ..print(&stat)
+        };
         let known = Known::Path {
             path,
             tracked,
@@ -84,12 +89,13 @@ fn make_directory(tree: &mut Tree, path: &[u8], mode: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// What it holds, where the time of its last change does not tell of every change.
 fn make_file(
     tree: &mut Tree,
     path: &[u8],
     mode: u32,
     content: &mut io::Take<impl Read>,
-) -> io::Result<()> {
+) -> io::Result<Option<u64>> {
     if !is_plain(path) {
         return Err(invalid());
     }
@@ -102,11 +108,19 @@ fn make_file(
         sys::open_at(parent.as_raw_fd(), &name, flags, 0o600)
     })?;
     let mut file = File::from(made);
-    io::copy(content, &mut file)?;
+    let number = if has_true_time(file.as_fd()) {
+        io::copy(content, &mut file)?;
+        None
+    } else {
+        let mut numbered = Numbered::new(&mut *content);
+        io::copy(&mut numbered, &mut file)?;
+        Some(numbered.number)
+    };
     if content.limit() > 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    sys::change_mode(file.as_fd(), mode & 0o777)
+    sys::change_mode(file.as_fd(), mode & 0o777)?;
+    Ok(number)
 }
 
 /// Makes something, in the place of what has its name.

@@ -86,6 +86,10 @@ pub enum Known {
 }
 
 /// By what a file is seen to be the one that was put there: nobody inside can set these back.
+///
+/// A write through a shared mapping is a change with a time only where the kernel is told of the first write to each page.
+/// It is on file systems that write pages back to a disk. On tmpfs a page that was only read is mapped to be written as well,
+/// and a write to it tells nobody (mm/memory.c, `vma_wants_writenotify`); and an overlay may have its files there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Print {
     pub inode: u64,
@@ -93,6 +97,8 @@ pub struct Print {
     /// The time of its last change of any kind.
     pub seconds: i64,
     pub nanoseconds: i64,
+    /// Of what it holds, where its time does not tell of every change.
+    pub content: Option<u64>,
 }
 
 /// Whether it leads below a directory and nowhere else: relative, without `.`, `..` and empty names.

@@ -27,7 +27,9 @@ pub enum Lifetime {
     /// As long as the connection over which it was set up.
     WithConnection,
     /// With its connection until [`super::Request::Stay`], and from then on until [`super::Request::End`]. A bound unix
-    /// stream socket comes with the set-up, on which it listens for other processes of the host.
+    /// stream socket comes with the set-up, on which it listens for other processes of the host; after it, if at all, a
+    /// descriptor of the socket's file, whose removal ends the sandbox too, and after that an inotify descriptor that tells
+    /// when to look.
     UntilEnded,
 }
 

@@ -2,10 +2,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-use cofferdam_guest::protocol::{ExecStep, Reply, Request, Status, Stop, Streams};
+use cofferdam_guest::protocol::{
+    ExecStep, Network, PROXY_PORT, REDIRECT_PORT, Reply, Request, Status, Stop, Streams,
+};
 
 use super::Server;
+use super::peer::Peer;
 use super::programs::{Order, Owner};
 use super::proof::Proof;
 use super::renames::Renames;
@@ -126,6 +130,19 @@ impl Server<'_> {
             } => {
                 return self.transfer((peer, request), &Task::Snapshot { directory, largest }, fds);
             }
+            Request::Connect {
+                request,
+                port,
+                patience,
+            } => {
+                if let Some(stop) = self.standstill.reason() {
+                    let number = request;
+                    return self.tell(peer, &Reply::Stopped { number, stop });
+                }
+                let patience = Duration::from_millis(patience.into());
+                let begun = self.connect((peer, request), port, patience);
+                (request, begun.map(|()| Answer::Later))
+            }
         };
         let Some(peer) = self.peers.get_mut(&peer) else {
             return;
@@ -158,7 +175,7 @@ impl Server<'_> {
         };
         let exec = owner.exec;
         if let Some(stop) = self.standstill.reason() {
-            return peer.tell(&Reply::Stopped { exec, stop });
+            return peer.tell(&Reply::Stopped { number: exec, stop });
         }
         let started = program.and_then(|program| {
             let order = Order {
@@ -204,6 +221,38 @@ impl Server<'_> {
                 request,
                 errno: error.raw_os_error().unwrap_or(libc::EIO),
             }),
+        }
+    }
+
+    fn connect(&mut self, asked: (u64, u64), port: u16, patience: Duration) -> io::Result<()> {
+        let refused = match self.setup.network {
+            // Whatever listens there need not be the sandbox's.
+            Network::Open => Some(libc::EOPNOTSUPP),
+            // Who listens there is the gateway: nobody gets to it in the sandbox's name but its own programs.
+            Network::Wall if [REDIRECT_PORT, PROXY_PORT].contains(&port) => Some(libc::EACCES),
+            Network::Wall | Network::None => None,
+        };
+        if let Some(errno) = refused {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let untaken = self.peers.get(&asked.0).map_or(0, Peer::untaken);
+        self.ports.begin(asked, port, patience, untaken)
+    }
+
+    /// The sockets go with their answers.
+    pub(super) fn tell_ports(&mut self) {
+        for (peer, request, made) in self.ports.ended() {
+            self.full = false;
+            let Some(peer) = self.peers.get_mut(&peer) else {
+                continue;
+            };
+            match made {
+                Ok(socket) => peer.tell_with(&Reply::Connected { request }, vec![socket]),
+                Err(error) => peer.tell(&Reply::Failed {
+                    request,
+                    errno: error.raw_os_error().unwrap_or(libc::EIO),
+                }),
+            }
         }
     }
 

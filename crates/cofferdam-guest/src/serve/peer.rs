@@ -176,6 +176,11 @@ impl Peer {
         }
     }
 
+    /// How many descriptors it was told of that have not gone out.
+    pub(crate) fn untaken(&self) -> usize {
+        self.queue.iter().map(|one| one.fds.len()).sum()
+    }
+
     /// Sends what can be sent without waiting.
     pub(crate) fn flush(&mut self) {
         while let Some(first) = self.queue.front_mut() {

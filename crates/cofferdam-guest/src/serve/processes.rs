@@ -4,6 +4,20 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
+/// One process. Its number alone may be another's by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id {
+    pub(crate) pid: i32,
+    /// When it was started, as the kernel counts.
+    start: u64,
+}
+
+impl Id {
+    pub(crate) fn is_there(self) -> bool {
+        stat(self.pid).is_some_and(|process| process.start == self.start)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -12,9 +26,15 @@ pub(crate) struct Process {
     state: u8,
     /// 0 where the kernel does not say.
     threads: u64,
+    start: u64,
 }
 
 impl Process {
+    fn id(&self) -> Id {
+        let (pid, start) = (self.pid, self.start);
+        Id { pid, start }
+    }
+
     /// It was stopped by a signal.
     pub(crate) fn is_asleep(&self) -> bool {
         self.state == b'T'
@@ -59,12 +79,13 @@ pub(crate) fn all() -> io::Result<Vec<Process>> {
         if pid == 1 {
             continue;
         }
-        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
-            continue;
-        };
-        found.extend(parse_stat(pid, &stat));
+        found.extend(stat(pid));
     }
     Ok(found)
+}
+
+fn stat(pid: i32) -> Option<Process> {
+    parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// `/proc/<pid>/stat`, whose second field is a name that may hold anything.
@@ -77,17 +98,19 @@ fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
     let threads = fields.nth(13).and_then(|number| number.parse().ok());
+    let start = fields.nth(1).and_then(|number| number.parse().ok());
     Some(Process {
         pid,
         parent,
         session,
         state,
         threads: threads.unwrap_or_default(),
+        start: start.unwrap_or_default(),
     })
 }
 
-/// A program's descendants and its session's members.
-pub(crate) fn family(leader: i32) -> BTreeSet<i32> {
+/// A program, its descendants and its session's members, as far as they are there.
+pub(crate) fn family(leader: i32) -> BTreeSet<Id> {
     let all = all().unwrap_or_default();
     let mut family = BTreeSet::from([leader]);
     loop {
@@ -101,10 +124,46 @@ pub(crate) fn family(leader: i32) -> BTreeSet<i32> {
             break;
         }
     }
-    if !all.iter().any(|p| p.pid == leader) {
-        family.remove(&leader);
-    }
-    family
+    let of_it = all.iter().filter(|process| family.contains(&process.pid));
+    of_it.map(Process::id).collect()
+}
+
+/// The processes that trace a thread of it. Of each thread by itself: one that has ended is kept from its process, and
+/// with it the process from its parent, until who traces it was told.
+pub(crate) fn tracers(pid: i32) -> BTreeSet<i32> {
+    let tracers = threads(pid, "status");
+    let tracers = tracers
+        .iter()
+        .filter_map(|status| field(status, "TracerPid:"));
+    // It is a thread as well.
+    let process = |thread: i32| {
+        let status = fs::read(format!("/proc/{thread}/status")).ok()?;
+        field(&status, "Tgid:")
+    };
+    let others = |pid: &i32| *pid > 1;
+    tracers
+        .filter(others)
+        .filter_map(process)
+        .filter(others)
+        .collect()
+}
+
+/// A file of each of its threads.
+fn threads(pid: i32, file: &str) -> Vec<Vec<u8>> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    threads
+        .flatten()
+        .filter_map(|thread| fs::read(thread.path().join(file)).ok())
+        .collect()
+}
+
+/// A number in `/proc/<pid>/status`. Its first line is a name that may hold anything but a line's end.
+fn field(status: &[u8], name: &str) -> Option<i32> {
+    let mut lines = status.split(|&byte| byte == b'\n');
+    let value = lines.find_map(|line| line.strip_prefix(name.as_bytes()))?;
+    std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

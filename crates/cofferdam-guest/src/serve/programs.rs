@@ -1,8 +1,9 @@
 //! The programs that the host started: whose they are, how they are, and what is left of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{GuestExit, LISTED, ProgramEntry, SHOWN_ARGUMENTS, Streams};
 
@@ -15,6 +16,8 @@ use crate::sys;
 const REMEMBERED: usize = LISTED;
 /// Each one takes three descriptors for as long as it runs.
 const MOST_DETACHED: usize = 64;
+/// Who traces a process is told of its end before its parent is. So long they may take to hear of it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who started a program: a connection, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,22 +36,75 @@ pub(crate) struct Running {
     pub(crate) exit: Option<GuestExit>,
     pub(crate) streams: Streams,
     pub(crate) pump: Option<Pump>,
+    /// See [`Pump::lost`], of one that is done.
+    lost: u64,
+    /// Tells its end also where somebody traces it, of which no SIGCHLD tells; nothing does while only a thread of it is
+    /// kept that is not its first. One like that has not ended for anybody until it is killed.
+    ended: Option<OwnedFd>,
+    /// It is to be gone by then: it was killed, or it has ended by itself.
+    gone_by: Option<Instant>,
+    killed: BTreeSet<processes::Id>,
     arguments: Vec<Vec<u8>>,
 }
 
 impl Running {
     /// Killed, with all that it started and that can be told to be its.
-    pub(crate) fn kill(&self) {
+    pub(crate) fn kill(&mut self) {
         let Some(pid) = self.pid else {
             return;
         };
-        for process in processes::family(pid) {
-            let _ = sys::kill(process, libc::SIGKILL);
+        let family = processes::family(pid);
+        for process in &family {
+            let _ = sys::kill(process.pid, libc::SIGKILL);
         }
         let _ = sys::kill(-pid, libc::SIGKILL);
+        self.killed.extend(family);
+        self.is_to_be_gone();
     }
 
-    pub(crate) fn signal(&self, signal: i32) -> io::Result<()> {
+    fn is_to_be_gone(&mut self) {
+        let soon = Instant::now() + PATIENCE;
+        self.gone_by.get_or_insert(soon);
+    }
+
+    /// Where nothing more is carried.
+    fn drop_pump(&mut self) {
+        if let Some(pump) = self.pump.take_if(|pump| pump.is_done()) {
+            self.lost = pump.lost();
+        }
+    }
+
+    pub(crate) fn has_exited(&mut self, exit: GuestExit) {
+        self.exit = Some(exit);
+        if let Some(pump) = &mut self.pump {
+            pump.tell_end(exit);
+            self.drop_pump();
+        }
+        self.ended = None;
+        // Unless what it started was killed with it.
+        if self.killed.is_empty() {
+            self.gone_by = None;
+        }
+    }
+
+    /// Who traces a process and does not care for its end keeps it from everybody else, also one that was killed, by a
+    /// stop on its way out. It goes on when they end.
+    fn free(&mut self) {
+        let mut held: BTreeSet<i32> = std::mem::take(&mut self.killed)
+            .into_iter()
+            .filter(|process| process.is_there())
+            .map(|process| process.pid)
+            .collect();
+        // Not reaped: the number is still its own.
+        let kept = self.pid.filter(|_| self.exit.is_none());
+        held.extend(kept);
+        for tracer in held.into_iter().flat_map(processes::tracers) {
+            let _ = sys::kill(tracer, libc::SIGKILL);
+        }
+        self.gone_by = kept.map(|_| Instant::now() + PATIENCE);
+    }
+
+    pub(crate) fn signal(&mut self, signal: i32) -> io::Result<()> {
         if signal == libc::SIGKILL {
             self.kill();
             return Ok(());
@@ -117,6 +173,11 @@ impl Programs {
             exit: None,
             streams: order.streams,
             pump,
+            lost: 0,
+            // Without one it is as it is where nobody traces it.
+            ended: sys::process_descriptor(pid).ok(),
+            gone_by: None,
+            killed: BTreeSet::new(),
             arguments: shown(order.arguments),
         };
         self.all.insert(number, running);
@@ -170,6 +231,41 @@ impl Programs {
             .collect()
     }
 
+    /// By which the end of those is told that have not ended.
+    pub(crate) fn ends(&self) -> Vec<(u64, sys::Wait)> {
+        let running = self.all.iter().filter(|(_, one)| one.exit.is_none());
+        running
+            .filter_map(|(number, one)| {
+                let ended = one.ended.as_ref()?;
+                Some((*number, sys::Wait::read(ended.as_raw_fd())))
+            })
+            .collect()
+    }
+
+    /// Its end was told. Where it can be reaped that is done by now, or as soon as whoever traces it was told too.
+    pub(crate) fn has_ended(&mut self, number: u64) {
+        if let Some(running) = self.all.get_mut(&number) {
+            running.ended = None;
+            if running.exit.is_none() {
+                running.is_to_be_gone();
+            }
+        }
+    }
+
+    /// When [`Self::free`] is to be called.
+    pub(crate) fn gone_by(&self) -> Option<Instant> {
+        self.all.values().filter_map(|one| one.gone_by).min()
+    }
+
+    /// Frees those that are to be gone from whoever keeps them.
+    pub(crate) fn free(&mut self) {
+        let now = Instant::now();
+        let late = |one: &Running| one.gone_by.is_some_and(|by| by <= now);
+        for one in self.all.values_mut().filter(|one| late(one)) {
+            one.free();
+        }
+    }
+
     pub(crate) fn pumps(&self) -> Vec<(u64, sys::Wait)> {
         let pipe = |one: &Running| one.pump.as_ref()?.raw().map(sys::Wait::read);
         let all = self.all.iter();
@@ -182,9 +278,7 @@ impl Programs {
             && let Some(pump) = &mut running.pump
         {
             pump.carry();
-            if pump.is_done() {
-                running.pump = None;
-            }
+            running.drop_pump();
         }
     }
 
@@ -198,7 +292,9 @@ impl Programs {
                 program: *number,
                 arguments: one.arguments.clone(),
                 detached: one.streams == Streams::Detached,
+                awaited: one.owner.is_some() && one.streams != Streams::Detached,
                 terminal: one.streams == Streams::Terminal,
+                lost: one.pump.as_ref().map_or(one.lost, Pump::lost),
                 exit: one.exit,
             })
             .collect();

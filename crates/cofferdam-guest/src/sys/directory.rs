@@ -44,6 +44,17 @@ pub(crate) fn stat_at(at: BorrowedFd<'_>, name: &CStr) -> io::Result<Stat> {
     })
 }
 
+/// The kind of the file system that a file is on, as statfs(2) numbers it.
+pub(crate) fn file_system(file: BorrowedFd<'_>) -> io::Result<u32> {
+    // SAFETY: all zeros is a valid statfs, and it outlives the call.
+    let found = unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        check_int(libc::fstatfs(file.as_raw_fd(), &raw mut found))?;
+        found
+    };
+    Ok(found.f_type as u32)
+}
+
 /// The text of a symlink, cut after 4096 bytes.
 pub(crate) fn read_link_at(at: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0u8; 4096];

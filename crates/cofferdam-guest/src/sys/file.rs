@@ -62,6 +62,16 @@ pub(crate) fn look_at(fd: BorrowedFd<'_>) -> io::Result<Found> {
     })
 }
 
+/// How many names the file has of which this is a descriptor.
+pub(crate) fn links(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: all zeros is a valid stat, and it outlives the call.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        check_int(libc::fstat(fd.as_raw_fd(), &raw mut stat))?;
+        Ok(stat.st_nlink as u64)
+    }
+}
+
 /// Of these three descriptors, which become the standard ones, and of no others this process has a copy any more.
 /// For a child that has its parent's: what is known of any other is not to be used again.
 pub(crate) fn keep_only(fds: [OwnedFd; 3]) -> io::Result<[OwnedFd; 3]> {

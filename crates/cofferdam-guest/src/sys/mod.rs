@@ -23,10 +23,10 @@ mod socket;
 
 pub(crate) use base::{adopt, c_string};
 pub(crate) use directory::{
-    Stat, change_mode, coarse_time, names, read_link_at, stat_at, unlink_at,
+    Stat, change_mode, coarse_time, file_system, names, read_link_at, stat_at, unlink_at,
 };
 pub(crate) use file::{
-    close_on_exec_from, do_not_wait, enter_directory, install_fd, keep_only, look_at,
+    close_on_exec_from, do_not_wait, enter_directory, install_fd, keep_only, links, look_at,
     make_directory, make_symlink, open_at, pipe, read_link, set_umask, take_standard_input,
     take_terminal, write_all, write_byte,
 };
@@ -47,10 +47,10 @@ pub(crate) use poll::{Wait, poll, wait_for};
 pub(crate) use process::{
     NAMESPACES, NETWORK, act_on_files_as, become_ids, clear_capabilities, drop_bounding_set,
     drop_capabilities, drop_groups, execute, exit, fork_into, fork_within, give_way, hard_limit,
-    ignore_signal, install_filter, kill, new_session, own_groups, own_ids, process_option,
-    reset_signals, set_hostname, set_limit, signal_descriptor, wait,
+    ignore_signal, install_filter, kill, new_session, own_groups, own_ids, process_descriptor,
+    process_option, reset_signals, set_hostname, set_limit, signal_descriptor, wait,
 };
 pub(crate) use socket::{
-    accept, interfaces, listen, loopback_up, netlink_socket, peer, receive, scope_abstract_sockets,
-    send_now, send_with, socket_pair, try_socket,
+    accept, begin_to_connect, interfaces, listen, loopback_up, netlink_socket, peer, receive,
+    scope_abstract_sockets, send_now, send_with, socket_error, socket_pair, try_socket,
 };

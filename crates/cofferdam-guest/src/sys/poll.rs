@@ -24,6 +24,14 @@ impl Wait {
             write: false,
         }
     }
+
+    pub(crate) fn write(fd: RawFd) -> Self {
+        Self {
+            fd,
+            read: false,
+            write: true,
+        }
+    }
 }
 
 /// Waits until one of them is there, for ever where no patience is given. True for each that is, and for one that is

@@ -94,6 +94,12 @@ pub(crate) fn wait(pid: i32, block: bool) -> io::Result<Option<(i32, i32)>> {
     }
 }
 
+/// A descriptor that can be read when every thread of this child has ended, also before it can be reaped.
+pub(crate) fn process_descriptor(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
+}
+
 /// Ends being the tracer of a stopped child. It gets the signal as if nobody had traced it; but for SIGTRAP, which
 /// an execve(2) makes only for a tracer.
 fn let_go(pid: i32, signal: c_int) {

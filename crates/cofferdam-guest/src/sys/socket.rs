@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, c_long};
@@ -90,6 +91,66 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> io::Result<i32> {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
         Ok(credentials.pid)
+    }
+}
+
+/// A TCP socket that is being connected, and whether it is already. It waits for nothing, in whatever is done with it.
+pub(crate) fn begin_to_connect(address: SocketAddr) -> io::Result<(OwnedFd, bool)> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let family = match address {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    };
+    // SAFETY: takes numbers; the result is new and ours.
+    let socket = unsafe { owned(c_long::from(libc::socket(family, kind, libc::IPPROTO_TCP)))? };
+    // SAFETY: all zeros is a valid address of either kind, and it outlives the call with the length that is said.
+    let connected = unsafe {
+        match address {
+            SocketAddr::V4(v4) => {
+                let mut to: libc::sockaddr_in = std::mem::zeroed();
+                to.sin_family = libc::AF_INET as libc::sa_family_t;
+                to.sin_port = v4.port().to_be();
+                to.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+                let length = size_of_val(&to) as libc::socklen_t;
+                libc::connect(socket.as_raw_fd(), (&raw const to).cast(), length)
+            }
+            SocketAddr::V6(v6) => {
+                let mut to: libc::sockaddr_in6 = std::mem::zeroed();
+                to.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                to.sin6_port = v6.port().to_be();
+                to.sin6_addr.s6_addr = v6.ip().octets();
+                let length = size_of_val(&to) as libc::socklen_t;
+                libc::connect(socket.as_raw_fd(), (&raw const to).cast(), length)
+            }
+        }
+    };
+    match check_int(connected) {
+        Ok(_) => Ok((socket, true)),
+        // It goes on by itself.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => {
+            Ok((socket, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What became of a connection that was being made.
+pub(crate) fn socket_error(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut errno: c_int = 0;
+    let mut length = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the number and its length outlive the call.
+    check_int(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ERROR,
+            (&raw mut errno).cast(),
+            &raw mut length,
+        )
+    })?;
+    match errno {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
     }
 }
 

@@ -78,6 +78,8 @@ impl Git {
     pub fn anywhere(&self, directory: &Path) -> GitCommand {
         let mut invocation = Invocation::new(self.program.as_os_str(), directory);
         invocation.limit = self.limit;
+        // Nothing here fetches, and a partial clone must not do so by itself: `GIT_NO_LAZY_FETCH` is not known to git before
+        // 2.39.4 and its like. No transport is allowed to any.
         let fixed = [
             ("PATH", "/usr/local/bin:/usr/bin:/bin"),
             ("HOME", "/nonexistent"),
@@ -92,7 +94,7 @@ impl Git {
             ("GIT_EDITOR", "false"),
             ("GIT_SEQUENCE_EDITOR", "false"),
             ("GIT_PAGER", "cat"),
-            ("GIT_ALLOW_PROTOCOL", "file"),
+            ("GIT_ALLOW_PROTOCOL", ""),
             ("GIT_PROTOCOL_FROM_USER", "0"),
             ("GIT_NO_LAZY_FETCH", "1"),
             ("GIT_NO_REPLACE_OBJECTS", "1"),

@@ -43,6 +43,8 @@ pub enum Mode {
     Bind,
     /// A private copy in the state directory.
     Copy,
+    /// Over a tree that all sandboxes share: what is changed is in the state directory.
+    Layer,
     /// In the provider's own file system: nothing of the agent's work is in the state directory.
     Inside,
 }
@@ -52,6 +54,7 @@ impl Mode {
         match self {
             Self::Bind => "bind",
             Self::Copy => "copy",
+            Self::Layer => "layer",
             Self::Inside => "inside",
         }
     }
@@ -226,9 +229,10 @@ impl Record {
         self.landed.as_ref().unwrap_or(&self.base)
     }
 
-    /// The directory that is mounted as the workspace.
+    /// The directory that is mounted as the workspace; of layers the uppermost, with what was changed.
     pub fn workspace(&self, home: &Home) -> PathBuf {
         match (self.mode, &self.worktree) {
+            (Mode::Layer, _) => home.sandbox(self.id).join("layer").join("upper"),
             (Mode::Copy | Mode::Inside, _) => home.sandbox(self.id).join("work"),
             (Mode::Bind, Some(worktree)) => worktree.clone(),
             (Mode::Bind, None) => self.repository.clone(),

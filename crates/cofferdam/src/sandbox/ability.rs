@@ -17,9 +17,13 @@ pub enum Ability {
     Outlive,
     /// [`super::Sandbox::unpack`] and [`super::Sandbox::snapshot`].
     Files,
+    /// Directories of the host lie over one another in it: [`super::MountSource::Layers`].
+    Layers,
     /// There is a git inside, by which an isolated sandbox packs its agent's commits. Without it what the agent changed
     /// becomes one commit, made outside. Of providers that mount nobody asks it.
     Git,
+    /// [`super::Sandbox::connect`].
+    Ports,
 }
 
 impl fmt::Display for Ability {
@@ -30,7 +34,9 @@ impl fmt::Display for Ability {
             Self::Pause => "stop its programs for a while",
             Self::Terminal => "give a program a terminal",
             Self::Files => "take files in and tell which of them changed",
+            Self::Layers => "lay directories over one another",
             Self::Git => "run git inside",
+            Self::Ports => "connect to a server inside",
             Self::Outlive => "keep a sandbox longer than the program that made it",
         })
     }

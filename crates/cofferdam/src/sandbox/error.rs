@@ -42,6 +42,12 @@ pub enum SandboxError {
     /// By [`super::Sandbox::signal`].
     #[error("the sandbox knows no program {0}")]
     NoProgram(u64),
+    /// By [`super::Sandbox::connect`].
+    #[error("nothing in the sandbox listens on port {0}")]
+    NotListening(u16),
+    /// By [`super::Sandbox::connect`], for another reason.
+    #[error("cannot connect to port {port} of the sandbox: {reason}")]
+    Port { port: u16, reason: String },
     /// The program does not exist inside, or cannot be executed.
     #[error("cannot run `{program}` in the sandbox: {reason}")]
     Program {

@@ -57,11 +57,13 @@ impl BindMount {
     }
 }
 
-/// A provider that could mount, used so that the sandbox works on a private copy of the tree.
+/// A provider that could mount, used so that the sandbox works on files of its own.
 #[derive(Debug, Clone)]
 pub struct PrivateCopy {
     pub(crate) provider: Arc<dyn BindMountProvider>,
     pub(crate) strategy: CopyStrategy,
+    /// Its files lie over a tree that all sandboxes share; else they are written out for it alone.
+    pub(crate) layered: bool,
 }
 
 impl PrivateCopy {
@@ -69,6 +71,16 @@ impl PrivateCopy {
         Self {
             provider: Arc::new(provider),
             strategy,
+            layered: false,
+        }
+    }
+
+    /// The same over a tree that is on disk once for all sandboxes: what is changed is the sandbox's own, and starting takes
+    /// as long for many files as for few. For providers with [`Ability::Layers`].
+    pub fn layered(provider: impl BindMountProvider + 'static, strategy: CopyStrategy) -> Self {
+        Self {
+            layered: true,
+            ..Self::new(provider, strategy)
         }
     }
 }

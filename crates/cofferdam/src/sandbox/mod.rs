@@ -10,6 +10,7 @@ pub(crate) mod files;
 pub mod host;
 mod kinds;
 pub mod native;
+mod port;
 mod spec;
 mod terminal;
 
@@ -29,6 +30,7 @@ pub use abilities::Abilities;
 pub use ability::Ability;
 pub use error::{ProgramFault, SandboxError};
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
+pub use port::PortStream;
 pub use spec::{
     Access, Detached, ExecRequest, Handle, HostProgram, Lifetime, Limits, Mount, MountSource,
     Network, SandboxSpec,
@@ -85,21 +87,28 @@ pub struct Listed {
     pub number: u64,
     /// As far as the sandbox remembers them. What an agent may have chosen: to be made safe for a terminal.
     pub arguments: Vec<OsString>,
+    /// It goes on without whoever started it.
     pub detached: bool,
+    /// Whoever started it is there and waits for it. Else it goes on by itself, or is being ended.
+    pub awaited: bool,
     /// It has a terminal of somebody's.
     pub terminal: bool,
+    /// So many bytes that it printed last could not be written, where it is `detached`.
+    pub lost: u64,
     /// None while it runs.
     pub exit: Option<Exit>,
 }
 
 impl Listed {
-    /// One that runs, with neither a terminal nor its files.
+    /// One that runs and that somebody waits for, with neither a terminal nor its files.
     pub fn new(number: u64, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             number,
             arguments: arguments.into_iter().map(Into::into).collect(),
             detached: false,
+            awaited: true,
             terminal: false,
+            lost: 0,
             exit: None,
         }
     }
@@ -189,6 +198,13 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
         _changes: OwnedFd,
     ) -> Result<(), SandboxError> {
         Err(unable(Ability::Files))
+    }
+
+    /// Connects to a TCP server on the sandbox's own loopback: at 127.0.0.1, and at `::1` where nobody listens there.
+    /// [`SandboxError::NotListening`] where nobody does at either. In a sandbox that stands still it is refused as
+    /// [`Sandbox::exec`] is. Bounded: 10 s.
+    async fn connect(&self, _port: u16) -> Result<PortStream, SandboxError> {
+        Err(unable(Ability::Ports))
     }
 
     /// A descriptor that can be read once every process of the sandbox is dead (a pidfd), where there is one.

@@ -228,16 +228,22 @@ impl ExecRequest {
 pub struct Detached {
     /// Gets its standard output and error as they come, 64 MiB at most.
     pub output: PathBuf,
-    /// Gets one line at its end, which [`Detached::read_end`] reads. None comes where the sandbox ends first.
+    /// Gets a text at its end, which [`Detached::read_end`] reads. None comes where the sandbox ends first.
     pub end: PathBuf,
 }
 
 impl Detached {
     /// What the file of the end says; `None` as long as it does not.
     pub fn read_end(content: &[u8]) -> Option<Exit> {
-        protocol::read_end_line(content).map(|exit| match exit {
+        protocol::read_end_text(content).map(|(exit, _)| match exit {
             GuestExit::Code(code) => Exit::Code(code),
             GuestExit::Signal(signal) => Exit::Signal(signal),
         })
+    }
+
+    /// How many bytes at the end of the output could not be written, as the file of the end says. What is missing before
+    /// that is told in the output.
+    pub fn read_lost(content: &[u8]) -> u64 {
+        protocol::read_end_text(content).map_or(0, |(_, lost)| lost)
     }
 }

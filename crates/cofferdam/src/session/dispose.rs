@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
+use super::layers;
 use super::uncommitted::uncommitted;
 use crate::fsx;
 use crate::git::land::Landing;
@@ -64,9 +65,10 @@ pub(super) async fn dispose(
     }
     if owned.record.mode != Mode::Bind {
         if disposal.outcome.copy_is_dirty && !disposal.outcome.no_agent {
-            disposed.preserved = Some(directory.join("work"));
+            disposed.preserved = Some(owned.record.workspace(disposal.home));
         } else {
             gone.push("work");
+            gone.extend(layers::OWN);
         }
     }
     for name in gone {

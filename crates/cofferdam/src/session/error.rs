@@ -17,6 +17,7 @@ use super::variables::VariablesError;
 use crate::fsx::FileError;
 use crate::git::before::BeforeError;
 use crate::git::copies::CopyError;
+use crate::git::trees::TreeError;
 use crate::git::vault::VaultError;
 use crate::git::worktree::WorktreeError;
 use crate::git::{GitError, RepositoryError};
@@ -65,6 +66,8 @@ pub enum RunErrorKind {
     Git(#[from] GitError),
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
     #[error(transparent)]
     Vault(#[from] VaultError),
     #[error(transparent)]

@@ -25,6 +25,7 @@ mod holder;
 mod hooks;
 mod inside;
 mod iterate;
+mod layers;
 pub mod living;
 mod login;
 pub mod manage;

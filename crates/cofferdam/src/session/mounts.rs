@@ -26,6 +26,8 @@ pub(super) enum GitPlace {
 pub(super) struct Workspace<'a> {
     /// The host directory that becomes the workspace.
     pub source: &'a Path,
+    /// What is mounted instead of it, where it is the uppermost of several.
+    pub layers: Option<&'a MountSource>,
     /// `/workspace/<repo>`.
     pub target: &'a Path,
     /// The sandbox's state directory, with `git`, `vault`, `hooks` and `pointer` in it.
@@ -59,6 +61,7 @@ pub(super) struct Mounts {
 pub(super) fn mounts(workspace: &Workspace<'_>) -> Mounts {
     let Workspace {
         source,
+        layers,
         target,
         state,
         git,
@@ -75,11 +78,12 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Mounts {
         target,
         access,
     };
-    let mut mounts = vec![mount(
-        source.to_owned(),
-        target.to_owned(),
-        Access::ReadWrite,
-    )];
+    let whole = layers.map_or_else(|| MountSource::Path(source.to_owned()), Clone::clone);
+    let mut mounts = vec![Mount {
+        source: whole,
+        target: target.to_owned(),
+        access: Access::ReadWrite,
+    }];
     let git_inside = match git {
         GitPlace::Directory => target.join(".git"),
         GitPlace::Pointer => {

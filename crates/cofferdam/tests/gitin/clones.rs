@@ -212,6 +212,46 @@ async fn partial_clones_name_the_next_step() {
     }
 }
 
+/// Nor does git that does not know how to be told not to. One that knows is such a one where it is not told.
+#[tokio::test]
+async fn a_look_at_a_partial_clone_fetches_nothing() {
+    for git in gits() {
+        let world = World::new(&git);
+        world.commit("a", "one");
+        world.run(&["config", "uploadpack.allowFilter", "true"]);
+        world.run(&["config", "uploadpack.allowAnySHA1InWant", "true"]);
+        let top = world.path().join("partial");
+        let from = format!("file://{}", world.top.display());
+        let to = top.to_str().unwrap();
+        world.run(&["clone", "-q", "--filter=blob:none", &from, to]);
+        let newer = world.commit("a", "two");
+        let older = world.path().join("older-git");
+        let script = format!(
+            "#!/bin/sh\nunset GIT_NO_LAZY_FETCH\nexec {} \"$@\"\n",
+            git.display()
+        );
+        std::fs::write(&older, script).unwrap();
+        std::fs::set_permissions(&older, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let partial = World {
+            top: top.clone(),
+            ..World::new(&older)
+        };
+        let packs = || {
+            std::fs::read_dir(top.join(".git/objects/pack"))
+                .unwrap()
+                .count()
+        };
+        let before = packs();
+        let repo = partial.repo().await;
+        let head = partial.oid("HEAD");
+        assert!(!repo.is_ancestor(&newer, &head, &never()).await.unwrap());
+        assert_eq!(packs(), before, "{git:?} has fetched");
+        // The control: git itself, where nobody keeps it from that.
+        partial.run(&["cat-file", "-e", newer.as_str()]);
+        assert!(packs() > before);
+    }
+}
+
 #[tokio::test]
 async fn other_formats_and_odd_paths() {
     for git in gits() {

@@ -1,6 +1,6 @@
 //! The tree store: what lies on disk is what the tree says, and an index that git believes goes with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cofferdam::git::trees::{LONGEST_STACK, Stack, Tell, TreeError, Trees};
+use cofferdam::git::trees::{self, LONGEST_STACK, Stack, Tell, TreeError, Trees};
 use cofferdam::git::{Oid, Repository};
 use cofferdam_lab::sample::Sample;
 
@@ -394,4 +394,62 @@ async fn what_is_half_there_is_not_used() {
     let two = stack(&world, &repo, &second).await;
     assert!(!fs::read_to_string(&about).unwrap().contains("boot another"));
     assert_eq!(shown(&two), expected(&world, &second));
+}
+
+/// Layers go that were used longest ago, as many as are needed; never one that somebody stands on, directly or not.
+#[tokio::test]
+async fn the_disk_is_kept_within_a_bound() {
+    let world = World::new(&gits()[0]);
+    let home = world.home();
+    some_of_everything(&world);
+    let repo = world.repo().await;
+    let mut stacks = Vec::new();
+    for text in ["one", "two", "three"] {
+        world.write("many/1/new", text);
+        world.run(&["add", "-A", "-f"]);
+        world.run(&["commit", "-qm", text]);
+        let made = stack(&world, &repo, &world.oid("HEAD")).await;
+        stacks.push((made.layers.clone(), made.index.clone()));
+        // So that it is known which was used last.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let there = |index: usize| stacks[index].1.exists();
+    let trim = |bytes, used: &[usize]| {
+        let used = used
+            .iter()
+            .map(|&index| stacks[index].0[0].clone())
+            .collect();
+        trees::keep(&home, bytes, false, || Ok(used)).unwrap()
+    };
+    // Room for everything, and for nothing where a sandbox stands on the newest, whose layers are all of them.
+    assert_eq!(trim(u64::MAX, &[]).layers, 0);
+    assert_eq!(stacks[2].0.len(), 3);
+    assert_eq!(trim(0, &[2]).layers, 0);
+    let dry = trees::keep(&home, 0, true, || Ok(BTreeSet::new())).unwrap();
+    assert_eq!((dry.layers, there(2)), (3, true));
+    // The middle one stands on the first.
+    let trimmed = trim(0, &[1]);
+    assert_eq!(
+        (trimmed.layers, there(0), there(1), there(2)),
+        (1, true, true, false)
+    );
+    assert!(trimmed.bytes > 0);
+    // While one is being made or begun with, nothing goes.
+    let tree = repo.tree_of(&world.oid("HEAD~1"), &never()).await.unwrap();
+    let store = Trees::open(&home, &repo).unwrap();
+    let begun = store
+        .stack(&repo, &tree, &Tell::nobody(), &never())
+        .await
+        .unwrap();
+    assert_eq!(trim(0, &[]).layers, 0);
+    drop(begun);
+    // A repository that is gone needs none of them, whatever the bound is.
+    fs::rename(&world.top, world.top.with_extension("moved")).unwrap();
+    assert_eq!(trim(u64::MAX, &[]).layers, 2);
+    assert_eq!(
+        fs::read_dir(home.trees(&repo.top).join("tmp"))
+            .unwrap()
+            .count(),
+        0
+    );
 }

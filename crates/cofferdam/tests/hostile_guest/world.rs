@@ -253,7 +253,7 @@ pub(crate) fn is_cleaned_up(env: &Env, what: &str) {
             &git,
             Some(&env.repo),
             Some(&user),
-            false,
+            cofferdam::session::manage::GcOptions::default(),
             &|| (),
             &cancel,
         )

@@ -2,16 +2,18 @@
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam::sandbox::{Sandbox, SandboxError};
+use cofferdam::sandbox::{Access, Sandbox, SandboxError};
 use cofferdam_guest::protocol::files::{self, Entry, Known};
+use cofferdam_lab::skip;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use crate::living::Living;
-use crate::world::{both, create, eventually, fails, ok, spec, start, status_of};
+use crate::world::{both, create, eventually, fails, mount, ok, spec, start, status_of};
 
 const LARGEST: u64 = 1 << 20;
 const END: Entry = Entry::End { left: 0 };
@@ -147,6 +149,41 @@ both! {
         // As often as it is asked.
         assert_eq!(changes(sandbox.as_ref(), "/tmp/work", known).await.unwrap(), expected);
         sandbox.close().await.unwrap();
+    }
+}
+
+/// Maps a file, reads it, and writes through the mapping, by which its time may not change.
+const MAPS: &str = r#"
+import mmap, sys, time
+for path in sys.argv[1:]:
+    with open(path, "r+b") as file:
+        with mmap.mmap(file.fileno(), 0) as mapped:
+            mapped[0]
+            mapped[0:3] = b"two"
+"#;
+
+both! {
+    /// On each kind of file system, what was written through a mapping is a change.
+    async fn what_was_written_through_a_mapping_has_changed() {
+        let shared = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(shared.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let mounts = vec![mount(shared.path(), "/disk", Access::ReadWrite)];
+        let mut spec = spec();
+        spec.mounts = mounts;
+        let sandbox = create(&spec).await.unwrap();
+        let sandbox = sandbox.as_ref();
+        let python = "/usr/bin/python3";
+        if ok(sandbox, &format!("test -x {python} && echo there || true")).await.is_empty() {
+            return skip!("there is no python3 inside");
+        }
+        for directory in ["/tmp/work", "/dev/shm/work", "/disk/work"] {
+            let tree = [file("a", "one"), file("b", "one"), file("c", "two"), link("l", "a")];
+            let known = put(sandbox, directory, &tree).await;
+            assert_eq!(changes(sandbox, directory, known.clone()).await.unwrap(), [""; 0], "{directory}");
+            ok(sandbox, &format!("{python} -c '{MAPS}' {directory}/a")).await;
+            assert_eq!(changes(sandbox, directory, known).await.unwrap(), ["644 a \"two\""], "{directory}");
+        }
+        let _ = sandbox.close().await;
     }
 }
 

@@ -51,18 +51,20 @@ async fn create(living: &Living, freezer: bool) -> Arc<dyn Sandbox> {
 }
 
 /// A directory that the sandbox writes and the test reads.
-struct Shared(tempfile::TempDir);
+struct Shared(PathBuf);
 
 impl Shared {
     fn in_it(living: &mut Living) -> Self {
         let shared = tempfile::tempdir().unwrap();
         fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o777)).unwrap();
         living.spec.mounts = vec![mount(shared.path(), "/in", Access::ReadWrite)];
-        Self(shared)
+        let path = shared.path().to_owned();
+        living.shown.push(shared);
+        Self(path)
     }
 
     fn size(&self, name: &str) -> u64 {
-        fs::metadata(self.0.path().join(name)).map_or(0, |found| found.len())
+        fs::metadata(self.0.join(name)).map_or(0, |found| found.len())
     }
 
     async fn grows(&self, name: &str) {

@@ -14,6 +14,7 @@ use cofferdam::sandbox::{
     Access, BindMountProvider, ExecRequest, Handle, Lifetime, Limits, Sandbox, SandboxError,
     SandboxSpec, Stopping, TerminalSize,
 };
+use cofferdam_guest::protocol::PROTOCOL;
 use cofferdam_lab::skip;
 
 use crate::world::{
@@ -25,6 +26,8 @@ use crate::world::{
 pub(crate) struct Living {
     state: tempfile::TempDir,
     pub(crate) spec: SandboxSpec,
+    /// Directories that are mounted in it: they go when nobody writes there any more.
+    pub(crate) shown: Vec<tempfile::TempDir>,
 }
 
 impl Living {
@@ -40,7 +43,11 @@ impl Living {
         let lifetime = Lifetime::UntilRemoved { state: directory };
         let mut spec = spec();
         spec.lifetime = lifetime;
-        Self { state, spec }
+        Self {
+            state,
+            spec,
+            shown: Vec::new(),
+        }
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -370,7 +377,7 @@ const PROGRAMS: u8 = 12;
 
 /// What a host says first.
 fn cofferdam_guest_greeting(version: Option<u32>) -> Vec<u8> {
-    [&b"cdam"[..], &version.unwrap_or(1).to_le_bytes()].concat()
+    [&b"cdam"[..], &version.unwrap_or(PROTOCOL).to_le_bytes()].concat()
 }
 
 both! {
@@ -652,5 +659,36 @@ both! {
             passed > Duration::from_secs(3)
         })
         .await;
+    }
+}
+
+both! {
+    /// Without its way in nobody would ever find it again. Moved with its home, or touched, it is as it was.
+    async fn it_ends_with_its_way_in() {
+        for whole in [true, false] {
+            let living = Living::below("home/state/one");
+            let sandbox = living.create().await;
+            let marker = marker();
+            let _run = start(&*sandbox, &format!("sleep {marker}; :")).await;
+            let init = living.init();
+            let (home, moved) = (living.state.path().join("home"), living.state.path().join("moved"));
+            fs::rename(&home, &moved).unwrap();
+            assert_eq!(ok(&*sandbox, "echo on").await, "on\n");
+            fs::rename(&moved, &home).unwrap();
+            for mode in [0o700, 0o600] {
+                fs::set_permissions(living.socket(), fs::Permissions::from_mode(mode)).unwrap();
+            }
+            assert_eq!(ok(&*living.open().await, "echo on").await, "on\n");
+            assert!(!is_gone(init));
+            // Nobody has a connection to it either.
+            drop(sandbox);
+            if whole {
+                fs::remove_dir_all(&home).unwrap();
+            } else {
+                fs::remove_file(living.socket()).unwrap();
+            }
+            eventually("its end", || is_gone(init)).await;
+            assert_eq!(processes_with(&marker), Vec::<u32>::new());
+        }
     }
 }

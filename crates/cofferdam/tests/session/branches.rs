@@ -1,9 +1,10 @@
 //! The three strategies, and what agents do to branches.
 
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
+use cofferdam::session::manage::ManageError;
 use cofferdam::session::{Hook, Landing};
 
-use crate::support::{Env, run, run_ok};
+use crate::support::{Env, gc, run, run_ok, target};
 
 fn branch(name: &str) -> BranchStrategy {
     BranchStrategy::Branch {
@@ -127,25 +128,41 @@ fn branch_starts_at_the_base_that_was_named() {
 // covers: S2-8 S2-12 S4-FR5.1
 #[test]
 fn a_private_copy_works_end_to_end() {
-    let env = Env::new();
-    let script = format!("test \"$(cat src/a.txt | wc -l)\" = 3 && {COMMIT}");
-    run_ok(env.copy(CopyStrategy::MergeToHead, &script));
-    assert_eq!(env.subjects("main"), ["first", "work"]);
-    assert_eq!(env.read("new.txt"), "new\n");
-    env.assert_sound();
-    env.assert_no_state();
+    for own in [Env::copy, Env::layered] {
+        let env = Env::new();
+        let script = format!("test \"$(cat src/a.txt | wc -l)\" = 3 && {COMMIT}");
+        run_ok(own(&env, CopyStrategy::MergeToHead, &script));
+        assert_eq!(env.subjects("main"), ["first", "work"]);
+        assert_eq!(env.read("new.txt"), "new\n");
+        env.assert_sound();
+        env.assert_no_state();
+    }
 }
 
 // covers: S4-FR5.2
 #[test]
 fn a_copy_with_uncommitted_work_is_kept() {
-    let env = Env::new();
-    let report = run_ok(env.copy(CopyStrategy::MergeToHead, "echo draft > draft.txt"));
-    let kept = report.preserved_worktree.unwrap();
-    assert_eq!(
-        std::fs::read_to_string(kept.join("draft.txt")).unwrap(),
-        "draft\n"
-    );
+    for own in [Env::copy, Env::layered] {
+        let env = Env::new();
+        let draft = own(&env, CopyStrategy::MergeToHead, "echo draft > draft.txt");
+        let report = run_ok(draft);
+        let kept = report.preserved_worktree.unwrap();
+        assert_eq!(
+            std::fs::read_to_string(kept.join("draft.txt")).unwrap(),
+            "draft\n"
+        );
+        // Nobody who clears up takes it for nothing.
+        assert_eq!(gc(&env).removed, <[String; 0]>::default());
+        assert!(kept.join("draft.txt").exists());
+        let sandbox = target(&env, &report.name);
+        let refused = sandbox.try_delete(false).unwrap_err();
+        assert!(
+            matches!(refused, ManageError::UncommittedWork { .. }),
+            "{refused}"
+        );
+        sandbox.delete();
+        env.assert_no_state();
+    }
 }
 
 #[test]

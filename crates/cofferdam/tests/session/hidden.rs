@@ -49,7 +49,10 @@ fn every(env: &Env, script: &str) -> Vec<(&'static str, RunOptions)> {
     copied.session.copy = vec!["pl [a] in*".into(), "keys/untracked".into()];
     let mut private = env.copy(CopyStrategy::MergeToHead, script);
     private.session.copy = vec!["pl [a] in*".into(), "keys".into()];
+    let mut layered = env.layered(CopyStrategy::MergeToHead, script);
+    layered.session.copy = vec!["pl [a] in*".into(), "keys".into()];
     vec![
+        ("layer", layered),
         ("head", env.script(BranchStrategy::Head, script)),
         ("merge", env.script(BranchStrategy::MergeToHead, script)),
         ("branch", env.script(branch("b"), script)),
@@ -169,6 +172,7 @@ fn a_hidden_file_is_empty_a_hidden_directory_too_and_a_copy_has_neither() {
     let env = env();
     let absent = "test ! -e keys/tracked && test ! -e all && test -s README.md";
     run_ok(hiding(env.copy(CopyStrategy::MergeToHead, absent)));
+    run_ok(hiding(env.layered(CopyStrategy::MergeToHead, absent)));
 }
 
 #[test]

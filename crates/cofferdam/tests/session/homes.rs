@@ -48,6 +48,7 @@ fn a_home_below_the_workspace_is_never_shown() {
     }
     env.home = Home::new(env.repo.join(".local/share/cofferdam"));
     run_ok(env.copy(CopyStrategy::MergeToHead, LOOK));
+    run_ok(env.layered(CopyStrategy::MergeToHead, LOOK));
     run_ok(env.script(BranchStrategy::MergeToHead, LOOK));
     run_ok(env.script(branch(), LOOK));
     // It exists now.
@@ -83,6 +84,7 @@ fn the_repositorys_own_settings_are_no_home() {
         env.script(HEAD, "true"),
         env.script(BranchStrategy::MergeToHead, "true"),
         env.copy(CopyStrategy::MergeToHead, "true"),
+        env.layered(CopyStrategy::MergeToHead, "true"),
     ] {
         let error = refused(options);
         assert!(matches!(error, PlanError::SharedHome(_)), "{error}");

@@ -494,7 +494,7 @@ fn gc_takes_the_same_way_home_as_a_run() {
         &target.git,
         Some(&target.repository),
         None,
-        false,
+        cofferdam::session::manage::GcOptions::default(),
         &|| (),
         &target.cancel,
     ))

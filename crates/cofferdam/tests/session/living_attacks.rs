@@ -7,9 +7,12 @@ use cofferdam::home::Home;
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, Stopping};
 use cofferdam::session::living::{self, Named};
-use cofferdam::session::{NetworkOptions, PlanError, Session, SessionOptions};
+use cofferdam::session::manage::{self, DeleteOptions};
+use cofferdam::session::{
+    NetworkOptions, PlanError, Session, SessionError, SessionExec, SessionOptions,
+};
 
-use crate::living::{caller, delete, find, sh};
+use crate::living::{caller, delete, find, open, sh};
 use crate::support::{Env, block_on, native};
 
 async fn in_the_checkout(env: &Env) -> Session {
@@ -97,6 +100,53 @@ fn a_start_shows_no_home_of_ours() {
     env.assert_no_state();
 }
 
+/// Whoever used the sandbox is gone, and another program inside traces what they ran and never hears of its end.
+#[test]
+fn what_is_traced_does_not_keep_its_sandbox() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return cofferdam_lab::skip!("the numbers of system calls are another machine's");
+    }
+    let env = Env::new();
+    block_on(async {
+        let session = in_the_checkout(&env).await;
+        let user = open(&env, "one").await.unwrap();
+        let traced = "syscall(157, 0x59616d61, -1, 0, 0, 0); open(F, '>', '/tmp/traced'); print F $$; close F; sleep";
+        let program = user.exec(SessionExec::new(["perl", "-e", traced])).await;
+        sh(&session, "until test -s /tmp/traced; do sleep 0.01; done").await;
+        let traces = "syscall(101, 0x4206, `cat /tmp/traced` + 0, 0, 0) == 0 or die; sleep";
+        let tracer = SessionExec::new(["perl", "-e", traces]);
+        session.exec_detached(tracer).await.unwrap();
+        let seen =
+            "until grep -q 'TracerPid:.[1-9]' /proc/$(cat /tmp/traced)/status; do sleep 0.01; done";
+        sh(&session, seen).await;
+        let named = find(&env, "one").await.unwrap();
+        // The control: as long as its user is there it is in use.
+        let refused = living::end_if_safe(&caller(&env), &named, &native()).await;
+        assert!(
+            matches!(refused, Err(SessionError::InUse { .. })),
+            "{refused:?}"
+        );
+        drop((program, user));
+        let began = Instant::now();
+        while let Err(error) = living::end_if_safe(&caller(&env), &named, &native()).await {
+            // That they are gone is not heard at once.
+            assert!(matches!(error, SessionError::InUse { .. }), "{error}");
+            assert!(
+                began.elapsed() < Duration::from_secs(10),
+                "it is in use for ever"
+            );
+        }
+        drop(session);
+        let ended = crate::support::target(&env, &"one").0;
+        let options = DeleteOptions {
+            force: true,
+            purge: false,
+        };
+        manage::delete(&ended, options).await.unwrap();
+    });
+    env.assert_no_state();
+}
+
 /// Has itself woken several times after whatever stops it, again and again, and writes while it runs.
 const WAKES: &str = r#"
 import ctypes, signal, time
@@ -143,7 +193,7 @@ fn wakes_itself(freezer: bool) {
         }
         // Of its own children init would hear.
         let start = ["sh", "-c", "/usr/bin/python3 -c \"$0\"; true", WAKES];
-        let program = cofferdam::session::SessionExec::new(start);
+        let program = SessionExec::new(start);
         session.exec_detached(program).await.unwrap();
         let home = env.home.sandbox(session.id()).join("home");
         let count = || std::fs::metadata(home.join("count")).map_or(0, |file| file.len());

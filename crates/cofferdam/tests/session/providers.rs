@@ -11,10 +11,10 @@ use cofferdam::sandbox::{
     Abilities, Ability, Access, BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy,
     Contained, CopyStrategy, ExecRequest, Execution, Exit, Handle, Isolated, IsolatedProvider,
     IsolatedSandbox, Mount, MountSource, NetworkKind, PrivateCopy, Sandbox, SandboxError,
-    SandboxSpec,
+    SandboxSpec, TerminalSize,
 };
 use cofferdam::session::{
-    EventSink, Hook, Landing, NetworkOptions, PromptSource, RunErrorKind, Session,
+    EventSink, Hook, Landing, NetworkOptions, PromptSource, RunErrorKind, Session, SessionExec,
 };
 use cofferdam_lab::sample::Sample;
 use tokio::io::AsyncReadExt;
@@ -42,6 +42,8 @@ enum Fault {
     FailPack,
     /// It cannot stop its programs for a while.
     NoPause,
+    /// It has no terminals to give.
+    NoTerminal,
 }
 
 /// A provider that mounts: it keeps a diary and lets the embedded one do the work.
@@ -88,6 +90,7 @@ impl BindMountProvider for Own {
     fn abilities(&self) -> Abilities {
         let others: &[Ability] = match self.fault {
             Fault::NoPause => &[Ability::Mount, Ability::Outlive],
+            Fault::NoTerminal => &[Ability::Mount, Ability::Outlive, Ability::Pause],
             _ => return self.native.abilities(),
         };
         let networks = self.native.abilities().networks;
@@ -103,6 +106,10 @@ impl BindMountProvider for Own {
         let inner = self.native.create(spec, cancel).await?;
         let own = self.clone();
         Ok(Arc::new(Watched { own, inner }))
+    }
+
+    async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
+        self.native.remove(handle).await
     }
 }
 
@@ -137,6 +144,10 @@ impl Sandbox for Watched {
             Fault::FailClose => Err(SandboxError::TimedOut(10)),
             _ => closed,
         }
+    }
+
+    fn process(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.inner.process()
     }
 }
 
@@ -473,6 +484,54 @@ fn what_could_not_be_collected_from_does_not_live_on() {
     }
     for diary in diaries {
         assert_eq!(*diary.lock().unwrap(), <[String; 0]>::default());
+    }
+}
+
+#[test]
+fn terminals_and_ports_are_asked_of_a_provider_that_has_them() {
+    for (fault, refusal) in [
+        (
+            Fault::NoTerminal,
+            Some("sandbox `one`: the provider `own` cannot give a program a terminal"),
+        ),
+        (Fault::None, None),
+    ] {
+        let env = Env::new();
+        let own = Own::new(fault);
+        let mut options = env
+            .with(BindMount::new(own.clone(), branch("topic")), agent(WORK))
+            .session;
+        options.name = Some("one".to_owned());
+        options.network = NetworkOptions::None;
+        crate::support::block_on(async {
+            let caller = crate::living::caller(&env);
+            let session = Session::create(&caller, &options).await.unwrap();
+            let mut exec = SessionExec::new(["true"]);
+            session.exec(exec.clone()).await.unwrap();
+            let started = own.diary.lock().unwrap().len();
+            exec.terminal = Some(TerminalSize {
+                rows: 24,
+                columns: 80,
+            });
+            let refused = session.exec(exec).await.err();
+            assert_eq!(refused.map(|why| why.to_string()).as_deref(), refusal);
+            let asked = own.diary.lock().unwrap().len() > started;
+            assert_eq!(asked, refusal.is_none());
+            // The same for ports, which neither of these sandboxes really has.
+            let refused = session.connect(80).await.unwrap_err().to_string();
+            let who = refusal.map_or("this sandbox", |_| "the provider `own`");
+            assert_eq!(
+                refused,
+                format!("sandbox `one`: {who} cannot connect to a server inside")
+            );
+            own.native
+                .remove(&Handle {
+                    id: session.id(),
+                    state: env.home.sandbox(session.id()),
+                })
+                .await
+                .unwrap();
+        });
     }
 }
 

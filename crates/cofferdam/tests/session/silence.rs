@@ -59,6 +59,7 @@ fn inner(place: &Path) {
         env.script(BranchStrategy::Head, work),
         env.script(BranchStrategy::MergeToHead, work),
         env.copy(CopyStrategy::MergeToHead, work),
+        env.layered(CopyStrategy::MergeToHead, work),
     ];
     for options in &mut options {
         options.caller.git = Git::new(std::env::var_os(GIT).unwrap());
@@ -66,7 +67,7 @@ fn inner(place: &Path) {
     for options in options {
         run_ok(options);
     }
-    assert_eq!(env.subjects("main")[2..], ["work"; 3]);
+    assert_eq!(env.subjects("main")[2..], ["work"; 4]);
     drop(env);
     print!("{DONE}");
 }

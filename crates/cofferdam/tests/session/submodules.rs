@@ -161,6 +161,13 @@ fn where_they_are_not_populated_they_are_empty() {
             },
             look,
         ),
+        env.layered(
+            CopyStrategy::Branch {
+                branch: "c".parse().unwrap(),
+                base: Some("main~1".into()),
+            },
+            look,
+        ),
     ] {
         let report = run_ok(options);
         assert!(
@@ -282,6 +289,10 @@ fn what_is_hidden_in_one_is_not_seen_there() {
         &HIDDEN,
     ));
     run_ok(hiding(env.copy(CopyStrategy::MergeToHead, empty), &HIDDEN));
+    run_ok(hiding(
+        env.layered(CopyStrategy::MergeToHead, empty),
+        &HIDDEN,
+    ));
     // The control: without the option the same agent sees it.
     let error = run(env.script(BranchStrategy::Head, look)).unwrap_err();
     assert!(error.to_string().contains("exit code 11"), "{error}");

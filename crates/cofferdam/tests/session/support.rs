@@ -152,6 +152,13 @@ impl Env {
         )
     }
 
+    pub(crate) fn layered(&self, strategy: CopyStrategy, script: &str) -> RunOptions {
+        self.with(
+            PrivateCopy::layered(native(), strategy),
+            command(&["/bin/sh", "-c", script]),
+        )
+    }
+
     pub(crate) fn with(
         &self,
         sandbox: impl Into<cofferdam::sandbox::Contained>,
@@ -248,7 +255,7 @@ pub(crate) fn gc(env: &Env) -> cofferdam::session::manage::GcReport {
         &git,
         Some(&env.repo),
         Some(&home),
-        false,
+        cofferdam::session::manage::GcOptions::default(),
         &|| (),
         &cancel,
     );

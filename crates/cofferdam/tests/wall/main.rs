@@ -10,6 +10,7 @@
 mod change;
 mod life;
 mod place;
+mod ports;
 mod proof;
 mod registration;
 mod resident;

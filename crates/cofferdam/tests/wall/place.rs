@@ -133,7 +133,10 @@ fn gc_removes_what_is_dead_and_old_alone() {
             &git,
             None,
             None,
-            dry_run,
+            manage::GcOptions {
+                dry_run,
+                ..manage::GcOptions::default()
+            },
             &|| (),
             &cancel,
         ));

@@ -42,7 +42,14 @@ pub(crate) async fn run(
         home(environment.home.path()),
     ];
     let network = native::probe_network(&interrupt.cancel).await;
-    let checks = native::probe().into_iter().chain(network);
+    let home = environment.home.path();
+    // Before there is a reason nothing is made there.
+    let layers = if home.is_dir() {
+        Some(native::probe_layers(home, &interrupt.cancel).await)
+    } else {
+        None
+    };
+    let checks = native::probe().into_iter().chain(network).chain(layers);
     findings.extend(checks.map(|check| Finding {
         name: check.name.to_owned(),
         status: check.status.into(),

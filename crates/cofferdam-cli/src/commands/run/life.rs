@@ -79,6 +79,10 @@ fn kind_of(record: &Record) -> Contained {
             BindMount::new(provider(), BranchStrategy::Branch { branch, base }).into()
         }
         (Mode::Bind, None) => BindMount::new(provider(), BranchStrategy::MergeToHead).into(),
+        (Mode::Layer, Some(branch)) => {
+            PrivateCopy::layered(provider(), CopyStrategy::Branch { branch, base }).into()
+        }
+        (Mode::Layer, None) => PrivateCopy::layered(provider(), CopyStrategy::MergeToHead).into(),
         (_, Some(branch)) => {
             PrivateCopy::new(provider(), CopyStrategy::Branch { branch, base }).into()
         }

@@ -16,10 +16,10 @@ pub(super) fn options(
     mut arguments: Arguments,
     environment: &Environment,
 ) -> Result<RunOptions, CliError> {
-    let unnamed = if arguments.sandbox.mode == FileMode::Copy {
-        BranchStrategy::MergeToHead
-    } else {
+    let unnamed = if arguments.sandbox.mode == FileMode::Bind {
         BranchStrategy::Head
+    } else {
+        BranchStrategy::MergeToHead
     };
     let sandbox = making::contained(&arguments.strategy, arguments.sandbox.mode, unnamed)?;
     if works_in_the_checkout(&arguments) && !arguments.sandbox.copy.is_empty() {

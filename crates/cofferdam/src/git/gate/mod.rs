@@ -254,7 +254,8 @@ impl Gate {
         fsx::private_dir(&self.state)?;
         let spool = self.state.join("incoming.pack");
         fsx::remove_file_if_exists(&spool)?;
-        let received = self.check_and_let_in(pack, tip, &spool, cancel).await;
+        // On the heap: whoever calls has it in a future of its own.
+        let received = Box::pin(self.check_and_let_in(pack, tip, &spool, cancel)).await;
         match received {
             Err(GateError::Refused { why, .. }) => {
                 let oversized = matches!(

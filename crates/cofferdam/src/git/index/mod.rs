@@ -378,6 +378,31 @@ impl Finish {
     }
 }
 
+/// The index at `path`, which fits files that nobody has changed, without what is `hidden` or Cofferdam's own.
+pub fn of_layers(
+    path: &Path,
+    format: ObjectFormat,
+    owner: Owner,
+    hidden: &[PathBuf],
+) -> Result<HandedIn, IndexError> {
+    let bytes = fsx::read_bounded(path, LIMIT)?;
+    if hidden.is_empty() {
+        return Ok(HandedIn {
+            bytes,
+            gitlinks: Vec::new(),
+            hidden: Vec::new(),
+        });
+    }
+    let index = parse(&bytes, format)?;
+    let finish = Finish {
+        owner,
+        age: i64::MAX,
+        format,
+        masked: masked(hidden),
+    };
+    Ok(finish.write(index.entries, index.trees))
+}
+
 /// Writes the tree of `tip` into the empty directory `target`, out of objects alone, and makes the
 /// index that goes with it: the work of a *copy* sandbox. No filter runs. `scratch`: a private
 /// directory that is made and removed.

@@ -25,6 +25,8 @@ pub(super) struct About {
     pub gitlinks: Vec<PathBuf>,
     /// Of all layers together.
     pub files: u64,
+    /// Of this layer alone, about: what its files and directories take.
+    pub bytes: u64,
     /// When all files of the layers were changed last, in seconds: git's index has the same.
     pub time: u32,
     /// The boot in which it was written.
@@ -48,12 +50,14 @@ impl About {
             return None;
         }
         let mut gitlinks = Vec::new();
-        let (mut below, mut files, mut time, mut boot) = (Vec::new(), None, None, None);
+        let (mut below, mut files, mut bytes) = (Vec::new(), None, None);
+        let (mut time, mut boot) = (None, None);
         for line in lines {
             match line.split_once(' ')? {
                 ("below", id) => below.push(id.parse().ok()?),
                 ("gitlink", path) => gitlinks.push(from_hex(path)?),
                 ("files", count) => files = Some(count.parse().ok()?),
+                ("bytes", count) => bytes = Some(count.parse().ok()?),
                 ("time", seconds) => time = Some(seconds.parse().ok()?),
                 ("boot", id) => boot = Some(id.to_owned()),
                 _ => {}
@@ -63,6 +67,7 @@ impl About {
             below,
             gitlinks,
             files: files?,
+            bytes: bytes?,
             time: time?,
             boot: boot?,
         })
@@ -79,9 +84,16 @@ impl About {
             let _ = writeln!(text, "gitlink {}", to_hex(path));
         }
         let Self {
-            files, time, boot, ..
+            files,
+            bytes,
+            time,
+            boot,
+            ..
         } = self;
-        let _ = write!(text, "files {files}\ntime {time}\nboot {boot}\n");
+        let _ = write!(
+            text,
+            "files {files}\nbytes {bytes}\ntime {time}\nboot {boot}\n"
+        );
         fsx::write_private(&layer.join(NAME), text.as_bytes())
     }
 }
@@ -126,6 +138,7 @@ mod tests {
             below: vec![id],
             gitlinks: vec!["a b/\nc".into()],
             files: 7,
+            bytes: 8_192,
             time: 1_700_000_000,
             boot: boot(),
         };

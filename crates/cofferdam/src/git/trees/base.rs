@@ -48,14 +48,16 @@ pub(super) async fn write(
     for entry in &mut read.entries {
         entry.skip_worktree = is_ours(&entry.path);
     }
+    let bytes = write::on_disk(&sizes);
     for (at, size) in shown.into_iter().zip(sizes) {
         read.entries[at].stat = stat(read.entries[at].mode, time, size);
     }
-    write_index(to, &read.entries, read.trees, repo)?;
+    let index = write_index(to, &read.entries, read.trees, repo)?;
     Ok(About {
         below: Vec::new(),
         gitlinks: gitlinks(&read.entries),
         files: read.entries.len() as u64,
+        bytes: bytes + index,
         time,
         boot: about::boot(),
     })
@@ -67,14 +69,16 @@ pub(super) fn make_top(files: &Path) -> Result<(), FileError> {
     rustix::fs::chmod(files, mode).map_err(|errno| FileError::new("open up", files, errno.into()))
 }
 
+/// Returns how many bytes it has.
 pub(super) fn write_index(
     to: &Path,
     entries: &[Entry<'_>],
     trees: Option<&[u8]>,
     repo: &Repository,
-) -> Result<(), FileError> {
+) -> Result<u64, FileError> {
     let bytes = index::format::write(entries, trees, repo.format);
-    fsx::write_private(&to.join("index"), &bytes)
+    fsx::write_private(&to.join("index"), &bytes)?;
+    Ok(bytes.len() as u64)
 }
 
 /// No sandbox sees Cofferdam's own directory, and git inside leaves it alone.

@@ -106,6 +106,7 @@ async fn on(
     let wanted: Vec<Wanted> = there.filter(|one| !is_ours(&one.path)).collect();
     let names: Vec<Vec<u8>> = wanted.iter().map(|one| one.path.clone()).collect();
     let sizes = write::write(repo, &files, wanted, time, tell, cancel).await?;
+    let bytes = write::on_disk(&sizes);
     let sizes: BTreeMap<Vec<u8>, u64> = names.into_iter().zip(sizes).collect();
     let gone: Vec<Vec<u8>> = changes
         .iter()
@@ -120,12 +121,13 @@ async fn on(
         }
     }
     cover(&files, &whiteouts(&gone, &entries))?;
-    write_index(to, &entries, None, repo)?;
+    let index = write_index(to, &entries, None, repo)?;
     let below = std::iter::once(&candidate.tree).chain(&candidate.about.below);
     Ok(About {
         below: below.cloned().collect(),
         gitlinks: gitlinks(&entries),
         files: entries.len() as u64,
+        bytes: bytes + index,
         time,
         boot: about::boot(),
     })

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
@@ -18,11 +18,14 @@ mod about;
 mod base;
 mod delta;
 mod error;
+mod keep;
+mod store;
 mod write;
 
-use about::About;
 use delta::Candidate;
 pub use error::TreeError;
+pub use keep::{Trimmed, keep};
+use store::{clean, trees_in, usable};
 pub use write::Tell;
 
 /// More layers than this are never stacked: each costs every look-up of a name.
@@ -74,7 +77,7 @@ impl Trees {
         if let Some(stack) = self.known(tree, cancel).await? {
             return Ok(stack);
         }
-        self.clean()?;
+        clean(&self.directory)?;
         self.add(repo, tree, tell, cancel).await?;
         // Layers are removed only by who holds the writing lock, so the lease comes in time.
         let stack = self.known(tree, cancel).await?;
@@ -95,9 +98,10 @@ impl Trees {
             return Ok(None);
         }
         let lease = lock(&self.directory.join("lease.lock"), Lock::Shared, cancel).await?;
-        let Some(about) = self.usable(tree)? else {
+        let Some(about) = usable(&self.directory, tree)? else {
             return Ok(None);
         };
+        store::used_now(&place);
         let layers = std::iter::once(tree).chain(&about.below);
         Ok(Some(Stack {
             layers: layers.map(|one| self.place(one).join("files")).collect(),
@@ -107,39 +111,8 @@ impl Trees {
         }))
     }
 
-    /// What is said of a layer that can be used, with all those that it stands on.
-    fn usable(&self, tree: &Oid) -> Result<Option<About>, FileError> {
-        let Some(about) = About::read(&self.place(tree))? else {
-            return Ok(None);
-        };
-        for below in &about.below {
-            if About::read(&self.place(below))?.is_none() {
-                return Ok(None);
-            }
-        }
-        Ok(Some(about))
-    }
-
     fn place(&self, tree: &Oid) -> PathBuf {
         self.directory.join(tree.as_str())
-    }
-
-    /// Removes what was half written, and layers that a power cut may have torn.
-    fn clean(&self) -> Result<(), FileError> {
-        let tmp = self.directory.join("tmp");
-        for entry in read_dir(&tmp)? {
-            fsx::remove_tree_or_file(&entry)?;
-        }
-        for (tree, entry) in trees_in(&self.directory)? {
-            if self.usable(&tree)?.is_none() {
-                // Never half of it: it has its name until it is elsewhere.
-                let away = tmp.join(tree.as_str());
-                fs::rename(&entry, &away)
-                    .map_err(|source| FileError::new("move", &entry, source))?;
-                fsx::remove_tree(&away)?;
-            }
-        }
-        Ok(())
     }
 
     /// What a new layer may stand on, the newest first.
@@ -147,7 +120,7 @@ impl Trees {
         let mut all = Vec::new();
         for (tree, place) in trees_in(&self.directory)? {
             let made = place.metadata().and_then(|found| found.modified());
-            if let (Some(about), Ok(made)) = (self.usable(&tree)?, made)
+            if let (Some(about), Ok(made)) = (usable(&self.directory, &tree)?, made)
                 && about.below.len() + 1 < LONGEST_STACK
             {
                 all.push((made, Candidate { tree, place, about }));
@@ -177,20 +150,4 @@ impl Trees {
         about::sync_in_the_background(place);
         Ok(())
     }
-}
-
-fn trees_in(directory: &Path) -> Result<Vec<(Oid, PathBuf)>, FileError> {
-    let named = read_dir(directory)?.into_iter().filter_map(|path| {
-        let tree = path.file_name()?.to_str()?.parse().ok()?;
-        Some((tree, path))
-    });
-    Ok(named.collect())
-}
-
-fn read_dir(path: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let failed = |source| FileError::new("list", path, source);
-    let entries = fs::read_dir(path).map_err(failed)?;
-    entries
-        .map(|entry| Ok(entry.map_err(failed)?.path()))
-        .collect()
 }

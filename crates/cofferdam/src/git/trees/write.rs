@@ -92,6 +92,16 @@ pub(super) async fn write(
     Ok(sizes.concat())
 }
 
+/// About what files of these sizes take: whole blocks, and an inode each.
+pub(super) fn on_disk(sizes: &[u64]) -> u64 {
+    const BLOCK: u64 = 4096;
+    const INODE: u64 = 256;
+    sizes
+        .iter()
+        .map(|size| size.div_ceil(BLOCK) * BLOCK + INODE)
+        .sum()
+}
+
 /// What new files' modes lose; what is not to be told loses all.
 fn umask() -> u32 {
     let status = crate::fsx::read_bounded(Path::new("/proc/self/status"), 64 << 10);

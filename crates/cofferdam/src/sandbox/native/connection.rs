@@ -38,6 +38,7 @@ pub(super) enum Answer {
     Status(Status),
     Programs(Vec<ProgramEntry>),
     Descriptors(Vec<OwnedFd>),
+    Stopped(Stop),
 }
 
 #[derive(Debug)]
@@ -295,11 +296,20 @@ impl Connection {
 /// An answer that is none to what was asked.
 pub(super) fn refused(answer: &Answer) -> SandboxError {
     SandboxError::Gone(match answer {
+        Answer::Stopped(stop) => return standing(*stop),
         Answer::Failed(errno) => {
             format!("it refused: {}", io::Error::from_raw_os_error(*errno))
         }
         _ => "it answered something else".to_owned(),
     })
+}
+
+/// Nothing is begun in a sandbox that stands still.
+pub(super) fn standing(stop: Stop) -> SandboxError {
+    match stop {
+        Stop::Pause => SandboxError::Paused,
+        Stop::Freeze => SandboxError::Frozen,
+    }
 }
 
 /// A started program.
@@ -392,8 +402,11 @@ fn deliver(shared: &Shared, Received { reply, fds }: Received) -> Result<(), &'s
         Reply::NotStarted { exec, errno, step } => {
             return state.not_started(exec, NotStarted::Failed { step, errno });
         }
-        Reply::Stopped { exec, stop } => {
-            return state.not_started(exec, NotStarted::Stopped(stop));
+        Reply::Stopped { number, stop } if state.questions.contains_key(&number) => {
+            (number, Answer::Stopped(stop))
+        }
+        Reply::Stopped { number, stop } => {
+            return state.not_started(number, NotStarted::Stopped(stop));
         }
         Reply::Exited { exec, exit } => {
             state.know(exec)?;
@@ -412,9 +425,9 @@ fn deliver(shared: &Shared, Received { reply, fds }: Received) -> Result<(), &'s
         Reply::Failed { request, errno } => (request, Answer::Failed(errno)),
         Reply::Status { request, status } => (request, Answer::Status(status)),
         Reply::Programs { request, programs } => (request, Answer::Programs(programs)),
-        Reply::Sockets { request } | Reply::Terminals { request } => {
-            (request, Answer::Descriptors(fds))
-        }
+        Reply::Sockets { request }
+        | Reply::Terminals { request }
+        | Reply::Connected { request } => (request, Answer::Descriptors(fds)),
         Reply::Ready | Reply::Unsupported { .. } | Reply::Broken { .. } | Reply::Proved { .. } => {
             return Err("a second greeting");
         }

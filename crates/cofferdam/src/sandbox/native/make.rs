@@ -1,9 +1,9 @@
 //! Making a sandbox: set up over the control socket, and left alone only when it is whole.
 
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cofferdam_guest::protocol::{self, Agent, Reply, Request, Setup, SetupMount, Source};
 use tokio::net::UnixStream;
@@ -25,7 +25,7 @@ use crate::sandbox::{
 use crate::wall::Registration;
 
 /// The wall is tried with the number before it.
-const STAY: u64 = 1;
+pub(super) const STAY: u64 = 1;
 
 /// A sandbox that has come up.
 struct Up {
@@ -81,13 +81,7 @@ pub(super) async fn make(
         group: Some(group),
     };
     let up = come_up(spec, &frame, &stream, &starting, door.as_ref());
-    let came_up = tokio::select! {
-        () = cancel.cancelled() => Err(SandboxError::Cancelled),
-        up = tokio::time::timeout(options.ready_limit, up) => {
-            up.unwrap_or(Err(SandboxError::TimedOut(options.ready_limit.as_secs())))
-        }
-    };
-    let Up { wall, living } = match came_up {
+    let Up { wall, living } = match bounded(up, options.ready_limit, cancel).await {
         Ok(up) => up,
         Err(error) => {
             drop(stream);
@@ -120,6 +114,20 @@ pub(super) async fn make(
     })
 }
 
+/// Whatever a guest says or does not say meanwhile.
+pub(super) async fn bounded<T>(
+    step: impl Future<Output = Result<T, SandboxError>>,
+    limit: Duration,
+    cancel: &CancellationToken,
+) -> Result<T, SandboxError> {
+    tokio::select! {
+        () = cancel.cancelled() => Err(SandboxError::Cancelled),
+        done = tokio::time::timeout(limit, step) => {
+            done.unwrap_or(Err(SandboxError::TimedOut(limit.as_secs())))
+        }
+    }
+}
+
 /// Everything until the sandbox is whole.
 async fn come_up(
     spec: &SandboxSpec,
@@ -129,8 +137,8 @@ async fn come_up(
     door: Option<&Door>,
 ) -> Result<Up, SandboxError> {
     starting.join_group()?;
-    let listener = door.map(Door::bind).transpose().map_err(start_error)?;
-    let fds: Vec<OwnedFd> = listener.into_iter().collect();
+    let way = door.map(Door::bind).transpose().map_err(start_error)?;
+    let fds = way.unwrap_or_default();
     let sent = stream::send(stream, frame, &fds).await;
     drop(fds);
     sent.map_err(start_error)?;
@@ -153,7 +161,15 @@ async fn come_up(
         kept: false,
     };
     resident::greet(&ours).await?;
-    // The last step: until it is taken the end of this process is the sandbox's.
+    stay(stream).await?;
+    Ok(Up {
+        wall,
+        living: Some((ours, newborn)),
+    })
+}
+
+/// The last step: until it is taken the end of this process is the sandbox's.
+pub(super) async fn stay(stream: &UnixStream) -> Result<(), SandboxError> {
     let request = Request::Stay { request: STAY };
     let frame =
         protocol::encode(&request).map_err(|error| start_error(std::io::Error::other(error)))?;
@@ -164,10 +180,7 @@ async fn come_up(
         Some(Received {
             reply: Reply::Done { request: STAY },
             ..
-        }) => Ok(Up {
-            wall,
-            living: Some((ours, newborn)),
-        }),
+        }) => Ok(()),
         _ => Err(SandboxError::Start(
             "its init did not say that it stays".to_owned(),
         )),

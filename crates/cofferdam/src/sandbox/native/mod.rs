@@ -15,6 +15,7 @@ mod launch;
 mod limits;
 mod make;
 mod package;
+mod port;
 mod probe;
 mod program;
 mod rehearse;
@@ -40,7 +41,7 @@ use super::{
 
 pub use cgroup::remove_leftovers;
 pub use host::Host;
-pub use probe::{Check, Status, probe, probe_network};
+pub use probe::{Check, Status, probe, probe_layers, probe_network};
 pub use program::{Found, Unshown};
 pub use tools::locate;
 
@@ -103,6 +104,8 @@ impl BindMountProvider for Native {
                 Ability::Outlive,
                 Ability::Files,
                 Ability::Git,
+                Ability::Layers,
+                Ability::Ports,
             ],
         }
     }

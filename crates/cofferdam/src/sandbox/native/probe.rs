@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
@@ -108,6 +109,26 @@ pub async fn probe_network(cancel: &CancellationToken) -> Vec<Check> {
         wall(rehearse::wall(cancel).await),
         scope(rehearse::scope(cancel).await),
     ]
+}
+
+/// Tries whether sandboxes can have layers of files below `place`, which is there: see [`crate::sandbox::Ability::Layers`].
+/// Bounded: 20 s.
+pub async fn probe_layers(place: &Path, cancel: &CancellationToken) -> Check {
+    let name = "layers";
+    let hint = "`--mode bind` and `--mode copy` need none; `--mode layer` needs Linux 5.19 or newer as root, 5.11 as an ordinary \
+                user, and a file system such as ext4, xfs or btrfs";
+    match rehearse::layers(place, cancel).await {
+        Ok(()) => Check::new(
+            name,
+            Status::Ok,
+            "directories lie over one another (overlayfs)",
+            "",
+        ),
+        Err(SandboxError::Unsupported { what, .. }) => {
+            Check::new(name, Status::Degraded, what, hint)
+        }
+        Err(error) => Check::new(name, Status::Degraded, error.to_string(), hint),
+    }
 }
 
 fn wall(raised: Result<(), SandboxError>) -> Check {

@@ -1,20 +1,26 @@
-//! Tries what this machine gives to the network of a sandbox, for `cofferdam doctor`: with the guest
-//! itself, in a sandbox that nobody uses. Nothing is registered, and no file is made.
+//! Tries what this machine gives to a sandbox, for `cofferdam doctor`: with the guest itself, in a sandbox that nobody
+//! uses. Nothing is registered, and no file stays.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_guest::protocol::{self, ProcessLimits, Setup, WALL_SOCKETS};
 use tokio_util::sync::CancellationToken;
 
 use super::host::Host;
+use super::jail::{self, JailOutput, JailRequest};
 use super::launch::{Starting, spawn, start_error};
 use super::{NativeOptions, identity, stream, tools};
 use crate::embedded;
+use crate::fsx;
 use crate::names::SandboxId;
 use crate::process::Invocation;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 
+/// Where layers are tried.
+const TRIED: &str = "/workspace/tried";
 const SCOPE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Whether a sandbox comes up as far as its wall. Bounded: 20 s.
@@ -63,6 +69,61 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
     drop(stream);
     starting.finish().await;
     raised
+}
+
+/// Whether directories below `place` can lie over one another in a sandbox, and whether that is written to as other file
+/// systems are. What is made there is removed again. Bounded: 20 s.
+pub(super) async fn layers(place: &Path, cancel: &CancellationToken) -> Result<(), SandboxError> {
+    let id = SandboxId::random().map_err(start_error)?;
+    let room = place.join(format!("doctor-{id}"));
+    let tried = over(&room, cancel).await;
+    let removed = fsx::remove_tree(&room);
+    tried?;
+    removed.map_err(|error| SandboxError::Start(error.to_string()))
+}
+
+async fn over(room: &Path, cancel: &CancellationToken) -> Result<(), SandboxError> {
+    let made = |name: &str| {
+        let path = room.join(name);
+        let done = fsx::private_dir(&path);
+        done.map(|()| path)
+            .map_err(|error| SandboxError::Start(error.to_string()))
+    };
+    let lower = vec![made("lower")?];
+    made("lower/directory")?;
+    let changes = made("changes")?;
+    for name in [protocol::UPPER, protocol::WORK] {
+        made(&format!("changes/{name}"))?;
+    }
+    let upper = Some(changes);
+    let request = JailRequest {
+        mounts: vec![Mount {
+            source: MountSource::Layers { lower, upper },
+            target: TRIED.into(),
+            access: Access::ReadWrite,
+        }],
+        arguments: [
+            "sh",
+            "-c",
+            "echo x > a && mv a b && mv directory d && rmdir d",
+        ]
+        .map(Into::into)
+        .to_vec(),
+        environment: BTreeMap::new(),
+        directory: TRIED.into(),
+        stdin: Vec::new(),
+        stdout: JailOutput::Nothing,
+        limits: Limits::default(),
+        timeout: NativeOptions::default().ready_limit,
+    };
+    let done = jail::run(request, cancel).await?;
+    if done.exit.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr_tail);
+    Err(SandboxError::Start(crate::text::printable_line(
+        said.trim_end(),
+    )))
 }
 
 /// Whether a sandbox in the host's network is kept from the host's abstract unix sockets.

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{self, GREETING, PROTOCOL, Request};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, inotify};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -28,6 +28,8 @@ const SOCKET: &str = "guest.sock";
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// How long a sandbox may take to end when it is asked, and when it is killed.
 const END_LIMIT: Duration = Duration::from_secs(4);
+/// How long one that closed a connection may take to be dead, where it is dying.
+const DYING: Duration = Duration::from_secs(1);
 /// Between two attempts to connect where many others do.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -57,13 +59,21 @@ impl Door {
         Ok(SocketAddrUnix::new(path)?)
     }
 
-    /// For a sandbox that is to listen at it. It is nobody's until init makes it its own.
-    pub(super) fn bind(&self) -> io::Result<OwnedFd> {
+    /// For a sandbox that is to listen at it. It is nobody's until init makes it its own. After the listener comes its
+    /// file, by which init sees that nobody will find it any more, and what wakes it up then, unless the user's instances
+    /// of inotify are used up.
+    pub(super) fn bind(&self) -> io::Result<Vec<OwnedFd>> {
         self.remove();
         let socket = socket()?;
         rustix::net::bind(&socket, &self.address()?)?;
         rustix::fs::chmodat(&self.0, SOCKET, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
-        Ok(socket)
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.0, SOCKET, flags, Mode::empty())?;
+        let watch = watch(&file).ok();
+        Ok([Some(socket), Some(file), watch]
+            .into_iter()
+            .flatten()
+            .collect())
     }
 
     pub(super) fn remove(&self) {
@@ -89,6 +99,16 @@ impl Door {
             }
         }
     }
+}
+
+/// Tells when a file's names have changed: its links are among its attributes. Its end is not told as long as a socket is
+/// bound to it.
+fn watch(file: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let changes = inotify::WatchFlags::ATTRIB | inotify::WatchFlags::DELETE_SELF;
+    inotify::add_watch(&watch, path, changes)?;
+    Ok(watch)
 }
 
 fn failed(state: &Path, error: &io::Error) -> SandboxError {
@@ -160,6 +180,11 @@ impl Process {
     pub(super) async fn ended(&self) -> io::Result<()> {
         let process = AsyncFd::with_interest(self.0.try_clone()?, Interest::READABLE)?;
         process.readable().await.map(drop)
+    }
+
+    /// Whether its end comes at once.
+    pub(super) async fn is_dying(&self) -> bool {
+        tokio::time::timeout(DYING, self.ended()).await.is_ok()
     }
 
     /// It was asked to end. Kills it where it does not.

@@ -11,18 +11,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cofferdam_guest::protocol::{
-    self, Agent, ExecStep, GuestExit, ProgramEntry, Request, Stop, WALL_SOCKETS,
+    self, Agent, ExecStep, GuestExit, ProgramEntry, Request, WALL_SOCKETS,
 };
 use tokio::sync::watch;
 
-use super::connection::{Answer, Connection, NotStarted, refused};
+use super::connection::{Answer, Connection, NotStarted, refused, standing};
 use super::execution::NativeExecution;
 use super::identity;
+use super::port;
 use super::resident::{self, Door, Process};
 use super::streams::{self, Ends, Output};
 use crate::sandbox::{
-    ExecRequest, Execution, Exit, Handle, Listed, ProgramFault, Sandbox, SandboxError, Status,
-    Stopping, TerminalSize,
+    ExecRequest, Execution, Exit, Handle, Listed, PortStream, ProgramFault, Sandbox, SandboxError,
+    Status, Stopping, TerminalSize,
 };
 use crate::wall::{Registration, Sockets};
 
@@ -66,7 +67,13 @@ impl NativeSandbox {
         let agent = identity::agent(handle.id)?;
         let stream = Door::at(&handle.state)?.connect().await?;
         let process = Process::of(&stream)?;
-        resident::greet(&stream).await?;
+        match resident::greet(&stream).await {
+            // One that dies closes what it has one after another, its listener among the last.
+            Err(SandboxError::Gone(_)) if process.is_dying().await => {
+                return Err(SandboxError::NotRunning);
+            }
+            greeted => greeted?,
+        }
         Ok(Self {
             connection: Connection::new(stream),
             agent,
@@ -131,8 +138,7 @@ impl NativeSandbox {
             Ok(Err(NotStarted::Failed { step, errno })) => {
                 fail(fault(step, errno), reason(step, errno, shown_directory))
             }
-            Ok(Err(NotStarted::Stopped(Stop::Pause))) => SandboxError::Paused,
-            Ok(Err(NotStarted::Stopped(Stop::Freeze))) => SandboxError::Frozen,
+            Ok(Err(NotStarted::Stopped(stop))) => standing(stop),
             Err(SandboxError::Program { reason, .. }) => refuse(reason),
             Err(error) => error,
         };
@@ -330,6 +336,10 @@ impl Sandbox for NativeSandbox {
             .await
     }
 
+    async fn connect(&self, port: u16) -> Result<PortStream, SandboxError> {
+        port::connect(&self.connection, port).await
+    }
+
     fn process(&self) -> Option<BorrowedFd<'_>> {
         match &self.life {
             Life::WithMaker(_) => None,
@@ -347,7 +357,9 @@ fn listed(entry: ProgramEntry) -> Listed {
             .map(OsString::from_vec)
             .collect(),
         detached: entry.detached,
+        awaited: entry.awaited,
         terminal: entry.terminal,
+        lost: entry.lost,
         exit: entry.exit.map(|exit| match exit {
             GuestExit::Code(code) => Exit::Code(code),
             GuestExit::Signal(signal) => Exit::Signal(signal),

@@ -12,6 +12,9 @@ use super::execution::Outside;
 use super::terminal;
 use crate::sandbox::{Detached, TerminalSize};
 
+/// Bytes of the file that tells a program's end: more than its text ever takes.
+const END_ROOM: u64 = 256;
+
 /// Where a program's standard output goes.
 #[derive(Debug)]
 pub(super) enum Output {
@@ -104,6 +107,9 @@ impl Ends {
         let end = make(&files.end).inspect_err(|_| {
             let _ = rustix::fs::unlink(&files.output);
         })?;
+        // So that its end can be told on a disk that is full by then. Where that cannot be, it can mostly be written.
+        let kept = rustix::fs::FallocateFlags::KEEP_SIZE;
+        let _ = rustix::fs::fallocate(&end, kept, 0, END_ROOM);
         Ok(Self {
             kind: Streams::Detached,
             inside: vec![output, end],

@@ -16,6 +16,7 @@ use crate::git::refs::{self, Own};
 use crate::git::{Oid, recorded};
 use crate::registry::{Owned, Strategy};
 use crate::session::event::Notice;
+use crate::session::layers;
 use crate::session::report::Beside;
 use crate::session::transfer::UNCOMMITTED;
 
@@ -361,7 +362,7 @@ fn tell_refusals(journey: &Journey<'_>, collected: &mut Collected) {
 
 /// Whether the state directory of a sandbox that ended holds work that came no further.
 pub(in crate::session) fn keeps_work(directory: &Path) -> bool {
-    let own = |name: &str| matches!(name, "work" | "git");
+    let own = |name: &str| matches!(name, "work" | "git") || name == layers::CHANGES;
     has_entry(directory, |name| own(name) || is_set_aside(name))
 }
 

@@ -219,7 +219,7 @@ impl Collector<'_> {
         }
         let left = match owned.record.mode {
             Mode::Bind if !self.lives() => self.tidy_up(owned)?,
-            Mode::Bind | Mode::Copy | Mode::Inside => Vec::new(),
+            Mode::Bind | Mode::Copy | Mode::Layer | Mode::Inside => Vec::new(),
         };
         if let Source::Sandbox { sandbox, workdir } = source {
             let rest = super::transfer::commit_the_rest(*sandbox, workdir, self.cancel).await;
@@ -251,7 +251,8 @@ impl Collector<'_> {
             let committed = &collected.changed;
             shared::tell_uncommitted(&left, committed, self.repo, self.cancel, self.events).await;
         }
-        if owned.record.mode == Mode::Copy && !self.lives() && matches!(source, Source::State) {
+        let own_files = matches!(owned.record.mode, Mode::Copy | Mode::Layer);
+        if own_files && !self.lives() && matches!(source, Source::State) {
             // What cannot be read cannot be asked either.
             collected.copy_is_dirty = !tips.odd.is_empty() || self.copy_is_dirty(owned).await;
             if collected.copy_is_dirty {

@@ -14,9 +14,10 @@ use crate::git::private_clone;
 use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
 use crate::git::{ObjectFormat, Oid};
 use crate::process::{Exit, Input};
-use crate::registry::Owned;
+use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
+use crate::session::layers;
 use crate::session::mounts::jail_mounts;
 use crate::session::pipes::{pipe_ends, spool};
 use crate::session::transfer;
@@ -298,9 +299,17 @@ impl Collector<'_> {
     /// Whether a private copy holds uncommitted work, asked of its own git in a jail. A copy that
     /// cannot be asked counts as dirty.
     pub(in crate::session) async fn copy_is_dirty(&self, owned: &Owned) -> bool {
+        let source = match owned.record.mode {
+            Mode::Layer if layers::is_untouched(owned.directory()) => return false,
+            Mode::Layer => match layers::look(owned.directory()) {
+                Ok(source) => source,
+                Err(_) => return true,
+            },
+            _ => MountSource::Path(owned.record.workspace(self.home)),
+        };
         let mut mounts = jail_mounts(owned.directory());
         mounts.push(Mount {
-            source: MountSource::Path(owned.directory().join("work")),
+            source,
             target: "/workspace/copy".into(),
             access: Access::ReadOnly,
         });

@@ -164,6 +164,7 @@ impl Session {
             caller,
             named: self.named.clone(),
             sandbox: self.sandbox.clone(),
+            abilities: self.abilities,
         }
     }
 

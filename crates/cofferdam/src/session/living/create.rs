@@ -171,6 +171,7 @@ impl Making<'_> {
                 record: owned.record.clone(),
             },
             sandbox,
+            abilities: self.options.sandbox.abilities(),
         };
         let lock = owned.lock()?;
         match session.settle(lock).await {

@@ -50,10 +50,19 @@ impl Program {
 
     /// How it ended. `None`: it runs, or the sandbox ended first.
     pub fn exit(&self) -> Result<Option<Exit>, FileError> {
+        Ok(Detached::read_end(&self.end()?))
+    }
+
+    /// How many bytes are missing at the end of its output, where it has ended: they could not be written. Of one that
+    /// runs [`Session::programs`] tells.
+    pub fn lost(&self) -> Result<u64, FileError> {
+        Ok(Detached::read_lost(&self.end()?))
+    }
+
+    fn end(&self) -> Result<Vec<u8>, FileError> {
         match fsx::read_bounded(&self.end, END_LIMIT) {
-            Ok(said) => Ok(Detached::read_end(&said)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            said => said,
         }
     }
 }

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::{Session, SessionError};
-use crate::sandbox::{ExecRequest, Execution, Listed, TerminalSize};
+use crate::sandbox::{Ability, ExecRequest, Execution, Listed, PortStream, TerminalSize};
 use crate::session::form::Form;
-use crate::session::starting::start;
+use crate::session::starting::{self, start};
 use crate::session::variables;
 
 /// A program to start. It gets the sandbox's own variables, those of `.cofferdam/.env`, and these.
@@ -20,6 +20,7 @@ pub struct SessionExec {
     pub directory: Option<PathBuf>,
     /// Whether something will be written to its standard input.
     pub stdin: bool,
+    /// It gets a terminal of this size instead of three streams, from providers with [`Ability::Terminal`].
     pub terminal: Option<TerminalSize>,
 }
 
@@ -67,9 +68,22 @@ impl Session {
 
     /// Starts a program, which ends with this session. While the sandbox's work is collected it waits: 60 s at most.
     pub async fn exec(&self, exec: SessionExec) -> Result<Box<dyn Execution>, SessionError> {
+        if exec.terminal.is_some() {
+            self.require(Ability::Terminal)?;
+        }
         let request = self.request(exec).await?;
         let started = start(self.sandbox(), request).await;
         started.map_err(|source| self.failed(source))
+    }
+
+    /// Connects to a TCP server on the sandbox's own loopback: at 127.0.0.1, and at `::1` where nobody listens there. What
+    /// it returns is its caller's alone, and goes on without this session. In one that is paused it is refused, as
+    /// nobody there could answer; while the sandbox's work is collected it waits: 60 s at most. Else bounded: 10 s.
+    pub async fn connect(&self, port: u16) -> Result<PortStream, SessionError> {
+        self.require(Ability::Ports)?;
+        self.named.check_files(&self.caller)?;
+        let connected = starting::connect(self.sandbox(), port).await;
+        connected.map_err(|source| self.failed(source))
     }
 
     /// The programs that run, and those that ended lately, whoever started them. One whose starter was killed before

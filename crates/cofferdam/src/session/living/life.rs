@@ -204,6 +204,7 @@ pub async fn start(
         caller: caller.clone(),
         named,
         sandbox,
+        abilities: provider.abilities(),
     };
     if let Err(error) = session.settle(lock).await {
         // Nothing runs that nobody keeps.

@@ -35,7 +35,7 @@ use crate::git::discovery::Start;
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
 use crate::registry::{self, Entry, Lifetime, Phase, Record, Setup};
-use crate::sandbox::{BindMountProvider, Handle, Sandbox, SandboxError};
+use crate::sandbox::{Abilities, Ability, BindMountProvider, Handle, Sandbox, SandboxError};
 use crate::wall::supervisor::SupervisorError;
 
 /// A living sandbox, as one process has it open. Dropping it leaves the sandbox alive.
@@ -88,6 +88,8 @@ pub struct Session {
     caller: Caller,
     named: Named,
     sandbox: Arc<dyn Sandbox>,
+    /// Of its provider.
+    abilities: Abilities,
 }
 
 /// One living sandbox, as a command names it.
@@ -194,6 +196,7 @@ impl Session {
             caller: caller.clone(),
             named,
             sandbox,
+            abilities: provider.abilities(),
         };
         session.keep().await?;
         Ok(session)
@@ -232,6 +235,12 @@ impl Session {
 
     fn directory(&self) -> PathBuf {
         self.caller.home.sandbox(self.id())
+    }
+
+    /// Refuses what its provider cannot do, before anything is done.
+    fn require(&self, ability: Ability) -> Result<(), SessionError> {
+        let able = self.abilities.require(&self.record().provider, ability);
+        able.map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: SandboxError) -> SessionError {

@@ -47,11 +47,11 @@ pub async fn end_if_safe(
     if let Some(sandbox) = &sandbox {
         // One that is paused too: somebody may let it go on meanwhile.
         sandbox.freeze().await.map_err(failed)?;
-        // Those that were left running are nobody's: they go with it.
+        // Those that were left running are nobody's, and neither is one whose user is dead: they go with it.
         let programs = sandbox.programs().await.map_err(failed)?;
         let mut awaited = programs
             .iter()
-            .filter(|program| program.exit.is_none() && !program.detached);
+            .filter(|program| program.exit.is_none() && program.awaited);
         if let Some(program) = awaited.next() {
             return Err(SessionError::InUse {
                 name: named.record.name.to_string(),
@@ -132,7 +132,9 @@ async fn look(caller: &Caller, named: &Named, turn: &mut Owned) -> Result<(), Se
     if let Some(risk) = found.await.map_err(Box::new)? {
         return Err(Box::new(risk).into());
     }
-    if turn.record.mode == Mode::Copy && holds_uncommitted(caller, named, turn).await {
+    if matches!(turn.record.mode, Mode::Copy | Mode::Layer)
+        && holds_uncommitted(caller, named, turn).await
+    {
         let risk = ManageError::UncommittedWork {
             name: turn.record.name.to_string(),
             path: turn.record.workspace(&caller.home),

@@ -16,7 +16,7 @@ use crate::git::refs;
 use crate::git::worktree;
 use crate::home::Home;
 use crate::names::{BranchName, Slug};
-use crate::registry::{self, Entry, Owned, Record, RegistryError};
+use crate::registry::{self, Entry, Mode, Owned, Record, RegistryError};
 use crate::session::collect;
 
 /// How long a run may take to stop, collect and dispose.
@@ -158,7 +158,12 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
     if let Some(worktree) = worktree_of(&repo, record)? {
         worktree::remove(&repo, &worktree)?;
     }
-    let copy = owned.directory().join("work");
+    let copy = record.workspace(&target.home);
+    let copy = if record.mode == Mode::Bind {
+        owned.directory().join("work")
+    } else {
+        copy
+    };
     if copy.is_dir() && !options.force {
         return Err(ManageError::UncommittedWork {
             name: owned.record.name.to_string(),

@@ -18,6 +18,7 @@ use crate::git::discovery::{Start, is_one};
 use crate::git::land::Landing;
 use crate::git::lock::{Lock, LockError, lock};
 use crate::git::refs::Expired;
+use crate::git::trees::Trimmed;
 use crate::git::{Git, Identity, Oid, Repository, UserRules, gate, identity, land, refs};
 use crate::home::Home;
 use crate::registry::written;
@@ -25,11 +26,15 @@ use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, St
 use crate::session::collect::{self, Collector, Reaches, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
+use crate::session::layers;
 use crate::session::report::Beside;
 use crate::wall::{self, WallError};
 
 /// How long one interrupted sandbox may take to be collected.
 const COLLECT_LIMIT: Duration = Duration::from_secs(600);
+
+/// Bytes of the tree store that stay unless the caller says otherwise.
+pub const KEEP_TREES: u64 = 10 << 30;
 
 /// After so long one is told that another `gc` is at work.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -62,12 +67,32 @@ pub struct Recovered {
     pub preserved: Option<PathBuf>,
 }
 
+/// How `gc` goes about it.
+#[derive(Debug, Clone, Copy)]
+pub struct GcOptions {
+    /// Say what would be done, and do nothing.
+    pub dry_run: bool,
+    /// Bytes of files of commits that stay on disk although no sandbox stands on them, all repositories together.
+    pub keep_trees: u64,
+}
+
+impl Default for GcOptions {
+    fn default() -> Self {
+        Self {
+            dry_run: false,
+            keep_trees: KEEP_TREES,
+        }
+    }
+}
+
 /// What `gc` did, or would do.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct GcReport {
     pub recovered: Vec<Recovered>,
     pub removed: Vec<String>,
     pub expired_refs: Vec<String>,
+    /// Files of commits that no sandbox stands on.
+    pub trees: Trimmed,
     pub problems: Vec<String>,
 }
 
@@ -78,10 +103,14 @@ pub async fn gc(
     git: &Git,
     repository: Option<&Path>,
     caller_home: Option<&Path>,
-    dry_run: bool,
+    options: GcOptions,
     waiting: &(dyn Fn() + Sync),
     cancel: &CancellationToken,
 ) -> Result<GcReport, ManageError> {
+    let GcOptions {
+        dry_run,
+        keep_trees,
+    } = options;
     // One at a time: a dead run that another has in hand would be in the way of what lands here.
     let _alone = if home.state().is_dir() && !dry_run {
         Some(one_at_a_time(home, waiting, cancel).await?)
@@ -194,6 +223,11 @@ pub async fn gc(
                 }
             }
         }
+    }
+    // After those that are gone now.
+    match layers::trim(home, keep_trees, dry_run) {
+        Ok(trimmed) => report.trees = trimmed,
+        Err(error) => report.problems.push(error.to_string()),
     }
     for repo in repositories.values() {
         if dry_run {

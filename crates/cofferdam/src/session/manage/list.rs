@@ -240,6 +240,10 @@ async fn summary(
 
 /// A worktree and a private copy go with their run; the user's own checkout is the place of `head` alone.
 fn workdir(record: &Record, home: &Home) -> Option<PathBuf> {
+    if record.mode == Mode::Layer {
+        // What was changed alone is no place to work in.
+        return None;
+    }
     let own =
         record.mode != Mode::Bind || record.worktree.is_some() || record.strategy == Strategy::Head;
     own.then(|| record.workspace(home))

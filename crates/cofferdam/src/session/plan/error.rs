@@ -16,6 +16,8 @@ pub enum PlanError {
     DetachedTarget,
     #[error("`--copy` needs a worktree, and the head strategy works in the checkout itself")]
     CopyWithHead,
+    #[error("a hook on the host needs the files in a directory, and with layers they are in none")]
+    LayerHook,
     #[error("{} cannot be hidden: {why}", path.display())]
     Hide { path: PathBuf, why: &'static str },
     #[error("branch `{branch}` is checked out in {}", at.display())]

@@ -125,9 +125,17 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     let branches = branches(caller, options, &repository, &name).await?;
     let mode = match &options.sandbox {
         Contained::BindMount(_) => Mode::Bind,
+        Contained::PrivateCopy(kind) if kind.layered => Mode::Layer,
         Contained::PrivateCopy(_) => Mode::Copy,
         Contained::Isolated(_) => Mode::Inside,
     };
+    if mode == Mode::Layer {
+        options.sandbox.require(Ability::Layers)?;
+        let hooks = &options.hooks;
+        if !hooks.host_worktree_ready.is_empty() || !hooks.host_sandbox_ready.is_empty() {
+            return Err(PlanError::LayerHook.into());
+        }
+    }
     place::check(
         caller,
         options,

@@ -21,7 +21,7 @@ use super::login::Login;
 use super::mounts::{GitPlace, Workspace};
 use super::options::{Caller, SessionOptions};
 use super::plan::{Plan, PlanError};
-use super::{appearing, hide, hooks, protect, shared, submodules};
+use super::{appearing, hide, hooks, layers, protect, shared, submodules};
 use crate::agent::AgentProvider;
 use crate::fsx::{self, Context};
 use crate::git::appearing::Watch;
@@ -129,7 +129,7 @@ impl Making<'_> {
         let cancel = &self.caller.cancel;
         let state = owned.directory().to_owned();
         let vault = Vault::open(&self.caller.home, &self.plan.repository)?;
-        let (exported, ()) = tokio::try_join!(
+        let (exported, stack) = tokio::try_join!(
             async {
                 Ok(vault
                     .export(&self.plan.repository, &self.plan.record.base, cancel)
@@ -161,8 +161,12 @@ impl Making<'_> {
         let branch = owned.record.branch.as_ref();
         let clone = async {
             let base = &self.plan.record.base;
-            let index = index::build(&seen, base, Owner::AGENT, &hidden, &scratch, cancel).await;
-            let index = index.map_err(step("index"))?;
+            let index = match &stack {
+                Some(stack) => layers::index(&state, &seen, stack, &hidden)?,
+                None => index::build(&seen, base, Owner::AGENT, &hidden, &scratch, cancel)
+                    .await
+                    .map_err(step("index"))?,
+            };
             PrivateClone::create(&PrivateCloneSpec {
                 directory: &state,
                 repo: &self.plan.repository,
@@ -226,8 +230,13 @@ impl Making<'_> {
         // From here on an agent or a hook may have made commits and files.
         written::remember(&self.caller.home, &owned.record)?;
         owned.set_phase(Phase::Active)?;
+        let layered = match stack {
+            Some(_) => Some(layers::source(&state)?),
+            None => None,
+        };
         let place = Workspace {
             source: &workspace,
+            layers: layered.as_ref(),
             target: &self.plan.workdir,
             state: owned.directory(),
             git,

@@ -147,7 +147,7 @@ impl Making<'_> {
                     limit,
                 })??;
         }
-        if owned.record.mode != Mode::Bind && has_git {
+        if matches!(owned.record.mode, Mode::Copy | Mode::Inside) && has_git {
             self.check_out(ready.sandbox()).await?;
         }
         self.events.emit(&Event::SandboxReady {

@@ -6,12 +6,14 @@ use super::{Making, hidden_paths};
 use crate::fsx;
 use crate::git::copies;
 use crate::git::progress::Progress;
+use crate::git::trees::Stack;
 use crate::git::worktree::{self, WorktreeError};
 use crate::names::BranchName;
 use crate::registry::{Mode, Owned, Strategy};
 use crate::session::error::RunErrorKind;
 use crate::session::event::{Event, Notice};
 use crate::session::holder::Holder;
+use crate::session::layers;
 use crate::session::options::Timeouts;
 use crate::session::plan::PlanError;
 
@@ -19,11 +21,31 @@ use crate::session::plan::PlanError;
 const MANY_FILES: u64 = 1000;
 
 impl Making<'_> {
-    pub(super) async fn make_worktree(&self, owned: &mut Owned) -> Result<(), RunErrorKind> {
+    /// The files that a sandbox with layers stands on.
+    pub(super) async fn make_worktree(
+        &self,
+        owned: &mut Owned,
+    ) -> Result<Option<Stack>, RunErrorKind> {
         let cancel = &self.caller.cancel;
         let repo = &self.plan.repository;
-        if owned.record.mode != Mode::Bind {
-            fsx::private_dir(&owned.record.workspace(&self.caller.home))?;
+        let mut stack = None;
+        match owned.record.mode {
+            Mode::Bind => {}
+            Mode::Layer => {
+                self.events.emit(&Event::Step { step: "tree" });
+                let made = layers::make(
+                    &self.caller.home,
+                    owned.directory(),
+                    repo,
+                    &self.plan.record.base,
+                    self.caller.events.clone(),
+                    cancel,
+                );
+                stack = Some(made.await?);
+            }
+            Mode::Copy | Mode::Inside => {
+                fsx::private_dir(&owned.record.workspace(&self.caller.home))?;
+            }
         }
         if let (Some(branch), false) = (
             &owned.record.branch,
@@ -65,7 +87,8 @@ impl Making<'_> {
             }
         }
         self.copies(&owned.record.workspace(&self.caller.home))
-            .await
+            .await?;
+        Ok(stack)
     }
 
     /// Two runs began at once on one branch: planning did not see the other's worktree yet.

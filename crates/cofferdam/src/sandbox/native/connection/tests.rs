@@ -9,13 +9,13 @@ use rustix::pipe::PipeFlags;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::super::sandbox::{Life, NativeSandbox};
-use super::super::{resident, terminal};
+use super::super::{make, port, resident, terminal};
 use super::*;
 use crate::sandbox::{Detached, ExecRequest, Sandbox, TerminalSize};
 
 fn replies() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![0..4u64, any::<u64>()];
-    let reply = (number, any::<i32>(), 0..13u8, ".{0,20}").prop_map(|(n, value, kind, text)| {
+    let reply = (number, any::<i32>(), 0..14u8, ".{0,20}").prop_map(|(n, value, kind, text)| {
         let reply = match kind {
             0 => Reply::Ready,
             1 => Reply::Unsupported {
@@ -42,7 +42,7 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
             },
             7 => Reply::Done { request: n },
             8 => Reply::Stopped {
-                exec: n,
+                number: n,
                 stop: Stop::Pause,
             },
             9 => Reply::Status {
@@ -59,6 +59,7 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
                 programs: Vec::new(),
             },
             11 => Reply::Sockets { request: n },
+            12 => Reply::Connected { request: n },
             _ => Reply::Failed {
                 request: n,
                 errno: value,
@@ -106,6 +107,7 @@ proptest! {
                 let _ = tokio::time::timeout(limit, program.wait()).await;
                 let _ = program.signal(9).await;
             }
+            let _ = port::connect(&connection, 80).await;
             let _ = connection.question(|request| Request::Ping { request }).await;
             connection.end("closed");
             connection.ended().await;
@@ -220,9 +222,9 @@ async fn a_guest_that_never_reads_does_not_block() {
 }
 
 /// Every question that a user of a sandbox can ask.
-const QUESTIONS: [&str; 12] = [
+const QUESTIONS: [&str; 13] = [
     "exec", "terminal", "detached", "freeze", "thaw", "pause", "resume", "status", "programs",
-    "signal", "sockets", "prove",
+    "signal", "sockets", "prove", "connect",
 ];
 
 /// A sandbox whose guest is at the other end.
@@ -272,6 +274,7 @@ async fn asked(sandbox: &NativeSandbox, question: &str) -> bool {
         "programs" => sandbox.programs().await.is_ok(),
         "signal" => sandbox.signal(7, 9).await.is_ok(),
         "sockets" => sandbox.sockets().await.is_ok(),
+        "connect" => sandbox.connect(80).await.is_ok(),
         "prove" => {
             let prove = |request| Request::Prove {
                 request,
@@ -363,10 +366,12 @@ async fn lie(mut guest: UnixStream, liar: Liar, question: &str) {
                     },
                 ),
                 ("sockets", Reply::Sockets { request: 0 }),
+                ("connect", Reply::Connected { request: 0 }),
             ];
             // Only the first answer counts.
             for (fits, reply) in all {
-                if fits != question || fits == "terminal" || fits == "sockets" {
+                let has_files = ["terminal", "sockets", "connect"].contains(&fits);
+                if fits != question || has_files {
                     offer(&guest, &reply, &file);
                 }
             }
@@ -406,6 +411,44 @@ async fn no_question_hangs_at_a_liar() {
         assert_eq!(left, (0, 0), "{what}");
         lying.abort();
     }
+}
+
+/// Whether it stays: the one question that is asked while a sandbox is being made, on a connection of its own.
+async fn stays(host: &UnixStream, limit: Duration) -> Result<(), SandboxError> {
+    make::bounded(make::stay(host), limit, &CancellationToken::new()).await
+}
+
+/// No lie and no silence makes a sandbox that is taken to stay, and whoever makes it waits for none.
+#[tokio::test]
+async fn nobody_stays_by_a_lie() {
+    for liar in LIARS {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let lying = tokio::spawn(lie(guest, liar, "stay"));
+        let began = Instant::now();
+        let said = stays(&host, Duration::from_millis(60)).await;
+        assert!(began.elapsed() < Duration::from_secs(5), "{liar:?}");
+        let told = match liar {
+            Liar::Silent | Liar::HalfAFrame => matches!(said, Err(SandboxError::TimedOut(_))),
+            _ => matches!(said, Err(SandboxError::Start(_))),
+        };
+        assert!(told, "{liar:?}: {said:?}");
+        lying.abort();
+    }
+    // Whoever does not want to wait for it is not kept.
+    let (host, _silent) = UnixStream::pair().unwrap();
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let step = make::stay(&host);
+    let said = make::bounded(step, Duration::from_secs(60), &cancel).await;
+    assert!(matches!(said, Err(SandboxError::Cancelled)), "{said:?}");
+    // The control: one that says so stays, whatever it hands over with it.
+    let (host, guest) = UnixStream::pair().unwrap();
+    let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    let said = Reply::Done {
+        request: make::STAY,
+    };
+    offer(&guest, &said, &file);
+    stays(&host, Duration::from_secs(10)).await.unwrap();
 }
 
 /// An honest answer is one, or nothing above would prove anything.

@@ -1,0 +1,154 @@
+//! How much of the tree store stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::about::About;
+use super::store::{clean, read_dir, trees_in};
+use crate::fsx::lock::{Lock, open, try_hold};
+use crate::fsx::{self, FileError};
+use crate::git::Oid;
+use crate::home::Home;
+
+/// What was removed, or would be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Trimmed {
+    pub layers: u64,
+    /// About what they took.
+    pub bytes: u64,
+}
+
+/// A layer on disk.
+#[derive(Debug)]
+struct Layer {
+    store: usize,
+    tree: Oid,
+    about: About,
+    used: SystemTime,
+    /// A sandbox stands on it.
+    held: bool,
+}
+
+/// Removes layers, those first that were used longest ago, until all of them together take no more than `bytes`, and those
+/// of repositories that are gone. None that a sandbox stands on, as `used` tells when nobody can begin to, and none below one
+/// that stays. A store in which a tree is being written is left alone.
+pub fn keep(
+    home: &Home,
+    bytes: u64,
+    dry_run: bool,
+    used: impl FnOnce() -> Result<BTreeSet<PathBuf>, FileError>,
+) -> Result<Trimmed, FileError> {
+    let mut stores: Vec<(PathBuf, [File; 2])> = Vec::new();
+    for store in directories(&home.all_trees())? {
+        if let Some(locks) = hold(&store)? {
+            stores.push((store, locks));
+        }
+    }
+    let used = used()?;
+    let mut layers = Vec::new();
+    let mut gone = BTreeSet::new();
+    for (number, (store, _)) in stores.iter().enumerate() {
+        if !dry_run {
+            clean(store)?;
+        }
+        if is_gone(store) {
+            gone.insert(number);
+        }
+        for (tree, place) in trees_in(store)? {
+            let Some(about) = About::read(&place)? else {
+                continue;
+            };
+            let found = place.metadata().and_then(|found| found.modified());
+            layers.push(Layer {
+                store: number,
+                held: used.contains(&place.join("files")),
+                tree,
+                about,
+                used: found.unwrap_or(SystemTime::UNIX_EPOCH),
+            });
+        }
+    }
+    let mut trimmed = Trimmed::default();
+    for layer in chosen(layers, bytes, &gone) {
+        if !dry_run {
+            let store = &stores[layer.store].0;
+            remove(store, &layer.tree)?;
+        }
+        trimmed.layers += 1;
+        trimmed.bytes += layer.about.bytes;
+    }
+    Ok(trimmed)
+}
+
+/// In the order in which they go: whatever stands on one goes before it.
+fn chosen(mut layers: Vec<Layer>, bytes: u64, gone: &BTreeSet<usize>) -> Vec<Layer> {
+    let mut total: u64 = layers.iter().map(|layer| layer.about.bytes).sum();
+    let mut stand_on: BTreeMap<(usize, Oid), u64> = BTreeMap::new();
+    for layer in &layers {
+        for below in &layer.about.below {
+            *stand_on.entry((layer.store, below.clone())).or_default() += 1;
+        }
+    }
+    layers.sort_by_key(|layer| std::cmp::Reverse(layer.used));
+    let mut chosen = Vec::new();
+    loop {
+        let free = |layer: &Layer| {
+            let needed = stand_on.get(&(layer.store, layer.tree.clone()));
+            let wanted = total > bytes || gone.contains(&layer.store);
+            !layer.held && wanted && needed.is_none_or(|count| *count == 0)
+        };
+        // The one that was used longest ago is the last.
+        let Some(at) = layers.iter().rposition(free) else {
+            return chosen;
+        };
+        let layer = layers.remove(at);
+        for below in &layer.about.below {
+            if let Some(count) = stand_on.get_mut(&(layer.store, below.clone())) {
+                *count -= 1;
+            }
+        }
+        total -= layer.about.bytes;
+        chosen.push(layer);
+    }
+}
+
+/// Nobody writes here, and nobody begins to stand on something, until both are let go.
+fn hold(store: &Path) -> Result<Option<[File; 2]>, FileError> {
+    let mut held = Vec::new();
+    for name in ["write.lock", "lease.lock"] {
+        let path = store.join(name);
+        let file = open(&path)?;
+        if !try_hold(&file, Lock::Exclusive, &path)? {
+            return Ok(None);
+        }
+        held.push(file);
+    }
+    Ok(<[File; 2]>::try_from(held).ok())
+}
+
+/// Whether its repository is not where it was.
+fn is_gone(store: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(origin) = fsx::read_bounded(&store.join("repository"), 1 << 16) else {
+        return false;
+    };
+    !Path::new(std::ffi::OsStr::from_bytes(&origin)).exists()
+}
+
+fn remove(store: &Path, tree: &Oid) -> Result<(), FileError> {
+    let (from, to) = (
+        store.join(tree.as_str()),
+        store.join("tmp").join(tree.as_str()),
+    );
+    fs::rename(&from, &to).map_err(|source| FileError::new("move", &from, source))?;
+    fsx::remove_tree(&to)
+}
+
+fn directories(path: &Path) -> Result<Vec<PathBuf>, FileError> {
+    match read_dir(path) {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        read => Ok(read?.into_iter().filter(|path| path.is_dir()).collect()),
+    }
+}

@@ -1,0 +1,71 @@
+//! One store on disk: its layers by name, and a directory for what is half there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
+
+use super::about::About;
+use crate::fsx::{self, FileError};
+use crate::git::Oid;
+
+/// Its time of change says when a layer was used last.
+pub(super) fn used_now(layer: &Path) {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let times = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    // At worst it goes before its time.
+    let _ = rustix::fs::utimensat(CWD, layer, &times, AtFlags::empty());
+}
+
+/// What is said of a layer that can be used, with all those that it stands on.
+pub(super) fn usable(store: &Path, tree: &Oid) -> Result<Option<About>, FileError> {
+    let Some(about) = About::read(&store.join(tree.as_str()))? else {
+        return Ok(None);
+    };
+    for below in &about.below {
+        if About::read(&store.join(below.as_str()))?.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(about))
+}
+
+/// Removes what was half written, and layers that a power cut may have torn.
+pub(super) fn clean(store: &Path) -> Result<(), FileError> {
+    let tmp = store.join("tmp");
+    for entry in read_dir(&tmp)? {
+        fsx::remove_tree_or_file(&entry)?;
+    }
+    for (tree, entry) in trees_in(store)? {
+        if usable(store, &tree)?.is_none() {
+            // Never half of it: it has its name until it is elsewhere.
+            let away = tmp.join(tree.as_str());
+            fs::rename(&entry, &away).map_err(|source| FileError::new("move", &entry, source))?;
+            fsx::remove_tree(&away)?;
+        }
+    }
+    Ok(())
+}
+
+/// The layers of a store, whatever they are.
+pub(super) fn trees_in(directory: &Path) -> Result<Vec<(Oid, PathBuf)>, FileError> {
+    let named = read_dir(directory)?.into_iter().filter_map(|path| {
+        let tree = path.file_name()?.to_str()?.parse().ok()?;
+        Some((tree, path))
+    });
+    Ok(named.collect())
+}
+
+pub(super) fn read_dir(path: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let failed = |source| FileError::new("list", path, source);
+    let entries = fs::read_dir(path).map_err(failed)?;
+    entries
+        .map(|entry| Ok(entry.map_err(failed)?.path()))
+        .collect()
+}

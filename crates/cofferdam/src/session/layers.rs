@@ -1,0 +1,142 @@
+//! The layers of a sandbox (decision 0012): a tree of the store, and a directory of its own for what is changed.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use cofferdam_guest::protocol::{UPPER, WORK};
+use rustix::fs::{CWD, FileType, Mode};
+use tokio_util::sync::CancellationToken;
+
+use super::error::RunErrorKind;
+use super::event::{Event, EventSink};
+use crate::fsx::{self, Context, FileError};
+use crate::git::index::{self, HandedIn, Owner};
+use crate::git::trees::{self, Stack, Tell, Trees, Trimmed};
+use crate::git::{Oid, Repository};
+use crate::home::Home;
+use crate::sandbox::MountSource;
+
+/// In the state directory: [`UPPER`], where what is changed is, and [`WORK`].
+pub(super) const CHANGES: &str = "layer";
+/// In the state directory: the layers below, the uppermost first, each with a zero byte behind it. While it is there, nobody
+/// removes them.
+const BELOW: &str = "layers";
+const LIMIT: u64 = 1 << 20;
+/// Fewer are written before anybody can read how many.
+const MANY_FILES: u64 = 1000;
+
+/// The directory for changes, empty, over the files of `base`, which are written where no sandbox had them yet.
+pub(super) async fn make(
+    home: &Home,
+    state: &Path,
+    repo: &Repository,
+    base: &Oid,
+    sink: EventSink,
+    cancel: &CancellationToken,
+) -> Result<Stack, RunErrorKind> {
+    let upper = state.join(CHANGES).join(UPPER);
+    fsx::private_dir(&upper)?;
+    fsx::private_dir(&state.join(CHANGES).join(WORK))?;
+    // What it is inside: the top of the files.
+    rustix::fs::chmod(&upper, Mode::from_raw_mode(0o755))
+        .map_err(|errno| FileError::new("open up", &upper, errno.into()))?;
+    let tree = repo.tree_of(base, cancel).await?;
+    let tell = Tell::new(move |done, of| {
+        if of >= MANY_FILES {
+            let step = "tree";
+            sink.emit(&Event::Progress { step, done, of });
+        }
+    });
+    let trees = Trees::open(home, repo)?;
+    let stack = trees.stack(repo, &tree, &tell, cancel).await?;
+    let names = stack.layers.iter();
+    let names: Vec<u8> = names
+        .flat_map(|layer| [layer.as_os_str().as_bytes(), b"\0"].concat())
+        .collect();
+    fsx::write_private(&state.join(BELOW), &names)?;
+    Ok(stack)
+}
+
+/// The index that the sandbox gets, and nothing of what is `hidden`.
+pub(super) fn index(
+    state: &Path,
+    repo: &Repository,
+    stack: &Stack,
+    hidden: &[PathBuf],
+) -> Result<HandedIn, RunErrorKind> {
+    let made = index::of_layers(&stack.index, repo.format, Owner::AGENT, hidden)
+        .map_err(super::error::step("index"))?;
+    for path in &made.hidden {
+        let place = state.join(CHANGES).join(UPPER).join(path);
+        let failed = |source| FileError::new("hide", &place, source);
+        if let Some(parent) = place.parent() {
+            std::fs::create_dir_all(parent).map_err(failed)?;
+        }
+        rustix::fs::mknodat(CWD, &place, FileType::CharacterDevice, Mode::empty(), 0)
+            .map_err(|errno| failed(errno.into()))?;
+    }
+    Ok(made)
+}
+
+/// What is mounted as the workspace.
+pub(super) fn source(state: &Path) -> Result<MountSource, FileError> {
+    Ok(MountSource::Layers {
+        lower: below(state)?,
+        upper: Some(state.join(CHANGES)),
+    })
+}
+
+/// The same to be looked at, once nothing runs in the sandbox any more.
+pub(super) fn look(state: &Path) -> Result<MountSource, FileError> {
+    let mut lower = vec![state.join(CHANGES).join(UPPER)];
+    lower.extend(below(state)?);
+    Ok(MountSource::Layers { lower, upper: None })
+}
+
+/// Whether nothing was changed: then nobody needs to look.
+pub(super) fn is_untouched(state: &Path) -> bool {
+    let upper = state.join(CHANGES).join(UPPER);
+    let mut entries = match std::fs::read_dir(upper) {
+        Ok(entries) => entries,
+        // Nobody ever worked there.
+        Err(error) => return error.kind() == std::io::ErrorKind::NotFound,
+    };
+    // Where the sandbox's git directory is mounted.
+    entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".git"))
+}
+
+/// The layers that a sandbox stands on; none where it has none.
+fn below(state: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let bytes = match fsx::read_bounded(&state.join(BELOW), LIMIT) {
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        read => read?,
+    };
+    let names = bytes
+        .split(|&byte| byte == 0)
+        .filter(|name| !name.is_empty());
+    Ok(names
+        .map(|name| PathBuf::from(OsString::from_vec(name.to_vec())))
+        .collect())
+}
+
+/// Removes files of commits that no sandbox stands on, until what stays takes no more than `bytes`; those first that were
+/// used longest ago.
+pub(super) fn trim(home: &Home, bytes: u64, dry_run: bool) -> Result<Trimmed, FileError> {
+    trees::keep(home, bytes, dry_run, || {
+        let mut used = BTreeSet::new();
+        let all = home.state();
+        let states = match std::fs::read_dir(&all) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(used),
+            read => read.context("list", &all)?,
+        };
+        for state in states {
+            used.extend(below(&state.context("list", &all)?.path())?);
+        }
+        Ok(used)
+    })
+}
+
+/// What goes with the sandbox.
+pub(super) const OWN: [&str; 2] = [CHANGES, BELOW];
