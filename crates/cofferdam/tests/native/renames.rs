@@ -176,6 +176,7 @@ both! {
             my $heard = 0; my $me = $$;
             POSIX::sigaction(POSIX::SIGUSR1(), POSIX::SigAction->new(sub { $heard++ }, POSIX::SigSet->new, POSIX::SA_RESTART()));
             my $child = fork; if (!$child) { while (getppid == $me) { kill "USR1", $me; select undef, undef, undef, 0.001 } exit }
+            select undef, undef, undef, 0.001 until $heard;
             my @done = map { (mv("many", "lots"), mv("lots", "many")) } 1..3;
             kill "KILL", $child; say @done, $heard > 0;
         "#).await;
