@@ -5,9 +5,11 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cofferdam::sandbox::Sandbox;
+use cofferdam::sandbox::{Detached, ExecRequest, Exit, Sandbox, TerminalSize};
 
 use crate::layers::Layers;
+use tokio::io::AsyncReadExt;
+
 use crate::world::{both, create, eventually, finish, is_root, ok, sh, spec, start};
 
 async fn over(layers: &Layers) -> Arc<dyn Sandbox> {
@@ -304,6 +306,54 @@ both! {
             say $got == 0 || $got == 18 ? "fine" : $got; mv("other", "dir");
         "#).await;
         assert_eq!(told, "0 0\nfine\n");
+        sandbox.close().await.unwrap();
+    }
+}
+
+both! {
+    /// With a terminal, detached, and as the grandchild of one that has ended.
+    async fn however_a_program_was_started_it_renames() {
+        let layers = Layers::new();
+        let sandbox = over(&layers).await;
+        let move_it = |from: &str, to: &str| format!("cd /workspace/r && perl -e 'rename(\"{from}\", \"{to}\") or die $!'");
+        let mut request = ExecRequest::new(["sh", "-c", &move_it("dir", "one")]);
+        request.terminal = Some(TerminalSize { rows: 24, columns: 80 });
+        let mut run = sandbox.exec(request).await.unwrap();
+        let mut said = String::new();
+        run.take_terminal().unwrap().output.read_to_string(&mut said).await.unwrap();
+        assert_eq!((run.wait().await.unwrap(), &*said), (Exit::Code(0), ""));
+        ok(&*sandbox, "mkdir /workspace/r/dir; touch /workspace/r/dir/x; mv /workspace/r/one/sub /workspace/r/dir/").await;
+        let files = tempfile::tempdir().unwrap();
+        let mut request = ExecRequest::new(["sh", "-c", &move_it("one", "two")]);
+        request.detached = Some(Detached { output: files.path().join("output"), end: files.path().join("end") });
+        let mut run = sandbox.exec(request).await.unwrap();
+        assert_eq!(run.wait().await.unwrap(), Exit::Code(0), "{:?}", fs::read_to_string(files.path().join("output")));
+        ok(&*sandbox, &format!("(setsid sh -c 'until test -e /tmp/go; do sleep 0.01; done; {}' > /tmp/said 2>&1 &)", move_it("two", "three").replace('\'', "'\\''"))).await;
+        ok(&*sandbox, "touch /tmp/go; until test -e /workspace/r/three/c && test ! -e /workspace/r/two; do sleep 0.01; done").await;
+        sandbox.close().await.unwrap();
+    }
+}
+
+both! {
+    /// A program may stop and end who renames, as it may everything that has its rights. It gets no more of it, and others
+    /// are served.
+    async fn who_renames_has_what_a_program_has() {
+        if is_root() {
+            return;
+        }
+        let layers = Layers::new();
+        many(&layers, 4000);
+        let sandbox = over(&layers).await;
+        let told = perl(&*sandbox, r#"
+            my $child = fork; if (!$child) { exit mv("many", "lots") }
+            my $n; do { ($n) = glob ".cofferdam-unfinished-rename-*" } until $n; my ($pid) = $n =~ /(\d+)$/; kill "STOP", $pid or die;
+            open my $f, "<", "/proc/$pid/status" or die; my %has = map { /^(\w+):\s+(\S+)/ ? ($1, $2) : () } <$f>;
+            say map { $has{$_} } qw(Seccomp NoNewPrivs CapEff CapPrm CapBnd Uid);
+            say((opendir my $d, "/proc/$pid/fd") ? "open" : $!+0, (open my $m, "<", "/proc/$pid/mem") ? "open" : $!+0, syscall(101, 16, $pid, 0, 0) < 0 ? $!+0 : "traced");
+            say mv("dir", "other"), mv("other", "dir");
+            kill "CONT", $pid; waitpid $child, 0; say $? >> 8;
+        "#).await;
+        assert_eq!(told, "2 1 0000000000000000 0000000000000000 0000000000000000 1000\n13 13 1\n0 0\n0\n");
         sandbox.close().await.unwrap();
     }
 }
