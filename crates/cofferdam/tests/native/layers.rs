@@ -16,6 +16,14 @@ pub(crate) struct Layers {
     room: tempfile::TempDir,
 }
 
+/// An overlay leaves a directory there that its owner may not read, and that is not removed with the rest.
+impl Drop for Layers {
+    fn drop(&mut self) {
+        let left = self.changes().join("work/work");
+        let _ = fs::set_permissions(left, fs::Permissions::from_mode(0o700));
+    }
+}
+
 impl Layers {
     pub(crate) fn new() -> Self {
         let room = tempfile::tempdir().unwrap();

@@ -130,6 +130,7 @@ both! {
         "#)).await;
         assert_eq!(told, "2\n2\nx\nmore\nlate\nlow c\nb'v' b'w'\n");
         assert_eq!(ok(&*sandbox, "ls /workspace/r").await, "a\nb\nmoved\n");
+        ok(&*sandbox, "chmod -R u+rwx /workspace/r").await;
         sandbox.close().await.unwrap();
     }
 }
