@@ -384,6 +384,11 @@ async fn what_is_half_there_is_not_used() {
     let about = place.join("about");
     let text = fs::read_to_string(&about).unwrap();
     let boot = text.lines().find(|line| line.starts_with("boot ")).unwrap();
+    // One that is used again a minute later is written out.
+    assert!(!place.join("synced").exists());
+    let early = std::time::SystemTime::now() - std::time::Duration::from_mins(2);
+    fs::File::open(&about).unwrap().set_modified(early).unwrap();
+    drop(stack(&world, &repo, &second).await);
     while !place.join("synced").exists() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::fsx::{self, FileError};
 use crate::git::Oid;
@@ -14,6 +15,8 @@ const FIRST_LINE: &str = "cofferdam-tree 1";
 const NAME: &str = "about";
 /// Beside it, once all of the layer is on the disk.
 const SYNCED: &str = "synced";
+/// Who uses a layer so long after it was made uses it again.
+const AGAIN: Duration = Duration::from_mins(1);
 const LIMIT: u64 = 16 << 20;
 
 /// What a layer is.
@@ -115,8 +118,18 @@ pub(super) fn boot() -> String {
     String::from_utf8_lossy(&id).trim().to_owned()
 }
 
-/// Nobody waits for the disk. Where this process ends first, the layer is written again after a reboot.
-pub(super) fn sync_in_the_background(layer: PathBuf) {
+/// A layer that is used again is worth a reboot; nobody waits for the disk. Where this process ends first, the layer is
+/// written again after a reboot, or the next one does it.
+pub(super) fn sync_in_the_background(layer: &Path) {
+    let made = layer
+        .join(NAME)
+        .metadata()
+        .and_then(|found| found.modified());
+    let age = made.ok().and_then(|made| made.elapsed().ok());
+    if age.is_none_or(|age| age < AGAIN) || layer.join(SYNCED).exists() {
+        return;
+    }
+    let layer = layer.to_owned();
     let work = move || {
         let synced = File::open(&layer).is_ok_and(|file| rustix::fs::syncfs(file).is_ok());
         if synced {

@@ -102,6 +102,7 @@ impl Trees {
             return Ok(None);
         };
         store::used_now(&place);
+        about::sync_in_the_background(&place);
         let layers = std::iter::once(tree).chain(&about.below);
         Ok(Some(Stack {
             layers: layers.map(|one| self.place(one).join("files")).collect(),
@@ -147,7 +148,6 @@ impl Trees {
         about.write(&tmp)?;
         let place = self.place(tree);
         fs::rename(&tmp, &place).map_err(|source| FileError::new("move", &tmp, source))?;
-        about::sync_in_the_background(place);
         Ok(())
     }
 }
