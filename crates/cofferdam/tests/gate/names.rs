@@ -304,3 +304,24 @@ async fn what_stands_beside_new_names() {
         );
     }
 }
+
+/// A commit that nobody's tip has any more can still be checked out.
+#[tokio::test]
+async fn a_repository_in_between_is_found() {
+    for git in gits() {
+        let base = tempfile::tempdir().unwrap();
+        put(base.path(), "half/HEAD", "ref: refs/heads/main\n");
+        let w = World::with(&git, |run| {
+            let top = base.path().to_str().unwrap();
+            run(&["--work-tree", top, "add", "-A"]);
+            run(&["commit", "-qm", "half"]);
+            run(&["checkout", "-qf", "HEAD"]);
+        })
+        .await;
+        put(&w.inside(), "half/objects/keep", "");
+        put(&w.inside(), "half/refs/keep", "");
+        w.commit("whole");
+        w.agent(&["rm", "-q", "half/HEAD"]);
+        w.refuse_tree(&w.commit("half again"), "half").await;
+    }
+}

@@ -179,10 +179,8 @@ async fn repositories(
     verdict: &mut Verdict,
     cancel: &CancellationToken,
 ) -> Result<(), GateError> {
-    let alive = changes
-        .iter()
-        .filter(|(_, states)| states.iter().any(Option::is_some));
-    let changed = alive.flat_map(|(path, _)| prefixes(path));
+    // Also what is gone from all of them: whatever a commit in between has, the tip has or some commit takes away.
+    let changed = changes.keys().flat_map(|path| prefixes(path));
     let found = names::bare_repositories(split_names(listing).chain(changed));
     if found.is_empty() {
         return Ok(());
