@@ -111,6 +111,27 @@ both! {
     }
 }
 
+both! {
+    /// Who traces may be traced itself, and is kept from its own end by that.
+    async fn a_tracer_that_is_traced_keeps_nobody() {
+        if cannot() {
+            return skip!("the numbers of system calls are another machine's");
+        }
+        let sandbox = create(&spec()).await.unwrap();
+        let sandbox = sandbox.as_ref();
+        let mark = marker();
+        let shows = "syscall(157, 0x59616d61, -1, 0, 0, 0); open(F, '>', qq(/tmp/$ARGV[2])); print F $$; close F; sleep";
+        let [mut program, tracer] = traced([sandbox; 2], &mark, TRACE_EXIT, shows).await;
+        let pid = ok(sandbox, &format!("until test -s /tmp/by-{mark}; do sleep 0.01; done; cat /tmp/by-{mark}")).await;
+        let second = perl(sandbox, &format!("{SEIZE} sleep"), &[pid.trim(), &TRACE_EXIT.to_string()]).await;
+        ok(sandbox, &format!("until grep -q 'TracerPid:.[1-9]' /proc/{}/status; do sleep 0.01; done", pid.trim())).await;
+        program.kill(9).await.unwrap();
+        assert_eq!(end_of(program).await, Exit::Signal(9));
+        assert_eq!(end_of(tracer).await, Exit::Signal(9));
+        assert_eq!(end_of(second).await, Exit::Signal(9));
+    }
+}
+
 /// Says the number of a thread that is not its first.
 const THREADS: &str = "
 import ctypes, os, threading, time
