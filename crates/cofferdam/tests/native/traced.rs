@@ -192,3 +192,25 @@ both! {
         eventually("nothing of it is left", || processes_with(&mark).is_empty()).await;
     }
 }
+
+both! {
+    /// Who makes init its tracer, again and again, keeps it from nobody.
+    async fn a_flood_of_those_whom_init_traces_keeps_nobody_waiting() {
+        if cannot() {
+            return skip!("the numbers of system calls are another machine's");
+        }
+        let sandbox = create(&spec()).await.unwrap();
+        let sandbox = sandbox.as_ref();
+        let mark = marker();
+        // Orphans: their parent is init.
+        let flood = "use POSIX; for (1 .. 60) { fork and next; setsid; fork and exit; $SIG{USR1} = q(IGNORE); sleep(0.01) until -e qq(/tmp/end-$ARGV[0]); while (1) { syscall(101, 0, 0, 0, 0); kill USR1 => $$ } }";
+        let flood = perl(sandbox, flood, &[&mark]).await;
+        assert_eq!(end_of(flood).await, Exit::Code(0));
+        ok(sandbox, &format!("sleep 0.5; touch /tmp/end-{mark}; sleep 0.2")).await;
+        let began = std::time::Instant::now();
+        for _ in 0..6 {
+            assert_eq!(ok(sandbox, "echo fine").await, "fine\n");
+        }
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    }
+}
