@@ -330,7 +330,14 @@ fn two_at_once() {
         ends.extend(then.into_iter().map(ended));
         let what = format!("{pair:?} ({again}): {ends:?}");
         assert!(ends.iter().any(|(code, _)| *code == Some(0)), "{what}");
+        // What `exec` runs may be ended by the other: that is the program's own end, and nobody's error.
+        let may_be_ended =
+            pair.contains(&"exec") && pair.iter().any(|one| ["stop", "delete"].contains(one));
+        let told_to_end = |code| [129, 137, 143].map(Some).contains(&code);
         for (code, said) in &ends {
+            if may_be_ended && told_to_end(*code) {
+                continue;
+            }
             assert!(code.is_some(), "{what}");
             assert!(
                 *code == Some(0) || said.contains("`one`") || said.contains("'one'"),
