@@ -325,3 +325,22 @@ async fn a_repository_in_between_is_found() {
         w.refuse_tree(&w.commit("half again"), "half").await;
     }
 }
+
+/// So many directories side by side take no more time than so many files.
+#[tokio::test]
+async fn many_new_directories() {
+    for git in gits() {
+        let w = World::new(&git).await;
+        let blob = w.blob(b"x");
+        let inner = w.raw_tree(vec![("100644".into(), b"file".to_vec(), blob)]);
+        let names: Vec<Vec<u8>> = (0..30_000).map(|n| format!("d{n:06}").into()).collect();
+        let entries: Vec<(&str, &[u8], &str)> = (names.iter())
+            .map(|name| ("40000", name.as_slice(), inner.as_str()))
+            .collect();
+        let tip = w.raw_commit(&entries);
+        let began = std::time::Instant::now();
+        assert_eq!(w.accept(&tip).await.changed().len(), 30_000);
+        let took = began.elapsed();
+        assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+    }
+}

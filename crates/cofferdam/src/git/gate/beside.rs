@@ -15,8 +15,9 @@ use crate::process::{Input, Sink};
 
 /// Bytes of all names of a commit: a tree of small objects can stand for any number of them.
 const LISTING: usize = 256 << 20;
-/// Bytes of the questions for single directories. Who changes more is asked for everything.
-const QUESTIONS: usize = 16 << 20;
+/// Bytes of the questions for single directories. Who changes more is asked for everything: each question reads the trees
+/// above its directory again, and a sandbox can make those as large as there are questions.
+const QUESTIONS: usize = 64 << 10;
 
 /// Adds to the verdict what the new names bring, or refuses them.
 pub(super) async fn judge(
