@@ -37,6 +37,7 @@ pub(crate) use self::way::Resident;
 use self::way::WayFile;
 use crate::freezer::Freezer;
 use crate::program::{self, Bounds, Told};
+use crate::sys::Waited;
 use crate::{seccomp, sys};
 
 /// So many processes of the host at once. Those inside are not counted: they are none.
@@ -45,6 +46,8 @@ const MOST_PEERS: usize = 64;
 const TURN: usize = 32;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;
+/// So many children are heard of before it is the others' turn: who dies, or makes init its tracer, may do so for ever.
+const REAPED: usize = 64;
 /// How long a program may take to leave its terminal after the hang-up.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -92,6 +95,8 @@ struct Server<'a> {
     renames: Option<Renames>,
     /// Programs that are to be killed then, unless they have ended.
     farewells: Vec<(Instant, u64)>,
+    /// There may be more children to hear of, and nothing says so again.
+    unreaped: bool,
     over: bool,
 }
 
@@ -141,6 +146,7 @@ pub(crate) fn run(
         ports: Ports::default(),
         renames: Renames::new(setup)?,
         farewells: Vec::new(),
+        unreaped: false,
         over: false,
     };
     while !server.over {
@@ -154,6 +160,9 @@ impl Server<'_> {
     fn turn(&mut self) -> io::Result<()> {
         let (whose, waits): (Vec<Whose>, Vec<sys::Wait>) = self.waits().into_iter().unzip();
         let ready = sys::wait_for(&waits, self.patience())?;
+        if self.unreaped {
+            self.reap()?;
+        }
         for (whose, _) in whose.into_iter().zip(ready).filter(|(_, ready)| *ready) {
             match whose {
                 Whose::Signals => self.reap()?,
@@ -253,7 +262,7 @@ impl Server<'_> {
 
     /// None is for ever.
     fn patience(&self) -> Option<Duration> {
-        if self.peers.values().any(|peer| peer.behind) {
+        if self.unreaped || self.peers.values().any(|peer| peer.behind) {
             return Some(Duration::ZERO);
         }
         let farewells = self.farewells.iter().map(|(when, _)| *when);
@@ -398,9 +407,11 @@ impl Server<'_> {
         let _ = File::from(self.signals.try_clone()?).read(&mut buffer);
         self.standstill.disturbed();
         self.full = false;
-        loop {
-            let (pid, status) = match sys::wait(-1, false) {
-                Ok(Some(ended)) => ended,
+        self.unreaped = false;
+        for _ in 0..REAPED {
+            let (pid, status) = match sys::wait_once(-1, false) {
+                Ok(Some(Waited::Ended(pid, status))) => (pid, status),
+                Ok(Some(Waited::LetGo)) => continue,
                 Ok(None) => return Ok(()),
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
                 Err(error) => return Err(error),
@@ -431,6 +442,8 @@ impl Server<'_> {
                 );
             }
         }
+        self.unreaped = true;
+        Ok(())
     }
 
     fn tell_proofs(&mut self) {

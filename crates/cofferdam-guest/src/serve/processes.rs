@@ -130,7 +130,7 @@ pub(crate) fn family(leader: i32) -> BTreeSet<Id> {
 
 /// The processes that trace a thread of it. Of each thread by itself: one that has ended is kept from its process, and
 /// with it the process from its parent, until who traces it was told.
-pub(crate) fn tracers(pid: i32) -> BTreeSet<i32> {
+pub(crate) fn tracers(pid: i32) -> BTreeSet<Id> {
     let tracers = threads(pid, "status");
     let tracers = tracers
         .iter()
@@ -145,6 +145,8 @@ pub(crate) fn tracers(pid: i32) -> BTreeSet<i32> {
         .filter(others)
         .filter_map(process)
         .filter(others)
+        .filter_map(stat)
+        .map(|process| process.id())
         .collect()
 }
 

@@ -88,7 +88,7 @@ impl Running {
     }
 
     /// Who traces a process and does not care for its end keeps it from everybody else, also one that was killed, by a
-    /// stop on its way out. It goes on when they end.
+    /// stop on its way out. It goes on when they end, and they may be kept by others in the same way: those are next.
     fn free(&mut self) {
         let mut held: BTreeSet<i32> = std::mem::take(&mut self.killed)
             .into_iter()
@@ -99,9 +99,11 @@ impl Running {
         let kept = self.pid.filter(|_| self.exit.is_none());
         held.extend(kept);
         for tracer in held.into_iter().flat_map(processes::tracers) {
-            let _ = sys::kill(tracer, libc::SIGKILL);
+            let _ = sys::kill(tracer.pid, libc::SIGKILL);
+            self.killed.insert(tracer);
         }
-        self.gone_by = kept.map(|_| Instant::now() + PATIENCE);
+        let again = kept.is_some() || !self.killed.is_empty();
+        self.gone_by = again.then(|| Instant::now() + PATIENCE);
     }
 
     pub(crate) fn signal(&mut self, signal: i32) -> io::Result<()> {

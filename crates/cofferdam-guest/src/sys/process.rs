@@ -79,19 +79,39 @@ pub(crate) fn exit(code: i32) -> ! {
 /// A child can make its parent its tracer (`PTRACE_TRACEME`) and stop: that is reported like an end, and nobody else
 /// could wake it. It is let go, with the signal that stopped it.
 pub(crate) fn wait(pid: i32, block: bool) -> io::Result<Option<(i32, i32)>> {
-    let mut status = 0;
     loop {
-        // SAFETY: `status` outlives the call.
-        let got =
-            unsafe { libc::waitpid(pid, &raw mut status, if block { 0 } else { libc::WNOHANG }) };
-        match check_int(got) {
-            Ok(0) => return Ok(None),
-            Ok(stopped) if libc::WIFSTOPPED(status) => let_go(stopped, libc::WSTOPSIG(status)),
-            Ok(ended) => return Ok(Some((ended, status))),
+        match wait_once(pid, block) {
+            Ok(Some(Waited::LetGo)) => {}
+            Ok(Some(Waited::Ended(pid, status))) => return Ok(Some((pid, status))),
+            Ok(None) => return Ok(None),
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
             Err(error) => return Err(error),
         }
     }
+}
+
+/// What became of a child that was waited for.
+#[derive(Debug)]
+pub(crate) enum Waited {
+    /// Its number and status.
+    Ended(i32, i32),
+    /// It had made this process its tracer, and has none any more. It may do so again, for ever.
+    LetGo,
+}
+
+/// The same, one child at a time.
+pub(crate) fn wait_once(pid: i32, block: bool) -> io::Result<Option<Waited>> {
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    let got = unsafe { libc::waitpid(pid, &raw mut status, if block { 0 } else { libc::WNOHANG }) };
+    Ok(match check_int(got)? {
+        0 => None,
+        stopped if libc::WIFSTOPPED(status) => {
+            let_go(stopped, libc::WSTOPSIG(status));
+            Some(Waited::LetGo)
+        }
+        ended => Some(Waited::Ended(ended, status)),
+    })
 }
 
 /// A descriptor that can be read when every thread of this child has ended, also before it can be reaped.

@@ -304,3 +304,43 @@ async fn what_stands_beside_new_names() {
         );
     }
 }
+
+/// A commit that nobody's tip has any more can still be checked out.
+#[tokio::test]
+async fn a_repository_in_between_is_found() {
+    for git in gits() {
+        let base = tempfile::tempdir().unwrap();
+        put(base.path(), "half/HEAD", "ref: refs/heads/main\n");
+        let w = World::with(&git, |run| {
+            let top = base.path().to_str().unwrap();
+            run(&["--work-tree", top, "add", "-A"]);
+            run(&["commit", "-qm", "half"]);
+            run(&["checkout", "-qf", "HEAD"]);
+        })
+        .await;
+        put(&w.inside(), "half/objects/keep", "");
+        put(&w.inside(), "half/refs/keep", "");
+        w.commit("whole");
+        w.agent(&["rm", "-q", "half/HEAD"]);
+        w.refuse_tree(&w.commit("half again"), "half").await;
+    }
+}
+
+/// So many directories side by side take no more time than so many files.
+#[tokio::test]
+async fn many_new_directories() {
+    for git in gits() {
+        let w = World::new(&git).await;
+        let blob = w.blob(b"x");
+        let inner = w.raw_tree(vec![("100644".into(), b"file".to_vec(), blob)]);
+        let names: Vec<Vec<u8>> = (0..30_000).map(|n| format!("d{n:06}").into()).collect();
+        let entries: Vec<(&str, &[u8], &str)> = (names.iter())
+            .map(|name| ("40000", name.as_slice(), inner.as_str()))
+            .collect();
+        let tip = w.raw_commit(&entries);
+        let began = std::time::Instant::now();
+        assert_eq!(w.accept(&tip).await.changed().len(), 30_000);
+        let took = began.elapsed();
+        assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+    }
+}

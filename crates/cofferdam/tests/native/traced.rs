@@ -111,6 +111,27 @@ both! {
     }
 }
 
+both! {
+    /// Who traces may be traced itself, and is kept from its own end by that.
+    async fn a_tracer_that_is_traced_keeps_nobody() {
+        if cannot() {
+            return skip!("the numbers of system calls are another machine's");
+        }
+        let sandbox = create(&spec()).await.unwrap();
+        let sandbox = sandbox.as_ref();
+        let mark = marker();
+        let shows = "syscall(157, 0x59616d61, -1, 0, 0, 0); open(F, '>', qq(/tmp/$ARGV[2])); print F $$; close F; sleep";
+        let [mut program, tracer] = traced([sandbox; 2], &mark, TRACE_EXIT, shows).await;
+        let pid = ok(sandbox, &format!("until test -s /tmp/by-{mark}; do sleep 0.01; done; cat /tmp/by-{mark}")).await;
+        let second = perl(sandbox, &format!("{SEIZE} sleep"), &[pid.trim(), &TRACE_EXIT.to_string()]).await;
+        ok(sandbox, &format!("until grep -q 'TracerPid:.[1-9]' /proc/{}/status; do sleep 0.01; done", pid.trim())).await;
+        program.kill(9).await.unwrap();
+        assert_eq!(end_of(program).await, Exit::Signal(9));
+        assert_eq!(end_of(tracer).await, Exit::Signal(9));
+        assert_eq!(end_of(second).await, Exit::Signal(9));
+    }
+}
+
 /// Says the number of a thread that is not its first.
 const THREADS: &str = "
 import ctypes, os, threading, time
@@ -169,5 +190,27 @@ both! {
         }
         assert_eq!(end_of(tracer).await, Exit::Signal(9));
         eventually("nothing of it is left", || processes_with(&mark).is_empty()).await;
+    }
+}
+
+both! {
+    /// Who makes init its tracer, again and again, keeps it from nobody.
+    async fn a_flood_of_those_whom_init_traces_keeps_nobody_waiting() {
+        if cannot() {
+            return skip!("the numbers of system calls are another machine's");
+        }
+        let sandbox = create(&spec()).await.unwrap();
+        let sandbox = sandbox.as_ref();
+        let mark = marker();
+        // Orphans: their parent is init.
+        let flood = "use POSIX; for (1 .. 60) { fork and next; setsid; fork and exit; $SIG{USR1} = q(IGNORE); sleep(0.01) until -e qq(/tmp/end-$ARGV[0]); while (1) { syscall(101, 0, 0, 0, 0); kill USR1 => $$ } }";
+        let flood = perl(sandbox, flood, &[&mark]).await;
+        assert_eq!(end_of(flood).await, Exit::Code(0));
+        ok(sandbox, &format!("sleep 0.5; touch /tmp/end-{mark}; sleep 0.2")).await;
+        let began = std::time::Instant::now();
+        for _ in 0..6 {
+            assert_eq!(ok(sandbox, "echo fine").await, "fine\n");
+        }
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
     }
 }

@@ -15,8 +15,9 @@ use crate::process::{Input, Sink};
 
 /// Bytes of all names of a commit: a tree of small objects can stand for any number of them.
 const LISTING: usize = 256 << 20;
-/// Bytes of the questions for single directories. Who changes more is asked for everything.
-const QUESTIONS: usize = 16 << 20;
+/// Bytes of the questions for single directories. Who changes more is asked for everything: each question reads the trees
+/// above its directory again, and a sandbox can make those as large as there are questions.
+const QUESTIONS: usize = 64 << 10;
 
 /// Adds to the verdict what the new names bring, or refuses them.
 pub(super) async fn judge(
@@ -179,10 +180,8 @@ async fn repositories(
     verdict: &mut Verdict,
     cancel: &CancellationToken,
 ) -> Result<(), GateError> {
-    let alive = changes
-        .iter()
-        .filter(|(_, states)| states.iter().any(Option::is_some));
-    let changed = alive.flat_map(|(path, _)| prefixes(path));
+    // Also what is gone from all of them: whatever a commit in between has, the tip has or some commit takes away.
+    let changed = changes.keys().flat_map(|path| prefixes(path));
     let found = names::bare_repositories(split_names(listing).chain(changed));
     if found.is_empty() {
         return Ok(());
