@@ -39,6 +39,8 @@ pub(super) fn usable(store: &Path, tree: &Oid) -> Result<Option<About>, FileErro
 /// Removes what was half written, and layers that a power cut may have torn.
 pub(super) fn clean(store: &Path) -> Result<(), FileError> {
     let tmp = store.join("tmp");
+    // Whoever made the store may have been killed before that.
+    fsx::private_dir(&tmp)?;
     for entry in read_dir(&tmp)? {
         fsx::remove_tree_or_file(&entry)?;
     }
