@@ -54,9 +54,9 @@ impl Strategy {
 /// What the sandbox sees and may use.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Sandbox {
-    /// How the sandbox sees the files: the host's directory itself, or files of its own
-    #[arg(long, value_enum, default_value_t = FileMode::Bind, help_heading = "Sandbox")]
-    pub(super) mode: FileMode,
+    /// How the sandbox sees the files; `layer` where that is possible, else `bind`
+    #[arg(long, value_enum, help_heading = "Sandbox")]
+    pub(super) mode: Option<FileMode>,
 
     /// A file or directory below the repository's top to copy into the worktree, committed or not
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "head", help_heading = "Sandbox")]
@@ -116,7 +116,7 @@ pub(super) struct Sandbox {
 /// How the sandbox sees the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FileMode {
-    /// The host's directory: a worktree, or with `--head` this checkout
+    /// A directory of this machine: a worktree, or with `--head` this checkout
     Bind,
     /// Its own changes over a tree that all sandboxes of the repository share
     Layer,
@@ -150,7 +150,7 @@ fn parse_cpus(text: &str) -> Result<f64, String> {
 /// The sandbox with its strategy; `unnamed` is meant where the command line names none.
 pub(super) fn contained(
     given: &Strategy,
-    mode: FileMode,
+    mode: Option<FileMode>,
     unnamed: BranchStrategy,
 ) -> Result<Contained, CliError> {
     let strategy = match (&given.branch, given.merge_to_head, given.head) {
@@ -164,9 +164,10 @@ pub(super) fn contained(
     };
     let native = Native::default();
     let layered = match mode {
-        FileMode::Bind => return Ok(BindMount::new(native, strategy).into()),
-        FileMode::Layer => true,
-        FileMode::Copy => false,
+        None => return Ok(BindMount::or_layers(native, strategy).into()),
+        Some(FileMode::Bind) => return Ok(BindMount::new(native, strategy).into()),
+        Some(FileMode::Layer) => true,
+        Some(FileMode::Copy) => false,
     };
     let strategy = match strategy {
         BranchStrategy::Head => {

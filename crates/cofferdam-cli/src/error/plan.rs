@@ -15,10 +15,14 @@ pub(super) const PROMPT_HINT: &str =
 pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
     let hint = match error {
         PlanError::DetachedTarget => {
-            "check out a branch with `git switch NAME`, or use `--branch NAME`".to_owned()
+            "check out a branch with `git switch NAME`, or use `--branch NAME` or `--head`"
+                .to_owned()
         }
         PlanError::Hide { .. } => {
             "give a path below the top of the repository, as `git ls-files` names them".to_owned()
+        }
+        PlanError::Uncommitted { path, .. } => {
+            format!("commit it, or add `--copy {}`", shell_word(path))
         }
         PlanError::LayerHook => "use `--mode bind`".to_owned(),
         PlanError::CopyWithHead => "add `--merge-to-head` or `--branch NAME`".to_owned(),

@@ -1,7 +1,7 @@
 //! The story of a run in lines: a pure function from events to text that is safe to show.
 
 use cofferdam::agent::AgentEvent;
-use cofferdam::session::{Event, Notice};
+use cofferdam::session::{Event, ModeReason, Notice};
 use cofferdam::text::{printable_line, without_colours};
 
 use super::human;
@@ -188,6 +188,8 @@ impl Narrator {
             agent,
             provider,
             strategy,
+            mode,
+            why_mode,
             source_branch,
             target_branch,
             uncommitted,
@@ -210,13 +212,17 @@ impl Narrator {
             }
             _ => format!("the agent's commits land on {source}"),
         };
-        let by_default = if self.strategy_by_default {
-            "no strategy given, so "
-        } else {
-            ""
+        let chosen = match (self.strategy_by_default, why_mode) {
+            (_, ModeReason::Head) => (*strategy).to_owned(),
+            (true, ModeReason::Possible) => format!("{strategy}, mode {mode} (both the default)"),
+            (by_default, why) => format!(
+                "{strategy}{}, mode {mode} ({})",
+                if by_default { " (the default)" } else { "" },
+                printable_line(&why.to_string())
+            ),
         };
         let mut texts = vec![
-            format!("{by_default}{strategy}: {how}"),
+            format!("{chosen}: {how}"),
             format!(
                 "sandbox {name} ({}), agent {}, at most {}",
                 printable_line(provider),

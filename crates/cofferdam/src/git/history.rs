@@ -20,6 +20,15 @@ pub enum DiffStyle {
     NameStatus,
 }
 
+/// What a tree has at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InTree {
+    Missing,
+    Blob(Oid),
+    /// A directory, a symlink that leads out of the tree, or a path that git cannot be asked about.
+    Other,
+}
+
 impl Repository {
     /// The commits that `tips` have and `base` does not, newest last.
     pub async fn commits_since(
@@ -131,18 +140,17 @@ impl Repository {
         Ok(!done.stdout.is_empty())
     }
 
-    /// Whether the commit's tree has nothing at `path`, symlinks of the tree followed. One that leads out of the tree
-    /// counts as something, and so does a path that git cannot be asked about.
-    pub async fn is_missing(
+    /// What the commit's tree has at `path`, symlinks of the tree followed.
+    pub async fn look_up(
         &self,
         commit: &Oid,
         path: &Path,
         cancel: &CancellationToken,
-    ) -> Result<bool, GitError> {
+    ) -> Result<InTree, GitError> {
         let mut name = format!("{commit}:").into_bytes();
         name.extend_from_slice(path.as_os_str().as_bytes());
         if name.contains(&b'\n') {
-            return Ok(false);
+            return Ok(InTree::Other);
         }
         name.push(b'\n');
         let done = self
@@ -151,7 +159,16 @@ impl Repository {
             .input(Input::Bytes(name))
             .run(cancel)
             .await?;
-        Ok(done.stdout.ends_with(b" missing\n"))
+        if done.stdout.ends_with(b" missing\n") {
+            return Ok(InTree::Missing);
+        }
+        let line = String::from_utf8_lossy(&done.stdout);
+        let mut words = line.split(' ');
+        let blob = match (words.next(), words.next()) {
+            (Some(id), Some("blob")) => id.parse().ok(),
+            _ => None,
+        };
+        Ok(blob.map_or(InTree::Other, InTree::Blob))
     }
 
     /// The commit that is named at each of the gitlinks of `commit`'s tree.

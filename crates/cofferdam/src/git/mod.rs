@@ -15,6 +15,7 @@ pub mod copies;
 pub mod discovery;
 pub mod files;
 pub mod gate;
+pub mod hex;
 mod history;
 pub mod identity;
 pub mod index;
@@ -40,7 +41,7 @@ pub mod worktree;
 
 pub use command::{Git, GitError};
 pub use commit_line::CommitLine;
-pub use history::DiffStyle;
+pub use history::{DiffStyle, InTree};
 pub use lock::{occupy, vacant};
 pub use oid::{ObjectFormat, Oid};
 pub use repository::{Head, Identity, Repository, RepositoryError};

@@ -1,9 +1,11 @@
 //! Object ids.
 
 use std::fmt;
+use std::io::{self, Read};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use sha2::Digest;
 
 /// The hash a repository names its objects by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +55,25 @@ impl Oid {
     /// All zeros: "no object" in `update-ref`.
     pub fn null(format: ObjectFormat) -> Self {
         Self("0".repeat(format.hex_len()))
+    }
+
+    /// The id of a blob of `size` bytes that `from` has (gitformat-objects: `blob`, a space, the size, a zero byte, the bytes).
+    pub fn of_blob(format: ObjectFormat, size: u64, from: &mut impl Read) -> io::Result<Self> {
+        fn digest<D: Digest>(size: u64, from: &mut impl Read) -> io::Result<String> {
+            let mut digest = D::new();
+            digest.update(format!("blob {size}\0").as_bytes());
+            let mut buffer = vec![0; 1 << 16];
+            loop {
+                match from.read(&mut buffer)? {
+                    0 => return Ok(super::hex::hex(&digest.finalize())),
+                    count => digest.update(&buffer[..count]),
+                }
+            }
+        }
+        Ok(Self(match format {
+            ObjectFormat::Sha1 => digest::<sha1::Sha1>(size, from)?,
+            ObjectFormat::Sha256 => digest::<sha2::Sha256>(size, from)?,
+        }))
     }
 
     pub fn is_null(&self) -> bool {

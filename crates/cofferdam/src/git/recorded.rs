@@ -196,7 +196,7 @@ fn blob_id<D: Digest>(content: impl Read, size: u64) -> Option<String> {
         seen += got as u64;
         digest.update(&chunk[..got]);
     }
-    (seen == size).then(|| super::index::hex(&digest.finalize()))
+    (seen == size).then(|| super::hex::hex(&digest.finalize()))
 }
 
 #[cfg(test)]

@@ -440,7 +440,7 @@ impl Boundary {
             });
         }
         let digest = Sha256::digest(&bytes);
-        let hash = super::index::hex(&digest[..4]);
+        let hash = super::hex::hex(&digest[..4]);
         let text = String::from_utf8_lossy(&bytes);
         let commits = text.lines().map(str::to_owned).collect();
         Ok(Self {

@@ -141,7 +141,7 @@ pub fn directory_name(branch: &BranchName) -> String {
     if name != text || looks_hashed(text) {
         let digest = Sha256::digest(text.as_bytes());
         name.push('-');
-        name.push_str(&super::index::hex(&digest[..4]));
+        name.push_str(&super::hex::hex(&digest[..4]));
     }
     name
 }

@@ -1,7 +1,10 @@
 //! The kinds of sandboxes with their branch strategies. What does not go together does not compile.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Abilities, Ability, BindMountProvider, IsolatedProvider, Limits, NetworkKind, SandboxError,
@@ -46,6 +49,8 @@ impl From<CopyStrategy> for BranchStrategy {
 pub struct BindMount {
     pub(crate) provider: Arc<dyn BindMountProvider>,
     pub(crate) strategy: BranchStrategy,
+    /// Over layers where that is possible.
+    pub(crate) layers: bool,
 }
 
 impl BindMount {
@@ -53,6 +58,16 @@ impl BindMount {
         Self {
             provider: Arc::new(provider),
             strategy,
+            layers: false,
+        }
+    }
+
+    /// As [`PrivateCopy::layered`] where the machine, the provider and the options allow it, else a directory of the host's:
+    /// [`crate::session::Event::Planned`] says which and why. The strategy `head` always takes the directory.
+    pub fn or_layers(provider: impl BindMountProvider + 'static, strategy: BranchStrategy) -> Self {
+        Self {
+            layers: true,
+            ..Self::new(provider, strategy)
         }
     }
 }
@@ -131,6 +146,20 @@ impl Contained {
     /// Refuses what the provider cannot do, before anything is done.
     pub fn require(&self, ability: Ability) -> Result<(), SandboxError> {
         self.abilities().require(self.provider_name(), ability)
+    }
+
+    /// As [`BindMountProvider::try_layers`].
+    pub(crate) async fn try_layers(
+        &self,
+        place: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<(), SandboxError> {
+        self.require(Ability::Layers)?;
+        match self {
+            Self::BindMount(kind) => kind.provider.try_layers(place, cancel).await,
+            Self::PrivateCopy(kind) => kind.provider.try_layers(place, cancel).await,
+            Self::Isolated(_) => Ok(()),
+        }
     }
 
     pub(crate) fn networks(&self) -> &'static [NetworkKind] {

@@ -268,6 +268,17 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
         Abilities::default()
     }
 
+    /// Tries whether its sandboxes can have layers of directories below `place`, which is there: by a real mount that is
+    /// written to. For providers with [`Ability::Layers`]; an error says what is missing. What is made is removed again.
+    /// Bounded by the provider.
+    async fn try_layers(
+        &self,
+        _place: &Path,
+        _cancel: &CancellationToken,
+    ) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
     async fn create(
         &self,
         spec: &SandboxSpec,

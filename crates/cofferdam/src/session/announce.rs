@@ -4,7 +4,7 @@ use super::envfile::Withheld;
 use super::event::{Event, Notice};
 use super::network_options::NetworkOptions;
 use super::options::{RunOptions, SessionOptions};
-use super::plan::{Plan, TaskPlan};
+use super::plan::{ModeReason, Plan, TaskPlan};
 use crate::registry::Strategy;
 
 /// The first events. `uncommitted`: how many paths of the user's differ from HEAD in a checkout that
@@ -37,6 +37,8 @@ pub(super) fn events(
         agent: options.task.agent.name().to_owned(),
         provider: plan.record.provider.clone(),
         strategy: plan.record.strategy.as_str(),
+        mode: plan.record.mode.as_str(),
+        why_mode: plan.why_mode.clone(),
         source_branch: plan.source_branch.clone(),
         target_branch: plan.target_branch.clone(),
         uncommitted,
@@ -63,6 +65,9 @@ pub(super) fn of_a_session(
     withheld: &Withheld,
 ) -> Vec<Event> {
     let mut notices = plan.notices.clone();
+    if let ModeReason::Impossible(why) = &plan.why_mode {
+        notices.push(Notice::NoLayers { why: why.clone() });
+    }
     if options.network == NetworkOptions::Open {
         notices.push(Notice::NetworkOpen);
     }

@@ -165,12 +165,13 @@ fn line_of(event: &Event) -> Option<String> {
             agent,
             provider,
             strategy,
+            mode,
             source_branch,
             target_branch,
             max_iterations,
             ..
         } => format!(
-            "sandbox {name}: agent {agent}, provider {provider}, strategy {strategy}, branch {source_branch}, target {target_branch}, up to {max_iterations} iteration(s)"
+            "sandbox {name}: agent {agent}, provider {provider}, strategy {strategy}, mode {mode}, branch {source_branch}, target {target_branch}, up to {max_iterations} iteration(s)"
         ),
         Event::Step { step } => format!("step: {step}"),
         Event::Progress { .. } => return None,
@@ -318,6 +319,17 @@ impl std::fmt::Display for Notice {
             Self::LoginRenewed => "the agent renewed its login, which is kept".to_owned(),
             Self::CopyMissing { path } => {
                 format!("{} is not there any more: not copied", path.display())
+            }
+            Self::NoLayers { why } => {
+                format!("layers are not possible here, so it has a directory of its own: {why}")
+            }
+            Self::UncommittedOutside { paths: 1 } => {
+                "1 uncommitted change of this checkout stays outside: the sandbox has committed files".to_owned()
+            }
+            Self::UncommittedOutside { paths } => {
+                format!(
+                    "{paths} uncommitted changes of this checkout stay outside: the sandbox has committed files"
+                )
             }
             Self::NetworkOpen => {
                 "the sandbox has this machine's own network: it reaches everything that you reach, \

@@ -13,6 +13,7 @@ use crate::agent::AgentEvent;
 use crate::git::land::Landing;
 use crate::names::{SandboxId, Slug};
 use crate::process::Exit;
+use crate::session::plan::ModeReason;
 
 /// One event of a run. Text from the agent is as it was sent: sanitise before showing.
 #[derive(Debug, Clone, Serialize)]
@@ -26,6 +27,10 @@ pub enum Event {
         provider: String,
         /// "head", "merge-to-head" or "branch".
         strategy: &'static str,
+        /// "bind", "layer", "copy" or "inside".
+        mode: &'static str,
+        /// Why its files are where they are.
+        why_mode: ModeReason,
         /// The branch that the agent works on.
         source_branch: String,
         /// The host's branch at the start.
@@ -178,6 +183,14 @@ pub enum Notice {
     CopyMissing {
         #[serde(serialize_with = "crate::path_json::lossy")]
         path: PathBuf,
+    },
+    /// Layers of files were wanted, and are not possible here: it has a directory of its own instead.
+    NoLayers {
+        why: String,
+    },
+    /// So many paths of the user's checkout are in no commit, so the sandbox does not have them.
+    UncommittedOutside {
+        paths: usize,
     },
     /// The sandbox has the host's network: no wall.
     NetworkOpen,

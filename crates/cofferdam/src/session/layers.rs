@@ -12,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 use super::error::RunErrorKind;
 use super::event::{Event, EventSink};
 use crate::fsx::{self, Context, FileError};
+use crate::git::hex::hex;
 use crate::git::index::{self, HandedIn, Owner};
 use crate::git::trees::{self, Stack, Tell, Trees, Trimmed};
 use crate::git::{Oid, Repository};
 use crate::home::Home;
-use crate::sandbox::MountSource;
+use crate::sandbox::{Contained, MountSource};
 
 /// In the state directory: [`UPPER`], where what is changed is, and [`WORK`].
 pub(super) const CHANGES: &str = "layer";
@@ -24,6 +25,8 @@ pub(super) const CHANGES: &str = "layer";
 /// removes them.
 const BELOW: &str = "layers";
 const LIMIT: u64 = 1 << 20;
+/// Beside the layers, with the provider behind it: in which boot, by whom they were seen to be possible.
+const TRIED: &str = "possible-";
 /// Fewer are written before anybody can read how many.
 const MANY_FILES: u64 = 1000;
 
@@ -136,6 +139,34 @@ pub(super) fn trim(home: &Home, bytes: u64, dry_run: bool) -> Result<Trimmed, Fi
         }
         Ok(used)
     })
+}
+
+/// Whether sandboxes of this provider can have layers below `home`; else why not. Tried once in a boot: a real mount takes as
+/// long as a start. That it is not possible is not remembered, so that whoever mends it sees it.
+pub(super) async fn possible(
+    home: &Home,
+    sandbox: &Contained,
+    cancel: &CancellationToken,
+) -> Result<(), String> {
+    let place = home.all_trees();
+    let provider = sandbox.provider_name();
+    let note = place.join(format!("{TRIED}{}", hex(provider.as_bytes())));
+    let now = format!(
+        "{} {} {}\n",
+        trees::boot(),
+        env!("CARGO_PKG_VERSION"),
+        rustix::process::geteuid().as_raw()
+    );
+    let known = fsx::read_bounded(&note, 200);
+    if known.is_ok_and(|known| known == now.as_bytes()) {
+        return Ok(());
+    }
+    fsx::private_dir(&place).map_err(|error| error.to_string())?;
+    let tried = sandbox.try_layers(&place, cancel).await;
+    tried.map_err(|error| error.to_string())?;
+    // Else it is tried again.
+    let _ = fsx::write_private(&note, now.as_bytes());
+    Ok(())
 }
 
 /// What goes with the sandbox.

@@ -11,6 +11,7 @@ mod announce;
 mod appearing;
 mod barred;
 mod collect;
+mod committed;
 mod cover;
 mod dispose;
 mod emitter;
@@ -34,6 +35,7 @@ mod mounts;
 mod network;
 mod network_options;
 mod options;
+mod outside;
 mod pipes;
 mod place;
 mod plan;
@@ -67,7 +69,7 @@ pub use options::{
     COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions,
     SessionOptions, Task, Timeouts,
 };
-pub use plan::PlanError;
+pub use plan::{ModeReason, PlanError};
 pub use report::{Beside, Iteration, Kept, RunReport};
 pub use run::run;
 pub use runlog::run_log;

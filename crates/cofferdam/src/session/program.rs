@@ -5,9 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use super::committed::{self, Found};
 use super::error::RunErrorKind;
 use super::options::RunOptions;
-use crate::git::{Oid, Repository, below};
+use super::plan::{Plan, PlanError};
 use crate::registry::Strategy;
 use crate::sandbox::{ProgramFault, SandboxError};
 
@@ -15,9 +16,7 @@ use crate::sandbox::{ProgramFault, SandboxError};
 /// is nobody's to judge here: then its start tells.
 pub(super) async fn check(
     options: &RunOptions,
-    repository: &Repository,
-    strategy: &Strategy,
-    base: &Oid,
+    plan: &Plan,
     environment: &BTreeMap<OsString, OsString>,
 ) -> Result<(), RunErrorKind> {
     let Some(program) = options.task.agent.program() else {
@@ -33,7 +32,7 @@ pub(super) async fn check(
         return Ok(());
     }
     let absent = if let Some(path) = in_the_tree(program.name) {
-        is_absent(options, repository, strategy, base, &path).await?
+        is_absent(options, plan, &path).await?
     } else {
         let search_path = options.caller.environment.get(OsStr::new("PATH"));
         !environment.contains_key(OsStr::new("PATH"))
@@ -67,30 +66,25 @@ fn in_the_tree(program: &OsStr) -> Option<PathBuf> {
     (below && !plain.as_os_str().is_empty()).then_some(plain)
 }
 
-async fn is_absent(
-    options: &RunOptions,
-    repository: &Repository,
-    strategy: &Strategy,
-    base: &Oid,
-    path: &Path,
-) -> Result<bool, RunErrorKind> {
-    let top = repository.top.as_path();
+async fn is_absent(options: &RunOptions, plan: &Plan, path: &Path) -> Result<bool, RunErrorKind> {
+    let top = plan.repository.top.as_path();
     // Also where a symlink of the tree leads, as far as that is the same inside.
     let missing = || {
         let found = top.join(path).metadata();
         found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     };
-    if *strategy == Strategy::Head {
-        return Ok(missing());
-    }
-    let copied = |copy: &PathBuf| below::plain(top, copy).is_ok_and(|copy| path.starts_with(copy));
-    if options.session.copy.iter().any(copied) {
+    if plan.record.strategy == Strategy::Head || committed::is_copied(options, plan, path) {
         return Ok(missing());
     }
     // A symlink may lead to what is copied, or out of the tree: that is left to the sandbox.
-    Ok(repository
-        .is_missing(base, path, &options.caller.cancel)
-        .await?)
+    match committed::found(plan, path, &options.caller.cancel).await? {
+        Found::Committed => Ok(false),
+        Found::Missing => Ok(true),
+        Found::Changed => {
+            let (what, path) = ("agent's program", path.to_owned());
+            Err(PlanError::Uncommitted { what, path }.into())
+        }
+    }
 }
 
 #[cfg(test)]

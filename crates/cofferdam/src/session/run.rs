@@ -1,10 +1,12 @@
 //! The run itself: each step once, in order, and whatever happened the later ones still follow.
 
-use std::time::Instant;
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
 
 use super::announce;
 use super::appearing;
 use super::collect::{self, Collected, Collector, Reaches, Source};
+use super::committed;
 use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
 use super::error::{RunError, RunErrorKind};
@@ -13,6 +15,7 @@ use super::iterate::{self, Work};
 use super::manage::made_branch;
 use super::network;
 use super::options::RunOptions;
+use super::outside;
 use super::plan::{self, Plan, PlanError, TaskPlan};
 use super::prepare::{self, Making, Ready};
 use super::program;
@@ -24,6 +27,9 @@ use crate::git::{DiffStyle, UserRules, before, own_files};
 use crate::registry::{Outcome, Owned, RegistryError};
 use crate::sandbox::{Ability, Sandbox};
 use crate::wall;
+
+/// How long the end of a run waits for what it looked for in the checkout while the agent worked.
+const OUTSIDE: Duration = Duration::from_secs(2);
 
 /// Runs an agent in a sandbox until it signals completion or the iterations are used up, and brings
 /// verified commits home.
@@ -104,16 +110,8 @@ async fn plan_alone(options: &RunOptions) -> Result<(Plan, TaskPlan, Vec<String>
     let plan = plan::plan(caller, session).await?;
     let task = plan::plan_task(options, &plan).await?;
     // A sandbox that is there knows its programs; of one that is to be made this is asked before.
-    let (record, environment) = (&plan.record, &task.environment);
-    let repository = &plan.repository;
-    program::check(
-        options,
-        repository,
-        &record.strategy,
-        &record.base,
-        environment,
-    )
-    .await?;
+    program::check(options, &plan, &task.environment).await?;
+    committed::check_prompt(options, &plan).await?;
     let (plan, finished) = plan::settle(caller, session, plan).await?;
     if finished.is_empty() {
         return Ok((plan, task, finished));
@@ -145,6 +143,11 @@ async fn live(
         environment: &task.environment,
         lives_on: false,
     };
+    // It takes as long as the checkout is large; an agent takes longer.
+    let scratch = owned.directory().join("scratch-outside");
+    let outside = outside::look(&options.caller, plan, scratch);
+    tokio::pin!(outside);
+    let mut looked = false;
     let worked = async {
         let prepared = prepare::or_cancel(&making, &mut owned, &mut ready).await;
         // Where nobody came to look at the user's work.
@@ -157,6 +160,11 @@ async fn live(
             done = iterate::iterate(options, task, sandbox, events, &mut work) => done,
             never = network::watch(sandbox, &mut refusals, events) => match never {},
             never = appearing::watch(watch, events) => match never {},
+            never = async {
+                outside::tell((&mut outside).await, events);
+                looked = true;
+                std::future::pending::<Infallible>().await
+            } => match never {},
         }
     }
     .await
@@ -218,6 +226,15 @@ async fn live(
         if collected.is_ok() || !options.session.sandbox.abilities().has(Ability::Outlive) {
             let _ = tokio::time::timeout(options.session.timeouts.close, sandbox.close()).await;
         }
+    }
+    // Who made no commit keeps nobody waiting for it.
+    if !looked
+        && collected
+            .as_ref()
+            .is_ok_and(|collected| !collected.commits.is_empty())
+    {
+        let found = tokio::time::timeout(OUTSIDE, outside).await;
+        outside::tell(found.unwrap_or_default(), events);
     }
     let kept = Kept {
         id: Some(plan.record.id),

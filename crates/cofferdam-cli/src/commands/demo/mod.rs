@@ -72,7 +72,7 @@ async fn show(
         colour.on_stdout(),
         "A small repository, and an agent with three tasks",
     )?;
-    output::data("$ cofferdam run --merge-to-head --max-iterations 3 -- ./agent.sh\n")?;
+    output::data("$ cofferdam run --max-iterations 3 -- ./agent.sh\n")?;
 
     let before = Before::look(&stage, cancel).await?;
     let mode = if environment.live {
@@ -81,7 +81,7 @@ async fn show(
         Mode::Plain
     };
     // One story on one stream, and no commands for what is gone when it has been read.
-    let narrator = Narrator::new(Verbosity::Normal, false).without_hints();
+    let narrator = Narrator::new(Verbosity::Normal, true).without_hints();
     let live = Live::start(mode, Stream::Output, narrator, colour.on_stdout())
         .map_err(CliError::Runtime)?;
     let said = Arc::new(Mutex::new(String::new()));
@@ -146,7 +146,7 @@ fn options(
     };
     let agent = agent::by_name("command", agent)?;
     let native = Native::new(NativeOptions::default());
-    let sandbox = BindMount::new(native, BranchStrategy::MergeToHead);
+    let sandbox = BindMount::or_layers(native, BranchStrategy::MergeToHead);
     let home = Home::new(stage.own_files());
     let mut options = RunOptions::new(home, stage.repository(), agent, sandbox);
     options.caller.git = environment.git.clone();
@@ -230,7 +230,7 @@ fn end(held: bool, verdicts: &[Verdict], environment: &Environment, colour: bool
     format!(
         "\nAll {} held. The work is on main, and nothing else came out.\n\
          {} in a repository of your own, with an agent of your own:\n  {command} run \
-         --merge-to-head --copy my-agent.sh -- ./my-agent.sh\n",
+         --copy my-agent.sh -- ./my-agent.sh\n",
         verdicts.len(),
         paint("next:", style::HINT, colour),
     )

@@ -14,9 +14,9 @@ use crate::ui::human::parse_duration;
 
 /// Let an agent work in a sandbox and bring its verified commits home
 ///
-/// Without a branch strategy the agent works in this checkout itself (`--head`), or with
-/// `--mode copy` on a temporary branch (`--merge-to-head`). The sandbox ends with the agent, unless it is kept (`--keep`)
-/// or was there before (`--in`).
+/// Without a branch strategy the agent works on a temporary branch, which is merged into the checked-out one when the run
+/// succeeds (`--merge-to-head`). It sees committed files; what you have not committed stays outside, unless `--copy` names
+/// it. The sandbox ends with the agent, unless it is kept (`--keep`) or was there before (`--in`).
 #[derive(Debug, Args)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -7,7 +7,7 @@ use cofferdam::session::{PromptSource, RunLog};
 
 use super::arguments::Arguments;
 use super::prompt;
-use crate::commands::making::{self, FileMode, usage};
+use crate::commands::making::{self, usage};
 use crate::environment::Environment;
 use crate::error::CliError;
 
@@ -16,21 +16,14 @@ pub(super) fn options(
     mut arguments: Arguments,
     environment: &Environment,
 ) -> Result<RunOptions, CliError> {
-    let unnamed = if arguments.sandbox.mode == FileMode::Bind {
-        BranchStrategy::Head
-    } else {
-        BranchStrategy::MergeToHead
-    };
+    let unnamed = BranchStrategy::MergeToHead;
     let sandbox = making::contained(&arguments.strategy, arguments.sandbox.mode, unnamed)?;
-    if works_in_the_checkout(&arguments) && !arguments.sandbox.copy.is_empty() {
-        return usage("`--copy` is for a worktree: add `--merge-to-head` or `--branch NAME`");
-    }
-    if arguments.keep && works_in_the_checkout(&arguments) {
+    if arguments.keep && arguments.strategy.head {
         return Err(CliError::Misused {
             message:
                 "`--keep` cannot leave a sandbox in this checkout itself: nobody would watch it"
                     .to_owned(),
-            hint: "add `--merge-to-head` or `--branch NAME`".to_owned(),
+            hint: "leave out `--head`, and it gets a branch of its own".to_owned(),
         });
     }
     let agent = agent(&arguments)?;
@@ -60,12 +53,6 @@ pub(super) fn options(
         (None, false) => RunLog::Default,
     };
     Ok(options)
-}
-
-/// Whether the agent sees the user's own files, not those of a worktree.
-fn works_in_the_checkout(arguments: &Arguments) -> bool {
-    arguments.sandbox.mode == FileMode::Bind
-        && (arguments.strategy.head || !arguments.strategy.is_named())
 }
 
 fn agent(arguments: &Arguments) -> Result<std::sync::Arc<dyn AgentProvider>, CliError> {

@@ -18,7 +18,6 @@ use cofferdam::session::{AgentFailure, RunErrorKind};
 use super::arguments::Arguments;
 use super::life::Life;
 use crate::commands::doctor::agents::elsewhere;
-use crate::commands::making::FileMode;
 use crate::commands::unstarted;
 use crate::environment::Environment;
 use crate::error::{CliError, hint_within};
@@ -44,9 +43,7 @@ impl Surroundings {
     pub(super) fn new(arguments: &Arguments, environment: &Environment) -> Self {
         let directory = environment.directory.clone();
         let top = environment.top().to_owned();
-        let checkout = arguments.sandbox.mode == FileMode::Bind
-            && !arguments.strategy.merge_to_head
-            && arguments.strategy.branch.is_none();
+        let checkout = arguments.strategy.head;
         let program = arguments.runs_command().then(|| arguments.command.first());
         Self {
             program: program.flatten().cloned(),
@@ -212,7 +209,7 @@ impl Surroundings {
             interpreter.to_owned()
         } else {
             format!(
-                "a worktree holds committed files only: commit {word}, or add `--copy {word}`; \
+                "the sandbox has committed files only: commit {word}, or add `--copy {word}`; \
                  if it is there, {interpreter}"
             )
         }

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::format::{Entry, FormatError, GITLINK, Index, Rewrite, Stat, is_masked, parse, write};
 use super::command::GitError;
+use super::hex::{from_hex, hex};
 use super::scratch::{CheckOutError, Scratch, UserRules};
 use super::{ObjectFormat, Oid, Repository, own_files};
 use crate::fsx::{self, FileError};
@@ -310,26 +311,6 @@ fn shared_index(repo: &Repository, host: &Index<'_>) -> Vec<u8> {
     };
     let path = repo.git_dir.join(format!("sharedindex.{}", hex(base)));
     fsx::read_bounded(&path, LIMIT).unwrap_or_default()
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
-}
-
-pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |b: u8| {
-        char::from(b)
-            .to_digit(16)
-            .and_then(|d| u8::try_from(d).ok())
-    };
-    let pairs = text.as_bytes().chunks(2);
-    pairs
-        .map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?))
-        .collect()
 }
 
 /// The last step: what must not travel is taken out of the entries.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::fsx::{self, FileError};
 use crate::git::Oid;
-use crate::git::index::{self, hex};
+use crate::git::hex::{self, hex};
 
 const FIRST_LINE: &str = "cofferdam-tree 1";
 const NAME: &str = "about";
@@ -107,12 +107,12 @@ fn to_hex(path: &Path) -> String {
 }
 
 fn from_hex(text: &str) -> Option<PathBuf> {
-    let bytes = index::from_hex(text)?;
+    let bytes = hex::from_hex(text)?;
     Some(OsString::from_vec(bytes).into())
 }
 
 /// Which boot of the machine this is; empty where it cannot be told, and then no layer of another boot is taken.
-pub(super) fn boot() -> String {
+pub fn boot() -> String {
     let id = fsx::read_bounded(Path::new("/proc/sys/kernel/random/boot_id"), 100);
     let id = id.unwrap_or_default();
     String::from_utf8_lossy(&id).trim().to_owned()

@@ -8,8 +8,9 @@ use super::about::{self, About};
 use super::error::TreeError;
 use super::write::{self, Tell, Wanted};
 use crate::fsx::{self, FileError};
+use crate::git::hex::hex;
+use crate::git::index;
 use crate::git::index::format::{Entry, GITLINK, Stat, parse};
-use crate::git::index::{self, hex};
 use crate::git::own_files;
 use crate::git::{Oid, Repository};
 

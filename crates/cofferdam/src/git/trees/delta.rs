@@ -11,8 +11,9 @@ use super::base::{INDEX, gitlinks, is_ours, make_top, stat, time, write_index};
 use super::error::TreeError;
 use super::write::{self, Places, Tell, Wanted, split};
 use crate::fsx::{self, FileError};
+use crate::git::hex::hex;
 use crate::git::index::format::{Entry, parse};
-use crate::git::index::{self, TreeSide, hex};
+use crate::git::index::{self, TreeSide};
 use crate::git::{GitError, Oid, Repository};
 use crate::process::Sink;
 

@@ -22,6 +22,7 @@ mod keep;
 mod store;
 mod write;
 
+pub use about::boot;
 use delta::Candidate;
 pub use error::TreeError;
 pub use keep::{Trimmed, keep};

@@ -28,6 +28,7 @@ mod tools;
 mod wall;
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +109,14 @@ impl BindMountProvider for Native {
                 Ability::Ports,
             ],
         }
+    }
+
+    async fn try_layers(
+        &self,
+        place: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<(), SandboxError> {
+        rehearse::layers(place, cancel).await
     }
 
     async fn create(

@@ -17,7 +17,7 @@ use crate::session::manage::made_branch;
 use crate::session::network;
 use crate::session::network_options::NetworkOptions;
 use crate::session::options::{RunOptions, SessionOptions, Task};
-use crate::session::plan::{self, Plan, TaskPlan};
+use crate::session::plan::{self, ModeReason, Plan, TaskPlan};
 use crate::session::refusals::Refusals;
 use crate::session::report::{Kept, RunReport, usage};
 use crate::session::run::take_login_back;
@@ -241,6 +241,7 @@ impl Session {
             branch_exists: true,
             source_branch: record.branch_text(),
             record,
+            why_mode: ModeReason::Made,
             target_branch,
             notices: Vec::new(),
             workdir: form.workdir(),

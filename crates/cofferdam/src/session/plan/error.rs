@@ -16,6 +16,9 @@ pub enum PlanError {
     DetachedTarget,
     #[error("`--copy` needs a worktree, and the head strategy works in the checkout itself")]
     CopyWithHead,
+    /// A path below the top: the sandbox would have none, or an older one.
+    #[error("the {what} `{}` is in no commit as it is now, and the sandbox has committed files only", path.display())]
+    Uncommitted { what: &'static str, path: PathBuf },
     #[error("a hook on the host needs the files in a directory, and with layers they are in none")]
     LayerHook,
     #[error("{} cannot be hidden: {why}", path.display())]

@@ -2,6 +2,7 @@
 
 mod branches;
 pub(super) mod error;
+mod mode;
 mod task;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 pub use error::PlanError;
+pub use mode::ModeReason;
 pub(super) use task::{Prompt, TaskPlan, plan as plan_task};
 
 use self::branches::branches;
@@ -32,6 +34,8 @@ pub(super) struct Plan {
     /// Author of the agent's commits and of a merge.
     pub author: Identity,
     pub record: Record,
+    /// Why its files are where they are.
+    pub why_mode: ModeReason,
     /// The commit that the branch has now; `None`: it will be made at the base.
     pub branch_exists: bool,
     pub source_branch: String,
@@ -123,19 +127,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         return Err(PlanError::NameTaken(name).into());
     }
     let branches = branches(caller, options, &repository, &name).await?;
-    let mode = match &options.sandbox {
-        Contained::BindMount(_) => Mode::Bind,
-        Contained::PrivateCopy(kind) if kind.layered => Mode::Layer,
-        Contained::PrivateCopy(_) => Mode::Copy,
-        Contained::Isolated(_) => Mode::Inside,
-    };
-    if mode == Mode::Layer {
-        options.sandbox.require(Ability::Layers)?;
-        let hooks = &options.hooks;
-        if !hooks.host_worktree_ready.is_empty() || !hooks.host_sandbox_ready.is_empty() {
-            return Err(PlanError::LayerHook.into());
-        }
-    }
+    let (mode, why_mode) = mode::choose(caller, options, &branches.strategy).await?;
     place::check(
         caller,
         options,
@@ -191,6 +183,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         config,
         author,
         record,
+        why_mode,
         branch_exists: branches.exists,
         source_branch,
         target_branch,

@@ -1,0 +1,37 @@
+//! The user's uncommitted work, which a sandbox with files of its own does not have. It is looked for while the agent works:
+//! no start waits for it.
+
+use std::path::PathBuf;
+
+use super::emitter::Emitter;
+use super::event::Notice;
+use super::options::Caller;
+use super::plan::Plan;
+use crate::git::{UserRules, before};
+use crate::registry::Strategy;
+
+/// How many paths of the checkout the sandbox does not have; `None` where it could not be found out. With `head` it has
+/// them all. `scratch`: a private directory that is made and removed.
+pub(super) async fn look(caller: &Caller, plan: &Plan, scratch: PathBuf) -> Option<usize> {
+    if plan.record.strategy == Strategy::Head {
+        return Some(0);
+    }
+    let rules = UserRules {
+        config: Some(&plan.config),
+        caller_home: caller.user_home.as_deref(),
+    };
+    let count = before::count(&plan.repository, rules, scratch, &caller.cancel);
+    count.await.ok()
+}
+
+/// Says what was found.
+pub(super) fn tell(paths: Option<usize>, events: &Emitter) {
+    match paths {
+        Some(0) => {}
+        Some(paths) => events.notice(Notice::UncommittedOutside { paths }),
+        None => events.notice(Notice::Other {
+            text: "uncommitted changes of this checkout, if there are any, stayed outside"
+                .to_owned(),
+        }),
+    }
+}
