@@ -17,6 +17,7 @@ mod gc;
 mod hooks;
 mod interrupt;
 mod kept;
+mod left;
 mod list;
 mod lives;
 mod living;

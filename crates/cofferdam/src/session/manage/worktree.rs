@@ -64,7 +64,7 @@ pub async fn worktree(target: &SandboxRef, rest: Option<Oid>) -> Result<PathBuf,
                 "--ignore-skip-worktree-bits",
             ])
             .arg(format!("--source={rest}"))
-            .args(["--", ":/"])
+            .args(["--", "."])
             .run(cancel)
             .await;
         done.map_err(WorktreeError::from)?;
