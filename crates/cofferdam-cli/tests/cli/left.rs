@@ -302,6 +302,11 @@ fn a_living_one_shows_it_whether_it_runs_or_not() {
     environment
         .cofferdam(&["create", "box", "--network", "none"])
         .expect_code(0);
+    for command in ["diff", "log", "merge"] {
+        let done = environment.cofferdam(&[command, "box"]).expect_code(0);
+        let nothing = ["", "nothing: the agent made no commit\n"];
+        assert!(nothing.contains(&done.stdout.as_str()), "{done}");
+    }
     environment
         .cofferdam(&["exec", "box", "--", "sh", "-c", AGENT])
         .expect_code(0);

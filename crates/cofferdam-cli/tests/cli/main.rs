@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod apart;
 mod completions;
 mod delete;
 mod demo;
