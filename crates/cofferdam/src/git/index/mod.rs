@@ -2,6 +2,7 @@
 //! the host's index knows of the files, so that the first `git status` inside reads no file that
 //! did not change.
 
+pub(super) mod cached;
 pub mod format;
 #[cfg(test)]
 mod fuzz;
