@@ -115,7 +115,13 @@ fn tree_ids_are_there(world: &World, stack: &Stack, commit: &Oid) {
     let (wanted, there) = (fs::read(&scratch).unwrap(), fs::read(&stack.index).unwrap());
     fs::remove_file(&scratch).unwrap();
     let format = cofferdam::git::ObjectFormat::Sha1;
-    let trees = |bytes| format::parse(bytes, format).unwrap().trees.unwrap().to_vec();
+    let trees = |bytes| {
+        format::parse(bytes, format)
+            .unwrap()
+            .trees
+            .unwrap()
+            .to_vec()
+    };
     let (wanted, there) = (trees(&wanted), trees(&there));
     assert_eq!(
         String::from_utf8_lossy(&there),
