@@ -368,13 +368,6 @@ pub fn of_layers(
     hidden: &[PathBuf],
 ) -> Result<HandedIn, IndexError> {
     let bytes = fsx::read_bounded(path, LIMIT)?;
-    if hidden.is_empty() {
-        return Ok(HandedIn {
-            bytes,
-            gitlinks: Vec::new(),
-            hidden: Vec::new(),
-        });
-    }
     let index = parse(&bytes, format)?;
     let finish = Finish {
         owner,
