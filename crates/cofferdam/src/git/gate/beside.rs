@@ -222,7 +222,7 @@ fn collisions(changes: &Changes, listing: &[u8], verdict: &mut Verdict) {
         if let Some(other) = by_fold.insert(folded, path)
             && (changed.contains(other) || changed.contains(*path))
         {
-            verdict.notes.push(collide(other, path));
+            verdict.notes.add(|| collide(other, path));
         }
     }
     if !by_fold.is_empty() {
@@ -233,7 +233,7 @@ fn collisions(changes: &Changes, listing: &[u8], verdict: &mut Verdict) {
             if let Some(other) = by_fold.get(text)
                 && (changed.contains(other) || changed.contains(*path))
             {
-                verdict.notes.push(collide(path, other));
+                verdict.notes.add(|| collide(path, other));
             }
         }
     }

@@ -75,10 +75,10 @@ pub(super) async fn judge(
             verdict.executes.push(shown(path));
         }
         if names::misleading(path) {
-            verdict.notes.push(format!(
-                "`{}` has a name with invisible or control characters",
-                shown(path)
-            ));
+            verdict.notes.add(|| {
+                let path = shown(path);
+                format!("`{path}` has a name with invisible or control characters")
+            });
         }
         for entry in states.iter().flatten() {
             match entry.mode {
