@@ -243,6 +243,14 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         // What is not home is only there.
         if collected.is_ok() || !options.session.sandbox.abilities().has(Ability::Outlive) {
             let _ = tokio::time::timeout(options.session.timeouts.close, sandbox.close()).await;
+            // It would end with this process anyway, and nobody could open it again.
+            if collected.is_err() {
+                let text = format!(
+                    "what is not home is lost: a sandbox of the provider `{}` ends with the program that made it",
+                    plan.record.provider
+                );
+                events.notice(Notice::Other { text });
+            }
         }
     }
     let kept = Kept {

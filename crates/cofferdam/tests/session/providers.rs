@@ -138,6 +138,20 @@ fn an_isolated_sandbox_stays_until_its_work_is_home() {
     assert_eq!(files.lock().unwrap().len(), 1);
 }
 
+/// Nobody can open it again: it is closed, and its user is told what that means.
+#[test]
+fn an_isolated_sandbox_that_cannot_stay_is_not_passed_over() {
+    let env = Env::new();
+    let own = Own::new(Fault::LoseWork);
+    let diary = own.diary.clone();
+    let isolated = Isolated::new(Apart(own), copy_branch("topic"));
+    let failed = run(env.with(isolated, agent(WORK))).unwrap_err();
+    assert!(failed.to_string().contains("the wire was cut"), "{failed}");
+    assert!(diary.lock().unwrap().contains(&"close".to_owned()));
+    let told = "what is not home is lost: a sandbox of the provider `apart` ends with the program that made it";
+    assert!(env.said().contains(told), "{}", env.said());
+}
+
 /// As one says that goes on, which is then ended.
 fn newest_commit(native: &Native, handle: &Handle) -> String {
     crate::support::block_on(async {

@@ -33,6 +33,8 @@ pub(super) enum Fault {
     HangCopy,
     /// Nothing of its work can be brought out.
     FailPack,
+    /// The same, and its isolated sandboxes end with their maker.
+    LoseWork,
     /// It cannot stop its programs for a while.
     NoPause,
     /// It has no terminals to give.
@@ -119,7 +121,9 @@ impl Sandbox for Watched {
         self.own.note(format!("exec {program}"));
         match self.own.fault {
             Fault::HangExec => std::future::pending().await,
-            Fault::FailPack if request.arguments.iter().any(|word| packs(word)) => {
+            Fault::FailPack | Fault::LoseWork
+                if request.arguments.iter().any(|word| packs(word)) =>
+            {
                 return Err(SandboxError::Gone("the wire was cut".into()));
             }
             Fault::PanicExec => return Err(SandboxError::Gone("it fell over".into())),
@@ -200,7 +204,10 @@ impl IsolatedProvider for Apart {
     fn abilities(&self) -> Abilities {
         Abilities {
             networks: &[NetworkKind::None],
-            others: &[Ability::Outlive, Ability::Git],
+            others: match self.0.fault {
+                Fault::LoseWork => &[Ability::Git],
+                _ => &[Ability::Outlive, Ability::Git],
+            },
         }
     }
 
