@@ -288,7 +288,7 @@ fn process_hint(error: &ProcessError) -> Option<String> {
 
 const NO_LOG_HINT: &str = "see which sandboxes there are with `cofferdam list`; a log is kept for 30 days after its sandbox";
 
-fn registry_hint(error: &RegistryError) -> Option<String> {
+pub(crate) fn registry_hint(error: &RegistryError) -> Option<String> {
     let hint = match error {
         RegistryError::Unknown {
             on_branch: Some(name),
@@ -301,7 +301,7 @@ fn registry_hint(error: &RegistryError) -> Option<String> {
         RegistryError::InUse(_) => "wait until that command has ended, and try again".to_owned(),
         RegistryError::Gone(_) => "see what there is with `cofferdam list`".to_owned(),
         RegistryError::Record { path, .. } => format!(
-            "another version of cofferdam may have written it; {} holds all that it knows of that sandbox",
+            "use the version of cofferdam that wrote it, or move {} away, which holds all that is known of that sandbox",
             shown(path.parent().unwrap_or(path))
         ),
         RegistryError::Written { path, .. } => format!(

@@ -130,10 +130,8 @@ fn login_hint(error: &LoginError) -> Option<String> {
                 });
             Some(format!("{first}give its own: `--login ~/{usual}`"))
         }
-        LoginError::File(_)
-        | LoginError::NoLogin { .. }
-        | LoginError::NoFile { .. }
-        | LoginError::NotGiven(_) => None,
+        LoginError::NoFile { .. } => Some("leave out `--login`".to_owned()),
+        LoginError::File(_) | LoginError::NoLogin { .. } | LoginError::NotGiven(_) => None,
     }
 }
 
