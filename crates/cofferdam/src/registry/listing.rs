@@ -191,7 +191,7 @@ pub fn barred(home: &Home, top: &Path) -> Option<String> {
 }
 
 /// What is to be done about a record that cannot be read.
-pub fn unreadable_hint(home: &Home) -> String {
+fn unreadable_hint(home: &Home) -> String {
     format!(
         "use the version of cofferdam that wrote it, or move its directory out of {}",
         home.state().display()
