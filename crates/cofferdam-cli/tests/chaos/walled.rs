@@ -18,13 +18,13 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// On this machine: greets everyone who comes.
 #[derive(Debug)]
-struct Service {
-    port: u16,
+pub(crate) struct Service {
+    pub(crate) port: u16,
     came: Arc<AtomicUsize>,
 }
 
 impl Service {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let came = Arc::new(AtomicUsize::new(0));
@@ -39,7 +39,7 @@ impl Service {
         Self { port, came }
     }
 
-    fn came(&self) -> usize {
+    pub(crate) fn came(&self) -> usize {
         self.came.load(Ordering::SeqCst)
     }
 }
@@ -55,7 +55,7 @@ fn walled(service: &Service) -> Environment {
 }
 
 /// Asks each service once; says `in` where one answers.
-fn ask(services: &[&Service]) -> String {
+pub(crate) fn ask(services: &[&Service]) -> String {
     let ports = services.iter().map(|one| one.port.to_string());
     let ports = ports.collect::<Vec<_>>().join(" ");
     format!(
@@ -71,7 +71,7 @@ fn exec(environment: &Environment, script: &str) -> String {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
         assert!(began.elapsed() < LIMIT, "{what}");
@@ -79,14 +79,14 @@ fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn name(pid: u32) -> String {
+pub(crate) fn name(pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let name = line.split(|&byte| byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
 }
 
 /// Those of this environment's processes that do this.
-fn of(environment: &Environment, role: &str) -> Vec<u32> {
+pub(crate) fn of(environment: &Environment, role: &str) -> Vec<u32> {
     let is = |pid: &u32| name(*pid).starts_with(&format!("cofferdam-{role}"));
     processes(environment).into_iter().filter(is).collect()
 }
