@@ -319,7 +319,9 @@ pub(crate) fn processes(environment: &Environment) -> Vec<u32> {
             continue;
         };
         let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
-        let ours = line.starts_with(b"cofferdam-");
+        if !line.starts_with(b"cofferdam-") {
+            continue;
+        }
         let fds = std::fs::read_dir(path.join("fd"))
             .into_iter()
             .flatten()
@@ -329,7 +331,7 @@ pub(crate) fn processes(environment: &Environment) -> Vec<u32> {
             .any(|to| to.to_string_lossy().contains(place));
         let sees =
             std::fs::read_to_string(path.join("mountinfo")).is_ok_and(|it| it.contains(place));
-        if ours && (holds || sees) {
+        if holds || sees {
             found.push(pid);
         }
     }

@@ -2,10 +2,11 @@
 //! of the suite, and all of it with `scripts/test --all`.
 
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cofferdam_lab::sample::Sample;
 use cofferdam_lab::skip;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::checker::User;
 use crate::environment::Environment;
@@ -20,6 +21,9 @@ const ROLES: [&str; 5] = ["command", "launcher", "guest", "supervisor", "gateway
 const SHARE: u64 = 10;
 /// No command here takes longer on a machine that has time for it.
 const LONGEST: u64 = 200_000;
+
+/// So long a command goes on between two looks.
+const SLICE: Duration = Duration::from_micros(500);
 
 /// Where a launcher has nothing to do: it makes sandboxes, those of the gate too.
 const WITHOUT_LAUNCHER: [&str; 4] = ["exec", "pause", "resume", "stop"];
@@ -36,7 +40,7 @@ fn each_dies_in_each_command() {
         // A command that was over, or a process that was gone, when it was to be hit: sooner the next time, and then at
         // once, as often as a busy machine may need.
         let mut most = LONGEST;
-        let tries = if is_one { 25 } else { 1 };
+        let tries = if is_one { 12 } else { 1 };
         let hit = (0..tries).any(|_| {
             let delay = Duration::from_micros(sample.below(most));
             most = (most / 16).max(1);
@@ -67,7 +71,7 @@ fn dies(role: &str, command: &str, delay: Duration, again: &str) -> bool {
     hit && (role != "command" || done.0.is_none())
 }
 
-/// Kills the process once it is there, unless the command ends before.
+/// Kills the process, at this time or as soon as there is one, unless the command ends before.
 fn hit(environment: &Environment, child: &mut Child, role: &str, delay: Duration) -> Option<u32> {
     let command = child.id();
     let is_there = || match role {
@@ -76,22 +80,29 @@ fn hit(environment: &Environment, child: &mut Child, role: &str, delay: Duration
             .map(|(pid, ..)| pid),
         role => of(environment, role).first().copied(),
     };
-    let began = Instant::now();
-    let mut first = None;
-    while first.is_none() || began.elapsed() < delay {
-        let there = is_there();
-        // One that goes soon is taken as soon as it is seen.
-        if first.is_some() && there.is_none() {
-            return None;
-        }
-        first = there;
-        if role == "launcher" && there.is_some() {
-            break;
-        }
-        if child.try_wait().unwrap().is_some() {
-            return None;
+    let tell = |signal| {
+        kill_process(
+            Pid::from_raw(i32::try_from(command).unwrap()).unwrap(),
+            signal,
+        )
+        .unwrap()
+    };
+    let mut there = is_there();
+    if there.is_some() {
+        std::thread::sleep(delay);
+    }
+    // While one looks, the command stands still: it cannot be through meanwhile.
+    while there.is_none() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(SLICE);
+        tell(Signal::STOP);
+        there = is_there();
+        if there.is_none() {
+            tell(Signal::CONT);
         }
     }
-    let pid = first?;
-    (kill_number(pid) && child.try_wait().unwrap().is_none()).then_some(pid)
+    let hit = there.filter(|pid| kill_number(*pid) && child.try_wait().unwrap().is_none());
+    if child.try_wait().unwrap().is_none() {
+        tell(Signal::CONT);
+    }
+    hit
 }
