@@ -116,7 +116,12 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // What a failed test leaves.
+        // What a failed test leaves. The launcher has gone from one that stays.
+        if let Ok(stream) = UnixStream::connect(self.socket())
+            && let Ok(init) = rustix::net::sockopt::socket_peercred(&stream)
+        {
+            let _ = kill_process(init.pid, Signal::KILL);
+        }
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
     }
