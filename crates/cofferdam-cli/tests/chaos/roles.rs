@@ -80,13 +80,8 @@ fn hit(environment: &Environment, child: &mut Child, role: &str, delay: Duration
             .map(|(pid, ..)| pid),
         role => of(environment, role).first().copied(),
     };
-    let tell = |signal| {
-        kill_process(
-            Pid::from_raw(i32::try_from(command).unwrap()).unwrap(),
-            signal,
-        )
-        .unwrap()
-    };
+    let number = Pid::from_raw(i32::try_from(command).unwrap()).unwrap();
+    let tell = |signal| kill_process(number, signal).unwrap();
     let mut there = is_there();
     if there.is_some() {
         std::thread::sleep(delay);
