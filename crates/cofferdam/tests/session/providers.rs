@@ -197,13 +197,14 @@ fn an_isolated_sandbox_that_is_abandoned_stays() {
     assert_eq!(files.lock().unwrap().len(), 1);
 }
 
-/// One that lives on is collected from where its files are mounted, while its programs stand still. Nothing is made of one
-/// that would be collected from no more.
+/// One that lives on outlives whoever makes it, and is collected from where its files are mounted, while its programs stand
+/// still. Nothing is made of one that could not.
 #[test]
-fn what_could_not_be_collected_from_does_not_live_on() {
+fn what_cannot_live_on_is_not_made() {
     let apart = Own::new(Fault::None);
     let restless = Own::new(Fault::NoPause);
-    let diaries = [apart.diary.clone(), restless.diary.clone()];
+    let mortal = Own::new(Fault::NoOutlive);
+    let diaries = [&apart, &restless, &mortal].map(|own| own.diary.clone());
     for (sandbox, why) in [
         (
             Contained::from(Isolated::new(Apart(apart), copy_branch("topic"))),
@@ -212,6 +213,10 @@ fn what_could_not_be_collected_from_does_not_live_on() {
         (
             BindMount::new(restless, branch("topic")).into(),
             "the provider `own` cannot stop its programs for a while",
+        ),
+        (
+            BindMount::new(mortal, branch("topic")).into(),
+            "the provider `own` cannot keep a sandbox longer than the program that made it",
         ),
     ] {
         let env = Env::new();

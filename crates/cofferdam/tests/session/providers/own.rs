@@ -39,6 +39,8 @@ pub(super) enum Fault {
     NoPause,
     /// It has no terminals to give.
     NoTerminal,
+    /// Its sandboxes end with whoever made them.
+    NoOutlive,
 }
 
 /// A provider that mounts: it keeps a diary and lets the embedded one do the work.
@@ -85,6 +87,7 @@ impl BindMountProvider for Own {
     fn abilities(&self) -> Abilities {
         let others: &[Ability] = match self.fault {
             Fault::NoPause => &[Ability::Mount, Ability::Outlive],
+            Fault::NoOutlive => &[Ability::Mount, Ability::Pause, Ability::Terminal],
             Fault::NoTerminal => &[Ability::Mount, Ability::Outlive, Ability::Pause],
             _ => return self.native.abilities(),
         };
