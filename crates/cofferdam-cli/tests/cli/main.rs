@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod committed;
 mod completions;
 mod delete;
 mod demo;
