@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, collect, completions, create, delete, demo, diff, doctor, exec, gc, list, log, logs,
-    man, merge, net, pause, resume, revoke, run, shell, start, status, stop,
+    allow, apply, collect, completions, create, delete, demo, diff, doctor, exec, gc, list, log,
+    logs, man, merge, net, pause, resume, revoke, run, shell, start, status, stop, worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Diff(diff::Arguments),
     Log(log::Arguments),
     Merge(merge::Arguments),
+    Apply(apply::Arguments),
+    Worktree(worktree::Arguments),
     Delete(delete::Arguments),
     Allow(allow::Arguments),
     Revoke(revoke::Arguments),

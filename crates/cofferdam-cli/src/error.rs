@@ -450,6 +450,12 @@ fn manage_hint(error: &ManageError) -> Option<String> {
         ManageError::Interrupted { .. } => "bring its commits home with `cofferdam gc`",
         ManageError::OtherCleansUp => "wait for its end, then `cofferdam gc` says what is left",
         ManageError::DetachedTarget => "check out a branch with `git switch NAME`",
+        ManageError::UncommittedWork { name, files, .. } if files.is_empty() => {
+            return Some(format!(
+                "see it with `cofferdam diff --uncommitted {name}`, bring it here with `cofferdam apply {name}`, or let go of \
+                 it: `cofferdam delete --force {name}`"
+            ));
+        }
         ManageError::UncommittedWork { name, .. } | ManageError::KeptWork { name, .. } => {
             return Some(format!(
                 "save what you need of it, then `cofferdam delete --force {name}`"

@@ -14,7 +14,9 @@ use cofferdam::git::discovery::{Start, Workspaces};
 use cofferdam::git::gate::{Gate, Limits as GateLimits, Rules};
 use cofferdam::git::identity::{UserConfig, user_config_around};
 use cofferdam::git::index::{self, Owner};
-use cofferdam::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone, PrivateCloneSpec};
+use cofferdam::git::private_clone::{
+    INSIDE_GIT_DIR, INSIDE_VAULT, IndexFile, PrivateClone, PrivateCloneSpec,
+};
 use cofferdam::git::vault::{Export, Vault};
 use cofferdam::git::{Git, Identity, Repository, land};
 use cofferdam::home::Home;
@@ -179,7 +181,7 @@ impl Host {
             branch: self.repo.head.branch(),
             identity: Some(&Identity::fallback()),
             config: &self.config,
-            index: index.as_ref().map(|index| &*index.bytes),
+            index: index.as_ref().map(|index| IndexFile::Bytes(&index.bytes)),
         })?;
         Ok(())
     }

@@ -208,9 +208,17 @@ impl Bench {
         }
         let session = Session::create(&self.caller, &options).await?;
         for number in 0..count {
-            let line = format!(
-                "echo {number} > new-{number}; git add new-{number}; git commit -qm {number}"
-            );
+            // Ten files, wherever they lie.
+            let line = if layered {
+                format!(
+                    "git ls-files | awk 'NR % 7 == 0' | head -n 10 | while read -r file; do echo {number} > \"$file\"; done; \
+                     git commit -qam {number}"
+                )
+            } else {
+                format!(
+                    "echo {number} > new-{number}; git add new-{number}; git commit -qm {number}"
+                )
+            };
             let mut program = session.exec(SessionExec::new(["sh", "-c", &line])).await?;
             program.wait().await?;
             let began = Instant::now();

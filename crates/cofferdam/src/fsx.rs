@@ -98,6 +98,20 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
 
 /// As [`write_private`], with another mode.
 pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+    replace(path, mode, |file| file.write_all(bytes))
+}
+
+/// The same with what is in the file `from`, which must not change meanwhile. The kernel copies it.
+pub fn copy_with_mode(from: &Path, to: &Path, mode: u32) -> Result<(), FileError> {
+    let mut from = fs::File::open(from).context("open", from)?;
+    replace(to, mode, |file| io::copy(&mut from, file).map(drop))
+}
+
+fn replace(
+    path: &Path,
+    mode: u32,
+    mut write: impl FnMut(&mut fs::File) -> io::Result<()>,
+) -> Result<(), FileError> {
     let parent = path.parent().unwrap_or(Path::new("."));
     let mut last = None;
     for attempt in 0..100u32 {
@@ -120,9 +134,7 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileE
             }
             Err(error) => return Err(FileError::new("create", temporary, error)),
         };
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| fs::rename(&temporary, path));
+        let written = write(&mut file).and_then(|()| fs::rename(&temporary, path));
         if let Err(error) = written {
             let _ = fs::remove_file(&temporary);
             return Err(FileError::new("write", path, error));

@@ -6,10 +6,11 @@ use clap::Args;
 use cofferdam::session::manage::{self, DiffStyle};
 
 use super::here::target;
-use super::living;
+use super::living::{self, Uncommitted};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::shell::shell_word;
 use crate::ui::{output, patch};
 
 /// Show what changed on a sandbox's branch since it started
@@ -18,6 +19,10 @@ pub(crate) struct Arguments {
     /// The sandbox, as `cofferdam list` names it
     #[arg(value_name = "SANDBOX")]
     name: String,
+
+    /// What lies in its files and is in no commit, instead of its commits
+    #[arg(long)]
+    uncommitted: bool,
 
     /// Changed files with the number of changed lines
     #[arg(long)]
@@ -33,7 +38,24 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    living::refresh(&arguments.name, environment, interrupt).await?;
+    let rest = if arguments.uncommitted {
+        match living::rest(&arguments.name, environment, interrupt).await? {
+            Uncommitted::Nothing => return Ok(ExitCode::SUCCESS),
+            Uncommitted::Commit(rest) => Some(rest),
+            Uncommitted::Worktree(path) => {
+                return Err(CliError::Failed {
+                    message: format!(
+                        "{} has ended, and what it left uncommitted is in a worktree",
+                        arguments.name
+                    ),
+                    hint: format!("see it with `git -C {} status`", shell_word(path)),
+                });
+            }
+        }
+    } else {
+        living::refresh(&arguments.name, environment, interrupt).await?;
+        None
+    };
     let style = if arguments.stat {
         DiffStyle::Stat
     } else if arguments.name_status {
@@ -42,7 +64,10 @@ pub(crate) async fn run(
         DiffStyle::Patch
     };
     let target = target(arguments.name, environment, interrupt);
-    let text = manage::diff(&target, style).await?;
+    let text = match &rest {
+        Some(rest) => manage::diff_rest(&target, rest, style).await?,
+        None => manage::diff(&target, style).await?,
+    };
     if style == DiffStyle::Patch && environment.colour.on_stdout() {
         output::data(&patch::paint(&text))?;
     } else {

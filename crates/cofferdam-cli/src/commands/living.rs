@@ -1,17 +1,22 @@
 //! Sandboxes that live on, as the commands on them name, open and ask them.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use cofferdam::git::Oid;
 use cofferdam::sandbox::native::Native;
 use cofferdam::session::living::{self, Collection, Named};
+use cofferdam::session::manage::{self, Rest};
 use cofferdam::session::{Caller, Landing, Session, SessionError};
 use cofferdam::text::printable_line;
 
+use super::here::target;
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
+use crate::ui::shell::shell_word;
 use crate::ui::{output, summary};
 
 /// Who works in a sandbox notices when it stands still for so long.
@@ -22,7 +27,7 @@ const NOTICED: Duration = Duration::from_secs(1);
 pub(super) struct Sandboxes {
     /// The sandboxes, as `cofferdam list` names them
     #[arg(required = true, value_name = "SANDBOX")]
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
 }
 
 /// Who makes sandboxes that live on.
@@ -64,6 +69,20 @@ pub(super) async fn named_if_it_lives_on(
         ) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The sandbox `name`, which ended and kept its files: from now on it lives until it is deleted.
+pub(super) async fn revived(
+    name: &str,
+    caller: &Caller,
+    environment: &Environment,
+) -> Result<Named, SessionError> {
+    let named = Named::revive(caller, &environment.directory, name).await?;
+    output::note(&format!(
+        "note: {} had ended, and stays now until you delete it\n",
+        named.name()
+    ));
+    Ok(named)
 }
 
 /// As [`named`], opened.
@@ -128,6 +147,48 @@ pub(super) async fn refresh(
     }
     beside(&name, &collection);
     Ok(Some(collection))
+}
+
+/// What a sandbox has in no commit.
+#[derive(Debug)]
+pub(super) enum Uncommitted {
+    Nothing,
+    /// The same as a commit.
+    Commit(Oid),
+    /// It has ended and left a worktree.
+    Worktree(PathBuf),
+}
+
+/// The commit of what a sandbox has in no commit, for a command that is about to show it or to bring it out. What one that
+/// lives on has committed comes home first.
+pub(super) async fn rest(
+    name: &str,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Uncommitted, CliError> {
+    let rest = match refresh(name, environment, interrupt).await? {
+        Some(_) => {
+            let caller = caller(environment, interrupt);
+            let named = named(name, &caller, environment).await?;
+            living::rest(&caller, &named, &provider()).await?
+        }
+        None => manage::rest(&target(name.to_owned(), environment, interrupt)).await?,
+    };
+    match rest {
+        Rest::Nothing => Ok(Uncommitted::Nothing),
+        Rest::Commit(commit) => Ok(Uncommitted::Commit(commit)),
+        Rest::Worktree(path) => Ok(Uncommitted::Worktree(path)),
+        Rest::Refused { why } => {
+            let name = shell_word(name);
+            Err(CliError::Failed {
+                message: format!(
+                    "what is uncommitted in {name} does not come out: {}",
+                    printable_line(&why)
+                ),
+                hint: format!("look at it inside with `cofferdam shell {name}`"),
+            })
+        }
+    }
 }
 
 /// What is to be said of a collecting beside its commits.

@@ -1,6 +1,7 @@
 //! One file for each command: its options, and what it does with the library.
 
 pub(crate) mod allow;
+pub(crate) mod apply;
 mod attach;
 mod built_in;
 pub(crate) mod collect;
@@ -31,6 +32,7 @@ pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod stop;
 mod unstarted;
+pub(crate) mod worktree;
 
 use std::process::ExitCode;
 
@@ -77,6 +79,10 @@ pub(crate) async fn dispatch(
                 Command::Diff(arguments) => diff::run(arguments, environment, &interrupt).await,
                 Command::Log(arguments) => log::run(arguments, environment, &interrupt).await,
                 Command::Merge(arguments) => merge::run(arguments, environment, &interrupt).await,
+                Command::Apply(arguments) => apply::run(arguments, environment, &interrupt).await,
+                Command::Worktree(arguments) => {
+                    worktree::run(arguments, environment, &interrupt).await
+                }
                 Command::Delete(arguments) => delete::run(arguments, environment, &interrupt).await,
                 Command::Allow(arguments) => allow::run(&arguments, environment, &interrupt).await,
                 Command::Revoke(arguments) => {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 use cofferdam::sandbox::SandboxError;
-use cofferdam::session::{Session, SessionError, SessionExec};
+use cofferdam::session::living::start;
+use cofferdam::session::{Caller, Session, SessionError, SessionExec};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
@@ -49,7 +50,7 @@ pub(crate) async fn run(
         ),
     })?;
     let caller = environment.caller();
-    let session = living::open(&arguments.name, &caller, environment).await?;
+    let session = open(&arguments.name, &caller, environment).await?;
     let shell = find(&session, environment).await?;
     // It may have been named by what becomes its name, or by its id.
     let prompt = prompt(&shell, session.name().as_str());
@@ -63,6 +64,21 @@ pub(crate) async fn run(
         environment,
     })
     .await
+}
+
+/// One that ended and left uncommitted work is started for its user to look around in it.
+async fn open(
+    name: &str,
+    caller: &Caller,
+    environment: &Environment,
+) -> Result<Session, SessionError> {
+    match living::open(name, caller, environment).await {
+        Err(SessionError::Ended { .. }) => {
+            let named = living::revived(name, caller, environment).await?;
+            start(caller, named, &living::provider()).await
+        }
+        opened => opened,
+    }
 }
 
 /// The path of the shell; `sh` where the sandbox says nothing.

@@ -26,6 +26,12 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let caller = living::caller(environment, interrupt);
+    for name in &arguments.sandboxes.names {
+        if let Err(SessionError::Ended { .. }) = living::named(name, &caller, environment).await {
+            living::revived(name, &caller, environment).await?;
+        }
+    }
     living::each(
         &arguments.sandboxes,
         environment,

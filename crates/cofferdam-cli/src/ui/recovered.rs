@@ -39,8 +39,8 @@ pub(crate) fn render(one: &Recovered, directory: &Path) -> String {
         let _ = writeln!(out, "  {beside}");
     }
     if let Some(path) = &one.preserved {
-        let path = shell_word(path);
-        let _ = writeln!(out, "  its uncommitted work is kept in {path}");
+        let place = summary::place(path);
+        let _ = writeln!(out, "  its uncommitted work is kept in {place}");
     }
     if let Some(next) = summary::after_recovery(one) {
         let go = if elsewhere {

@@ -28,8 +28,11 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
     let mut out = work(report, colour);
     let end = End::of(report);
     if let Some(path) = &report.preserved_worktree {
-        let (path, look) = (shell_word(path), look(&end));
-        let _ = writeln!(out, "uncommitted work of the agent is kept in {path}{look}");
+        let (place, look) = (place(path), look(&end));
+        let _ = writeln!(
+            out,
+            "uncommitted work of the agent is kept in {place}{look}"
+        );
     }
     let label = paint("refused:", style::WARNING, colour);
     out.push_str(&opening::text(&report.refused, Some(&report.name), &label));
@@ -110,8 +113,8 @@ pub(crate) fn unfinished(kept: &Kept, stopped: bool, colour: bool) -> String {
     };
     if let Some(path) = &kept.preserved_worktree {
         let look = end.as_ref().map(look).unwrap_or_default();
-        let path = shell_word(path);
-        let _ = writeln!(out, "{label} uncommitted work in {path}{look}");
+        let place = place(path);
+        let _ = writeln!(out, "{label} uncommitted work in {place}{look}");
     }
     if let Some(path) = &kept.log {
         let _ = writeln!(out, "{label} the run log {}", shell_word(path));
@@ -187,9 +190,9 @@ pub(crate) fn after_landing(stays: Option<&Stays>, name: &str, colour: bool) -> 
     match stays {
         None => format!("{next} cofferdam gc   # clears merged sandboxes\n"),
         Some(Stays::Uncommitted(path)) => {
-            let path = shell_word(path);
+            let (place, look) = (place(path), status(path, &name));
             format!(
-                "uncommitted work of the agent is kept in {path}\n{next} git -C {path} status\n\
+                "uncommitted work of the agent is kept in {place}\n{next} {look}\n\
                  when nothing of it is needed: cofferdam delete --force {name}\n"
             )
         }
@@ -323,20 +326,32 @@ impl<'a> End<'a> {
     }
 }
 
+/// Where uncommitted work is kept. What is no worktree is no place for its user to look around in.
+pub(crate) fn place(path: &Path) -> String {
+    if is_worktree(path) {
+        shell_word(path)
+    } else {
+        "the sandbox".to_owned()
+    }
+}
+
 /// How uncommitted work is looked at.
-fn status(path: &Path) -> String {
-    // A private copy's git directory is not beside its files.
-    if path.join(".git").is_file() {
+fn status(path: &Path, name: &str) -> String {
+    if is_worktree(path) {
         format!("git -C {} status", shell_word(path))
     } else {
-        format!("ls -A {}", shell_word(path))
+        format!("cofferdam diff --uncommitted {name}   # `cofferdam apply {name}` brings it here")
     }
+}
+
+fn is_worktree(path: &Path) -> bool {
+    path.join(".git").is_file()
 }
 
 /// The same after the name of the place, where the next step is another.
 fn look(end: &End<'_>) -> String {
     match end.preserved_worktree {
-        Some(path) if end.waits() => format!("; look at it with: {}", status(path)),
+        Some(path) if end.waits() => format!("; look at it with: {}", status(path, end.name)),
         _ => String::new(),
     }
 }
@@ -356,7 +371,7 @@ fn next(end: &End<'_>) -> Option<String> {
     let base = end.base.short();
     // Commits first: the uncommitted work stays where it is.
     if let Some(path) = end.preserved_worktree.filter(|_| !end.waits()) {
-        return Some(status(path));
+        return Some(status(path, end.name));
     }
     match end.landing {
         Landing::Nothing => {

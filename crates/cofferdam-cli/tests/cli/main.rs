@@ -8,7 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-mod committed;
+mod apart;
 mod completions;
 mod delete;
 mod demo;
@@ -18,6 +18,7 @@ mod gc;
 mod hooks;
 mod interrupt;
 mod kept;
+mod left;
 mod list;
 mod lives;
 mod living;

@@ -49,6 +49,10 @@ pub enum Own {
     Before,
     /// The newest commit of the sandbox that passed the gate.
     Tip,
+    /// What the sandbox had in no commit when its user asked for it, as a commit.
+    Uncommitted,
+    /// What was last brought into the user's working tree: a commit of that on top of what was checked out.
+    Applied,
 }
 
 /// `refs/cofferdam/<id>/<name>`.
@@ -57,6 +61,8 @@ pub fn own(id: SandboxId, which: Own) -> String {
         Own::Base => "base",
         Own::Before => "before",
         Own::Tip => "tip",
+        Own::Uncommitted => "uncommitted",
+        Own::Applied => "applied",
     };
     format!("refs/cofferdam/{id}/{name}")
 }

@@ -57,12 +57,9 @@ pub(super) async fn dispose(
     }
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
     let directory = owned.directory().to_owned();
-    let mut gone = vec!["hooks", "pointer", "modules", "reader"];
+    let mut gone = vec!["modules", "reader"];
     // Of a sandbox without git.
     gone.extend(["known", "known-tree", "known-copies", "changes"]);
-    if !disposal.outcome.keeps_repository {
-        gone.extend(["git", "vault"]);
-    }
     if owned.record.mode != Mode::Bind {
         if disposal.outcome.copy_is_dirty && !disposal.outcome.no_agent {
             disposed.preserved = Some(owned.record.workspace(disposal.home));
@@ -70,6 +67,14 @@ pub(super) async fn dispose(
             gone.push("work");
             gone.extend(layers::OWN);
         }
+    }
+    // Uncommitted work that is in no worktree is looked at with the sandbox's own git, when its user asks for it.
+    let asked = disposed.preserved.is_some() && owned.record.mode != Mode::Bind;
+    if !disposal.outcome.keeps_repository && !asked {
+        gone.extend(["git", "vault"]);
+    }
+    if !asked {
+        gone.extend(["hooks", "pointer"]);
     }
     for name in gone {
         if let Err(error) = fsx::remove_tree_or_file(&directory.join(name)) {

@@ -28,6 +28,8 @@ use crate::registry::{Outcome, Owned, RegistryError};
 use crate::sandbox::{Ability, Sandbox};
 use crate::wall;
 
+/// An agent that is gone sooner did not work.
+const AT_WORK: Duration = Duration::from_millis(250);
 /// How long the end of a run waits for what it looked for in the checkout while the agent worked.
 const OUTSIDE: Duration = Duration::from_secs(2);
 
@@ -143,7 +145,7 @@ async fn live(
         environment: &task.environment,
         lives_on: false,
     };
-    // It takes as long as the checkout is large; an agent takes longer.
+    // It takes as long as the checkout is large, so it begins with an agent that works, and at its end at the latest.
     let scratch = owned.directory().join("scratch-outside");
     let outside = outside::look(&options.caller, plan, scratch);
     tokio::pin!(outside);
@@ -161,6 +163,7 @@ async fn live(
             never = network::watch(sandbox, &mut refusals, events) => match never {},
             never = appearing::watch(watch, events) => match never {},
             never = async {
+                tokio::time::sleep(AT_WORK).await;
                 outside::tell((&mut outside).await, events);
                 looked = true;
                 std::future::pending::<Infallible>().await

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cofferdam::git::discovery::{Start, Workspaces};
 use cofferdam::git::identity::UserConfig;
-use cofferdam::git::private_clone::{PrivateClone, PrivateCloneSpec};
+use cofferdam::git::private_clone::{IndexFile, PrivateClone, PrivateCloneSpec};
 use cofferdam::git::vault::{Export, Vault};
 use cofferdam::git::{Git, Identity, Oid, Repository};
 use cofferdam::home::Home;
@@ -165,7 +165,7 @@ impl World {
             branch: Some(&"work/x".parse().unwrap()),
             identity: Some(&identity),
             config,
-            index,
+            index: index.map(IndexFile::Bytes),
         })
         .unwrap();
         let alternate = format!("{}\n", clone.vault.display());

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cofferdam::git::index::format;
 use cofferdam::git::trees::{self, LONGEST_STACK, Stack, Tell, TreeError, Trees};
 use cofferdam::git::{Oid, Repository};
 use cofferdam_lab::sample::Sample;
@@ -99,6 +100,34 @@ fn expected(world: &World, commit: &Oid) -> Seen {
         (path, seen)
     });
     seen.collect()
+}
+
+/// The index has the ids of all trees just as git writes them: nobody inside has to read or compute one.
+fn tree_ids_are_there(world: &World, stack: &Stack, commit: &Oid) {
+    let scratch = world.path().join("scratch-index");
+    let made = world
+        .command(&world.top)
+        .env("GIT_INDEX_FILE", &scratch)
+        .args(["read-tree", commit.as_str()])
+        .output()
+        .unwrap();
+    assert!(made.status.success());
+    let (wanted, there) = (fs::read(&scratch).unwrap(), fs::read(&stack.index).unwrap());
+    fs::remove_file(&scratch).unwrap();
+    let format = cofferdam::git::ObjectFormat::Sha1;
+    let trees = |bytes| {
+        format::parse(bytes, format)
+            .unwrap()
+            .trees
+            .unwrap()
+            .to_vec()
+    };
+    let (wanted, there) = (trees(&wanted), trees(&there));
+    assert_eq!(
+        String::from_utf8_lossy(&there),
+        String::from_utf8_lossy(&wanted)
+    );
+    assert!(there == wanted);
 }
 
 async fn stack(world: &World, repo: &Repository, commit: &Oid) -> Stack {
@@ -252,6 +281,7 @@ async fn what_differs_lies_on_top() {
             numbers.again(),
             difference(&seen, &wanted)
         );
+        tree_ids_are_there(&world, &made, &commit);
         let listed = world
             .command(&world.top)
             .env("GIT_INDEX_FILE", &made.index)

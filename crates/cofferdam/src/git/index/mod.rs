@@ -2,6 +2,7 @@
 //! the host's index knows of the files, so that the first `git status` inside reads no file that
 //! did not change.
 
+pub(super) mod cached;
 pub mod format;
 #[cfg(test)]
 mod fuzz;
@@ -367,13 +368,6 @@ pub fn of_layers(
     hidden: &[PathBuf],
 ) -> Result<HandedIn, IndexError> {
     let bytes = fsx::read_bounded(path, LIMIT)?;
-    if hidden.is_empty() {
-        return Ok(HandedIn {
-            bytes,
-            gitlinks: Vec::new(),
-            hidden: Vec::new(),
-        });
-    }
     let index = parse(&bytes, format)?;
     let finish = Finish {
         owner,

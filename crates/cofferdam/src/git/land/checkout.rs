@@ -276,7 +276,7 @@ impl Move {
     }
 
     /// What stands in the way of bringing the files to the new commit, if anything does.
-    async fn try_out(
+    pub(super) async fn try_out(
         &self,
         repo: &Repository,
         index: &Path,
@@ -324,7 +324,7 @@ impl Move {
     }
 
     /// What it cannot write now was tried out, so it is not the user's change that is in the way.
-    async fn update_files(&self, repo: &Repository, index: &Path) -> Result<(), String> {
+    pub(super) async fn update_files(&self, repo: &Repository, index: &Path) -> Result<(), String> {
         let trees = (self.old.as_str(), self.new.as_str());
         self.two_way(repo, index, trees, false, &CancellationToken::new())
             .await

@@ -168,33 +168,10 @@ async fn combine(
     if repo.is_ancestor(current, tip, cancel).await? {
         return Ok(Combined::Commit(tip.clone()));
     }
-    let done = repo
-        .command()
-        .args([
-            "merge-tree",
-            "--write-tree",
-            "-z",
-            "--name-only",
-            "--no-messages",
-        ])
-        .args([current.as_str(), tip.as_str()])
-        .answers(&[1])
-        .run(cancel)
-        .await?;
-    let mut parts = done.stdout.split(|&b| b == 0).map(String::from_utf8_lossy);
-    let tree = parts.next().unwrap_or_default().into_owned();
-    if !done.exit.success() {
-        let mut files: Vec<String> = parts
-            .filter(|part| !part.is_empty())
-            .map(|part| printable(&part))
-            .collect();
-        files.dedup();
-        return Ok(Combined::Conflict(files));
-    }
-    let tree: Oid = tree.trim_end().parse().map_err(|_| GitError::Output {
-        command: "merge-tree".into(),
-        what: "no tree".into(),
-    })?;
+    let tree = match merge_tree(repo, current, tip, cancel).await? {
+        Merged::Conflict(files) => return Ok(Combined::Conflict(files)),
+        Merged::Tree(tree) => tree,
+    };
     let commit = as_identity(repo.command(), target.identity)
         .args([
             "commit-tree",
@@ -214,6 +191,49 @@ async fn combine(
         what: "no commit".into(),
     })?;
     Ok(Combined::Commit(commit))
+}
+
+/// What two commits are together.
+pub(super) enum Merged {
+    Tree(Oid),
+    /// Printable.
+    Conflict(Vec<String>),
+}
+
+pub(super) async fn merge_tree(
+    repo: &Repository,
+    ours: &Oid,
+    theirs: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Merged, GitError> {
+    let done = repo
+        .command()
+        .args([
+            "merge-tree",
+            "--write-tree",
+            "-z",
+            "--name-only",
+            "--no-messages",
+        ])
+        .args([ours.as_str(), theirs.as_str()])
+        .answers(&[1])
+        .run(cancel)
+        .await?;
+    let mut parts = done.stdout.split(|&b| b == 0).map(String::from_utf8_lossy);
+    let tree = parts.next().unwrap_or_default().into_owned();
+    if !done.exit.success() {
+        let mut files: Vec<String> = parts
+            .filter(|part| !part.is_empty())
+            .map(|part| printable(&part))
+            .collect();
+        files.dedup();
+        return Ok(Merged::Conflict(files));
+    }
+    let tree = tree.trim_end().parse().map_err(|_| GitError::Output {
+        command: "merge-tree".into(),
+        what: "no tree".into(),
+    })?;
+    Ok(Merged::Tree(tree))
 }
 
 /// The working tree in which `reference` is checked out; for a detached HEAD the repository's own.

@@ -5,6 +5,7 @@
 //!
 //! What changes a checkout is journalled before it begins; [`finish`] completes it after a crash.
 
+mod apply;
 mod branch;
 mod catch_up;
 mod checkout;
@@ -21,6 +22,7 @@ mod settle;
 mod under_way;
 mod worktrees;
 
+pub use apply::{Applied, TakenBack, apply, take_back};
 pub use branch::{Expected, branch};
 pub use checkout::{Landed, finish};
 pub use head::head;

@@ -46,7 +46,15 @@ pub struct PrivateCloneSpec<'a> {
     pub identity: Option<&'a Identity>,
     pub config: &'a UserConfig,
     /// The index handed in, see [`super::index`].
-    pub index: Option<&'a [u8]>,
+    pub index: Option<IndexFile<'a>>,
+}
+
+/// Where an index comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum IndexFile<'a> {
+    Bytes(&'a [u8]),
+    /// A file of the host's, as it is.
+    Copy(&'a Path),
 }
 
 /// The host paths of a private clone.
@@ -100,8 +108,12 @@ impl PrivateClone {
         copy_hooks(spec, &clone.hooks)?;
         let pointer = format!("gitdir: {INSIDE_GIT_DIR}\n");
         fsx::write_with_mode(&clone.pointer, pointer.as_bytes(), 0o444)?;
-        if let Some(index) = spec.index {
-            put(&git.join("index"), index)?;
+        match spec.index {
+            Some(IndexFile::Bytes(index)) => put(&git.join("index"), index)?,
+            Some(IndexFile::Copy(from)) => {
+                fsx::copy_with_mode(from, &git.join("index"), 0o644)?;
+            }
+            None => {}
         }
         let tip = format!("{}\n", spec.export.tip);
         let head = match spec.branch {

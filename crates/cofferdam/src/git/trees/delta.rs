@@ -11,7 +11,8 @@ use super::base::{INDEX, gitlinks, is_ours, make_top, stat, time, write_index};
 use super::error::TreeError;
 use super::write::{self, Places, Tell, Wanted, split};
 use crate::fsx::{self, FileError};
-use crate::git::hex::hex;
+use crate::git::hex::{from_hex, hex};
+use crate::git::index::cached::{self, Ids};
 use crate::git::index::format::{Entry, parse};
 use crate::git::index::{self, TreeSide};
 use crate::git::{GitError, Oid, Repository};
@@ -23,6 +24,8 @@ const TRIES: usize = 4;
 const PART: u64 = 4;
 /// A tree of fewer files is always whole.
 const FEW: u64 = 64;
+/// A directory's mode, as `diff-tree` prints it.
+const DIRECTORY: &[u8] = b"040000";
 /// Bytes of the list of what differs.
 const LISTING: usize = 256 << 20;
 
@@ -50,12 +53,47 @@ pub(super) async fn write(
         let Some(changes) = changes(repo, &candidate.tree, tree, cancel).await? else {
             continue;
         };
-        if changes.len() as u64 <= candidate.about.files / PART {
-            let made = on(repo, candidate, changes, to, tell, cancel).await?;
+        if changes.files.len() as u64 <= candidate.about.files / PART {
+            let made = on(repo, candidate, (tree, changes), to, tell, cancel).await?;
             return Ok(Some(made));
         }
     }
     Ok(None)
+}
+
+/// What one tree has otherwise than another.
+#[derive(Debug, Default)]
+struct Changes {
+    files: BTreeMap<Vec<u8>, TreeSide>,
+    /// The raw ids of its directories that are others, or new.
+    directories: Ids,
+}
+
+impl Changes {
+    /// Of what `diff-tree -r -t --raw -z` prints.
+    fn read(output: &[u8]) -> Option<Self> {
+        let mut directories = Ids::new();
+        let mut files = Vec::with_capacity(output.len());
+        let mut fields = output.split(|&byte| byte == 0);
+        while let Some(line) = fields.next().filter(|line| !line.is_empty()) {
+            let path = fields.next()?;
+            let words: Vec<&[u8]> = line
+                .strip_prefix(b":")?
+                .split(|&byte| byte == b' ')
+                .collect();
+            let [mode, other, id, ..] = words[..] else {
+                return None;
+            };
+            if mode == DIRECTORY {
+                let id = from_hex(std::str::from_utf8(id).ok()?)?;
+                directories.insert(path.to_vec(), id);
+            } else if other != DIRECTORY {
+                files.extend([line, b"\0", path, b"\0"].concat());
+            }
+        }
+        let files = index::first_sides(&files)?;
+        Some(Self { files, directories })
+    }
 }
 
 /// What is otherwise in `new`; `None` where that cannot be asked: the old tree may have gone from the repository.
@@ -64,12 +102,13 @@ async fn changes(
     old: &Oid,
     new: &Oid,
     cancel: &CancellationToken,
-) -> Result<Option<BTreeMap<Vec<u8>, TreeSide>>, TreeError> {
+) -> Result<Option<Changes>, TreeError> {
     let asked = repo
         .command()
         .args([
             "diff-tree",
             "-r",
+            "-t",
             "--raw",
             "-z",
             "--no-renames",
@@ -80,7 +119,7 @@ async fn changes(
         .run(cancel)
         .await;
     match asked {
-        Ok(done) => Ok(index::first_sides(&done.stdout)),
+        Ok(done) => Ok(Changes::read(&done.stdout)),
         Err(GitError::Failed { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -89,7 +128,7 @@ async fn changes(
 async fn on(
     repo: &Repository,
     candidate: &Candidate,
-    changes: BTreeMap<Vec<u8>, TreeSide>,
+    (tree, changes): (&Oid, Changes),
     to: &Path,
     tell: &Tell,
     cancel: &CancellationToken,
@@ -99,6 +138,14 @@ async fn on(
     let bytes = fsx::read_bounded(&candidate.place.join("index"), INDEX)?;
     let old = parse(&bytes, repo.format).map_err(index::IndexError::from)?;
     let time = time();
+    // The directories above what changed have other ids, and those that are gone have no entries.
+    let mut ids = old
+        .trees
+        .and_then(|trees| cached::ids(trees, repo.format))
+        .unwrap_or_default();
+    ids.extend(changes.directories);
+    ids.extend(from_hex(tree.as_str()).map(|id| (Vec::new(), id)));
+    let changes = changes.files;
     let there = changes.iter().filter_map(|(path, side)| {
         let (mode, object) = side.as_ref()?;
         let (path, mode, object) = (path.clone(), *mode, hex(object));
@@ -122,7 +169,8 @@ async fn on(
         }
     }
     cover(&files, &whiteouts(&gone, &entries))?;
-    let index = write_index(to, &entries, None, repo)?;
+    let trees = cached::write(&entries, &ids);
+    let index = write_index(to, &entries, Some(&trees), repo)?;
     let below = std::iter::once(&candidate.tree).chain(&candidate.about.below);
     Ok(About {
         below: below.cloned().collect(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{CollectError, Collector, merge_message};
-use crate::fsx;
+use crate::fsx::{self, FileError};
 use crate::git::gate::Accepted;
 use crate::git::land::Landing;
 use crate::git::land::{self, Expected, Incoming, Landed};
@@ -19,6 +19,11 @@ use crate::session::report::Beside;
 /// In the state directory: the commits at which collecting from a sandbox that goes on can have left its branch.
 const LEFT_AT: &str = "left-at";
 const LEFT_AT_LIMIT: u64 = 4096;
+
+/// Notes that an earlier collecting left the sandbox's branch there.
+pub(in crate::session) fn left_at(state: &Path, tip: &Oid) -> Result<(), FileError> {
+    fsx::write_private(&state.join(LEFT_AT), format!("{tip}\n").as_bytes())
+}
 
 impl Collector<'_> {
     /// The branch strategies' last step. The commits are in the repository already.

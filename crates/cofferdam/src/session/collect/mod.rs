@@ -31,11 +31,15 @@ mod changed;
 pub(super) mod error;
 mod home;
 mod landing;
+pub(super) use landing::left_at;
 mod packing;
+mod rest;
 mod tips;
 
 pub use error::CollectError;
 pub(super) use home::{keeps_work, sets_aside};
+pub use rest::Rest;
+pub(super) use rest::{ANSWER, COMMIT_THE_REST};
 
 /// Where the sandbox's repository can be read.
 #[derive(Debug)]

@@ -194,7 +194,12 @@ impl Collector<'_> {
         self.point(owned, &reference, tip).await
     }
 
-    async fn point(&self, owned: &Owned, reference: &str, tip: &Oid) -> Result<(), CollectError> {
+    pub(super) async fn point(
+        &self,
+        owned: &Owned,
+        reference: &str,
+        tip: &Oid,
+    ) -> Result<(), CollectError> {
         let old = refs::read(self.repo, reference, self.cancel).await?;
         if old.as_ref() != Some(tip) {
             Transaction::new(format!("cofferdam {}", owned.record.id))

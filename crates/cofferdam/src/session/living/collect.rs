@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::life::{halt, turn};
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
-use crate::git::{CommitLine, Identity, Oid, Repository, identity};
+use crate::git::{CommitLine, Identity, Oid, identity};
 use crate::registry::{Owned, Record};
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::collect::{Collector, Reaches, Source};
@@ -88,18 +88,28 @@ pub async fn collect(
 /// Whether a private copy holds work that is in no commit; one that cannot be asked does. Nothing of the sandbox runs
 /// meanwhile.
 pub(super) async fn holds_uncommitted(caller: &Caller, named: &Named, turn: &Owned) -> bool {
-    let author = Identity::fallback();
-    let events = Emitter::silent();
-    let collector = Collector {
+    let (author, events) = (Identity::fallback(), Emitter::silent());
+    collector(caller, named, &author, &events)
+        .copy_is_dirty(turn)
+        .await
+}
+
+/// From one that goes on.
+pub(super) fn collector<'a>(
+    caller: &'a Caller,
+    named: &'a Named,
+    author: &'a Identity,
+    events: &'a Emitter,
+) -> Collector<'a> {
+    Collector {
         reaches: Reaches::WhileItLives,
         home: &caller.home,
         repo: &named.repository,
-        author: &author,
-        events: &events,
+        author,
+        events,
         limit: LIMIT,
         cancel: &caller.cancel,
-    };
-    collector.copy_is_dirty(turn).await
+    }
 }
 
 /// Nothing of the sandbox runs meanwhile.
@@ -108,20 +118,12 @@ pub(super) async fn gather(
     named: &Named,
     turn: &mut Owned,
 ) -> Result<Collection, SessionError> {
-    let repository: &Repository = &named.repository;
     let user = caller.user_home.as_deref();
-    let config = identity::user_config(repository, user, &caller.cancel).await?;
+    let config = identity::user_config(&named.repository, user, &caller.cancel).await?;
     let fallback = Identity::fallback();
     let events = Emitter::sink(caller.events.clone());
-    let collector = Collector {
-        reaches: Reaches::WhileItLives,
-        home: &caller.home,
-        repo: repository,
-        author: config.identity.as_ref().unwrap_or(&fallback),
-        events: &events,
-        limit: LIMIT,
-        cancel: &caller.cancel,
-    };
+    let author = config.identity.as_ref().unwrap_or(&fallback);
+    let collector = collector(caller, named, author, &events);
     let collected = Box::pin(collector.collect(turn, Source::State)).await;
     let collected = collected.map_err(|source| SessionError::Collect {
         name: named.record.name.to_string(),

@@ -12,6 +12,8 @@ mod exec;
 mod keep;
 mod life;
 mod remove;
+mod rest;
+mod revive;
 mod stop;
 mod uncollected;
 
@@ -26,10 +28,12 @@ pub use exec::{ProgramId, SessionExec};
 pub(super) use life::ask;
 pub use life::{Condition, condition, start, uncollected};
 pub use remove::{end, end_if_safe};
+pub use rest::rest;
 pub use stop::{stop, stop_within};
 pub(super) use uncollected::has_uncollected;
 
 use super::options::Caller;
+use super::prepare::agent_home;
 use crate::git::Repository;
 use crate::git::discovery::Start;
 use crate::home::Home;

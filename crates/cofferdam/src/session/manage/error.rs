@@ -1,6 +1,6 @@
 //! What goes wrong with commands on sandboxes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::fsx::FileError;
 use crate::git::land::LandError;
@@ -44,7 +44,7 @@ pub enum ManageError {
     },
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
-    #[error("{} has uncommitted changes{}", path.display(), named(files))]
+    #[error("{}", uncommitted(name, path, files))]
     UncommittedWork {
         name: String,
         path: PathBuf,
@@ -76,6 +76,15 @@ pub enum ManageError {
     Worktree(#[from] WorktreeError),
     #[error(transparent)]
     Refs(#[from] RefError),
+}
+
+/// What is in no worktree its user knows as the sandbox.
+fn uncommitted(name: &str, path: &Path, files: &[String]) -> String {
+    if files.is_empty() {
+        format!("sandbox `{name}` has uncommitted changes")
+    } else {
+        format!("{} has uncommitted changes{}", path.display(), named(files))
+    }
 }
 
 /// So many of them tell what it is about.

@@ -211,6 +211,11 @@ async fn summary(
             // What is committed inside is nothing that anybody knows of here.
             found.filter(|&found| !found || uncollected != Some(true))
         }
+        // Of files that are in no worktree the end of the sandbox has told.
+        _ if !lives_on && has_own_files(&record) => record
+            .outcome
+            .as_ref()
+            .map(|outcome| outcome.copy_is_dirty && !outcome.no_agent),
         _ => None,
     };
     Ok(Summary {
@@ -236,6 +241,10 @@ async fn summary(
         provider: record.provider,
         repository: record.repository,
     })
+}
+
+fn has_own_files(record: &Record) -> bool {
+    matches!(record.mode, Mode::Copy | Mode::Layer)
 }
 
 /// A worktree and a private copy go with their run; the user's own checkout is the place of `head` alone.

@@ -14,14 +14,14 @@ use crate::git::worktree;
 use crate::git::{Oid, Repository, UserRules, land};
 use crate::home::Home;
 use crate::names::BranchName;
-use crate::registry::{Owned, Phase, Record, RegistryError, Strategy};
+use crate::registry::{Mode, Owned, Phase, Record, RegistryError, Strategy};
 use crate::session::collect;
 use crate::session::uncommitted::uncommitted;
 
 /// Why [`super::gc`] leaves a sandbox whose branch is merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stays {
-    /// Its worktree has uncommitted work.
+    /// It has uncommitted work, in a worktree or in files of its own.
     Uncommitted(PathBuf),
     /// Work that did not come home is only in its own directory.
     Kept(PathBuf),
@@ -105,6 +105,11 @@ async fn look(
     cancel: &CancellationToken,
 ) -> Result<Result<Merged, Stays>, ManageError> {
     let directory = home.sandbox(record.id);
+    let own_files = matches!(record.mode, Mode::Copy | Mode::Layer);
+    let files = record.workspace(home);
+    if own_files && record.phase == Phase::Stopped && files.is_dir() {
+        return Ok(Err(Stays::Uncommitted(files)));
+    }
     if collect::keeps_work(&directory) {
         return Ok(Err(Stays::Kept(directory)));
     }
@@ -140,7 +145,10 @@ async fn look(
         Some(branch) => repo.resolve(&branch.full(), cancel).await?,
         None => None,
     };
-    let tips: Vec<&Oid> = tip.iter().chain(own.iter().map(|one| &one.id)).collect();
+    // What was made of its work for its user to look at is none of it.
+    let shown = [Own::Uncommitted, Own::Applied].map(|one| refs::own(record.id, one));
+    let work = own.iter().filter(|one| !shown.contains(&one.reference));
+    let tips: Vec<&Oid> = tip.iter().chain(work.map(|one| &one.id)).collect();
     if tips.is_empty() {
         return Ok(Err(Stays::Beside));
     }

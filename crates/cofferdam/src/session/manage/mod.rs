@@ -1,5 +1,6 @@
 //! What people do with sandboxes after (or during) their runs: list, look, merge, delete, clean up.
 
+mod apply;
 mod branch;
 mod delete;
 pub(super) mod error;
@@ -9,13 +10,18 @@ mod list;
 mod merge;
 mod merged;
 mod orphan;
+mod rest;
 mod risk;
 mod sandbox_ref;
 mod show;
 mod tips;
 mod turn;
+mod worktree;
 
 pub use crate::git::DiffStyle;
+pub use crate::git::land::{Applied, TakenBack};
+pub use crate::session::collect::Rest;
+pub use apply::{Application, apply, take_back};
 pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete};
 pub use error::{Lost, ManageError};
 pub use gc::{GcOptions, GcReport, KEEP_TREES, Recovered, gc};
@@ -24,7 +30,9 @@ pub use half_merged::lacking;
 pub use list::{State, Summary, ask, list, unreadable};
 pub use merge::{Merge, merge};
 pub use merged::{Stays, stays};
+pub use rest::rest;
 pub(super) use risk::at_risk;
 pub use sandbox_ref::SandboxRef;
-pub use show::{diff, log};
+pub use show::{diff, diff_rest, log};
 pub(super) use tips::made_branch;
+pub use worktree::worktree;

@@ -61,6 +61,13 @@ impl SandboxRef {
         if !found.is_empty() {
             return Ok(found);
         }
+        if record.lives_on() && record.landed.is_none() {
+            // Its branch is made when something comes home.
+            return Ok(vec![Tip {
+                id: record.base.clone(),
+                on_branch: false,
+            }]);
+        }
         let own = tips::branch(record);
         let landed = record.outcome.as_ref().map(|outcome| &outcome.landing);
         let tip = match (own, landed) {

@@ -18,6 +18,19 @@ pub async fn diff(target: &SandboxRef, style: DiffStyle) -> Result<String, Manag
     Ok(text)
 }
 
+/// What a commit of [`Rest`](super::Rest) has otherwise than its parent: the sandbox's uncommitted work, control bytes escaped.
+pub async fn diff_rest(
+    target: &SandboxRef,
+    rest: &Oid,
+    style: DiffStyle,
+) -> Result<String, ManageError> {
+    let (repo, entry) = target.find().await?;
+    let cancel = &target.cancel;
+    let parent = repo.resolve(&format!("{rest}^"), cancel).await?;
+    let parent = parent.unwrap_or(entry.record.base);
+    Ok(repo.diff(&parent, rest, style, cancel).await?)
+}
+
 /// The commits of the sandbox's branch since its base, and those kept beside it, newest last.
 pub async fn log(target: &SandboxRef) -> Result<Vec<CommitLine>, ManageError> {
     let (repo, entry) = target.find().await?;

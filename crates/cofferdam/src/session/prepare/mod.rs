@@ -6,7 +6,7 @@ mod before;
 mod start;
 mod worktree;
 
-pub(super) use start::programs;
+pub(super) use start::{agent_home, programs};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ use crate::fsx::{self, Context};
 use crate::git::appearing::Watch;
 use crate::git::index::{self, Owner};
 use crate::git::nested::{self, Found};
-use crate::git::private_clone::{PrivateClone, PrivateCloneSpec};
+use crate::git::private_clone::{IndexFile, PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
 use crate::git::worktree::Worktree;
 use crate::git::{Repository, UserRules};
@@ -161,11 +161,19 @@ impl Making<'_> {
         let branch = owned.record.branch.as_ref();
         let clone = async {
             let base = &self.plan.record.base;
-            let index = match &stack {
-                Some(stack) => layers::index(&state, &seen, stack, &hidden)?,
-                None => index::build(&seen, base, Owner::AGENT, &hidden, &scratch, cancel)
-                    .await
-                    .map_err(step("index"))?,
+            let made = match &stack {
+                // It fits all that is there.
+                Some(_) if hidden.is_empty() => None,
+                Some(stack) => Some(layers::index(&state, &seen, stack, &hidden)?),
+                None => {
+                    let made = index::build(&seen, base, Owner::AGENT, &hidden, &scratch, cancel);
+                    Some(made.await.map_err(step("index"))?)
+                }
+            };
+            let index = match (&made, &stack) {
+                (Some(made), _) => Some(IndexFile::Bytes(&made.bytes)),
+                (None, Some(stack)) => Some(IndexFile::Copy(&stack.index)),
+                (None, None) => None,
             };
             PrivateClone::create(&PrivateCloneSpec {
                 directory: &state,
@@ -174,10 +182,11 @@ impl Making<'_> {
                 branch,
                 identity: Some(&self.plan.author),
                 config: &self.plan.config,
-                index: Some(&index.bytes),
+                index,
             })?
             .exclude(&hidden)?;
-            Ok::<_, RunErrorKind>((index.gitlinks, index.hidden))
+            let made = made.map(|made| (made.gitlinks, made.hidden));
+            Ok::<_, RunErrorKind>(made.unwrap_or_default())
         };
         // Both grow with the number of files; they share nothing.
         // A worktree that was just made has only new files; a hook of the user's may have linked others to it.

@@ -1,11 +1,11 @@
 //! From a workspace to a sandbox that is up.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::{Making, Ready};
 use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
-use crate::fsx;
+use crate::fsx::{self, FileError};
 use crate::registry::{self, Mode, Owned};
 use crate::sandbox::{
     Ability, Access, Contained, HostProgram, Lifetime, Mount, MountSource, Sandbox, SandboxError,
@@ -23,6 +23,8 @@ use crate::wall::Registration;
 
 /// The home of whoever works inside.
 const AGENT_HOME: &str = "/home/agent";
+/// The same in the state directory, where it stays.
+const HOME: &str = "home";
 /// Without any configuration zsh begins with questions in place of a prompt.
 const ZSH: &str = ".zshrc";
 
@@ -77,11 +79,10 @@ impl Making<'_> {
                 Lifetime::WithMaker
             },
         };
-        if self.lives_on {
+        let own_files = matches!(owned.record.mode, Mode::Copy | Mode::Layer);
+        if self.lives_on || own_files {
             // What is made anew later has the agent's home as it was.
-            let home = owned.directory().join("home");
-            fsx::private_dir(&home)?;
-            fsx::write_private(&home.join(ZSH), b"")?;
+            let home = owned.directory().join(HOME);
             spec.mounts.push(Mount {
                 source: MountSource::Path(home),
                 target: AGENT_HOME.into(),
@@ -94,6 +95,12 @@ impl Making<'_> {
                 form
             };
             form.write(owned)?;
+            if self.lives_on {
+                agent_home(owned.directory())?;
+            } else {
+                // That of a run goes with it.
+                spec.mounts.pop();
+            }
         }
         place::check_mounts(&spec.mounts, &self.caller.home)?;
         let limit = self.options.timeouts.sandbox_start;
@@ -177,6 +184,13 @@ impl Making<'_> {
         let text = crate::text::printable(String::from_utf8_lossy(&done.stderr).trim_end());
         Err(SandboxError::Start(format!("the checkout in it failed: {text}")).into())
     }
+}
+
+/// The agent's home of a sandbox that lives on.
+pub(in crate::session) fn agent_home(state: &Path) -> Result<(), FileError> {
+    let home = state.join(HOME);
+    fsx::private_dir(&home)?;
+    fsx::write_private(&home.join(ZSH), b"")
 }
 
 /// The programs that a sandbox shows as the user has them: this agent's, and those of all agents that are known,

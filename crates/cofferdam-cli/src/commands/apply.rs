@@ -1,0 +1,130 @@
+//! `cofferdam apply`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::session::manage::{self, Applied, TakenBack};
+use cofferdam::text::printable_line;
+
+use super::here::target;
+use super::living::{self, Uncommitted};
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::shell::shell_word;
+use crate::ui::style::{self, paint};
+use crate::ui::{human, output};
+
+/// Bring a sandbox's work into this working tree without a commit, what it did not commit as well
+///
+/// What came is staged, as `git merge --squash` leaves it, and the branch does not move. Nothing is changed where it
+/// conflicts, or where it would touch a file that you changed. `--undo` takes it back in one step.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandbox, as `cofferdam list` names it
+    #[arg(value_name = "SANDBOX")]
+    name: String,
+
+    /// Take back what was applied last, unless you committed since
+    #[arg(long)]
+    undo: bool,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let said = |line: &str| output::note(&format!("{}\n", printable_line(line)));
+    let colour = environment.colour.on_stdout();
+    if arguments.undo {
+        let target = target(arguments.name, environment, interrupt);
+        let done = manage::take_back(&target, &said).await?;
+        return undone(&done, &target.name, colour);
+    }
+    let rest = match living::rest(&arguments.name, environment, interrupt).await? {
+        Uncommitted::Nothing => None,
+        Uncommitted::Commit(rest) => Some(rest),
+        Uncommitted::Worktree(path) => {
+            let path = shell_word(path);
+            output::note(&format!(
+                "note: what is uncommitted stays in its worktree: git -C {path} status\n"
+            ));
+            None
+        }
+    };
+    let target = target(arguments.name, environment, interrupt);
+    let done = manage::apply(&target, rest, &said).await?;
+    let name = shell_word(&target.name);
+    if done.beside > 0 {
+        output::note(&format!(
+            "note: {} of its work lie beside that: `cofferdam log {name}` lists them\n",
+            human::plural(done.beside, "other end")
+        ));
+    }
+    let why = match &done.applied {
+        Applied::Nothing => {
+            let label = paint("nothing:", style::WARNING, colour);
+            output::data(&format!("{label} all work of {name} is here already\n"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Applied::Done { .. } => {
+            let label = paint("applied:", style::GOOD, colour);
+            let mut text = format!("{label} the work of {name}, staged and not committed\n");
+            for line in done.diffstat.lines() {
+                text.push_str(&format!("  {}\n", printable_line(line.trim_start())));
+            }
+            let next = paint("undo:", style::HINT, colour);
+            text.push_str(&format!("{next} cofferdam apply --undo {name}\n"));
+            output::data(&text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Applied::Conflict(files) => {
+            format!(
+                "it conflicts with what is checked out in {}",
+                files.join(", ")
+            )
+        }
+        Applied::InTheWay(why) => why.clone(),
+    };
+    Err(CliError::Failed {
+        message: format!("nothing was changed: {}", printable_line(&why)),
+        hint: format!(
+            "commit or stash what is yours, or take an earlier one back with `cofferdam apply --undo {name}`; `cofferdam \
+             worktree {name}` gives it a directory of its own"
+        ),
+    })
+}
+
+fn undone(done: &TakenBack, name: &str, colour: bool) -> Result<ExitCode, CliError> {
+    let name = shell_word(name);
+    let (message, hint) = match done {
+        TakenBack::Done { left } if left.is_empty() => {
+            let label = paint("taken back:", style::GOOD, colour);
+            output::data(&format!(
+                "{label} the work of {name} is out of this working tree\n"
+            ))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        TakenBack::Done { left } => (
+            format!(
+                "not as before, because they were changed since: {}",
+                left.join(", ")
+            ),
+            "all else was taken back; see `git status`".to_owned(),
+        ),
+        TakenBack::Nothing => (
+            format!("nothing of {name} is applied here"),
+            format!("bring its work in with `cofferdam apply {name}`"),
+        ),
+        TakenBack::Committed => (
+            "something was committed or checked out since, so nothing was changed".to_owned(),
+            "take a commit back with `git revert`".to_owned(),
+        ),
+        TakenBack::InTheWay(why) => (
+            format!("nothing was changed: {}", printable_line(why)),
+            format!("then give it again: `cofferdam apply --undo {name}`"),
+        ),
+    };
+    Err(CliError::Failed { message, hint })
+}

@@ -1,0 +1,177 @@
+//! What an agent could do to its user by a checkout that both share (threats 121, 122, 123, 125, 126, 130) is nothing that it
+//! can do by default: its files are its sandbox's own, and what it plants stays there, while it lives and afterwards.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+
+use crate::environment::TestEnvironment;
+
+/// An agent that does `script` in a sandbox `box` and is gone; its sandbox goes on, with everything in place. `seen`: a
+/// line of shell that proves it inside.
+#[track_caller]
+fn planted(environment: &TestEnvironment, script: &str, seen: &str) {
+    environment
+        .run(
+            &["--keep", "--name", "box", "-q", "--network", "none"],
+            script,
+        )
+        .expect_code(0);
+    let look = ["exec", "box", "--", "sh", "-c", seen];
+    environment.cofferdam(&look).expect_code(0);
+}
+
+/// The sandbox goes, and then too nothing of it is in the checkout, where git's own view is `status`.
+#[track_caller]
+fn end(environment: &TestEnvironment, status: &str) {
+    let now = || environment.git(&["status", "--porcelain", "--ignored=no"]);
+    assert_eq!(now(), status);
+    environment
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+    assert_eq!(now(), status);
+    environment.expect_clean();
+}
+
+#[test]
+fn a_git_directory_below_is_not_where_the_user_stands() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .shell("mkdir ../private && echo secret > ../private/diary")
+        .expect_code(0);
+    planted(
+        &environment,
+        "git init -q src && git -C src config core.worktree ../../private && mkdir src/.cofferdam && echo HOME > src/.cofferdam/.env",
+        "test -f src/.git/config && test -f src/.cofferdam/.env",
+    );
+    let top = environment.git(&["-C", "src", "rev-parse", "--show-toplevel"]);
+    assert_eq!(top, environment.repository().to_str().unwrap());
+    let done = environment
+        .cofferdam(&[
+            "-C",
+            "src",
+            "run",
+            "-q",
+            "--network",
+            "none",
+            "--",
+            "sh",
+            "-c",
+            "test -e diary && exit 3; test -e ../private && exit 4; ls /workspace; echo $HOME",
+        ])
+        .expect_code(0);
+    assert!(!done.stderr.contains("private"), "{done}");
+    assert!(!environment.repository().join("src/.git").exists());
+    end(&environment, "");
+}
+
+#[test]
+fn a_second_name_outside_is_not_written_through() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .shell("ln src/lib.txt ../outside")
+        .expect_code(0);
+    planted(
+        &environment,
+        "echo owned > src/lib.txt; echo owned >> README.md",
+        "grep owned src/lib.txt",
+    );
+    let outside = environment.repository().parent().unwrap().join("outside");
+    assert_eq!(std::fs::read_to_string(outside).unwrap(), "one\ntwo\n");
+    assert_eq!(environment.read("src/lib.txt"), "one\ntwo\n");
+    end(&environment, "");
+}
+
+#[test]
+fn a_live_git_directory_with_a_command_runs_nothing_of_the_users() {
+    let environment = TestEnvironment::with_repository();
+    let mark = environment.temporary().join("fired");
+    planted(
+        &environment,
+        &format!(
+            "git init -q src && git -C src config core.fsmonitor 'touch {}; true #'",
+            mark.display()
+        ),
+        "git -C src config core.fsmonitor",
+    );
+    for directory in [".", "src"] {
+        environment.git(&["-C", directory, "status", "--porcelain"]);
+    }
+    assert!(!mark.exists());
+    // Where it lies in the checkout it does: the test can fail.
+    environment.shell(&format!("git init -q twin && git -C twin config core.fsmonitor 'touch {}; true #' && git -C twin status && rm -r twin", mark.display())).expect_code(0);
+    assert!(mark.exists());
+    end(&environment, "");
+}
+
+#[test]
+fn hooks_of_the_users_in_the_tree_are_as_they_were() {
+    let environment = TestEnvironment::with_repository();
+    let mark = environment.temporary().join("fired");
+    environment
+        .shell("mkdir hooks && printf '#!/bin/sh\\n' > hooks/pre-commit && chmod +x hooks/pre-commit && git add hooks && git commit -qm hooks && git config core.hooksPath hooks")
+        .expect_code(0);
+    planted(
+        &environment,
+        &format!(
+            "echo 'touch {}' >> hooks/pre-commit; echo 'touch {0}' > .envrc",
+            mark.display()
+        ),
+        "grep touch hooks/pre-commit .envrc",
+    );
+    environment.git(&["commit", "-q", "--allow-empty", "-m", "mine"]);
+    assert!(!mark.exists());
+    assert!(!environment.repository().join(".envrc").exists());
+    end(&environment, "");
+}
+
+#[test]
+fn a_set_user_id_file_keeps_what_it_runs() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .shell("cp /bin/true tool && git add tool && git commit -qm tool && chmod u+s tool")
+        .expect_code(0);
+    let tool = environment.repository().join("tool");
+    let before = std::fs::read(&tool).unwrap();
+    planted(
+        &environment,
+        "python3 -c \"import mmap; f=open('tool','r+b'); m=mmap.mmap(f.fileno(),0); m[:4]=b'EVIL'; m.flush()\"",
+        "grep -q EVIL tool && test ! -u tool",
+    );
+    assert_eq!(std::fs::read(&tool).unwrap(), before);
+    assert_eq!(tool.metadata().unwrap().mode() & 0o4000, 0o4000);
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    end(&environment, "");
+}
+
+#[test]
+fn pipes_and_sockets_are_nowhere_for_the_users_programs() {
+    let environment = TestEnvironment::with_repository();
+    planted(
+        &environment,
+        "mkfifo pipe src/README; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('socket')\"",
+        "test -p pipe && test -S socket",
+    );
+    for name in ["pipe", "src/README", "socket"] {
+        assert!(
+            environment
+                .repository()
+                .join(name)
+                .symlink_metadata()
+                .is_err(),
+            "{name}"
+        );
+    }
+    let special =
+        environment.shell("find . -path ./.git -prune -o ! -type d ! -type f ! -type l -print");
+    assert_eq!(special.stdout, "", "{special}");
+    // The state directory has them, and no command of the user's looks there with a program that opens files.
+    let state = environment.home().join(".cofferdam/state");
+    let sandbox = state.read_dir().unwrap().flatten().next().unwrap().path();
+    let pipe = sandbox.join("layer/upper/pipe").symlink_metadata().unwrap();
+    assert!(pipe.file_type().is_fifo());
+    environment.cofferdam(&["diff", "box"]).expect_code(0);
+    environment
+        .cofferdam(&["diff", "--uncommitted", "box"])
+        .expect_code(0);
+    environment.cofferdam(&["list"]).expect_code(0);
+    end(&environment, "");
+}

@@ -1,0 +1,372 @@
+//! What agents leave in files of their sandbox's own and in no commit: it is shown, applied and taken back, made a
+//! worktree, and opened again.
+
+use std::path::Path;
+
+use crate::environment::{TestEnvironment, check};
+
+/// Commits `new`, and leaves a changed, a removed and two new files in no commit, and one that is ignored.
+const AGENT: &str = "set -e
+    echo new > new; git add new; git commit -qm new
+    echo three >> src/lib.txt; rm README.md; mkdir -p deep/er; echo u > deep/er/u; printf '#!/bin/sh\\n' > run; chmod +x run
+    echo '*.o' >> \"$(git rev-parse --absolute-git-dir)/info/exclude\"; echo object > a.o";
+
+/// A sandbox `left` of that agent, which ended.
+#[track_caller]
+fn left(options: &[&str]) -> TestEnvironment {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(&[&["--name", "left", "-q"], options].concat(), AGENT)
+        .expect_code(0);
+    environment
+}
+
+#[test]
+fn the_summary_says_how_to_see_it() {
+    let environment = TestEnvironment::with_repository();
+    let done = environment
+        .run(&["--name", "left", "-q"], "echo x > x")
+        .expect_code(0);
+    check!(environment, done, @r"
+    code: 0
+    --- stdout
+
+    nothing: the agent made no commit
+    1 iteration, [TIME]
+    uncommitted work of the agent is kept in the sandbox
+    next: cofferdam diff --uncommitted left   # `cofferdam apply left` brings it here
+    when nothing of it is needed: cofferdam delete --force left
+    --- stderr
+    ");
+    let list = environment.cofferdam(&["list", "--json"]).stdout;
+    assert!(list.contains("\"changes\":true"), "{list}");
+    let done = environment.cofferdam(&["delete", "left"]).expect_code(1);
+    check!(environment, done, @r"
+    code: 1
+    --- stdout
+    --- stderr
+    error: sandbox `left` has uncommitted changes
+    hint: see it with `cofferdam diff --uncommitted left`, bring it here with `cofferdam apply left`, or let go of it: `cofferdam delete --force left`
+    ");
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+    environment.expect_clean();
+    assert_eq!(environment.git(&["for-each-ref", "refs/cofferdam/"]), "");
+}
+
+#[test]
+fn it_is_shown_without_its_commits() {
+    for mode in [&["--mode", "layer"], &["--mode", "copy"]] {
+        let environment = left(mode);
+        for _ in 0..2 {
+            let done = environment
+                .cofferdam(&["diff", "--uncommitted", "left", "--name-status"])
+                .expect_code(0);
+            assert_eq!(
+                done.stdout, "D\tREADME.md\nA\tdeep/er/u\nA\trun\nM\tsrc/lib.txt\n",
+                "{done}"
+            );
+        }
+        let done = environment
+            .cofferdam(&["diff", "--uncommitted", "left"])
+            .expect_code(0);
+        assert!(done.stdout.contains("\n+three\n"), "{done}");
+        // It came through the gate, which leaves nothing behind that git finds fault with.
+        environment.git(&["fsck", "--strict"]);
+        assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    }
+}
+
+#[test]
+fn one_that_ended_in_a_worktree_says_where() {
+    let environment = left(&["--mode", "bind"]);
+    let done = environment
+        .cofferdam(&["diff", "--uncommitted", "left"])
+        .expect_code(1);
+    let hint = done
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("hint: see it with `"))
+        .unwrap();
+    let shown = environment.shell(hint.trim_end_matches('`')).expect_code(0);
+    assert!(shown.stdout.contains("deleted:    README.md"), "{shown}");
+}
+
+#[test]
+fn it_is_applied_and_taken_back_as_one() {
+    let environment = left(&["--branch", "work"]);
+    let before = environment.git(&["rev-parse", "HEAD"]);
+    // What the user has in the works stays as it is.
+    environment.write("mine", "mine\n");
+    environment.write("staged", "staged\n");
+    environment.git(&["add", "staged"]);
+    let done = environment.cofferdam(&["apply", "left"]).expect_code(0);
+    check!(environment, done, @r"
+    code: 0
+    --- stdout
+    applied: the work of left, staged and not committed
+      README.md   | 1 -
+      deep/er/u   | 1 +
+      new         | 1 +
+      run         | 1 +
+      src/lib.txt | 1 +
+      5 files changed, 4 insertions(+), 1 deletion(-)
+    undo: cofferdam apply --undo left
+    --- stderr
+    ");
+    assert_eq!(environment.git(&["rev-parse", "HEAD"]), before);
+    assert_eq!(environment.read("src/lib.txt"), "one\ntwo\nthree\n");
+    assert!(!environment.repository().join("README.md").exists());
+    assert_eq!(
+        environment.git(&["status", "--porcelain"]),
+        "D  README.md\nA  deep/er/u\nA  new\nA  run\nM  src/lib.txt\nA  staged\n?? mine"
+    );
+    // Again changes nothing.
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(0);
+    assert_eq!(
+        environment.git(&["status", "--porcelain"]),
+        "A  staged\n?? mine"
+    );
+    assert_eq!(environment.read("src/lib.txt"), "one\ntwo\n");
+    assert!(!environment.repository().join("deep").exists());
+    let done = environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(1);
+    assert!(
+        done.stderr.contains("nothing of left is applied here"),
+        "{done}"
+    );
+}
+
+#[test]
+fn what_the_user_changed_is_never_overwritten() {
+    let environment = left(&["--branch", "work"]);
+    let check = |line: &str, said: &str| {
+        environment.shell(line).expect_code(0);
+        let before = environment.git(&["status", "--porcelain"]);
+        let done = environment.cofferdam(&["apply", "left"]).expect_code(1);
+        assert!(
+            done.stderr.contains("nothing was changed") && done.stderr.contains(said),
+            "{done}"
+        );
+        assert_eq!(environment.git(&["status", "--porcelain"]), before);
+        environment.git(&["reset", "--hard", "-q"]);
+        environment.git(&["clean", "-fdqx", "-e", ".cofferdam"]);
+    };
+    check("echo mine >> src/lib.txt", "src/lib.txt");
+    check(
+        "echo mine >> src/lib.txt; git add src/lib.txt",
+        "src/lib.txt",
+    );
+    check("echo mine > new", "new");
+    check("mkdir deep; echo mine > deep/er", "deep/er");
+    // Ignored files are somebody's bytes as well.
+    check("echo run >> .git/info/exclude; echo mine > run", "run");
+    environment
+        .shell("echo other > src/lib.txt; git commit -qam other")
+        .expect_code(0);
+    check(
+        "true",
+        "it conflicts with what is checked out in src/lib.txt",
+    );
+    check(
+        "git reset -q --hard HEAD~1; git rev-parse HEAD > .git/MERGE_HEAD",
+        "is under way",
+    );
+}
+
+#[test]
+fn what_was_changed_or_committed_since_is_not_taken_back() {
+    let environment = left(&["--branch", "work"]);
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    environment.write("new", "mine\n");
+    let done = environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(1);
+    assert!(
+        done.stderr
+            .contains("not as before, because they were changed since: new"),
+        "{done}"
+    );
+    assert_eq!(environment.read("new"), "mine\n");
+    assert_eq!(environment.git(&["status", "--porcelain"]), "?? new");
+    std::fs::remove_file(environment.repository().join("new")).unwrap();
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    environment.git(&["commit", "-qm", "all of it"]);
+    let done = environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(1);
+    assert!(done.stderr.contains("something was committed"), "{done}");
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    let done = environment.cofferdam(&["apply", "left"]).expect_code(0);
+    assert!(
+        done.stdout
+            .starts_with("nothing: all work of left is here already"),
+        "{done}"
+    );
+}
+
+#[test]
+fn an_apply_that_was_cut_short_is_finished_or_taken_back() {
+    let environment = left(&["--branch", "work"]);
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    // As a death leaves it that came after some of the files and before the index.
+    let cut_short = || {
+        environment.git(&["reset", "-q"]);
+        environment.write("README.md", "hello\n");
+        std::fs::remove_file(environment.repository().join("run")).unwrap();
+        environment.write("deep/er/u", "");
+    };
+    cut_short();
+    environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(0);
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    environment.git(&["reset", "-q"]);
+    environment.write("README.md", "hello\n");
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    assert_eq!(
+        environment.git(&["status", "--porcelain"]),
+        "D  README.md\nA  deep/er/u\nA  new\nA  run\nM  src/lib.txt"
+    );
+}
+
+#[test]
+fn a_worktree_is_made_of_it_when_asked() {
+    let environment = left(&[]);
+    let worktrees = environment.git(&["worktree", "list"]);
+    assert_eq!(worktrees.lines().count(), 1, "{worktrees}");
+    let done = environment.cofferdam(&["worktree", "left"]).expect_code(0);
+    let path = done.stdout.trim();
+    let status = environment.git(&["-C", path, "status", "--porcelain"]);
+    assert_eq!(
+        status.trim_start(),
+        "D README.md\n M src/lib.txt\n?? deep/\n?? run"
+    );
+    assert_eq!(
+        environment.git(&["-C", path, "branch", "--show-current"]),
+        "cofferdam/left"
+    );
+    assert!(Path::new(path).join("new").exists());
+    // That one is it from now on.
+    let again = environment.cofferdam(&["worktree", "left"]).expect_code(0);
+    assert_eq!(again.stdout, done.stdout);
+    environment.cofferdam(&["delete", "left"]).expect_code(1);
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+    environment.expect_clean();
+}
+
+#[test]
+fn one_that_ended_is_opened_again_over_its_files() {
+    let environment = left(&[]);
+    environment
+        .cofferdam(&["exec", "left", "--", "true"])
+        .expect_code(1);
+    let done = environment.cofferdam(&["start", "left"]).expect_code(0);
+    assert!(
+        done.stderr
+            .contains("left had ended, and stays now until you delete it"),
+        "{done}"
+    );
+    // What no commit ever sees is there, too.
+    let done = environment
+        .cofferdam(&[
+            "exec",
+            "left",
+            "--",
+            "sh",
+            "-c",
+            "cat a.o deep/er/u; git commit -qam rest; git status --short",
+        ])
+        .expect_code(0);
+    assert_eq!(done.stdout, "object\nu\n?? deep/\n?? run\n");
+    environment.cofferdam(&["merge", "left"]).expect_code(0);
+    assert_eq!(environment.git(&["log", "-1", "--format=%s"]), "rest");
+    environment.cofferdam(&["delete", "left"]).expect_code(1);
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+    environment.expect_clean();
+}
+
+#[test]
+fn a_living_one_shows_it_whether_it_runs_or_not() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .cofferdam(&["create", "box", "--network", "none"])
+        .expect_code(0);
+    for command in ["diff", "log", "merge"] {
+        let done = environment.cofferdam(&[command, "box"]).expect_code(0);
+        let nothing = ["", "nothing: the agent made no commit\n"];
+        assert!(nothing.contains(&done.stdout.as_str()), "{done}");
+    }
+    environment
+        .cofferdam(&["exec", "box", "--", "sh", "-c", AGENT])
+        .expect_code(0);
+    let shown = |code| {
+        environment
+            .cofferdam(&["diff", "--uncommitted", "box", "--name-status"])
+            .expect_code(code)
+    };
+    let want = "D\tREADME.md\nA\tdeep/er/u\nA\trun\nM\tsrc/lib.txt\n";
+    assert_eq!(shown(0).stdout, want);
+    // Nothing is staged inside, or committed, for that.
+    let inside = environment.cofferdam(&["exec", "box", "--", "git", "status", "--short"]);
+    assert_eq!(
+        inside.stdout,
+        " D README.md\n M src/lib.txt\n?? deep/\n?? run\n"
+    );
+    environment.cofferdam(&["pause", "box"]).expect_code(0);
+    assert!(shown(1).stderr.contains("is paused"));
+    environment.cofferdam(&["resume", "box"]).expect_code(0);
+    environment.cofferdam(&["stop", "box"]).expect_code(0);
+    assert_eq!(shown(0).stdout, want);
+    environment.cofferdam(&["apply", "box"]).expect_code(0);
+    assert!(environment.repository().join("run").exists());
+    let done = environment.cofferdam(&["worktree", "box"]).expect_code(1);
+    assert!(
+        done.stderr
+            .contains("hint: bring its work here with `cofferdam apply box`"),
+        "{done}"
+    );
+    environment
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+    environment
+        .cofferdam(&["apply", "--undo", "box"])
+        .expect_code(1);
+}
+
+#[test]
+fn what_the_gate_refuses_does_not_come_out_uncommitted_either() {
+    for (script, said) in [
+        ("mkdir .husky; echo evil > .husky/pre-commit", "protected"),
+        (
+            "git init -q sub; echo x > sub/x; git -C sub add x; git -C sub -c user.name=a -c user.email=b commit -qm x",
+            "",
+        ),
+        (
+            "git config filter.evil.clean 'touch /tmp/x; cat'; echo '* filter=evil' > .gitattributes",
+            "",
+        ),
+    ] {
+        let environment = TestEnvironment::with_repository();
+        environment
+            .run(&["--name", "left", "-q"], script)
+            .expect_code(0);
+        let done = environment.cofferdam(&["apply", "left"]);
+        if !said.is_empty() {
+            assert!(done.stderr.contains(said), "{done}");
+            assert_eq!(done.status.code(), Some(1), "{done}");
+        }
+        assert!(!environment.repository().join(".husky").exists());
+        assert!(!environment.repository().join("sub/.git").exists());
+    }
+}

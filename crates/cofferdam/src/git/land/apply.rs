@@ -1,0 +1,256 @@
+//! A sandbox's work in the user's working tree, without a commit: as `git merge --squash` leaves it, and to be taken back as
+//! one step. What was brought in is a commit at [`Own::Applied`], whose parent is what was checked out then.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::index::{Changes, copy_index, remove_temporary};
+use super::journal::{Files, Move};
+use super::landing::FINISH_FIRST;
+use super::lock::IndexLock;
+use super::merge::{Merged, merge_tree};
+use super::under_way::under_way;
+use super::{Barred, LandError};
+use crate::fsx::Context;
+use crate::git::lock::vacant;
+use crate::git::refs::{self, Own, Transaction, as_identity};
+use crate::git::{GitError, Identity, Oid, Repository};
+use crate::names::SandboxId;
+use crate::process::Input;
+use crate::text::printable;
+
+/// What became of work that was to be brought into a working tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Applied {
+    /// What is checked out has it already.
+    Nothing,
+    /// It is there and staged. The commit at [`Own::Applied`] and its parent differ in it.
+    Done { from: Oid, to: Oid },
+    /// Nothing was changed.
+    Conflict(Vec<String>),
+    /// Nothing was changed.
+    InTheWay(String),
+}
+
+/// What became of what had been brought in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TakenBack {
+    /// There is nothing to take back.
+    Nothing,
+    /// All of it, but for these files, printable, which somebody changed since.
+    Done { left: Vec<String> },
+    /// Something was committed or checked out since. Nothing was changed.
+    Committed,
+    /// Nothing was changed.
+    InTheWay(String),
+}
+
+/// Merges `work` into what is checked out in `repo`, and brings index and files there. What the user changed or staged stays;
+/// where it would be overwritten nothing is done. Killed in the middle, it is finished by doing it again, or taken back.
+pub async fn apply(
+    repo: &Repository,
+    id: SandboxId,
+    work: &Oid,
+    barred: Barred<'_>,
+    cancel: &CancellationToken,
+) -> Result<Applied, LandError> {
+    let head = repo.head.commit();
+    let tree = match merge_tree(repo, head, work, cancel).await? {
+        Merged::Conflict(files) => return Ok(Applied::Conflict(files)),
+        Merged::Tree(tree) => tree,
+    };
+    if tree == repo.tree_of(head, cancel).await? {
+        return Ok(Applied::Nothing);
+    }
+    let new = commit(repo, id, &tree, head, cancel).await?;
+    let step = step(repo, id, head, &new);
+    let (held, index) = match hold(repo, id, barred, cancel).await? {
+        Ok(held) => held,
+        Err(why) => return Ok(Applied::InTheWay(why)),
+    };
+    let done = step.bring_in(repo, &index, cancel).await;
+    remove_temporary(&index)?;
+    drop(held);
+    Ok(match done? {
+        None => Applied::Done {
+            from: head.clone(),
+            to: new,
+        },
+        Some(why) => Applied::InTheWay(why),
+    })
+}
+
+/// Takes back what [`apply`] brought in, where nothing was committed since.
+pub async fn take_back(
+    repo: &Repository,
+    id: SandboxId,
+    barred: Barred<'_>,
+    cancel: &CancellationToken,
+) -> Result<TakenBack, LandError> {
+    let reference = refs::own(id, Own::Applied);
+    let Some(new) = refs::read(repo, &reference, cancel).await? else {
+        return Ok(TakenBack::Nothing);
+    };
+    let head = repo.head.commit();
+    let parent = repo.resolve(&format!("{new}^"), cancel).await?;
+    if parent.as_ref() != Some(head) {
+        return Ok(TakenBack::Committed);
+    }
+    let step = step(repo, id, head, &new);
+    let (held, index) = match hold(repo, id, barred, cancel).await? {
+        Ok(held) => held,
+        Err(why) => return Ok(TakenBack::InTheWay(why)),
+    };
+    let left = step.bring_out(repo, &index).await;
+    remove_temporary(&index)?;
+    drop(held);
+    let left = left?;
+    let gone = Transaction::new(format!("cofferdam {id}: taken back"));
+    gone.delete(&reference, &new)
+        .commit(repo, &CancellationToken::new())
+        .await?;
+    Ok(TakenBack::Done { left })
+}
+
+fn step(repo: &Repository, id: SandboxId, head: &Oid, new: &Oid) -> Move {
+    let reference = repo.head.branch_text();
+    let top = repo.top.as_path();
+    let mut step = Move::new(
+        id,
+        Files::Update,
+        reference,
+        (head, new),
+        &repo.git_dir,
+        top,
+    );
+    // What one that was killed has written already gives way.
+    step.lying = Some((head.clone(), new.clone()));
+    step
+}
+
+/// Nobody else changes the checkout as long as the first two live. The last is a name for a temporary index.
+type Held = ((IndexLock, File), PathBuf);
+
+async fn hold(
+    repo: &Repository,
+    id: SandboxId,
+    barred: Barred<'_>,
+    cancel: &CancellationToken,
+) -> Result<Result<Held, String>, LandError> {
+    let git_dir = &repo.git_dir;
+    let at = |path: &Path| printable(&path.to_string_lossy());
+    let top = repo.top.as_path();
+    let Some(lock) = IndexLock::take(git_dir, id, cancel).await? else {
+        let why = format!(
+            "another git program holds {}",
+            at(&git_dir.join("index.lock"))
+        );
+        return Ok(Err(why));
+    };
+    let Some(vacant) = vacant(git_dir)? else {
+        return Ok(Err(format!("another sandbox is at work in {}", at(top))));
+    };
+    if let Some(why) = barred(top) {
+        return Ok(Err(why));
+    }
+    if let Some(what) = under_way(git_dir, repo.head.branch().is_none()) {
+        return Ok(Err(format!(
+            "{what} is under way in {}: {FINISH_FIRST}",
+            at(top)
+        )));
+    }
+    let index = git_dir.join(format!("cofferdam-{id}.index"));
+    Ok(Ok(((lock, vacant), index)))
+}
+
+/// A commit for our own reference alone.
+async fn commit(
+    repo: &Repository,
+    id: SandboxId,
+    tree: &Oid,
+    parent: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Oid, GitError> {
+    let line = as_identity(repo.command(), &Identity::fallback())
+        .args([
+            "commit-tree",
+            tree.as_str(),
+            "-p",
+            parent.as_str(),
+            "-F",
+            "-",
+        ])
+        .input(Input::Bytes(
+            format!("cofferdam {id}: applied").into_bytes(),
+        ))
+        .line(cancel)
+        .await?;
+    line.parse().map_err(|_| GitError::Output {
+        command: "commit-tree".into(),
+        what: "no commit".into(),
+    })
+}
+
+impl Move {
+    /// `Some`: what is in the way, and nothing was changed.
+    async fn bring_in(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<Option<String>, LandError> {
+        let there = self.git_dir().join("index");
+        copy_index(&there, index)?;
+        let changes = self.changes(repo, cancel).await?;
+        let rest = self.take_leftovers(repo, index, &changes, cancel).await?;
+        if let Some(why) = self.try_out(repo, index, &changes, cancel).await? {
+            return Ok(Some(why));
+        }
+        // Before anything is written: whoever is killed now can take it back.
+        let reference = refs::own(self.id, Own::Applied);
+        let none = CancellationToken::new();
+        let before = refs::read(repo, &reference, &none).await?;
+        if before.as_ref() != Some(&self.new) {
+            Transaction::new(format!("cofferdam {}: applied", self.id))
+                .update(&reference, &self.new, before.as_ref())
+                .commit(repo, &none)
+                .await?;
+        }
+        if let Err(why) = self.update_files(repo, index).await {
+            let left = self.restore(repo, index, &changes).await?;
+            if left.is_empty() {
+                return Ok(Some(why));
+            }
+            let left = super::checkout::some(&left);
+            return Ok(Some(format!("{why}; not as before: {left}")));
+        }
+        self.write_files(repo, index, &rest).await?;
+        std::fs::rename(index, &there).context("replace", &there)?;
+        Ok(None)
+    }
+
+    /// Returns, printable, what is not as before.
+    async fn bring_out(&self, repo: &Repository, index: &Path) -> Result<Vec<String>, LandError> {
+        let none = CancellationToken::new();
+        let there = self.git_dir().join("index");
+        copy_index(&there, index)?;
+        let changes = self.changes(repo, &none).await?;
+        let mut back = self.clone();
+        std::mem::swap(&mut back.old, &mut back.new);
+        let before: Changes = back.changes(repo, &none).await?;
+        // What the user staged since stays.
+        let theirs = back.staged(repo, index, &none).await?;
+        let ours: BTreeMap<_, _> = before
+            .iter()
+            .filter(|(path, _)| !theirs.contains_key(*path))
+            .collect();
+        let ours: Vec<_> = ours.into_iter().collect();
+        self.set_entries(repo, index, &ours, &none).await?;
+        let left = self.restore(repo, index, &changes).await?;
+        std::fs::rename(index, &there).context("replace", &there)?;
+        Ok(left)
+    }
+}

@@ -1,0 +1,183 @@
+//! What lies in a sandbox's files and in no commit, as a commit: made by the sandbox's own git, where nothing of the host's
+//! can be reached, and let in by the gate as every other. No branch has it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::packing::Received;
+use super::{CollectError, Collector, Source};
+use crate::git::Oid;
+use crate::git::private_clone::INSIDE_GIT_DIR;
+use crate::git::refs::{self, Own, Transaction};
+use crate::registry::{Mode, Owned};
+use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
+use crate::sandbox::{Access, Limits, Mount, MountSource};
+use crate::session::layers;
+use crate::session::mounts::jail_mounts;
+
+/// Prints the commit, or nothing where there is nothing to commit. What cannot be read is left out. The same work is the
+/// same commit.
+pub(in crate::session) const COMMIT_THE_REST: &str = "\
+    test -z \"$(git status --porcelain --ignore-submodules=all)\" && exit 0
+    index=$(mktemp) && cp \"$(git rev-parse --absolute-git-dir)/index\" \"$index\" || exit 1
+    export GIT_INDEX_FILE=\"$index\"
+    export GIT_AUTHOR_NAME=Cofferdam GIT_AUTHOR_EMAIL=agent@cofferdam.invalid
+    export GIT_COMMITTER_NAME=Cofferdam GIT_COMMITTER_EMAIL=agent@cofferdam.invalid
+    GIT_AUTHOR_DATE=$(git log -1 --format=%cI HEAD) && GIT_COMMITTER_DATE=$GIT_AUTHOR_DATE || exit 1
+    export GIT_AUTHOR_DATE GIT_COMMITTER_DATE
+    git add --all --ignore-errors >&2
+    tree=$(git write-tree) && git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\"
+    code=$?
+    rm -f \"$index\"
+    exit $code";
+/// An id and a line end.
+pub(in crate::session) const ANSWER: usize = 100;
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// What became of uncommitted work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rest {
+    /// There is none.
+    Nothing,
+    /// The commit, in the repository. Its only parent is what is checked out in the sandbox.
+    Commit(Oid),
+    /// It stays where it is.
+    Refused { why: String },
+    /// The sandbox has ended, and left it in a worktree: there its user's own git shows it.
+    Worktree(PathBuf),
+}
+
+impl Collector<'_> {
+    /// Of a sandbox in which nothing runs.
+    pub(in crate::session) async fn rest(&self, owned: &Owned) -> Result<Rest, CollectError> {
+        let Some(source) = self.files(owned)? else {
+            return self.let_in(owned, b"").await;
+        };
+        if !owned.directory().join("git").is_dir() {
+            if let MountSource::Path(path) = source {
+                return Ok(Rest::Worktree(path));
+            }
+            let why = "the sandbox's git directory is gone".to_owned();
+            return Ok(Rest::Refused { why });
+        }
+        let work_tree = "/workspace/files";
+        // It writes objects, as the sandbox itself did.
+        let mut mounts = jail_mounts(owned.directory());
+        for mount in mounts
+            .iter_mut()
+            .filter(|mount| mount.target.as_os_str() == INSIDE_GIT_DIR)
+        {
+            mount.access = Access::ReadWrite;
+        }
+        mounts.push(Mount {
+            source,
+            target: work_tree.into(),
+            access: Access::ReadOnly,
+        });
+        let request = JailRequest {
+            mounts,
+            arguments: ["/bin/sh", "-c", COMMIT_THE_REST].map(Into::into).to_vec(),
+            environment: [
+                ("GIT_DIR", INSIDE_GIT_DIR),
+                ("GIT_WORK_TREE", work_tree),
+                ("GIT_OPTIONAL_LOCKS", "0"),
+                ("GIT_CONFIG_NOSYSTEM", "1"),
+            ]
+            .map(|(key, value)| (key.into(), value.into()))
+            .into(),
+            directory: work_tree.into(),
+            stdin: Vec::new(),
+            stdout: JailOutput::Capture(ANSWER),
+            limits: Limits {
+                processes: Some(256),
+                ..Limits::default()
+            },
+            timeout: LIMIT,
+        };
+        let done = jail::run(request, self.cancel).await?;
+        if !done.exit.success() {
+            let said = String::from_utf8_lossy(&done.stderr_tail);
+            let why = format!(
+                "git cannot commit it, {}: {}",
+                done.exit,
+                crate::text::printable_line(said.trim_end())
+            );
+            return Ok(Rest::Refused { why });
+        }
+        self.let_in(owned, &done.stdout).await
+    }
+
+    /// Lets in what [`COMMIT_THE_REST`] answered.
+    pub(in crate::session) async fn let_in(
+        &self,
+        owned: &Owned,
+        answer: &[u8],
+    ) -> Result<Rest, CollectError> {
+        let answer = String::from_utf8_lossy(answer);
+        let reference = refs::own(owned.record.id, Own::Uncommitted);
+        let Ok(commit) = answer.trim_end().parse::<Oid>() else {
+            self.drop_reference(owned, &reference).await?;
+            return Ok(match answer.trim_end() {
+                "" => Rest::Nothing,
+                _ => Rest::Refused {
+                    why: "its git did not say which commit it made".to_owned(),
+                },
+            });
+        };
+        if refs::read(self.repo, &reference, self.cancel)
+            .await?
+            .as_ref()
+            == Some(&commit)
+        {
+            return Ok(Rest::Commit(commit));
+        }
+        let repo = self.repo.without_drivers(self.cancel).await?;
+        let this = Collector {
+            repo: &repo,
+            ..*self
+        };
+        let own = refs::own(owned.record.id, Own::Tip);
+        let before = refs::read(&repo, &own, self.cancel).await?;
+        match this.receive(owned, &Source::State, &commit).await? {
+            Received::Refused { why, pack } => {
+                // The files have it all.
+                if let Some(pack) = pack {
+                    crate::fsx::remove_file_if_exists(&pack)?;
+                }
+                Ok(Rest::Refused { why })
+            }
+            Received::Accepted(_) => {
+                this.point(owned, &reference, &commit).await?;
+                match before {
+                    Some(tip) => this.point_tip(owned, &tip).await?,
+                    None => this.drop_reference(owned, &own).await?,
+                }
+                Ok(Rest::Commit(commit))
+            }
+        }
+    }
+
+    async fn drop_reference(&self, owned: &Owned, reference: &str) -> Result<(), CollectError> {
+        if let Some(at) = refs::read(self.repo, reference, self.cancel).await? {
+            Transaction::new(format!("cofferdam {}", owned.record.id))
+                .delete(reference, &at)
+                .commit(self.repo, self.cancel)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Where the files are; `None`: nobody changed any, or they are gone.
+    fn files(&self, owned: &Owned) -> Result<Option<MountSource>, CollectError> {
+        let state = owned.directory();
+        let path = match owned.record.mode {
+            Mode::Layer if layers::is_untouched(state) => return Ok(None),
+            Mode::Layer => return Ok(Some(layers::look(state)?)),
+            Mode::Bind => owned.record.worktree.clone(),
+            Mode::Copy => Some(owned.record.workspace(self.home)),
+            Mode::Inside => None,
+        };
+        let path = path.filter(|path| path.is_dir());
+        Ok(path.map(MountSource::Path))
+    }
+}

@@ -1,0 +1,85 @@
+//! What in a living sandbox is in no commit, as a commit.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::collect::collector;
+use super::life::{condition, halt, turn};
+use super::{Condition, Named, Session, SessionError};
+use crate::git::Identity;
+use crate::sandbox::{BindMountProvider, SandboxError};
+use crate::session::collect::{ANSWER, COMMIT_THE_REST, Rest};
+use crate::session::emitter::Emitter;
+use crate::session::inside::{Inside, InsideError};
+use crate::session::options::Caller;
+
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// Makes a commit of what lies in its files and is in none, and lets it in through the gate. No branch moves, and what is
+/// staged inside stays so. In one that is paused it is refused, as programs there are. Bounded: 2 minutes, and those of
+/// the gate.
+pub async fn rest(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Result<Rest, SessionError> {
+    let answer = match condition(caller, named, provider).await? {
+        Condition::Paused => {
+            let name = named.name().to_string();
+            return Err(SessionError::Paused { name });
+        }
+        Condition::Stopped => None,
+        Condition::Running => {
+            let session = Session::open(caller, named.clone(), provider).await?;
+            Some(session.commit_the_rest().await?)
+        }
+    };
+    let turn = turn(caller, named).await?;
+    let author = Identity::fallback();
+    let events = Emitter::silent();
+    let collector = collector(caller, named, &author, &events);
+    let done = match answer {
+        Some(answer) => Box::pin(collector.let_in(&turn, &answer)).await,
+        None => {
+            // Nothing starts it now; what a killed one left does not write either.
+            halt(caller, named, provider).await?;
+            Box::pin(collector.rest(&turn)).await
+        }
+    };
+    done.map_err(|source| SessionError::Collect {
+        name: named.name().to_string(),
+        source,
+    })
+}
+
+impl Session {
+    /// What the sandbox's own git answers: hostile.
+    async fn commit_the_rest(&self) -> Result<Vec<u8>, SessionError> {
+        let environment = BTreeMap::new();
+        let inside = Inside {
+            sandbox: self.sandbox(),
+            arguments: ["sh", "-c", COMMIT_THE_REST].map(Into::into).to_vec(),
+            environment: &environment,
+            limit: LIMIT,
+            // Its warnings count as well.
+            output_limit: ANSWER + (4 << 20),
+        };
+        let failed = |source| self.failed(source);
+        let done = inside.run(&self.caller.cancel).await;
+        let done = done.map_err(|error| match error {
+            InsideError::Sandbox(source) => failed(source),
+            InsideError::Cancelled => failed(SandboxError::Cancelled),
+            InsideError::TimedOut(_) => failed(SandboxError::TimedOut(LIMIT.as_secs())),
+            InsideError::TooMuchOutput(_) => failed(SandboxError::Gone(error.to_string())),
+        })?;
+        if done.exit.success() {
+            return Ok(done.stdout);
+        }
+        let said = String::from_utf8_lossy(&done.stderr);
+        let said = crate::text::printable_line(said.trim_end());
+        Err(failed(SandboxError::Files {
+            action: "commit the uncommitted work of",
+            reason: format!("its git says, {}: {said}", done.exit),
+        }))
+    }
+}

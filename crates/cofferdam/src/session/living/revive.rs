@@ -1,0 +1,73 @@
+//! A sandbox that ended and left uncommitted work in files of its own: it lives on again, over the same files.
+
+use std::path::Path;
+
+use super::{Named, SessionError};
+use crate::git::Repository;
+use crate::git::discovery::Start;
+use crate::git::land::Landing;
+use crate::registry::{self, Entry, Lifetime, Mode, Owned, Phase, Setup};
+use crate::session::collect;
+use crate::session::form::Form;
+use crate::session::options::Caller;
+
+impl Named {
+    /// The sandbox of the repository around `directory` that is called `name`, stopped and living until it is deleted
+    /// ([`super::start`] makes it run). For one that ended and kept its files; [`SessionError::Ended`] for another.
+    pub async fn revive(
+        caller: &Caller,
+        directory: &Path,
+        name: &str,
+    ) -> Result<Self, SessionError> {
+        let user = caller.user_home.as_deref();
+        let workspaces = registry::workspaces(&caller.home)?;
+        let discover = async |directory: &Path| {
+            let start = Start::find(directory, &workspaces)?;
+            Repository::discover(&caller.git, &start, user, &caller.cancel).await
+        };
+        let here = discover(directory).await?;
+        let Entry { record, .. } = registry::find(&caller.home, &here.top, name)?;
+        let repository = if here.top.as_path() == record.repository {
+            here
+        } else {
+            discover(&record.repository).await?
+        };
+        let mut owned = Owned::adopt(&caller.home, record)?;
+        let state = owned.directory().to_owned();
+        let record = &mut owned.record;
+        let ended = || SessionError::Ended {
+            name: name.to_owned(),
+        };
+        let own_files = matches!(record.mode, Mode::Copy | Mode::Layer);
+        if record.phase != Phase::Stopped
+            || !own_files
+            || !record.workspace(&caller.home).is_dir()
+            || !state.join("git").is_dir()
+            || Form::read(&state).is_err()
+        {
+            return Err(ended());
+        }
+        // Later collecting goes on from what is home.
+        let outcome = record.outcome.take();
+        let home = outcome
+            .as_ref()
+            .and_then(|outcome| outcome.checkout.clone());
+        record.landed = home.filter(|tip| *tip != record.base);
+        if let Some(landed) = &record.landed {
+            collect::left_at(&state, landed)?;
+        }
+        if !matches!(
+            outcome.map(|outcome| outcome.landing),
+            Some(Landing::Kept { .. } | Landing::Refused { .. })
+        ) {
+            record.kept = None;
+        }
+        record.lifetime = Lifetime::UntilDeleted;
+        record.setup = Setup::Done;
+        record.phase = Phase::Active;
+        super::agent_home(&state)?;
+        owned.save()?;
+        let record = owned.record.clone();
+        Ok(Self { repository, record })
+    }
+}

@@ -1,0 +1,98 @@
+//! A sandbox's work in the user's own working tree, without a commit, and out of it again.
+
+use std::path::Path;
+
+use super::turn::take;
+use super::{ManageError, SandboxRef, gc, half_merged};
+use crate::git::land::{self, Applied, TakenBack};
+use crate::git::{DiffStyle, Oid, Repository};
+use crate::registry::Owned;
+use crate::session::barred::barred;
+use crate::session::collect::CollectError;
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Application {
+    pub applied: Applied,
+    /// Lines of `git diff --stat` of what was brought in, control bytes escaped.
+    pub diffstat: String,
+    /// So many ends of the sandbox's work lie beside what was brought in, on a branch that moved.
+    pub beside: usize,
+}
+
+/// Brings what the sandbox committed into the working tree around the command, and with it `rest`, the commit of what it did
+/// not commit. The branch does not move, and what came is staged. Nothing is changed where it conflicts, or where a local
+/// change would be overwritten. Calls `said` with what was done before about a dead run in the checkout.
+pub async fn apply(
+    target: &SandboxRef,
+    rest: Option<Oid>,
+    said: &(dyn Fn(&str) + Sync),
+) -> Result<Application, ManageError> {
+    let (repo, owned) = open(target, said).await?;
+    let record = &owned.record;
+    let (work, beside) = match rest {
+        Some(rest) => (rest, 0),
+        None => {
+            let tips = target.tips(&repo, record, false).await?;
+            let beside = tips.len().saturating_sub(1);
+            let first = tips.into_iter().next().map(|tip| tip.id);
+            (first.unwrap_or_else(|| record.base.clone()), beside)
+        }
+    };
+    let cancel = &target.cancel;
+    let barred = |top: &Path| barred(&target.home, record.id, top);
+    let applied = land::apply(&repo, record.id, &work, &barred, cancel).await;
+    let applied = applied.map_err(CollectError::from)?;
+    let diffstat = match &applied {
+        Applied::Done { from, to } => repo.diff(from, to, DiffStyle::Stat, cancel).await?,
+        Applied::Nothing | Applied::Conflict(_) | Applied::InTheWay(_) => String::new(),
+    };
+    Ok(Application {
+        applied,
+        diffstat,
+        beside,
+    })
+}
+
+/// Takes back what [`apply`] brought in last, as far as nobody changed it since.
+pub async fn take_back(
+    target: &SandboxRef,
+    said: &(dyn Fn(&str) + Sync),
+) -> Result<TakenBack, ManageError> {
+    let (repo, owned) = open(target, said).await?;
+    let id = owned.record.id;
+    let barred = |top: &Path| barred(&target.home, id, top);
+    let done = land::take_back(&repo, id, &barred, &target.cancel).await;
+    Ok(done.map_err(CollectError::from)?)
+}
+
+/// The checkout, in which no driver runs, and the right to the sandbox.
+async fn open(
+    target: &SandboxRef,
+    said: &(dyn Fn(&str) + Sync),
+) -> Result<(Repository, Owned), ManageError> {
+    let (repo, entry) = target.find_here().await?;
+    let name = entry.record.name.to_string();
+    if !entry.record.lives_on() {
+        if entry.in_use {
+            return Err(ManageError::Running { name });
+        }
+        if entry.record.phase.is_unfinished() {
+            return Err(ManageError::Interrupted { name });
+        }
+    }
+    let (home, user, cancel) = (&target.home, target.caller_home.as_deref(), &target.cancel);
+    let owned = take(home, entry.record, cancel).await?;
+    let recovered = gc::recover_in(home, &repo, repo.top.as_path(), user, cancel).await?;
+    for line in &recovered {
+        said(line);
+    }
+    let finished = half_merged::finish(home, &repo, &owned, cancel).await?;
+    let repo = if finished.is_some() || !recovered.is_empty() {
+        target.find_here().await?.0
+    } else {
+        repo
+    };
+    Ok((repo.without_drivers(cancel).await?, owned))
+}

@@ -1,0 +1,73 @@
+//! A real worktree of a sandbox's work, for a sandbox that ended and whose files are in none.
+
+use std::path::PathBuf;
+
+use super::risk::own_branch;
+use super::turn::take;
+use super::{ManageError, SandboxRef};
+use crate::git::worktree::{self, WorktreeError};
+use crate::git::{Oid, UserRules, identity};
+use crate::registry::Owned;
+
+/// Makes a linked worktree of the sandbox's branch, and in it, uncommitted as it was, what `rest` has. From then on it is the
+/// sandbox's own: `delete` removes both. Where there is one already, that one is it.
+pub async fn worktree(target: &SandboxRef, rest: Option<Oid>) -> Result<PathBuf, ManageError> {
+    let (repo, entry) = target.find().await?;
+    let cancel = &target.cancel;
+    let name = entry.record.name.to_string();
+    if entry.in_use || entry.record.lives_on() {
+        return Err(ManageError::Running { name });
+    }
+    if entry.record.phase.is_unfinished() {
+        return Err(ManageError::Interrupted { name });
+    }
+    let mut owned: Owned = take(&target.home, entry.record, cancel).await?;
+    if let Some(path) = owned.record.worktree.as_ref().filter(|path| path.is_dir()) {
+        return Ok(path.clone());
+    }
+    let Some(branch) = own_branch(&owned.record).cloned() else {
+        // It worked in the checkout itself.
+        return Ok(repo.top.as_path().to_owned());
+    };
+    let repo = repo.without_drivers(cancel).await?;
+    let home = target.caller_home.as_deref();
+    let config = identity::user_config(&repo, home, cancel).await?;
+    let rules = UserRules {
+        config: Some(&config),
+        caller_home: home,
+    };
+    let path = worktree::directory(&repo).join(worktree::directory_name(&branch));
+    // What is there already is not this sandbox's: it must not be in the record.
+    if std::fs::symlink_metadata(&path).is_err() {
+        owned.record.worktree = Some(path);
+        owned.save()?;
+    }
+    let outcome = owned.record.outcome.as_ref();
+    let ended = outcome.and_then(|outcome| outcome.checkout.clone());
+    let base = ended.unwrap_or_else(|| owned.record.base.clone());
+    let made = match worktree::add(&repo, &branch, Some(&base), rules, cancel).await {
+        Ok(made) => made,
+        Err(error) => {
+            owned.record.worktree = None;
+            owned.save()?;
+            return Err(error.into());
+        }
+    };
+    if let Some(rest) = rest {
+        let there = made.repository(&repo)?;
+        let done = there
+            .command_in_tree()
+            .args([
+                "restore",
+                "--worktree",
+                "--no-overlay",
+                "--ignore-skip-worktree-bits",
+            ])
+            .arg(format!("--source={rest}"))
+            .args(["--", "."])
+            .run(cancel)
+            .await;
+        done.map_err(WorktreeError::from)?;
+    }
+    Ok(made.path)
+}
