@@ -54,13 +54,13 @@ fn a_branch_sandbox_with_its_commits() {
     code: 0
     --- stdout
     NAME   STATE    BRANCH     AHEAD  CHANGES  AGE
-    first  stopped  feature/a  2      -        [TIME]
+    first  stopped  feature/a  2      no       [TIME]
     --- stderr
     ");
     let done = environment.cofferdam(&["list", "--wide"]).expect_code(0);
     let start = "NAME   KIND  PROVIDER  MODE   STATE    BRANCH     AHEAD  CHANGES  AGE";
     assert!(done.stdout.starts_with(start), "{done}");
-    let row = "\nfirst  task  native    layer  stopped  feature/a  2      -";
+    let row = "\nfirst  task  native    layer  stopped  feature/a  2      no";
     assert!(done.stdout.contains(row), "{done}");
     // It had none on this machine.
     assert!(done.stdout.trim_end().ends_with(" -"), "{done}");

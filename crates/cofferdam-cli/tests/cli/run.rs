@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::environment::{TestEnvironment, check, commit_script, finish};
 
-// covers: S2-9
+// covers: S2-10
 #[test]
 fn layers_and_merge_to_head_are_the_default_and_the_first_line_says_so() {
     let environment = TestEnvironment::with_repository();
@@ -23,6 +23,20 @@ fn layers_and_merge_to_head_are_the_default_and_the_first_line_says_so() {
     environment
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
+    environment.expect_clean();
+}
+
+// covers: S2-9
+#[test]
+fn head_works_in_the_checkout_itself() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("mine", "the users own\n");
+    let script = commit_script(&["a"]) + "cat mine; git branch --show-current";
+    let done = environment.run(&["--head"], &script).expect_code(0);
+    let said = "  | the users own\n  | main\n";
+    assert!(done.stderr.contains(said), "{done}");
+    assert_eq!(environment.git(&["log", "--format=%s"]), "a\nstart");
+    assert_eq!(environment.git(&["status", "--porcelain"]), "?? mine");
     environment.expect_clean();
 }
 
