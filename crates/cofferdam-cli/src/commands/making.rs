@@ -58,7 +58,7 @@ pub(super) struct Sandbox {
     #[arg(long, value_enum, help_heading = "Sandbox")]
     pub(super) mode: Option<FileMode>,
 
-    /// A file or directory below the repository's top to copy into the worktree, committed or not
+    /// A file or directory below the repository's top to copy in as it is, committed or not
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "head", help_heading = "Sandbox")]
     pub(super) copy: Vec<PathBuf>,
 

@@ -30,7 +30,7 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::UnknownBase(_) => "see `git log --oneline --all` for what there is".to_owned(),
         PlanError::NameTaken(name) => names::taken_hint(name),
         PlanError::BranchHeld { holder, .. } => names::held_hint(holder),
-        PlanError::GitSymlink(_) => "use `--merge-to-head` or `--branch NAME`".to_owned(),
+        PlanError::GitSymlink(_) => "leave out `--head`".to_owned(),
         PlanError::EmptyPrompt => PROMPT_HINT.to_owned(),
         PlanError::SharedHome(_) => {
             "set COFFERDAM_HOME to a directory outside of the repository".to_owned()

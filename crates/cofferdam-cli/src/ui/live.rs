@@ -38,7 +38,7 @@ pub(crate) enum Stream {
 const WAITING: usize = 20_000;
 
 enum Message {
-    Event(Event),
+    Event(Box<Event>),
     Say(String),
     Finish,
 }
@@ -66,7 +66,7 @@ impl Feed {
         if chatter && full && self.mode != Mode::Json {
             self.skipped.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.send(Message::Event(event.clone()));
+            self.send(Message::Event(Box::new(event.clone())));
         }
     }
 

@@ -13,7 +13,7 @@ fn two_gc_at_once() {
         let before = User::of(&environment);
         for (number, options) in [
             &["--merge-to-head"][..],
-            &["--branch", "feature"],
+            &["--mode", "bind", "--branch", "feature"],
             // The last: a run that lands in the checkout would finish it at its start.
             &["--head"],
         ]
@@ -46,7 +46,7 @@ fn two_gc_at_once() {
 fn one_name_twice() {
     for options in [
         &["--head"][..],
-        &["--merge-to-head"],
+        &["--mode", "bind", "--merge-to-head"],
         &["--mode", "copy", "--branch", "feature"],
         &["--mode", "layer", "--branch", "feature"],
     ] {
@@ -75,7 +75,7 @@ fn one_name_twice() {
 /// A sandbox that works is neither deleted, merged nor collected by others, and goes on.
 #[test]
 fn a_running_sandbox_is_left_alone() {
-    for options in [&["--head"][..], &["--merge-to-head"]] {
+    for options in [&["--head"][..], &["--mode", "bind"]] {
         let environment = Environment::new();
         let before = User::of(&environment);
         let mut options = options.to_vec();

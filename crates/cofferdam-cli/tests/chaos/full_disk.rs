@@ -66,7 +66,7 @@ fn no_room_for_state() {
     {
         let options = [
             &["--head"][..],
-            &["--merge-to-head"],
+            &["--mode", "bind", "--merge-to-head"],
             &["--mode", "copy", "--merge-to-head"],
             &["--mode", "layer", "--merge-to-head"],
         ][number % 4];
@@ -120,8 +120,8 @@ fn an_agent_that_fills_the_disk() {
     }
     for (options, fill) in [
         (&["--head"][..], "agent/big"),
-        (&["--merge-to-head"], "agent/big"),
-        (&["--branch", "feature"], "agent/big"),
+        (&["--mode", "bind", "--merge-to-head"], "agent/big"),
+        (&["--mode", "bind", "--branch", "feature"], "agent/big"),
         (&["--mode", "copy", "--merge-to-head"], "agent/big"),
         (&["--mode", "layer", "--merge-to-head"], "agent/big"),
     ] {

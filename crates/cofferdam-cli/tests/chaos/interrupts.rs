@@ -13,8 +13,8 @@ const COMMITS_AND_WAITS: &str = "trap '' INT TERM HUP; mkdir -p agent; for n in 
 
 const SETUPS: [&[&str]; 5] = [
     &["--head"],
-    &["--merge-to-head"],
-    &["--branch", "feature"],
+    &["--mode", "bind", "--merge-to-head"],
+    &["--mode", "bind", "--branch", "feature"],
     &["--mode", "copy", "--merge-to-head"],
     &["--mode", "layer", "--merge-to-head"],
 ];

@@ -24,11 +24,11 @@ const HEAD: Setup = Setup {
 };
 const MERGE: Setup = Setup {
     name: "merge-to-head",
-    options: &["--merge-to-head", "--name", "one"],
+    options: &["--mode", "bind", "--merge-to-head", "--name", "one"],
 };
 const BRANCH: Setup = Setup {
     name: "branch",
-    options: &["--branch", "feature"],
+    options: &["--mode", "bind", "--branch", "feature"],
 };
 const COPY: Setup = Setup {
     name: "copy",

@@ -22,7 +22,7 @@ fn everything_held_and_nothing_is_left() {
     assert!(done.stdout.contains("next: "), "{done}");
     // One story on one stream, each part after the one before.
     let parts = [
-        "$ cofferdam run --merge-to-head",
+        "$ cofferdam run --max-iterations 3 -- ./agent.sh\nmerge-to-head, mode layer (both the default)",
         "iteration 3 of 3",
         "landed: 3 commits on main",
         "What the agent also tried",

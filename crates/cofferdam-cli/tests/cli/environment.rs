@@ -200,6 +200,26 @@ impl TestEnvironment {
         assert!(left.is_empty(), "{left:?}");
     }
 
+    /// Nothing was made for a sandbox, not even the directories for it. That layers are possible may be noted.
+    #[track_caller]
+    pub(crate) fn expect_nothing_made(&self) {
+        let home = self.home().join(".cofferdam");
+        let trees = home.join("trees");
+        let names = |directory: &Path| -> Vec<String> {
+            let found = directory.read_dir().into_iter().flatten().flatten();
+            found
+                .map(|one| one.file_name().into_string().unwrap())
+                .collect()
+        };
+        let found = names(&home);
+        assert!(found.iter().all(|name| name == "trees"), "{found:?}");
+        let found = names(&trees);
+        let noted = |name: &String| name.starts_with("possible-");
+        assert!(found.iter().all(noted), "{found:?}");
+        assert!(!self.repository().join(".cofferdam").exists());
+        assert_eq!(self.git(&["branch", "--list", "cofferdam/*"]), "");
+    }
+
     /// Snapshot settings that hide what differs from run to run.
     pub(crate) fn snapshots(&self) -> insta::Settings {
         let mut settings = insta::Settings::clone_current();

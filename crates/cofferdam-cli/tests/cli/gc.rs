@@ -71,16 +71,19 @@ fn merged_sandboxes_are_cleared_and_no_others() {
             .map(|one| one["name"].as_str().unwrap().to_owned())
             .collect()
     };
-    for (name, script) in [
-        ("merged", commit_script(&["a"])),
-        ("open", commit_script(&["b"])),
-        ("half", commit_script(&["c"])),
-        ("dirty", commit_script(&["d"]) + "echo more > draft.txt"),
+    for (name, mode, script) in [
+        ("merged", "layer", commit_script(&["a"])),
+        ("open", "layer", commit_script(&["b"])),
+        ("half", "bind", commit_script(&["c"])),
+        (
+            "dirty",
+            "bind",
+            commit_script(&["d"]) + "echo more > draft.txt",
+        ),
     ] {
         let branch = format!("work/{name}");
-        environment
-            .run(&["--branch", &branch, "--name", name], &script)
-            .expect_code(0);
+        let options = ["--branch", &branch, "--name", name, "--mode", mode];
+        environment.run(&options, &script).expect_code(0);
     }
     for name in ["merged", "half", "dirty"] {
         environment.git(&["merge", "--quiet", "--no-edit", &format!("work/{name}")]);

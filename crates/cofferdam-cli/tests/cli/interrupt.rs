@@ -96,7 +96,7 @@ fn commits_come_home_and_nothing_is_left() {
 
 #[test]
 fn head_too_and_by_other_signals() {
-    let environment = interrupted(&[], COMMITS_AND_WAITS, Signal::TERM, 143);
+    let environment = interrupted(&["--head"], COMMITS_AND_WAITS, Signal::TERM, 143);
     assert_eq!(environment.git(&["log", "-1", "--format=%s", "main"]), "a");
     assert_eq!(
         environment.git(&["status", "--porcelain", "--untracked-files=no"]),

@@ -13,7 +13,7 @@ use crate::environment::{Done, TestEnvironment, commit_script, finish};
 fn waiting(environment: &TestEnvironment, options: &[&str], script: &str) -> (Child, PathBuf) {
     let script =
         format!("{script}\ntouch ready; until [ -e go ]; do sleep 0.05; done; rm ready go");
-    let mut arguments = vec!["run", "--name", "one"];
+    let mut arguments = vec!["run", "--mode", "bind", "--name", "one"];
     arguments.extend_from_slice(options);
     arguments.extend_from_slice(&["--", "sh", "-c", &script]);
     let child = environment

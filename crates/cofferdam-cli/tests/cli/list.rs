@@ -45,7 +45,7 @@ fn a_branch_sandbox_with_its_commits() {
     assert_eq!(one["name"], "first");
     assert_eq!(one["kind"], "task");
     assert_eq!(one["provider"], "native");
-    assert_eq!(one["mode"], "bind");
+    assert_eq!(one["mode"], "layer");
     assert_eq!(one["branch"], "feature/a");
     assert_eq!(one["ahead"], 2);
     assert_eq!(one["interrupted"], false);
@@ -54,19 +54,20 @@ fn a_branch_sandbox_with_its_commits() {
     code: 0
     --- stdout
     NAME   STATE    BRANCH     AHEAD  CHANGES  AGE
-    first  stopped  feature/a  2      -        [TIME]
+    first  stopped  feature/a  2      no       [TIME]
     --- stderr
     ");
     let done = environment.cofferdam(&["list", "--wide"]).expect_code(0);
-    let start = "NAME   KIND  PROVIDER  MODE  STATE    BRANCH     AHEAD  CHANGES  AGE";
+    let start = "NAME   KIND  PROVIDER  MODE   STATE    BRANCH     AHEAD  CHANGES  AGE";
     assert!(done.stdout.starts_with(start), "{done}");
-    let row = "\nfirst  task  native    bind  stopped  feature/a  2      -";
+    let row = "\nfirst  task  native    layer  stopped  feature/a  2      no";
     assert!(done.stdout.contains(row), "{done}");
-    // Its worktree went with the run, and it never worked in the checkout.
+    // It had none on this machine.
     assert!(done.stdout.trim_end().ends_with(" -"), "{done}");
     assert!(one["workdir"].is_null(), "{one}");
+    let options = ["--branch", "feature/b", "--mode", "bind"];
     environment
-        .run(&["--branch", "feature/b"], "echo more > draft.txt")
+        .run(&options, "echo more > draft.txt")
         .expect_code(0);
     let done = environment.cofferdam(&["list", "--json"]).expect_code(0);
     let found: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();

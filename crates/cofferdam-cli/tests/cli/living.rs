@@ -12,7 +12,7 @@ fn create_says_what_it_made_and_where_to_go_on() {
     check!(lives, done, @"
     code: 0
     --- stdout
-    created: fix-17 on cofferdam/fix-17, mode bind, network none
+    created: fix-17 on cofferdam/fix-17, mode layer, network none
     next: cofferdam shell fix-17
     --- stderr
     note: the sandbox is called `fix-17`: a name has only a-z, 0-9 and `-`, and other commands take `Fix 17` for it too
@@ -33,7 +33,7 @@ fn create_says_what_it_made_and_where_to_go_on() {
 // covers: S4-E1, S4-E2, S4-FR1.8
 #[test]
 fn create_refuses_what_cannot_be() {
-    let lives = Lives::with("box", &["--network", "none"]);
+    let lives = Lives::with("box", &["--mode", "bind", "--network", "none"]);
     let before = lives.references();
     let done = lives.cofferdam(&["create", "box"]);
     check!(lives, done, @"
@@ -301,7 +301,13 @@ fn with_merge_to_head_the_target_moves_at_merge_alone() {
 // covers: S4-FR3.1, S4-FR3.2, S4-FR3.3, S4-AC3.1, S4-AC3.2, S4-AC3.3
 #[test]
 fn delete_leaves_nothing() {
-    let lives = Lives::with("box", &[]);
+    for mode in ["bind", "layer"] {
+        nothing_is_left_of(mode);
+    }
+}
+
+fn nothing_is_left_of(mode: &str) {
+    let lives = Lives::with("box", &["--mode", mode]);
     lives.exec("box", &commit_script(&["a"])).expect_code(0);
     lives
         .cofferdam(&["exec", "--detach", "box", "--", "sleep", "98765"])
@@ -322,7 +328,8 @@ fn delete_leaves_nothing() {
     let left = lives.git(&["for-each-ref", "--format=%(refname)"]);
     assert_eq!(left, "refs/cofferdam/trash/box\nrefs/heads/main");
     let worktrees = lives.repository().join(".cofferdam/worktrees");
-    let left: Vec<_> = worktrees.read_dir().unwrap().flatten().collect();
+    let left = worktrees.read_dir().into_iter().flatten().flatten();
+    let left: Vec<_> = left.collect();
     assert!(
         left.iter()
             .all(|one| one.file_name().to_string_lossy().starts_with('.')),

@@ -26,7 +26,7 @@ fn an_agent_works_in_it_as_often_as_wanted() {
         done.stderr.ends_with("box goes on: cofferdam shell box\n"),
         "{done}"
     );
-    assert!(!done.stderr.contains("no strategy given"), "{done}");
+    assert!(!done.stderr.contains("the default"), "{done}");
     let done = work("b");
     assert!(done.stdout.contains(words), "{done}");
     lives.exec("box", "cat a.txt b.txt ~/here").expect_code(0);
@@ -49,10 +49,10 @@ fn an_agent_works_in_it_as_often_as_wanted() {
 #[test]
 fn a_run_may_leave_its_sandbox_alive() {
     for options in [
-        &["--branch", "b"][..],
-        &["--merge-to-head"],
+        &[][..],
+        &["--branch", "b", "--mode", "bind"],
         &["--mode", "copy"],
-        &["--mode", "layer"],
+        &["--merge-to-head", "--mode", "bind"],
     ] {
         let lives = Lives::new();
         let options = [options, &["--keep", "--name", "kept", "--network", "none"]].concat();
@@ -75,13 +75,13 @@ fn a_run_may_leave_its_sandbox_alive() {
 #[test]
 fn what_does_not_go_together_is_refused() {
     let lives = Lives::with("box", &["--network", "none"]);
-    let done = lives.run(&["--keep"], "true");
+    let done = lives.run(&["--keep", "--head"], "true");
     check!(lives, done, @"
     code: 2
     --- stdout
     --- stderr
     error: `--keep` cannot leave a sandbox in this checkout itself: nobody would watch it
-    hint: add `--merge-to-head` or `--branch NAME`
+    hint: leave out `--head`, and it gets a branch of its own
     ");
     for option in [
         &["--branch", "b"][..],

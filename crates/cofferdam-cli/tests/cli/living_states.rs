@@ -101,7 +101,7 @@ fn one_whose_setup_failed_is_kept_for_a_look() {
 
 #[test]
 fn one_whose_files_are_gone() {
-    let lives = Lives::with("box", &["--network", "none"]);
+    let lives = Lives::with("box", &["--mode", "bind", "--network", "none"]);
     lives
         .exec("box", "git commit -qm one --allow-empty")
         .expect_code(0);
@@ -228,7 +228,7 @@ fn stopping_ends_whatever_its_programs_ignore() {
 
 #[test]
 fn what_is_not_home_and_what_is_not_committed_is_told() {
-    let lives = Lives::with("box", &["--network", "none"]);
+    let lives = Lives::with("box", &["--mode", "bind", "--network", "none"]);
     let told = |new: &str, uncollected: bool, changes: Option<bool>| {
         let status = lives.cofferdam(&["status", "box"]).expect_code(0);
         assert!(
@@ -295,7 +295,7 @@ fn what_is_not_home_and_what_is_not_committed_is_told() {
 fn several_are_deleted_as_far_as_they_may_be() {
     let lives = Lives::new();
     for name in ["one", "two", "three"] {
-        lives.create(name, &["--network", "none"]);
+        lives.create(name, &["--mode", "bind", "--network", "none"]);
     }
     let drafts = "mkdir d; for f in a b c d/e; do echo draft > $f; done";
     lives.exec("two", drafts).expect_code(0);

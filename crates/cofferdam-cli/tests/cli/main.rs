@@ -9,6 +9,7 @@
 )]
 
 mod apart;
+mod committed;
 mod completions;
 mod delete;
 mod demo;

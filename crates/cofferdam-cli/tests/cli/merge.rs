@@ -94,7 +94,10 @@ fn it_says_which_commits_came() {
 /// `gc` leaves such a sandbox, so nobody is sent there; what is named instead works as it stands.
 #[test]
 fn a_worktree_with_work_is_said_with_what_helps() {
-    let environment = with_sandbox(&(commit_script(&["a"]) + "echo more > draft.txt"));
+    let environment = TestEnvironment::with_repository();
+    let options = ["--branch", "feature", "--name", "one", "--mode", "bind"];
+    let script = commit_script(&["a"]) + "echo more > draft.txt";
+    environment.run(&options, &script).expect_code(0);
     for first in ["landed: 1 commit on main", "nothing to merge: 1 commit"] {
         let done = environment.cofferdam(&["merge", "one"]).expect_code(0);
         assert!(done.stdout.starts_with(first), "{done}");

@@ -52,19 +52,19 @@ fn a_program_that_cannot_start_has_a_next_step_of_its_own() {
     let top = top.to_str().unwrap();
 
     hinted(
-        &failed(&["--", "./plain.sh"]),
+        &failed(&["--head", "--", "./plain.sh"]),
         "make it executable with `chmod +x plain.sh`",
     );
     hinted(
-        &failed(&["--merge-to-head", "--", "./plain.sh"]),
+        &failed(&["--", "./plain.sh"]),
         "make it executable with `chmod +x plain.sh`, then commit it or add `--copy plain.sh`",
     );
     environment.shell("chmod +x plain.sh").expect_code(0);
     environment
-        .cofferdam(&["run", "--", "./plain.sh"])
+        .cofferdam(&["run", "--head", "--", "./plain.sh"])
         .expect_code(0);
 
-    let done = failed(&["--", "./windows.sh"]);
+    let done = failed(&["--head", "--", "./windows.sh"]);
     assert!(done.stderr.contains("hint: check its first line"), "{done}");
     hinted(
         &failed(&["--", "./src"]),
@@ -87,20 +87,13 @@ fn a_program_that_cannot_start_has_a_next_step_of_its_own() {
         "the agent starts at the top of the repository: write `./tools/agent.sh`",
     );
     environment
-        .cofferdam(&["run", "-C", "tools", "--", "./tools/agent.sh"])
+        .cofferdam(&["run", "--head", "-C", "tools", "--", "./tools/agent.sh"])
         .expect_code(0);
 
-    let done = failed(&["--merge-to-head", "--", "./plain.sh"]);
+    let done = failed(&["--", "./plain.sh"]);
     assert!(done.stderr.contains("or add `--copy plain.sh`;"), "{done}");
     environment
-        .cofferdam(&[
-            "run",
-            "--merge-to-head",
-            "--copy",
-            "plain.sh",
-            "--",
-            "./plain.sh",
-        ])
+        .cofferdam(&["run", "--copy", "plain.sh", "--", "./plain.sh"])
         .expect_code(0);
     let done = failed(&["--", "no-such-program"]);
     assert!(
@@ -223,6 +216,8 @@ fn a_busy_branch_names_its_sandbox_and_what_to_do() {
             "feature",
             "--name",
             "one",
+            "--mode",
+            "bind",
             "--",
             "sh",
             "-c",
@@ -320,7 +315,7 @@ fn what_did_not_start_was_not_ended() {
     let environment = TestEnvironment::with_repository();
     executable(&environment, "windows.sh", "#!/bin/sh\r\ntrue\r\n");
     let done = environment
-        .cofferdam(&["run", "--", "./windows.sh"])
+        .cofferdam(&["run", "--copy", "windows.sh", "--", "./windows.sh"])
         .expect_code(1);
     assert!(
         done.stderr.contains("iteration 1: the agent did not start"),
@@ -378,20 +373,12 @@ fn a_branch_in_another_worktree() {
             "name another branch, or work in that checkout itself with `-C DIR` and `--head`",
         );
     }
-    nothing_was_made(&environment);
+    environment.expect_nothing_made();
     assert!(!other.join(".cofferdam").exists());
     environment.git(&["-C", "../tmp/other", "switch", "--quiet", "--detach"]);
     environment
         .run(&["--branch", "other"], "true")
         .expect_code(0);
-}
-
-/// Nothing was made, not even the directories for it.
-#[track_caller]
-fn nothing_was_made(environment: &TestEnvironment) {
-    assert!(!environment.home().join(".cofferdam").exists());
-    assert!(!environment.repository().join(".cofferdam").exists());
-    assert_eq!(environment.git(&["branch", "--list", "cofferdam/*"]), "");
 }
 
 #[test]
@@ -401,12 +388,13 @@ fn a_program_that_is_nowhere_is_found_out_before_anything_is_made() {
     let copy = ["--mode", "copy", "--branch", "b"];
     for (options, program) in [
         (&[][..], "no-such-program"),
-        (&[], "./nowhere.sh"),
+        (&["--head"], "no-such-program"),
+        (&["--head"], "./nowhere.sh"),
         (&[], "/no/such/program"),
-        (&["--merge-to-head"], "src/nowhere.sh"),
+        (&[], "src/nowhere.sh"),
         (&["--branch", "b"], "./draft.sh"),
         (&copy, "./draft.sh"),
-        (&["--merge-to-head", "--copy", "src"], "src/nowhere.sh"),
+        (&["--copy", "src"], "src/nowhere.sh"),
     ] {
         let arguments = [&["run"], options, &["--", program]].concat();
         let done = environment.cofferdam(&arguments).expect_code(1);
@@ -415,7 +403,7 @@ fn a_program_that_is_nowhere_is_found_out_before_anything_is_made() {
         );
         assert!(done.stderr.starts_with(&words), "{options:?}: {done}");
     }
-    nothing_was_made(&environment);
+    environment.expect_nothing_made();
     // What is there, or may come from a hook or by another `PATH`, is tried.
     environment.write("link.sh", "");
     std::fs::remove_file(environment.repository().join("link.sh")).unwrap();
@@ -425,16 +413,10 @@ fn a_program_that_is_nowhere_is_found_out_before_anything_is_made() {
     environment.git(&["commit", "--quiet", "--message=programs"]);
     let make = "printf '#!/bin/sh\\necho it runs\\n' > made; chmod +x made";
     for arguments in [
-        &["--", "./draft.sh"][..],
-        &["--merge-to-head", "--copy", "draft.sh", "--", "./draft.sh"],
-        &["--merge-to-head", "--", "./link.sh"],
-        &[
-            "--merge-to-head",
-            "--on-worktree-ready",
-            make,
-            "--",
-            "./made",
-        ],
+        &["--head", "--", "./draft.sh"][..],
+        &["--copy", "draft.sh", "--", "./draft.sh"],
+        &["--", "./link.sh"],
+        &["--on-worktree-ready", make, "--", "./made"],
         &[
             "--env",
             "PATH=/workspace/repository/src:/usr/bin:/bin",
@@ -454,12 +436,7 @@ fn a_path_to_copy_that_is_not_there_is_an_error_before_anything_is_made() {
     environment.write("there", "x\n");
     std::os::unix::fs::symlink("src", environment.repository().join("link")).unwrap();
     let run = |paths: &[&str]| {
-        let arguments = [
-            &["run", "--merge-to-head", "--copy"],
-            paths,
-            &["--", "true"],
-        ]
-        .concat();
+        let arguments = [&["run", "--copy"], paths, &["--", "true"]].concat();
         environment.cofferdam(&arguments)
     };
     let at = environment.repository().join("node_modules");
@@ -474,7 +451,7 @@ fn a_path_to_copy_that_is_not_there_is_an_error_before_anything_is_made() {
         let words = format!("error: `{path}` cannot be copied: ");
         assert!(done.stderr.starts_with(&words), "{done}");
     }
-    nothing_was_made(&environment);
+    environment.expect_nothing_made();
     run(&["there", "link"]).expect_code(0);
 }
 
@@ -515,7 +492,7 @@ fn a_login_of_another_agent_is_refused_before_anything_is_made() {
     let done = run("codex", r#"{"tokens": null, "x": 1}"#);
     let words = format!("error: {file} is no login of codex: expected ");
     assert!(done.stderr.starts_with(&words), "{done}");
-    nothing_was_made(&environment);
+    environment.expect_nothing_made();
 }
 
 /// The name is said at once, and other commands take what was typed; but never another sandbox by chance.
@@ -576,7 +553,7 @@ fn no_sandbox_is_given_cofferdams_own_directory_or_a_whole_account() {
     };
     let repository = environment.repository();
     let home = repository.join(".local/share/cofferdam");
-    let done = run("COFFERDAM_HOME", &home, &[]).expect_code(1);
+    let done = run("COFFERDAM_HOME", &home, &["--head"]).expect_code(1);
     assert!(done.stderr.contains("Cofferdam's own directory"), "{done}");
     hinted(
         &done,
@@ -590,13 +567,15 @@ fn no_sandbox_is_given_cofferdams_own_directory_or_a_whole_account() {
         &done,
         "set COFFERDAM_HOME to a directory outside of the repository",
     );
-    let done = run("COFFERDAM_HOME", environment.home().parent().unwrap(), &[]).expect_code(1);
+    let around = environment.home();
+    let around = around.parent().unwrap();
+    let done = run("COFFERDAM_HOME", around, &["--head"]).expect_code(1);
     hinted(
         &done,
         "use `--mode copy`, or move the repository out of there",
     );
     let inside = repository.join("home");
-    let done = run("HOME", &inside, &["--network", "none"]).expect_code(1);
+    let done = run("HOME", &inside, &["--head", "--network", "none"]).expect_code(1);
     assert!(done.stderr.contains("Cofferdam's own directory"), "{done}");
 }
 

@@ -32,13 +32,6 @@ fn refused(done: Done, words: &str) {
     assert!(done.stderr.contains("\nhint: "), "{done}");
 }
 
-/// Nothing was made, not even the directories for it.
-#[track_caller]
-fn nothing_was_made(environment: &TestEnvironment) {
-    assert!(!environment.home().join(".cofferdam").exists());
-    assert!(!environment.repository().join(".cofferdam").exists());
-}
-
 #[test]
 fn a_prompt_may_begin_with_a_dash() {
     let environment = TestEnvironment::with_repository();
@@ -77,7 +70,7 @@ fn what_is_piped_in_is_added_to_the_prompt_of_an_option() {
     let want = "  | fix it\n  | error in {{LINE}} of !`id`";
     assert_eq!(said(&["--prompt", "fix it"], log), want);
     environment.write("task.md", "fix {{WHAT}}\n");
-    let template = ["--prompt-file", "task.md", "--arg", "WHAT=it"];
+    let template = ["--head", "--prompt-file", "task.md", "--arg", "WHAT=it"];
     assert_eq!(said(&template, log), want);
     assert_eq!(said(&["--prompt", "fix it"], ""), "  | fix it");
     // A pipe that nobody writes and nobody closes.
@@ -166,7 +159,7 @@ fn what_is_empty_is_refused() {
             "{done}"
         );
     }
-    nothing_was_made(&environment);
+    environment.expect_nothing_made();
 }
 
 #[test]
@@ -181,7 +174,7 @@ fn what_is_no_text_or_no_end_is_refused() {
         environment.shell(&endless),
         "the prompt on standard input is larger than 10 MiB",
     );
-    nothing_was_made(&environment);
+    environment.expect_nothing_made();
 }
 
 /// An agent that needs a prompt waits for it; Ctrl-C ends the wait, and nothing was made.
@@ -214,5 +207,5 @@ fn a_wait_for_a_prompt_is_over_at_once() {
     assert!(asked.elapsed() < Duration::from_secs(5));
     drop(held);
     assert_eq!(done.status.code(), None, "{done}");
-    nothing_was_made(&environment);
+    environment.expect_nothing_made();
 }

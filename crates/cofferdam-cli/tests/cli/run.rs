@@ -4,34 +4,100 @@ use std::process::Stdio;
 
 use crate::environment::{TestEnvironment, check, commit_script, finish};
 
-// covers: S2-9
+// covers: S2-10
 #[test]
-fn head_is_the_default_and_the_first_line_says_so() {
+fn layers_and_merge_to_head_are_the_default_and_the_first_line_says_so() {
     let environment = TestEnvironment::with_repository();
-    let done = environment.run(&[], &commit_script(&["a"])).expect_code(0);
+    // Nothing of it is in the checkout before the gate has seen it, and all of it afterwards.
+    let script = commit_script(&["a"]) + "git branch --show-current; echo here > left";
+    let done = environment.run(&["--name", "one"], &script).expect_code(0);
     let first = done.stderr.lines().next().unwrap();
     assert_eq!(
         first,
-        "no strategy given, so head: the agent works in this checkout, its commits land on main"
+        "merge-to-head, mode layer (both the default): the agent works on cofferdam/one, its commits are merged into main"
     );
+    assert!(done.stderr.contains("  | cofferdam/one"), "{done}");
     assert_eq!(environment.git(&["log", "--format=%s"]), "a\nstart");
-    assert_eq!(
-        environment.git(&["status", "--porcelain", "--untracked-files=no"]),
-        ""
-    );
+    assert_eq!(environment.read("a.txt"), "a\n");
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    environment
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
     environment.expect_clean();
 }
 
+// covers: S2-9
 #[test]
-fn a_named_strategy_is_not_called_a_default() {
+fn head_works_in_the_checkout_itself() {
     let environment = TestEnvironment::with_repository();
-    let done = environment.run(&["--head"], "true").expect_code(0);
-    let first = done.stderr.lines().next().unwrap();
-    assert!(first.starts_with("head: "), "{done}");
-    assert!(
-        done.stdout.contains("nothing: the agent made no commit"),
-        "{done}"
-    );
+    environment.write("mine", "the users own\n");
+    let script = commit_script(&["a"]) + "cat mine; git branch --show-current";
+    let done = environment.run(&["--head"], &script).expect_code(0);
+    let said = "  | the users own\n  | main\n";
+    assert!(done.stderr.contains(said), "{done}");
+    assert_eq!(environment.git(&["log", "--format=%s"]), "a\nstart");
+    assert_eq!(environment.git(&["status", "--porcelain"]), "?? mine");
+    environment.expect_clean();
+}
+
+/// Whoever named one sees that it was heard, and whoever named none, why it is what it is.
+#[test]
+fn the_first_line_says_what_was_chosen_and_why() {
+    let environment = TestEnvironment::with_repository();
+    for (options, says) in [
+        (&["--head"][..], "head: the agent works in this checkout, "),
+        (
+            &["--merge-to-head"],
+            "merge-to-head, mode layer (the default): the agent works on cofferdam/",
+        ),
+        (
+            &["--branch", "b"],
+            "branch, mode layer (the default): the agent's commits land on b",
+        ),
+        (
+            &["--mode", "bind"],
+            "merge-to-head (the default), mode bind (as asked): the agent works on cofferdam/",
+        ),
+        (
+            &["--mode", "copy", "--branch", "c"],
+            "branch, mode copy (as asked): the agent's commits land on c",
+        ),
+        (
+            &["--on-worktree-ready", "true"],
+            "merge-to-head (the default), mode bind (a hook on the host needs the directory): ",
+        ),
+        (
+            &["--on-host-ready", "true", "--branch", "d"],
+            "branch, mode bind (a hook on the host needs the directory): ",
+        ),
+        (
+            &["--on-sandbox-ready", "true"],
+            "merge-to-head, mode layer (both the default): ",
+        ),
+    ] {
+        let done = environment.run(options, "true").expect_code(0);
+        assert!(done.stderr.starts_with(says), "{options:?}: {done}");
+        assert!(
+            done.stdout.contains("nothing: the agent made no commit"),
+            "{done}"
+        );
+    }
+}
+
+/// Where layers cannot be, the default is a worktree, and who asks for them is refused.
+#[test]
+fn without_layers_it_is_a_worktree_and_the_first_line_says_why() {
+    let environment = TestEnvironment::with_repository();
+    // A place for them that is none.
+    let home = environment.home().join(".cofferdam");
+    cofferdam::fsx::private_dir(&home).unwrap();
+    cofferdam::fsx::write_private(&home.join("trees"), b"").unwrap();
+    let done = environment.run(&[], &commit_script(&["a"])).expect_code(0);
+    let says = "merge-to-head (the default), mode bind (layers are not possible here: ";
+    assert!(done.stderr.starts_with(says), "{done}");
+    assert_eq!(environment.read("a.txt"), "a\n");
+    environment.run(&["--mode", "layer"], "true").expect_code(1);
+    environment.expect_clean();
 }
 
 // covers: S2-10
@@ -128,6 +194,8 @@ fn prompts_reach_the_agent() {
         .expect_code(0);
     assert!(done.stderr.contains("  | do {{THIS}} now"), "{done}");
     environment.write("prompt.md", "fix {{WHAT}} at !`echo home`\n");
+    environment.git(&["add", "prompt.md"]);
+    environment.git(&["commit", "--quiet", "--message=prompt"]);
     let done = environment
         .run(
             &["--prompt-file", "prompt.md", "--arg", "WHAT=!`echo it`"],
@@ -328,14 +396,14 @@ fn hooks_run_where_they_should_and_fail_the_run() {
     let done = environment
         .run(
             &["--on-host-ready", "echo broken; exit 3"],
-            "touch agent-ran",
+            "echo agent-ran",
         )
         .expect_code(1);
     assert!(
         done.stderr.contains("broken") && done.stderr.contains("exit code 3"),
         "{done}"
     );
-    assert!(!environment.repository().join("agent-ran").exists());
+    assert!(!done.stderr.contains("  | agent-ran"), "{done}");
 }
 
 #[test]
@@ -392,21 +460,22 @@ fn json_is_one_object_for_each_event() {
 #[test]
 fn the_run_log_is_named_and_kept() {
     let environment = TestEnvironment::with_repository();
-    let done = environment.run(&[], "echo hello").expect_code(0);
-    let line = done
-        .stderr
-        .lines()
-        .find_map(|line| line.strip_prefix("log: tail -f "))
-        .unwrap();
-    let place = environment.repository().canonicalize().unwrap();
-    assert_eq!(
-        line,
-        place.join(".cofferdam/logs/main.log").to_str().unwrap()
-    );
-    // As printed, it shows what the agent says.
-    let shown = environment.shell(&format!("timeout 5 tail -n 50 {line}"));
-    assert!(shown.stdout.contains("hello"), "{shown}");
-    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    let logs = environment.repository().canonicalize().unwrap();
+    let logs = logs.join(".cofferdam/logs");
+    for (options, name) in [
+        (&["--name", "one"][..], "main-one.log"),
+        (&["--head"], "main.log"),
+    ] {
+        let done = environment.run(options, "echo hello").expect_code(0);
+        let mut lines = done.stderr.lines();
+        let line = lines.find_map(|line| line.strip_prefix("log: tail -f "));
+        let line = line.unwrap();
+        assert_eq!(line, logs.join(name).to_str().unwrap());
+        // As printed, it shows what the agent says.
+        let shown = environment.shell(&format!("timeout 5 tail -n 50 {line}"));
+        assert!(shown.stdout.contains("hello"), "{shown}");
+        assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    }
     let done = environment
         .run(&["--log", "../own.log"], "echo hello")
         .expect_code(0);
@@ -427,13 +496,13 @@ fn quiet_says_only_how_it_ended() {
 
 #[track_caller]
 fn refused(environment: &TestEnvironment, options: &[&str], error: &str, hint: &str) {
-    let done = environment.run(options, "touch agent-ran").expect_code(1);
+    let done = environment.run(options, "echo agent-ran").expect_code(1);
     assert!(done.stderr.contains(error), "{done}");
     assert!(
         done.stderr.contains("hint: ") && done.stderr.contains(hint),
         "{done}"
     );
-    assert!(!environment.repository().join("agent-ran").exists());
+    assert!(!done.stderr.contains("  | agent-ran"), "{done}");
 }
 
 #[test]
@@ -549,7 +618,7 @@ fn uncommitted_work_is_kept_and_named() {
     let environment = TestEnvironment::with_repository();
     let done = environment
         .run(
-            &["--branch", "feature", "--name", "draft"],
+            &["--branch", "feature", "--name", "draft", "--mode", "bind"],
             "echo idea > idea.txt",
         )
         .expect_code(0);

@@ -226,7 +226,7 @@ fn a_large_worktree_tells_how_far_it_is() {
     let environment = TestEnvironment::with_repository();
     let line = "mkdir many; for i in $(seq 1200); do echo $i > many/$i; done; git add -A; git commit -qm many";
     environment.shell(line).expect_code(0);
-    let seen = events(&environment, &["--merge-to-head"], "true");
+    let seen = events(&environment, &["--mode", "bind"], "true");
     let counts: Vec<(u64, u64)> = seen
         .iter()
         .filter(|one| one["event"] == "progress")
@@ -236,6 +236,6 @@ fn a_large_worktree_tells_how_far_it_is() {
     assert_eq!(counts.last(), Some(&(1202, 1202)));
     // A small one is done before anybody could read it.
     let environment = TestEnvironment::with_repository();
-    let seen = events(&environment, &["--merge-to-head"], "true");
+    let seen = events(&environment, &["--mode", "bind"], "true");
     assert!(!names(&seen).contains(&"progress"));
 }

@@ -11,7 +11,8 @@ fn on_a_terminal(environment: &TestEnvironment, options: &str, variables: &str) 
     let cofferdam = env!("CARGO_BIN_EXE_cofferdam");
     environment.write("agent.sh", HOSTILE);
     environment.shell(&format!(
-        "script --quiet --return --command \"{variables} '{cofferdam}' run {options} -- sh ./agent.sh\" \
+        "script --quiet --return --command \
+         \"{variables} '{cofferdam}' run {options} --copy agent.sh -- sh ./agent.sh\" \
          /dev/null"
     ))
 }
@@ -26,7 +27,7 @@ fn a_terminal_gets_spinner_styles_and_summary() {
         "{done}"
     );
     assert!(
-        done.stdout.contains("\u{1b}[1mno strategy given, so head"),
+        done.stdout.contains("\u{1b}[1mmerge-to-head, mode layer"),
         "{done}"
     );
     assert!(done.stdout.contains("iteration 1 of 1"), "{done}");

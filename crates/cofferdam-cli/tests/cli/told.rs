@@ -52,7 +52,7 @@ fn an_expression_that_fails() {
     let environment = TestEnvironment::with_repository();
     environment.write("fix.md", "see !`echo no such thing >&2; exit 4`\n");
     let done = environment
-        .run(&["--prompt-file", "fix.md"], "true")
+        .run(&["--head", "--prompt-file", "fix.md"], "true")
         .expect_code(1);
     let said = "error: the prompt's shell expression `echo no such thing >&2; exit 4` failed: exit code 4\n  \
                 | no such thing\n";
@@ -68,7 +68,7 @@ fn an_expression_that_fails() {
         "see !`(echo no such thing >&2; exit 4) || true`\n",
     );
     environment
-        .run(&["--prompt-file", "fix.md"], "true")
+        .run(&["--head", "--prompt-file", "fix.md"], "true")
         .expect_code(0);
 }
 

@@ -37,10 +37,6 @@ fn conflicts() {
         "cannot be used with",
     );
     refused(
-        &["run", "--copy", "a", "--", "true"],
-        "`--copy` is for a worktree",
-    );
-    refused(
         &["run", "--head", "--copy", "a", "--", "true"],
         "cannot be used with",
     );

@@ -21,7 +21,7 @@ pub(crate) fn start_race(trial: &mut Trial<'_>) {
     let race = |trial: &mut Trial<'_>, options: &[&str]| {
         let nonce = trial.nonce();
         let user = trial.bench.beside(&format!("race-{nonce}"));
-        let mut arguments = vec!["run"];
+        let mut arguments = vec!["run", "--head"];
         arguments.extend(options);
         let address = format!("{DENIED}:80");
         arguments.extend([

@@ -31,7 +31,7 @@ impl Place {
     /// The same with words before the program, such as `env` and what it unsets.
     pub(crate) fn start_by(user: User, name: &str, options: &[&str], words: &[&str]) -> Self {
         let file = format!("{name}.sock");
-        let mut arguments = vec!["run", "--name", name];
+        let mut arguments = vec!["run", "--head", "--name", name];
         arguments.extend_from_slice(options);
         arguments.push("--");
         arguments.extend_from_slice(words);

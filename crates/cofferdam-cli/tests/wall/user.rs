@@ -93,7 +93,7 @@ impl User {
             .iter()
             .map(|task| serde_json::to_string(task).unwrap())
             .collect();
-        let mut arguments = vec!["run"];
+        let mut arguments = vec!["run", "--head"];
         arguments.extend_from_slice(options);
         arguments.extend_from_slice(&["--", "./probe", "--probe", "do", "once.out"]);
         arguments.extend(tasks.iter().map(String::as_str));

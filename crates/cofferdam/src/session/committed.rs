@@ -26,7 +26,12 @@ pub(super) async fn check_prompt(options: &RunOptions, plan: &Plan) -> Result<()
         return Ok(());
     }
     let (what, cancel) = ("prompt", &options.caller.cancel);
-    match found(plan, &path, cancel).await? {
+    let found = match found(plan, &path, cancel).await? {
+        // It is only read: of a branch that has none, the checkout's own commit has it.
+        Found::Missing => found_in(plan, plan.repository.head.commit(), &path, cancel).await?,
+        found => found,
+    };
+    match found {
         Found::Committed => Ok(()),
         Found::Missing | Found::Changed => Err(PlanError::Uncommitted { what, path }.into()),
     }
@@ -56,14 +61,23 @@ pub(super) async fn found(
     path: &Path,
     cancel: &CancellationToken,
 ) -> Result<Found, RunErrorKind> {
-    let (repo, base) = (&plan.repository, &plan.record.base);
-    let committed = match repo.look_up(base, path, cancel).await? {
+    found_in(plan, &plan.record.base, path, cancel).await
+}
+
+async fn found_in(
+    plan: &Plan,
+    commit: &Oid,
+    path: &Path,
+    cancel: &CancellationToken,
+) -> Result<Found, RunErrorKind> {
+    let repo = &plan.repository;
+    let committed = match repo.look_up(commit, path, cancel).await? {
         InTree::Missing => return Ok(Found::Missing),
         InTree::Blob(id) => id,
         InTree::Other => return Ok(Found::Committed),
     };
     let there = repo.top.as_path().join(path);
-    if base != repo.head.commit() || is_same(&there, &committed, plan) {
+    if commit != repo.head.commit() || is_same(&there, &committed, plan) {
         return Ok(Found::Committed);
     }
     // With its line ends and filters git may call it the same.

@@ -71,7 +71,7 @@ pub use options::{
 };
 pub use plan::{ModeReason, PlanError};
 pub use report::{Beside, Iteration, Kept, RunReport};
-pub use run::run;
+pub use run::{check, run};
 pub use runlog::run_log;
 pub use stream::AgentFailure;
 pub use variables::{VariablesError, env_file_is_exposed, variables};

@@ -113,15 +113,31 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     result
 }
 
-/// Plans both. Also says what a dead command had left.
-async fn plan_alone(options: &RunOptions) -> Result<(Plan, TaskPlan, Vec<String>), RunErrorKind> {
-    // What could only fail is refused before anything of others is touched.
-    let (caller, session) = (&options.caller, &options.session);
-    let plan = plan::plan(caller, session).await?;
+/// Refuses what [`run`] refuses before it makes anything. For who makes a sandbox for this one agent by
+/// [`Session::create`](crate::session::Session::create): a session knows of no agent.
+pub async fn check(options: &RunOptions) -> Result<(), RunError> {
+    let planned = plan_both(options).await;
+    planned.map(drop).map_err(|kind| RunError {
+        kind,
+        kept: Box::default(),
+    })
+}
+
+/// Makes nothing.
+async fn plan_both(options: &RunOptions) -> Result<(Plan, TaskPlan), RunErrorKind> {
+    let plan = plan::plan(&options.caller, &options.session).await?;
     let task = plan::plan_task(options, &plan).await?;
     // A sandbox that is there knows its programs; of one that is to be made this is asked before.
     program::check(options, &plan, &task.environment).await?;
     committed::check_prompt(options, &plan).await?;
+    Ok((plan, task))
+}
+
+/// Plans both. Also says what a dead command had left.
+async fn plan_alone(options: &RunOptions) -> Result<(Plan, TaskPlan, Vec<String>), RunErrorKind> {
+    // What could only fail is refused before anything of others is touched.
+    let (caller, session) = (&options.caller, &options.session);
+    let (plan, task) = plan_both(options).await?;
     let (plan, finished) = plan::settle(caller, session, plan).await?;
     if finished.is_empty() {
         return Ok((plan, task, finished));

@@ -40,6 +40,7 @@ pub(super) async fn work(options: RunOptions, life: &Life) -> Result<RunReport, 
     let (session, sandbox) = match life {
         Life::Run => return Box::pin(cofferdam::run(options)).await,
         Life::Kept => {
+            cofferdam::session::check(&options).await?;
             let session = Box::pin(Session::create(caller, &options.session)).await?;
             (session, options.session.sandbox.clone())
         }

@@ -46,7 +46,7 @@ fn a_bad_rule_of_the_command_line_is_named_and_nothing_starts() {
     ];
     for (rule, said) in BAD.iter().chain(&ports) {
         for arguments in [
-            &["run", "--allow", rule, "--", "touch", "started"][..],
+            &["run", "--head", "--allow", rule, "--", "touch", "started"][..],
             &["allow", "--", rule],
         ] {
             let done = environment.cofferdam(arguments).expect_code(2);

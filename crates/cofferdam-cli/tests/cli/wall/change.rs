@@ -21,7 +21,7 @@ fn what_is_allowed_while_a_run_goes_on_is_open_at_once() {
     let mut run = Running::start(
         &environment,
         "one",
-        &[],
+        &["--head"],
         &script(&origin, TRIES_UNTIL_IT_WORKS),
     );
     run.wait_for("ready");
@@ -66,7 +66,7 @@ ask "$HOST" "$PORT" && exit 14
     environment
         .cofferdam(&["allow", "--global", &origin.rule()])
         .expect_code(0);
-    let mut run = Running::start(&environment, "one", &[], &script(&origin, body));
+    let mut run = Running::start(&environment, "one", &["--head"], &script(&origin, body));
     run.wait_for("open");
     let done = take_back(&environment, &origin).expect_code(0);
     assert!(
@@ -122,7 +122,7 @@ fn what_the_config_names_is_open_on_its_ports_and_an_edit_counts_when_it_is_load
          touch tried\nuntil_file loaded || exit 9\nask $HOST {second_port} || exit 14\n\
          ask $HOST $PORT && exit 15\n:"
     );
-    let mut run = Running::start(&environment, "one", &[], &script(&first, &body));
+    let mut run = Running::start(&environment, "one", &["--head"], &script(&first, &body));
     run.wait_for("ready");
     configure(&second);
     run.tell("edited");
@@ -156,7 +156,7 @@ fn a_rule_counts_for_whom_it_was_made_and_no_longer() {
     let mut first = Running::start(
         &environment,
         "one",
-        &[],
+        &["--head"],
         &script(&for_one, &body(&format!("{one} {repository} {all}"), "")),
     );
     first.wait_for("ready");
@@ -175,7 +175,7 @@ fn a_rule_counts_for_whom_it_was_made_and_no_longer() {
         &environment,
         &other,
         "three",
-        &[],
+        &["--head"],
         &script(
             &for_one,
             &body(&all.to_string(), &format!("{one} {repository}")),
@@ -224,7 +224,7 @@ fn changes_at_once_are_all_in_force() {
     let environment = closed();
     let origin = Origin::new();
     let body = "touch ready\nfor n in 0 1 2 3; do until_ok look_up h$n.test || exit 10; done";
-    let mut run = Running::start(&environment, "one", &[], &script(&origin, body));
+    let mut run = Running::start(&environment, "one", &["--head"], &script(&origin, body));
     run.wait_for("ready");
     let children: Vec<_> = (0..4)
         .map(|n| {
@@ -252,7 +252,7 @@ fn a_config_that_breaks_while_a_run_goes_on_changes_nothing() {
     let mut run = Running::start(
         &environment,
         "one",
-        &["--allow", &origin.rule()],
+        &["--head", "--allow", &origin.rule()],
         &script(&origin, body),
     );
     run.wait_for("ready");
@@ -280,7 +280,7 @@ echo ping >&3; read -r -t 20 line <&3 && test "$line" = ping"#;
     let mut run = Running::start(
         &environment,
         "one",
-        &["--allow", &origin.rule()],
+        &["--head", "--allow", &origin.rule()],
         &script(&origin, body),
     );
     run.wait_for("open");

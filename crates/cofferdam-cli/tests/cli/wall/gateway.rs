@@ -38,7 +38,7 @@ fn a_gateway_that_is_killed_is_replaced() {
     let mut run = Running::start(
         &environment,
         "one",
-        &["--allow", &origin.rule()],
+        &["--head", "--allow", &origin.rule()],
         &script(&origin, WORKS_LATER),
     );
     run.wait_for("ready");
@@ -58,7 +58,7 @@ fn a_gateway_that_is_stopped_keeps_nobody_waiting() {
     let mut one = Running::start(
         &environment,
         "one",
-        &["--allow", &origin.rule()],
+        &["--head", "--allow", &origin.rule()],
         &script(&origin, "touch ready; until_file go"),
     );
     one.wait_for("ready");
@@ -123,7 +123,7 @@ while sleep 0.05; do echo >>alive; done"#;
     let mut run = Running::start(
         &environment,
         "one",
-        &["--allow", &origin.rule()],
+        &["--head", "--allow", &origin.rule()],
         &script(&origin, body),
     );
     run.wait_for("alive");

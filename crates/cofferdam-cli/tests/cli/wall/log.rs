@@ -26,7 +26,7 @@ fn following_ends_with_the_sandbox() {
     let mut run = Running::start(
         &environment,
         "one",
-        &["--allow", &origin.rule()],
+        &["--head", "--allow", &origin.rule()],
         &script(&origin, WAITS),
     );
     run.wait_for("ready");
@@ -53,7 +53,7 @@ fn following_ends_with_ctrl_c() {
     let mut run = Running::start(
         &environment,
         "one",
-        &["--allow", &origin.rule()],
+        &["--head", "--allow", &origin.rule()],
         &script(&origin, WAITS),
     );
     run.wait_for("ready");

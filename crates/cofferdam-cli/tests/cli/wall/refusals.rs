@@ -19,7 +19,7 @@ fn each_refused_destination_is_said_once_and_at_once_with_its_command() {
     let mut run = Running::start(
         &environment,
         "one",
-        &["--log", "run.log"],
+        &["--head", "--log", "run.log"],
         &script(&origin, TRIES),
     );
     run.wait_for("ready");

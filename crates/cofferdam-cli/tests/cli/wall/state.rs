@@ -69,7 +69,7 @@ fn a_full_disk_costs_lines_of_the_log_alone() {
 fn a_home_that_cannot_be_written_stops_the_start() {
     let environment = closed();
     let origin = Origin::new();
-    let arguments = run_arguments("one", &[], &script(&origin, "touch started"));
+    let arguments = run_arguments("one", &["--head"], &script(&origin, "touch started"));
     let home = state(&environment);
     let done = if is_root() {
         let line = format!(
@@ -136,7 +136,12 @@ fn a_gateway_directory_that_others_may_enter_stops_the_start() {
         })
         .unwrap();
     std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777)).unwrap();
-    let run = Running::start(&environment, "one", &[], &script(&origin, "touch started"));
+    let run = Running::start(
+        &environment,
+        "one",
+        &["--head"],
+        &script(&origin, "touch started"),
+    );
     let done = run.finish().expect_code(1);
     assert!(
         done.stderr.contains("other users may enter it") && done.stderr.contains("hint: look at"),

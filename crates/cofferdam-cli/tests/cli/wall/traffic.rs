@@ -217,7 +217,7 @@ perl -MIO::Socket::INET -e '
 until_ok ask 127.0.0.1 {port} || exit 10
 touch ready; until_file go"#
     );
-    let mut run = Running::start(&environment, "one", &[], &script(&origin, &body));
+    let mut run = Running::start(&environment, "one", &["--head"], &script(&origin, &body));
     run.wait_for("ready");
     let found = std::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port));
     assert!(found.is_err(), "{found:?}");
@@ -319,7 +319,7 @@ fn two_runs_at_once_have_a_gateway_in_common_and_rules_of_their_own() {
     let mut one = Running::start(
         &environment,
         "one",
-        &["--allow", &first.rule()],
+        &["--head", "--allow", &first.rule()],
         &script(&first, &second),
     );
     one.wait_for("ready");
@@ -328,7 +328,7 @@ fn two_runs_at_once_have_a_gateway_in_common_and_rules_of_their_own() {
         &environment,
         &other,
         "two",
-        &["--allow", &second.rule()],
+        &["--head", "--allow", &second.rule()],
         &script(&second, &first),
     );
     two.wait_for("ready");

@@ -88,7 +88,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// `run --name NAME OPTIONS -- bash -c SCRIPT` in the repository, on its checkout itself.
+    /// `run --name NAME OPTIONS -- bash -c SCRIPT` in the repository. With `--head` the test and the agent see each
+    /// other's files.
     pub(super) fn start(
         environment: &TestEnvironment,
         name: &str,
