@@ -21,6 +21,8 @@ use crate::sandbox::{Contained, MountSource};
 
 /// In the state directory: [`UPPER`], where what is changed is, and [`WORK`].
 pub(super) const CHANGES: &str = "layer";
+/// Beside them: see [`family`].
+const FAMILY: &str = "family";
 /// In the state directory: the layers below, the uppermost first, each with a zero byte behind it. While it is there, nobody
 /// removes them.
 const BELOW: &str = "layers";
@@ -41,6 +43,7 @@ pub(super) async fn make(
 ) -> Result<Stack, RunErrorKind> {
     let upper = state.join(CHANGES).join(UPPER);
     fsx::private_dir(&upper)?;
+    fsx::write_private(&state.join(CHANGES).join(FAMILY), family().as_bytes())?;
     fsx::private_dir(&state.join(CHANGES).join(WORK))?;
     // What it is inside: the top of the files.
     rustix::fs::chmod(&upper, Mode::from_raw_mode(0o755))
@@ -83,8 +86,39 @@ pub(super) fn index(
     Ok(made)
 }
 
+/// Whose overlays have attributes of which family: `trusted.overlay.*` where root mounts, else `user.overlay.*`. A directory
+/// that was written to under one means something else under the other, and what an agent wrote could count.
+fn family() -> &'static str {
+    if rustix::process::geteuid().is_root() {
+        "root"
+    } else {
+        "user"
+    }
+}
+
+/// Refuses changes that a caller of the other family made.
+pub(super) fn check_family(state: &Path) -> Result<(), FileError> {
+    let changes = state.join(CHANGES);
+    let made = match fsx::read_bounded(&changes.join(FAMILY), LIMIT) {
+        // Nobody wrote it where nothing was ever mounted.
+        Err(error) if error.is_not_found() => return Ok(()),
+        read => read?,
+    };
+    if made == family().as_bytes() {
+        return Ok(());
+    }
+    let who = if made == b"root" {
+        "root"
+    } else {
+        "an ordinary user"
+    };
+    let why = std::io::Error::other(format!("{who} made this sandbox, and no other mounts it"));
+    Err(FileError::new("mount", changes, why))
+}
+
 /// What is mounted as the workspace.
 pub(super) fn source(state: &Path) -> Result<MountSource, FileError> {
+    check_family(state)?;
     Ok(MountSource::Layers {
         lower: below(state)?,
         upper: Some(state.join(CHANGES)),
@@ -93,6 +127,7 @@ pub(super) fn source(state: &Path) -> Result<MountSource, FileError> {
 
 /// The same to be looked at, once nothing runs in the sandbox any more.
 pub(super) fn look(state: &Path) -> Result<MountSource, FileError> {
+    check_family(state)?;
     let mut lower = vec![state.join(CHANGES).join(UPPER)];
     lower.extend(below(state)?);
     Ok(MountSource::Layers { lower, upper: None })

@@ -4,12 +4,12 @@
 use super::SessionError;
 use crate::fsx::FileError;
 use crate::git::nested;
-use crate::registry::Record;
+use crate::registry::{Mode, Record};
 use crate::sandbox::Mount;
 use crate::session::emitter::Emitter;
 use crate::session::form::Form;
 use crate::session::options::Caller;
-use crate::session::{mounts, shared};
+use crate::session::{layers, mounts, shared};
 
 /// The mounts of a sandbox that is made again from its form.
 pub(super) async fn mounts(
@@ -17,6 +17,9 @@ pub(super) async fn mounts(
     record: &Record,
     form: &Form,
 ) -> Result<Vec<Mount>, SessionError> {
+    if record.mode == Mode::Layer {
+        layers::check_family(&caller.home.sandbox(record.id))?;
+    }
     let Some(stored) = form.passing() else {
         return Ok(form.mounts());
     };
