@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,8 @@ use crate::git::index::{self, HandedIn, Owner};
 use crate::git::trees::{self, Stack, Tell, Trees, Trimmed};
 use crate::git::{Oid, Repository};
 use crate::home::Home;
-use crate::sandbox::{Contained, MountSource};
+use crate::registry::Record;
+use crate::sandbox::{Contained, MountSource, SandboxError};
 
 /// In the state directory: [`UPPER`], where what is changed is, and [`WORK`].
 pub(super) const CHANGES: &str = "layer";
@@ -57,12 +59,17 @@ pub(super) async fn make(
     });
     let trees = Trees::open(home, repo)?;
     let stack = trees.stack(repo, &tree, &tell, cancel).await?;
+    name_below(state, &stack)?;
+    Ok(stack)
+}
+
+/// From now on nobody removes them.
+fn name_below(state: &Path, stack: &Stack) -> Result<(), FileError> {
     let names = stack.layers.iter();
     let names: Vec<u8> = names
         .flat_map(|layer| [layer.as_os_str().as_bytes(), b"\0"].concat())
         .collect();
-    fsx::write_private(&state.join(BELOW), &names)?;
-    Ok(stack)
+    fsx::write_private(&state.join(BELOW), &names)
 }
 
 /// The index that the sandbox gets, and nothing of what is `hidden`.
@@ -114,6 +121,30 @@ pub(super) fn check_family(state: &Path) -> Result<(), FileError> {
     };
     let why = std::io::Error::other(format!("{who} made this sandbox, and no other mounts it"));
     Err(FileError::new("mount", changes, why))
+}
+
+/// Writes the files of the commit again that somebody has removed by hand below the sandbox. What it changed is not among them.
+pub(super) async fn stand(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    cancel: &CancellationToken,
+) -> Result<(), SandboxError> {
+    let state = home.sandbox(record.id);
+    let gone = |error: &dyn Display| {
+        let what = "the files that it stands on were removed, and cannot be written again";
+        SandboxError::Start(format!("{what}: {error}"))
+    };
+    let there = below(&state).map_err(|error| gone(&error))?;
+    if there.iter().all(|layer| layer.is_dir()) {
+        return Ok(());
+    }
+    let tree = repo.tree_of(&record.base, cancel).await;
+    let tree = tree.map_err(|error| gone(&error))?;
+    let trees = Trees::open(home, repo).map_err(|error| gone(&error))?;
+    let stack = trees.stack(repo, &tree, &Tell::nobody(), cancel).await;
+    let stack = stack.map_err(|error| gone(&error))?;
+    name_below(&state, &stack).map_err(|error| gone(&error))
 }
 
 /// What is mounted as the workspace.
