@@ -19,11 +19,11 @@ use crate::git::{GitError, Oid, Repository};
 use crate::process::Sink;
 
 /// So many layers are compared with a new tree, the newest first.
-const TRIES: usize = 4;
+pub(super) const TRIES: usize = 4;
 /// One file in so many may differ; a tree that differs more is cheaper whole.
 const PART: u64 = 4;
 /// A tree of fewer files is always whole.
-const FEW: u64 = 64;
+pub(super) const FEW: u64 = 64;
 /// A directory's mode, as `diff-tree` prints it.
 const DIRECTORY: &[u8] = b"040000";
 /// Bytes of the list of what differs.
@@ -46,10 +46,7 @@ pub(super) async fn write(
     tell: &Tell,
     cancel: &CancellationToken,
 ) -> Result<Option<About>, TreeError> {
-    for candidate in candidates.iter().take(TRIES) {
-        if candidate.about.files < FEW {
-            continue;
-        }
+    for candidate in candidates {
         let Some(changes) = changes(repo, &candidate.tree, tree, cancel).await? else {
             continue;
         };

@@ -1,12 +1,12 @@
 //! How much of the tree store stays.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::about::About;
-use super::store::{clean, read_dir, trees_in};
+use super::store::{clean, read_dir, remove, trees_in};
 use crate::fsx::lock::{Lock, open, try_hold};
 use crate::fsx::{self, FileError};
 use crate::git::Oid;
@@ -135,15 +135,6 @@ fn is_gone(store: &Path) -> bool {
         return false;
     };
     !Path::new(std::ffi::OsStr::from_bytes(&origin)).exists()
-}
-
-fn remove(store: &Path, tree: &Oid) -> Result<(), FileError> {
-    let (from, to) = (
-        store.join(tree.as_str()),
-        store.join("tmp").join(tree.as_str()),
-    );
-    fs::rename(&from, &to).map_err(|source| FileError::new("move", &from, source))?;
-    fsx::remove_tree(&to)
 }
 
 fn directories(path: &Path) -> Result<Vec<PathBuf>, FileError> {

@@ -26,7 +26,7 @@ pub use about::boot;
 use delta::Candidate;
 pub use error::TreeError;
 pub use keep::{Trimmed, keep};
-use store::{clean, trees_in, usable};
+use store::{clean_tmp, trees_in, usable};
 pub use write::Tell;
 
 /// More layers than this are never stacked: each costs every look-up of a name.
@@ -78,7 +78,9 @@ impl Trees {
         if let Some(stack) = self.known(tree, cancel).await? {
             return Ok(stack);
         }
-        clean(&self.directory)?;
+        clean_tmp(&self.directory)?;
+        // A power cut may have torn it.
+        store::remove(&self.directory, tree)?;
         self.add(repo, tree, tell, cancel).await?;
         // Layers are removed only by who holds the writing lock, so the lease comes in time.
         let stack = self.known(tree, cancel).await?;
@@ -117,19 +119,29 @@ impl Trees {
         self.directory.join(tree.as_str())
     }
 
-    /// What a new layer may stand on, the newest first.
+    /// What a new layer may stand on, the newest first. However many there are, no more are read than it takes.
     fn candidates(&self) -> Result<Vec<Candidate>, FileError> {
         let mut all = Vec::new();
         for (tree, place) in trees_in(&self.directory)? {
-            let made = place.metadata().and_then(|found| found.modified());
-            if let (Some(about), Ok(made)) = (usable(&self.directory, &tree)?, made)
-                && about.below.len() + 1 < LONGEST_STACK
-            {
-                all.push((made, Candidate { tree, place, about }));
+            // One that goes away now is none.
+            if let Ok(used) = place.metadata().and_then(|found| found.modified()) {
+                all.push((used, tree, place));
             }
         }
-        all.sort_unstable_by_key(|(made, _)| std::cmp::Reverse(*made));
-        Ok(all.into_iter().map(|(_, candidate)| candidate).collect())
+        all.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
+        let mut candidates = Vec::new();
+        for (_, tree, place) in all {
+            if candidates.len() == delta::TRIES {
+                break;
+            }
+            if let Some(about) = usable(&self.directory, &tree)?
+                && about.below.len() + 1 < LONGEST_STACK
+                && about.files >= delta::FEW
+            {
+                candidates.push(Candidate { tree, place, about });
+            }
+        }
+        Ok(candidates)
     }
 
     async fn add(

@@ -36,23 +36,39 @@ pub(super) fn usable(store: &Path, tree: &Oid) -> Result<Option<About>, FileErro
     Ok(Some(about))
 }
 
-/// Removes what was half written, and layers that a power cut may have torn.
+/// Removes what was half written, and layers that a power cut may have torn. Looks at all there are.
 pub(super) fn clean(store: &Path) -> Result<(), FileError> {
+    clean_tmp(store)?;
+    for (tree, _) in trees_in(store)? {
+        if usable(store, &tree)?.is_none() {
+            remove(store, &tree)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what was half written.
+pub(super) fn clean_tmp(store: &Path) -> Result<(), FileError> {
     let tmp = store.join("tmp");
     // Whoever made the store may have been killed before that.
     fsx::private_dir(&tmp)?;
     for entry in read_dir(&tmp)? {
         fsx::remove_tree_or_file(&entry)?;
     }
-    for (tree, entry) in trees_in(store)? {
-        if usable(store, &tree)?.is_none() {
-            // Never half of it: it has its name until it is elsewhere.
-            let away = tmp.join(tree.as_str());
-            fs::rename(&entry, &away).map_err(|source| FileError::new("move", &entry, source))?;
-            fsx::remove_tree(&away)?;
-        }
-    }
     Ok(())
+}
+
+/// Removes a layer, if it is there. Never half of it: it has its name until it is elsewhere.
+pub(super) fn remove(store: &Path, tree: &Oid) -> Result<(), FileError> {
+    let (from, to) = (
+        store.join(tree.as_str()),
+        store.join("tmp").join(tree.as_str()),
+    );
+    match fs::rename(&from, &to) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(FileError::new("move", &from, source)),
+        Ok(()) => fsx::remove_tree(&to),
+    }
 }
 
 /// The layers of a store, whatever they are.
