@@ -9,20 +9,12 @@ use std::process::ExitCode;
 use cofferdam::agent::AgentError;
 use cofferdam::fsx::FileError;
 use cofferdam::git::RepositoryError;
-use cofferdam::git::copies::CopyError;
-use cofferdam::git::refs::RefError;
 use cofferdam::git::trees::TreeError;
-use cofferdam::git::vault::VaultError;
-use cofferdam::git::worktree::WorktreeError;
-use cofferdam::names::NameError;
 use cofferdam::process::ProcessError;
-use cofferdam::prompt::PromptError;
 use cofferdam::registry::RegistryError;
 use cofferdam::sandbox::SandboxError;
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{
-    AgentFailure, CollectError, Landing, PlanError, RunError, RunErrorKind, SessionError,
-};
+use cofferdam::session::{CollectError, Landing, RunError, RunErrorKind, SessionError};
 use cofferdam::text::{printable, printable_bytes_line};
 use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
@@ -33,6 +25,7 @@ use crate::input::PromptInputError;
 use crate::ui::shell::shell_word;
 use crate::ui::{style, summary};
 
+mod chain;
 mod living;
 mod names;
 mod plan;
@@ -185,7 +178,7 @@ fn hints(error: &CliError) -> Vec<String> {
                 hints.push(hint);
             }
         }
-        next = held(current).or_else(|| current.source());
+        next = chain::held(current).or_else(|| current.source());
     }
     if let CliError::Run(run) = error {
         hints.extend(told::hint(run).map(|hint| printable(&hint)));
@@ -199,198 +192,104 @@ fn hints(error: &CliError) -> Vec<String> {
     hints
 }
 
-/// The error that a variant holds and speaks for: the chain of causes skips it.
-fn held<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    if let Some(error) = error.downcast_ref::<CliError>() {
-        return match error {
-            CliError::Environment(error) => Some(error),
-            CliError::Agent(error) => Some(error),
-            CliError::Run(error) => Some(&error.kind),
-            CliError::Manage(error) => Some(error),
-            CliError::Session(error) => Some(error),
-            CliError::NotStarted { error, .. } => Some(error.as_ref()),
-            CliError::Wall(error) => Some(error),
-            CliError::Change(error) => Some(error),
-            CliError::NetworkLog(error) => Some(error),
-            CliError::File(error) => Some(error),
-            _ => None,
-        };
-    }
-    if let Some(error) = error.downcast_ref::<RunErrorKind>() {
-        return match error {
-            RunErrorKind::Repository(error) => Some(error),
-            RunErrorKind::Plan(error) => Some(error),
-            RunErrorKind::Login(error) => Some(error),
-            RunErrorKind::Copy(error) => Some(error),
-            RunErrorKind::Registry(error) => Some(error),
-            RunErrorKind::Git(error) => Some(error),
-            RunErrorKind::Prompt { source, .. } => Some(source),
-            RunErrorKind::Worktree(error) => Some(error),
-            RunErrorKind::Tree(error) => Some(error),
-            RunErrorKind::Vault(error) => Some(error),
-            RunErrorKind::Sandbox(error) => Some(error),
-            RunErrorKind::Agent { failure, .. } => Some(failure),
-            RunErrorKind::Collect(error) => Some(error),
-            RunErrorKind::Left(error) => Some(error.as_ref()),
-            RunErrorKind::Session(error) => Some(error.as_ref()),
-            RunErrorKind::EnvFile(_)
-            | RunErrorKind::File(_)
-            | RunErrorKind::Before(_)
-            | RunErrorKind::Prepare { .. }
-            | RunErrorKind::StepTimedOut { .. }
-            | RunErrorKind::Hook(_)
-            | RunErrorKind::Expression(_)
-            | RunErrorKind::Cancelled => None,
-        };
-    }
-    if let Some(PlanError::Name(error)) = error.downcast_ref() {
-        return Some(error);
-    }
-    if let Some(error) = error.downcast_ref::<SessionError>() {
-        return living::held(error);
-    }
-    if let Some(error) = error.downcast_ref::<ManageError>() {
-        return match error {
-            ManageError::Repository(error) => Some(error),
-            ManageError::Registry(error) => Some(error),
-            ManageError::Git(error) => Some(error),
-            ManageError::Collect(error) => Some(error),
-            ManageError::Worktree(error) => Some(error),
-            ManageError::Refs(error) => Some(error),
-            ManageError::File(_)
-            | ManageError::Running { .. }
-            | ManageError::Interrupted { .. }
-            | ManageError::Uncollectable { .. }
-            | ManageError::HalfMerged { .. }
-            | ManageError::NoBranch { .. }
-            | ManageError::DetachedTarget
-            | ManageError::UncommittedWork { .. }
-            | ManageError::KeptWork { .. }
-            | ManageError::OtherCleansUp
-            | ManageError::Orphaned { .. }
-            | ManageError::Ambiguous { .. }
-            | ManageError::Alive { .. }
-            | ManageError::NoIdentity => None,
-        };
-    }
-    if let Some(error) = error.downcast_ref::<ChangeError>() {
-        return match error {
-            ChangeError::Registry(error) => Some(error),
-            ChangeError::Wall(error) => Some(error),
-            ChangeError::Add(_) => None,
-        };
-    }
-    match error.downcast_ref::<AgentFailure>()? {
-        AgentFailure::Request(error) => Some(error),
-        AgentFailure::Sandbox(error) => Some(error),
-        AgentFailure::Exit { .. }
-        | AgentFailure::Reported(_)
-        | AgentFailure::Idle(_)
-        | AgentFailure::Cancelled => None,
+/// The next step of one error, whatever caused it.
+fn hint(error: &(dyn Error + 'static)) -> Option<String> {
+    of(error, command_hint)
+        .or_else(|| of(error, sandbox_hint))
+        .or_else(|| of(error, living::hint))
+        .or_else(|| of(error, repository_hint))
+        .or_else(|| of(error, plan::plan_hint))
+        .or_else(|| of(error, manage_hint))
+        .or_else(|| of(error, environment_hint))
+        .or_else(|| of(error, |error| Some(wall_hint(error))))
+        .or_else(|| of(error, log_hint))
+        .or_else(|| of(error, told::agent_hint))
+        .or_else(|| of(error, told::request_hint))
+        .or_else(|| of(error, told::prompt_hint))
+        .or_else(|| of(error, told::copy_hint))
+        .or_else(|| of(error, names::worktree_hint))
+        .or_else(|| of(error, names::ref_hint))
+        .or_else(|| of(error, names::vault_hint))
+        .or_else(|| of(error, tree_hint))
+        .or_else(|| of(error, names::name_hint))
+        .or_else(|| of(error, collect_hint))
+        .or_else(|| of(error, registry_hint))
+        .or_else(|| of(error, disk_hint))
+        .or_else(|| of(error, process_hint))
+}
+
+/// `None` also where it is no such error: each is of one kind.
+fn of<E: Error + 'static>(
+    error: &(dyn Error + 'static),
+    hint: impl FnOnce(&E) -> Option<String>,
+) -> Option<String> {
+    error.downcast_ref().and_then(hint)
+}
+
+fn command_hint(error: &CliError) -> Option<String> {
+    match error {
+        CliError::Failed { hint, .. }
+        | CliError::Misused { hint, .. }
+        | CliError::NotStarted { hint, .. }
+        | CliError::Program { hint, .. } => Some(hint.clone()),
+        CliError::Usage(_) => Some("see `cofferdam run --help`".to_owned()),
+        CliError::Prompt(error) => Some(error.hint()),
+        // What they hold has hints of its own, or there is nothing to be done.
+        CliError::Environment(_)
+        | CliError::Agent(_)
+        | CliError::Run(_)
+        | CliError::Manage(_)
+        | CliError::Session(_)
+        | CliError::Wall(_)
+        | CliError::Change(_)
+        | CliError::NetworkLog(_)
+        | CliError::File(_)
+        | CliError::Runtime(_)
+        | CliError::Output(_)
+        | CliError::Interrupted { .. } => None,
     }
 }
 
-fn hint(error: &(dyn Error + 'static)) -> Option<String> {
-    if let Some(error) = error.downcast_ref::<CliError>() {
-        return match error {
-            CliError::Failed { hint, .. }
-            | CliError::Misused { hint, .. }
-            | CliError::NotStarted { hint, .. }
-            | CliError::Program { hint, .. } => Some(hint.clone()),
-            CliError::Usage(_) => Some("see `cofferdam run --help`".to_owned()),
-            CliError::Prompt(error) => Some(error.hint()),
-            _ => None,
-        };
+fn log_hint(error: &LogError) -> Option<String> {
+    match error {
+        LogError::Unknown { .. } | LogError::None { .. } => Some(NO_LOG_HINT.to_owned()),
+        LogError::File(_) => None,
     }
-    if let Some(error) = error.downcast_ref::<SandboxError>() {
-        return sandbox_hint(error);
-    }
-    if let Some(error) = error.downcast_ref::<SessionError>() {
-        return living::hint(error);
-    }
-    if let Some(error) = error.downcast_ref::<RepositoryError>() {
-        return repository_hint(error);
-    }
-    if let Some(error) = error.downcast_ref::<PlanError>() {
-        return plan::plan_hint(error);
-    }
-    if let Some(error) = error.downcast_ref::<ManageError>() {
-        return manage_hint(error);
-    }
-    if let Some(error) = error.downcast_ref::<EnvironmentError>() {
-        return Some(environment_hint(error));
-    }
-    if let Some(error) = error.downcast_ref::<WallError>() {
-        return Some(wall_hint(error));
-    }
-    if let Some(LogError::Unknown { .. } | LogError::None { .. }) = error.downcast_ref() {
-        return Some(NO_LOG_HINT.to_owned());
-    }
-    if let Some(AgentFailure::Idle(_)) = error.downcast_ref() {
-        return Some("allow more with `--idle-timeout`".to_owned());
-    }
-    match error.downcast_ref() {
-        Some(AgentError::NoPrompt { .. }) => {
-            return Some(plan::PROMPT_HINT.to_owned());
+}
+
+fn tree_hint(error: &TreeError) -> Option<String> {
+    match error {
+        TreeError::File(_) | TreeError::Index(_) => {
+            Some("mend that, or leave the files in a worktree: `--mode bind`".to_owned())
         }
-        Some(AgentError::NoProgram { .. }) => {
-            return Some("for example `cofferdam run -- ./my-agent.sh`".to_owned());
+        TreeError::Git(_) | TreeError::Cancelled => None,
+    }
+}
+
+/// Whatever kept the commits from coming home.
+#[expect(clippy::unnecessary_wraps, reason = "as the others are")]
+fn collect_hint(_: &CollectError) -> Option<String> {
+    let hint = "nothing is lost: `cofferdam gc` tries again to bring the commits home";
+    Some(hint.to_owned())
+}
+
+fn process_hint(error: &ProcessError) -> Option<String> {
+    match error {
+        ProcessError::Start { program, .. } if program == "git" || program.ends_with("/git") => {
+            Some(GIT_HINT.to_owned())
         }
-        _ => {}
+        ProcessError::Start { .. }
+        | ProcessError::TimedOut { .. }
+        | ProcessError::Cancelled { .. }
+        | ProcessError::TooMuchOutput { .. }
+        | ProcessError::Io { .. } => None,
     }
-    if let Some(PromptError::File(error)) = error.downcast_ref() {
-        return Some(told::template_hint(error));
-    }
-    if let Some(CopyError::Missing { .. }) = error.downcast_ref() {
-        return Some(
-            "check the name: it counts from the top of the repository, wherever you stand in it"
-                .to_owned(),
-        );
-    }
-    if let Some(PromptError::Empty) = error.downcast_ref() {
-        return Some("write into it what the agent is to do".to_owned());
-    }
-    if let Some(PromptError::MissingArgument { key, also, .. }) = error.downcast_ref() {
-        return Some(plan::arguments_hint(key, also));
-    }
-    if let Some(error) = error.downcast_ref::<WorktreeError>() {
-        return names::worktree_hint(error);
-    }
-    if let Some(error) = error.downcast_ref::<RefError>() {
-        return names::ref_hint(error);
-    }
-    if let Some(VaultError::PartialClone { repository, .. }) = error.downcast_ref() {
-        return Some(names::complete_hint(repository));
-    }
-    if let Some(TreeError::File(_) | TreeError::Index(_)) = error.downcast_ref() {
-        return Some("mend that, or leave the files in a worktree: `--mode bind`".to_owned());
-    }
-    if let Some(error) = error.downcast_ref::<NameError>() {
-        return names::name_hint(error);
-    }
-    if error.is::<CollectError>() {
-        return Some(
-            "nothing is lost: `cofferdam gc` tries again to bring the commits home".to_owned(),
-        );
-    }
-    if let Some(error) = error.downcast_ref() {
-        return Some(registry_hint(error));
-    }
-    if let Some(error) = error.downcast_ref::<std::io::Error>() {
-        return disk_hint(error);
-    }
-    if let Some(ProcessError::Start { program, .. }) = error.downcast_ref()
-        && (program == "git" || program.ends_with("/git"))
-    {
-        return Some(GIT_HINT.to_owned());
-    }
-    None
 }
 
 const NO_LOG_HINT: &str = "see which sandboxes there are with `cofferdam list`; a log is kept for 30 days after its sandbox";
 
-fn registry_hint(error: &RegistryError) -> String {
-    match error {
+pub(crate) fn registry_hint(error: &RegistryError) -> Option<String> {
+    let hint = match error {
         RegistryError::Unknown {
             on_branch: Some(name),
             ..
@@ -402,7 +301,7 @@ fn registry_hint(error: &RegistryError) -> String {
         RegistryError::InUse(_) => "wait until that command has ended, and try again".to_owned(),
         RegistryError::Gone(_) => "see what there is with `cofferdam list`".to_owned(),
         RegistryError::Record { path, .. } => format!(
-            "another version of cofferdam may have written it; {} holds all that it knows of that sandbox",
+            "use the version of cofferdam that wrote it, or move {} away, which holds all that is known of that sandbox",
             shown(path.parent().unwrap_or(path))
         ),
         RegistryError::Written { path, .. } => format!(
@@ -411,11 +310,12 @@ fn registry_hint(error: &RegistryError) -> String {
         ),
         RegistryError::NameTaken(name) => names::taken_hint(name),
         // Of what a disk lacks its own error tells.
-        RegistryError::File(error) if disk_hint(&error.source).is_some() => String::new(),
+        RegistryError::File(error) if disk_hint(&error.source).is_some() => return None,
         RegistryError::File(_) => {
             "see `cofferdam doctor`, or set COFFERDAM_HOME to a directory of your own".to_owned()
         }
-    }
+    };
+    Some(hint)
 }
 
 /// Where a disk takes nothing more, whatever was being done.
@@ -435,13 +335,14 @@ fn disk_hint(error: &std::io::Error) -> Option<String> {
 
 const GIT_HINT: &str = "install git 2.39 or newer, for example with `apt-get install git`";
 
-fn environment_hint(error: &EnvironmentError) -> String {
+#[expect(clippy::unnecessary_wraps, reason = "as the others are")]
+fn environment_hint(error: &EnvironmentError) -> Option<String> {
     let hint = match error {
         EnvironmentError::Directory { .. } => "give another directory with `-C DIR`",
         EnvironmentError::NoHome => "set HOME, or COFFERDAM_HOME to a directory of your own",
         EnvironmentError::RelativeHome(_) => "set COFFERDAM_HOME to an absolute path",
     };
-    hint.to_owned()
+    Some(hint.to_owned())
 }
 
 fn manage_hint(error: &ManageError) -> Option<String> {
@@ -584,6 +485,13 @@ fn repository_hint(error: &RepositoryError) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use cofferdam::git::GitError;
+    use cofferdam::git::before::BeforeError;
+    use cofferdam::git::gate::GateError;
+    use cofferdam::git::refs::RefError;
+    use cofferdam::git::vault::VaultError;
+    use cofferdam::names::Slug;
+
     use super::*;
 
     #[test]
@@ -598,6 +506,33 @@ mod tests {
         let outer = Outer(inner);
         assert_eq!(message(&outer), "outer: no namespaces");
         assert_eq!(outer.source().and_then(hint), Some("do x".to_owned()));
+    }
+
+    /// An error that speaks with its cause's words is passed over by whoever follows the causes; its hint is not.
+    #[test]
+    fn hints_are_found_behind_errors_that_speak_for_others() {
+        let lacking = || ProcessError::Start {
+            program: "/usr/bin/git".to_owned(),
+            source: ErrorKind::NotFound.into(),
+        };
+        let full = RefError::TrashFull(Slug::from_text("one").unwrap());
+        let run = |kind| {
+            let kept = Box::default();
+            hints(&CliError::Run(RunError { kind, kept }))
+        };
+        let gate = GateError::Git(GitError::Process(lacking()));
+        let kinds: [RunErrorKind; 4] = [
+            RepositoryError::Git(lacking().into()).into(),
+            VaultError::Git(lacking().into()).into(),
+            BeforeError::Git(lacking().into()).into(),
+            CollectError::Gate(gate).into(),
+        ];
+        for kind in kinds {
+            let told = format!("{kind:?}");
+            assert!(run(kind).contains(&GIT_HINT.to_owned()), "{told}");
+        }
+        let told = run(CollectError::Refs(full).into());
+        assert!(told.iter().any(|hint| hint.contains("trash")), "{told:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! One thread and one poll: nothing here waits for anybody, and nothing wakes it while nothing happens.
 
 mod answers;
+mod last_word;
 mod peer;
 mod ports;
 mod processes;

@@ -222,21 +222,36 @@ fn what_goes_round_is_found() {
     ];
     assert!(found(&three).is_some());
     assert!(found(&three[..5]).is_none());
+    // Through one that declares others, unless those are its own.
+    let two_folders = ("lib.rs", "mod git;\nmod wall;");
+    let git = (
+        "git/mod.rs",
+        "mod one;\nuse crate::wall::Wall;\npub struct Git;",
+    );
+    let wall = ("wall/mod.rs", "mod it;\npub use it::Wall;");
+    let it = ("wall/it.rs", "use crate::git::Git;");
+    assert!(found(&[two_folders, git, wall, it]).is_some());
+    let own = (
+        "git/mod.rs",
+        "mod one;\nuse self::one::One;\npub struct Git;",
+    );
+    let one = ("git/one.rs", "use super::Git;");
+    assert!(found(&[two_folders, own, one, wall, it]).is_none());
     let fine = "//! See [`super::two`].\nuse super::Shared;\n#[cfg(test)]\nmod tests {\n    use crate::git::two;\n}\n";
     assert!(found(&[all, declared, ("git/one.rs", fine), two]).is_none());
 }
 
 type Files = BTreeMap<String, String>;
 
-/// Which file needs which other one, of all but those that declare modules.
+/// Which file needs which other one.
 fn needs(files: &Files) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     for (path, text) in files {
-        if declares(path) || path.ends_with("tests.rs") {
+        if TOPS.contains(&path.as_str()) || path.ends_with("tests.rs") {
             continue;
         }
         let code = without_tests(text);
-        let own: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
+        let own: Vec<&str> = module(path).split('/').collect();
         for (root, prefix) in (0..own.len())
             .map(|up| ("super::".repeat(own.len() - up), own[..up].to_vec()))
             .chain([("crate::".to_owned(), Vec::new())])
@@ -244,18 +259,15 @@ fn needs(files: &Files) -> BTreeSet<(String, String)> {
             for (at, _) in code.match_indices(&root) {
                 let before = code[..at].chars().next_back();
                 let tree = &code[at + root.len()..];
-                let is_part = before.is_some_and(|c| c.is_alphanumeric() || "_:$".contains(c));
-                if is_part || tree.starts_with("super::") {
+                let in_a_path = before.is_some_and(|c| c.is_alphanumeric() || "_:$".contains(c));
+                if in_a_path || tree.starts_with("super::") {
                     continue;
                 }
                 for named in paths(tree) {
                     let full: Vec<String> = prefix.iter().map(|&part| part.to_owned()).collect();
                     let to = resolve(files, &[full, named].concat(), 4);
-                    let below = |one: &str, other: &str| {
-                        other.starts_with(&format!("{}/", one.trim_end_matches(".rs")))
-                    };
-                    // A file and its parts are one.
-                    let other = to.filter(|to| to != path && !below(to, path) && !below(path, to));
+                    let other =
+                        to.filter(|to| to != path && !is_part(to, path) && !is_part(path, to));
                     found.extend(other.map(|other| (path.clone(), other)));
                 }
             }
@@ -264,11 +276,24 @@ fn needs(files: &Files) -> BTreeSet<(String, String)> {
     found
 }
 
-fn declares(path: &str) -> bool {
-    ["mod.rs", "lib.rs", "main.rs"].contains(&path.rsplit('/').next().unwrap_or_default())
+/// They have all of a crate, and nobody takes anything from them.
+const TOPS: [&str; 2] = ["lib.rs", "main.rs"];
+
+/// The path of a file's module, with slashes.
+fn module(path: &str) -> &str {
+    path.strip_suffix("/mod.rs")
+        .unwrap_or(path.trim_end_matches(".rs"))
 }
 
-/// The file that a path from the top of its crate leads to; none that only declares. `depth`: so many files may give it
+/// Whether `one` declares `other`, or has it as a part below its own name: both are one.
+fn is_part(one: &str, other: &str) -> bool {
+    let below = module(other)
+        .strip_prefix(module(one))
+        .and_then(|rest| rest.strip_prefix('/'));
+    below.is_some_and(|below| !one.ends_with("/mod.rs") || !below.contains('/'))
+}
+
+/// The file that a path from the top of its crate leads to; not the one that only gives it on. `depth`: so many files may give it
 /// on.
 fn resolve(files: &Files, path: &[String], depth: u32) -> Option<String> {
     let mut at = String::new();
@@ -296,12 +321,14 @@ fn resolve(files: &Files, path: &[String], depth: u32) -> Option<String> {
             format!("{at}/mod.rs")
         };
         let code = without_tests(files.get(&declaring)?);
-        let given = code.match_indices("use ").find_map(|(start, word)| {
+        let Some(given) = code.match_indices("use ").find_map(|(start, word)| {
             let given = paths(&code[start + word.len()..]).into_iter();
             given
                 .into_iter()
                 .find(|given| given.last() == Some(part) && given.len() > 1)
-        })?;
+        }) else {
+            return (!TOPS.contains(&&*declaring)).then_some(declaring);
+        };
         if depth == 0 || ["crate", "super", "self", "std"].contains(&given[0].as_str()) {
             return None;
         }
@@ -315,8 +342,9 @@ fn resolve(files: &Files, path: &[String], depth: u32) -> Option<String> {
             .collect();
         return resolve(files, &full, depth - 1);
     }
-    let own = format!("{at}.rs");
-    files.contains_key(&own).then_some(own)
+    [format!("{at}.rs"), format!("{at}/mod.rs")]
+        .into_iter()
+        .find(|own| files.contains_key(own))
 }
 
 /// All paths of a use tree, or the one that stands in an expression.

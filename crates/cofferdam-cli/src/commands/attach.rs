@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use self::paused::{ANSWER, Presses, Watch};
-use super::{living, unstarted};
+use super::{living, stop, unstarted};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::ui::streams::{self, Sink};
@@ -39,6 +39,8 @@ const LAST: usize = 1 << 20;
 const AHEAD: usize = 1 << 20;
 /// How long a program may go on that was told to end, where its terminal has nobody left.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How long one that was told to end by SIGTERM may go on, as with `cofferdam stop`.
+const STOP: Duration = Duration::from_secs(stop::TIME);
 /// What [`says_number`] is about.
 const NUMBER: Exit = Exit::Code(Number::HUP.as_raw());
 /// Who typed something so short a time before leaves a shell by that.
@@ -224,16 +226,33 @@ async fn on_streams(
         tokio::spawn(feed(stdin));
     }
     let mut presses = Presses::default();
+    let mut killed_at = None;
     let exit = loop {
         tokio::select! {
             exit = execution.wait() => break exit.map_err(Ended::Sandbox),
             signal = signals.next() => {
                 pass_on(&mut *execution, signal, &mut presses).await?;
+                if signal == Number::TERM.as_raw() {
+                    killed_at.get_or_insert_with(|| Instant::now() + STOP);
+                }
+            }
+            // It may not hear of it: by its own will, or because who traces it holds it in its end.
+            () = until(killed_at) => {
+                killed_at = None;
+                let _ = execution.kill(Number::KILL.as_raw()).await;
             }
         }
     };
     drained(end, pumps, &mut signals).await?;
     exit
+}
+
+/// For ever where there is no such time.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep(time.saturating_duration_since(Instant::now())).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What comes on standard input, then its end.

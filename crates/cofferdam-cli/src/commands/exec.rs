@@ -16,8 +16,8 @@ use crate::ui::{output, tty};
 /// Run a program in a sandbox that stays
 ///
 /// Its exit code is the program's own: 128 and the number of the signal that ended it, 127 where there is no such
-/// program. Signals are passed on to it; a second Ctrl-C kills it. What it prints comes through as it is. Without `-i` or
-/// `-t` its standard input is at its end, also where something is piped to this command.
+/// program. Signals are passed on to it; a second Ctrl-C kills it, and so does SIGTERM 10 s later. What it prints comes
+/// through as it is. Without `-i` or `-t` its standard input is at its end, also where something is piped to this command.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The sandbox, as `cofferdam list` names it

@@ -57,7 +57,11 @@ pub(crate) async fn run(
     } else {
         output::data(&render(&report, arguments.dry_run, &environment.directory))?;
         for problem in &report.problems {
-            output::note(&format!("problem: {}\n", printable_line(problem)));
+            let text = printable_line(&problem.text);
+            let ends = problem.orphan.map_or_else(String::new, |id| {
+                format!("; `cofferdam delete --force {id}` gives it up")
+            });
+            output::note(&format!("problem: {text}{ends}\n"));
         }
     }
     Ok(if report.problems.is_empty() {

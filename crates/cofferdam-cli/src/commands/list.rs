@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::{here, living};
 use crate::environment::Environment;
-use crate::error::CliError;
+use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
 use crate::ui::shell::shell_word;
 use crate::ui::{human, json, output, table};
@@ -99,7 +99,9 @@ pub(crate) async fn run(
         ));
     }
     for one in manage::unreadable(&environment.home)? {
-        output::note(&format!("warning: {}\n", printable_line(&one)));
+        let hint = error::registry_hint(&one).unwrap_or_default();
+        let text = printable_line(&format!("{one}; {hint}"));
+        output::note(&format!("warning: {text}\n"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -136,6 +138,9 @@ fn waiting(found: &[Summary], all: bool) -> String {
             continue;
         };
         let _ = write!(out, "{}: {}", one.name, printable_line(kept));
+        if one.half_merged {
+            let _ = write!(out, ": `cofferdam{there} gc` finishes it");
+        }
         if one.ahead.is_some_and(|ahead| ahead > 0) {
             let _ = write!(out, "; take them with: cofferdam{there} merge {}", one.name);
         }

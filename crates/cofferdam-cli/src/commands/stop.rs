@@ -14,6 +14,9 @@ use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::output;
 
+/// Seconds that programs have to end by themselves once they are told to.
+pub(super) const TIME: u64 = 10;
+
 /// End every program in sandboxes; their files and the agent's home stay
 ///
 /// Programs get SIGTERM first, shells on a terminal SIGHUP a second later. What still runs after `--time`, or at Ctrl-C, is
@@ -28,7 +31,7 @@ pub(crate) struct Arguments {
         long,
         short,
         value_name = "SECONDS",
-        default_value_t = 10,
+        default_value_t = TIME,
         value_parser = clap::value_parser!(u64).range(0..=3600)
     )]
     time: u64,

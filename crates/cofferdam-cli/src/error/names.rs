@@ -1,8 +1,7 @@
 //! What to do about names and branches that are taken, and about repositories that lack something.
 
-use std::path::Path;
-
 use cofferdam::git::refs::RefError;
+use cofferdam::git::vault::VaultError;
 use cofferdam::git::worktree::WorktreeError;
 use cofferdam::names::{NameError, Slug};
 use cofferdam::session::{Holder, Holding};
@@ -77,12 +76,15 @@ pub(super) fn ref_hint(error: &RefError) -> Option<String> {
     }
 }
 
-/// A clone that left objects at its origin.
-pub(super) fn complete_hint(repository: &Path) -> String {
-    format!(
-        "complete it with `git -C {} fetch --refetch --no-filter`",
-        shell_word(repository)
-    )
+pub(super) fn vault_hint(error: &VaultError) -> Option<String> {
+    match error {
+        // It left objects at its origin.
+        VaultError::PartialClone { repository, .. } => Some(format!(
+            "complete it with `git -C {} fetch --refetch --no-filter`",
+            shell_word(repository)
+        )),
+        VaultError::Cancelled | VaultError::File(_) | VaultError::Git(_) => None,
+    }
 }
 
 pub(super) fn name_hint(error: &NameError) -> Option<String> {

@@ -139,7 +139,29 @@ pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
             "make a sandbox with one: {}",
             made(&format!("--env {variable}=https://models.example.com"))
         ),
-        _ => return None,
+        // What is true of any sandbox, or never happens in one that is there.
+        PlanError::Name(_)
+        | PlanError::DetachedTarget
+        | PlanError::CopyWithHead
+        | PlanError::Uncommitted { .. }
+        | PlanError::LayerHook
+        | PlanError::Hide { .. }
+        | PlanError::CheckedOut { .. }
+        | PlanError::UnknownBase(_)
+        | PlanError::NameTaken(_)
+        | PlanError::BranchHeld { .. }
+        | PlanError::EmptyPrompt
+        | PlanError::BranchTaken(_)
+        | PlanError::GitSymlink(_)
+        | PlanError::SharedHome(_)
+        | PlanError::ShowsHome { .. }
+        | PlanError::InHome { .. }
+        | PlanError::RefusedWorkspace { .. }
+        | PlanError::ManySockets { .. }
+        | PlanError::ManyLinks { .. }
+        | PlanError::EmptySignal
+        | PlanError::ModelRefused { opens: None, .. }
+        | PlanError::NoSuchNetwork { .. } => return None,
     };
     Some(hint)
 }

@@ -2,9 +2,13 @@
 
 use std::path::Path;
 
+use cofferdam::agent::AgentError;
 use cofferdam::fsx::FileError;
-use cofferdam::session::{HookError, LoginError, RunError, RunErrorKind};
+use cofferdam::git::copies::CopyError;
+use cofferdam::prompt::PromptError;
+use cofferdam::session::{AgentFailure, HookError, LoginError, RunError, RunErrorKind};
 
+use super::plan;
 use crate::ui::shell::shell_word;
 
 /// What is said once for the whole error, as it needs more than its own cause.
@@ -12,13 +16,78 @@ pub(super) fn hint(error: &RunError) -> Option<String> {
     let log = error.kept.log.as_deref();
     match &error.kind {
         RunErrorKind::Hook(hook) => Some(hook_hint(hook, log)),
-        RunErrorKind::Expression(_) => Some(
-            "it runs in the sandbox, at the top of the repository: correct it in the template, or let it fail with \
-             ` || true` at its end"
-                .to_owned(),
-        ),
+        RunErrorKind::Expression(_) => Some(EXPRESSION_HINT.to_owned()),
         RunErrorKind::Login(error) => login_hint(error),
-        RunErrorKind::Repository(_) | RunErrorKind::Plan(_) | RunErrorKind::Prompt { .. } | RunErrorKind::EnvFile(_) | RunErrorKind::Registry(_) | RunErrorKind::Left(_) | RunErrorKind::Session(_) | RunErrorKind::File(_) | RunErrorKind::Git(_) | RunErrorKind::Worktree(_) | RunErrorKind::Tree(_) | RunErrorKind::Vault(_) | RunErrorKind::Before(_) | RunErrorKind::Copy(_) | RunErrorKind::Prepare { .. } | RunErrorKind::StepTimedOut { .. } | RunErrorKind::Sandbox(_) | RunErrorKind::Agent { .. } | RunErrorKind::Collect(_) | RunErrorKind::Cancelled => None,
+        RunErrorKind::Repository(_)
+        | RunErrorKind::Plan(_)
+        | RunErrorKind::Prompt { .. }
+        | RunErrorKind::EnvFile(_)
+        | RunErrorKind::Registry(_)
+        | RunErrorKind::Left(_)
+        | RunErrorKind::Session(_)
+        | RunErrorKind::File(_)
+        | RunErrorKind::Git(_)
+        | RunErrorKind::Worktree(_)
+        | RunErrorKind::Tree(_)
+        | RunErrorKind::Vault(_)
+        | RunErrorKind::Before(_)
+        | RunErrorKind::Copy(_)
+        | RunErrorKind::Prepare { .. }
+        | RunErrorKind::StepTimedOut { .. }
+        | RunErrorKind::Sandbox(_)
+        | RunErrorKind::Agent { .. }
+        | RunErrorKind::Collect(_)
+        | RunErrorKind::Cancelled => None,
+    }
+}
+
+const EXPRESSION_HINT: &str = "it runs in the sandbox, at the top of the repository: correct it in the template, or let \
+                               it fail with ` || true` at its end";
+
+/// The agent's work has no success.
+pub(super) fn agent_hint(error: &AgentFailure) -> Option<String> {
+    match error {
+        AgentFailure::Idle(_) => Some("allow more with `--idle-timeout`".to_owned()),
+        AgentFailure::Request(_)
+        | AgentFailure::Sandbox(_)
+        | AgentFailure::Exit { .. }
+        | AgentFailure::Reported(_)
+        | AgentFailure::Cancelled => None,
+    }
+}
+
+/// It was asked for what it cannot do.
+pub(super) fn request_hint(error: &AgentError) -> Option<String> {
+    match error {
+        AgentError::NoPrompt { .. } => Some(plan::PROMPT_HINT.to_owned()),
+        AgentError::NoProgram { .. } => {
+            Some("for example `cofferdam run -- ./my-agent.sh`".to_owned())
+        }
+        AgentError::NoResume { .. }
+        | AgentError::BadSession { .. }
+        | AgentError::Unknown { .. }
+        | AgentError::NoOption { .. } => None,
+    }
+}
+
+pub(super) fn prompt_hint(error: &PromptError) -> Option<String> {
+    match error {
+        PromptError::File(error) => Some(template_hint(error)),
+        PromptError::Empty => Some("write into it what the agent is to do".to_owned()),
+        PromptError::MissingArgument { key, also, .. } => Some(plan::arguments_hint(key, also)),
+        PromptError::ReservedArgument { .. }
+        | PromptError::NulInArgument { .. }
+        | PromptError::Evaluated { .. }
+        | PromptError::NulInExpression { .. }
+        | PromptError::LongExpression { .. } => None,
+    }
+}
+
+pub(super) fn copy_hint(error: &CopyError) -> Option<String> {
+    let hint = "check the name: it counts from the top of the repository, wherever you stand in it";
+    match error {
+        CopyError::Missing { .. } => Some(hint.to_owned()),
+        CopyError::Refused { .. } | CopyError::Cancelled | CopyError::File(_) => None,
     }
 }
 
@@ -61,15 +130,13 @@ fn login_hint(error: &LoginError) -> Option<String> {
                 });
             Some(format!("{first}give its own: `--login ~/{usual}`"))
         }
-        LoginError::File(_)
-        | LoginError::NoLogin { .. }
-        | LoginError::NoFile { .. }
-        | LoginError::NotGiven(_) => None,
+        LoginError::NoFile { .. } => Some("leave out `--login`".to_owned()),
+        LoginError::File(_) | LoginError::NoLogin { .. } | LoginError::NotGiven(_) => None,
     }
 }
 
 /// A template that cannot be read.
-pub(super) fn template_hint(error: &FileError) -> String {
+fn template_hint(error: &FileError) -> String {
     let path = &error.path;
     if error.is_not_found() {
         "`--prompt-file` takes the path of a template, from the directory that you are in; what the agent is to do \

@@ -150,6 +150,24 @@ impl Environment {
         command
     }
 
+    /// The same on a terminal of its own, at which somebody types `exit` until it ends.
+    pub(crate) fn on_a_terminal(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        self.seal(&mut command);
+        // What is typed before the terminal is the program's may be lost.
+        let typed = "while sleep 0.2; do echo exit || break; done 2>/dev/null";
+        let line = format!(
+            "{} {}",
+            env!("CARGO_BIN_EXE_cofferdam"),
+            arguments.join(" ")
+        );
+        command.args([
+            "-c",
+            &format!("({typed}) | script -qefc '{line}' /dev/null"),
+        ]);
+        command
+    }
+
     /// Starts `cofferdam` under a keeper.
     pub(crate) fn start(&self, arguments: &[&str]) -> Kept {
         let number = self.started.get();

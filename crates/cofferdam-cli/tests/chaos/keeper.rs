@@ -79,7 +79,7 @@ fn helper() {
 }
 
 /// Number, state and command line of the children of a process.
-fn children_of(parent: u32) -> Vec<(u32, String, String)> {
+pub(crate) fn children_of(parent: u32) -> Vec<(u32, String, String)> {
     let mut children = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {

@@ -1,6 +1,10 @@
 //! `kill -9` around sandboxes that live on: of the commands on them, of who keeps them and of themselves, and two
 //! commands at once.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,11 +13,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::checker::{self, User, Work};
 use crate::environment::{AGENT, Environment, Moment};
+use crate::walled::{Service, ask, eventually, name};
 
 /// One of so many git calls is tried, unless all are wanted.
 const SHARE: u64 = 8;
 /// One of so many pairs of commands.
-const PAIRS: u64 = 6;
+const PAIRS: u64 = 12;
 pub(crate) const NAME: &str = "one";
 /// What an agent's run does.
 const RUN: &str = "echo $$ > agent/r-$$.txt; git add agent; \
@@ -22,7 +27,7 @@ const RUN: &str = "echo $$ > agent/r-$$.txt; git add agent; \
 /// Without a network there is no gateway.
 const NONE: [&str; 2] = ["--network", "none"];
 /// Behind the wall, with nothing allowed.
-const WALL: [&str; 2] = ["--network", "allowlist"];
+pub(crate) const WALL: [&str; 2] = ["--network", "allowlist"];
 
 fn create(environment: &Environment, network: &[&str]) {
     let done = environment.cofferdam(&[&["create", NAME], network].concat());
@@ -37,18 +42,22 @@ pub(crate) fn work(environment: &Environment) {
 }
 
 /// Starts `cofferdam` with nobody around it who waits for what it leaves: what lives on is meant to.
-fn start(environment: &Environment, arguments: &[&str]) -> Child {
-    let mut command: Command = environment.command(arguments);
+pub(crate) fn start(environment: &Environment, arguments: &[&str]) -> Child {
+    let mut command: Command = if arguments[0] == "shell" {
+        environment.on_a_terminal(arguments)
+    } else {
+        environment.command(arguments)
+    };
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     piped.spawn().unwrap()
 }
 
-fn kill(child: &Child) {
+pub(crate) fn kill(child: &Child) {
     let _ = kill_process(Pid::from_child(child), Signal::KILL);
 }
 
 /// One that hangs is no end.
-fn end(mut child: Child, what: &str) -> (Option<i32>, String) {
+pub(crate) fn end(mut child: Child, what: &str) -> (Option<i32>, String) {
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() {
         assert!(began.elapsed() < Duration::from_secs(90), "{what} hangs");
@@ -68,14 +77,77 @@ pub(crate) fn state(environment: &Environment) -> Option<String> {
     Some(one["state"].as_str().unwrap().to_owned())
 }
 
+/// Whether its guest listens.
+fn listens(state: &Path) -> bool {
+    // By a path that is short, whatever the directory's is.
+    File::open(state).is_ok_and(|directory| {
+        let short = format!("/proc/self/fd/{}/guest.sock", directory.as_raw_fd());
+        UnixStream::connect(short).is_ok()
+    })
+}
+
+/// What `list` says is so, whatever died just now: each record is told, none is of a sandbox that is not there, and who is
+/// said to run runs. What is still dying is waited for. Says how the one that lives on is.
+#[track_caller]
+fn listed_rightly(environment: &Environment, what: &str) -> Option<String> {
+    let mut wrong = String::new();
+    let mut found = None;
+    let is_right = || {
+        let listed = environment.list();
+        let ids: Vec<_> = (listed.iter())
+            .map(|one| one["id"].as_str().unwrap().to_owned())
+            .collect();
+        let with_record = environment.states().into_iter();
+        let with_record = with_record.filter(|state| state.join("record.json").exists());
+        let there: Vec<_> = with_record
+            .map(|state| state.file_name().unwrap().to_string_lossy().into_owned())
+            .collect();
+        wrong = format!("{listed:?} of {there:?}");
+        if !there.iter().all(|id| ids.contains(id)) || ids.len() != there.len() {
+            return false;
+        }
+        found = None;
+        listed.iter().all(|one| {
+            let told = one["state"].as_str().unwrap();
+            let runs = listens(
+                &environment
+                    .home()
+                    .join("state")
+                    .join(one["id"].as_str().unwrap()),
+            );
+            if one["lives_on"] != true {
+                // Nobody is at it any more.
+                return !runs && (one["interrupted"] == true || told != "creating");
+            }
+            found = Some(told.to_owned());
+            let is_so = match told {
+                "active" | "paused" => runs,
+                "stopped" => !runs,
+                _ => false,
+            };
+            is_so && one["interrupted"] == false
+        })
+    };
+    eventually(&format!("{what}: `list` is wrong"), is_right);
+    found
+}
+
 /// Whatever a killed command left: `list` tells it, `gc` leaves a whole one alone and clears a half-made one, the next
 /// commands work, and at the end nothing is left.
 pub(crate) fn check(environment: &Environment, before: &User, worked: bool, what: &str) {
+    check_used(environment, before, worked, "true", what);
+}
+
+/// The same, with what is run inside as soon as that is possible again.
+fn check_used(environment: &Environment, before: &User, worked: bool, script: &str, what: &str) {
     let kept = Work::of(environment);
     let ids = checker::ids(environment);
-    environment.list();
+    let told = listed_rightly(environment, what);
     let said = checker::gc(environment, what);
     kept.assert_kept_or_inside(environment, what);
+    if told.is_some() {
+        assert_eq!(told, state(environment), "{what}: {said}");
+    }
     match state(environment).as_deref() {
         None => {}
         // What `gc` or a killed `delete` collected: nothing of it lives.
@@ -84,7 +156,7 @@ pub(crate) fn check(environment: &Environment, before: &User, worked: bool, what
             let on = if found == "paused" { "resume" } else { "start" };
             let started = environment.cofferdam(&[on, NAME]);
             assert_eq!(started.status, 0, "{what}: {said}{}", started.stderr);
-            let used = environment.cofferdam(&["exec", NAME, "--", "true"]);
+            let used = environment.cofferdam(&["exec", NAME, "--", "bash", "-c", script]);
             assert_eq!(used.status, 0, "{what}: {}", used.stderr);
             let home = environment.cofferdam(&["collect", NAME]);
             assert_eq!(home.status, 0, "{what}: {}{}", home.stdout, home.stderr);
@@ -116,11 +188,21 @@ fn ready(command: &str) -> Environment {
     ready_behind(command, &NONE)
 }
 
-fn ready_behind(command: &str, network: &[&str]) -> Environment {
+pub(crate) fn ready_behind(command: &str, network: &[&str]) -> Environment {
+    ready_with(command, network, None)
+}
+
+/// With a program that goes on inside for as long as it is let.
+fn ready_with(command: &str, network: &[&str], program: Option<&str>) -> Environment {
     let environment = Environment::new();
-    if command != "create" {
-        create(&environment, network);
-        work(&environment);
+    if command == "create" {
+        return environment;
+    }
+    create(&environment, network);
+    work(&environment);
+    if let Some(script) = program {
+        let begun = environment.cofferdam(&["exec", NAME, "--detach", "--", "bash", "-c", script]);
+        assert_eq!(begun.status, 0, "{}", begun.stderr);
     }
     let before = match command {
         "start" => "stop",
@@ -136,7 +218,7 @@ fn arguments(command: &str) -> Vec<&str> {
     arguments_behind(command, &NONE)
 }
 
-fn arguments_behind<'a>(command: &'a str, network: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn arguments_behind<'a>(command: &'a str, network: &[&'a str]) -> Vec<&'a str> {
     match command {
         "create" => [&["create", NAME], network].concat(),
         "exec" => vec!["exec", NAME, "--", "sleep", "0.1"],
@@ -200,7 +282,7 @@ fn others_at_git_calls() {
     }
 }
 
-const ALL: [&str; 8] = [
+pub(crate) const ALL: [&str; 8] = [
     "create", "exec", "collect", "pause", "resume", "stop", "start", "delete",
 ];
 
@@ -237,7 +319,9 @@ pub(crate) fn processes(environment: &Environment) -> Vec<u32> {
             continue;
         };
         let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
-        let ours = line.starts_with(b"cofferdam-");
+        if !line.starts_with(b"cofferdam-") {
+            continue;
+        }
         let fds = std::fs::read_dir(path.join("fd"))
             .into_iter()
             .flatten()
@@ -247,7 +331,7 @@ pub(crate) fn processes(environment: &Environment) -> Vec<u32> {
             .any(|to| to.to_string_lossy().contains(place));
         let sees =
             std::fs::read_to_string(path.join("mountinfo")).is_ok_and(|it| it.contains(place));
-        if ours && (holds || sees) {
+        if holds || sees {
             found.push(pid);
         }
     }
@@ -255,13 +339,17 @@ pub(crate) fn processes(environment: &Environment) -> Vec<u32> {
 }
 
 /// Who keeps it, and it itself, die while a command is at it.
-fn what_dies_meanwhile(network: &[&str], what: &str) {
+fn what_dies_meanwhile(network: &[&str], services: Option<&[Service; 2]>, what: &str) {
     let mut sample = Sample::new(&format!("living, what dies {what}"));
     let mut killed = 0;
     for _ in sample.of(0..12, 3) {
         let command = one_of(&mut sample, &ALL);
         let delay = Duration::from_micros(sample.below(60_000));
-        let environment = ready_behind(command, network);
+        let tries = services.map(|services| {
+            let asked = ask(&services.each_ref());
+            format!("while :; do {asked}; sleep 0.01; done")
+        });
+        let environment = ready_with(command, network, tries.as_deref());
         let before = User::of(&environment);
         let child = start(&environment, &arguments_behind(command, network));
         std::thread::sleep(delay);
@@ -271,13 +359,30 @@ fn what_dies_meanwhile(network: &[&str], what: &str) {
         while there.is_empty() && command == "create" && Instant::now() < until {
             there = processes(&environment);
         }
+        let mut dead = None;
         if !there.is_empty() {
             let one = one_of(&mut sample, &there);
+            dead = Some(name(one));
             killed += i32::from(kill_number(one));
         }
         let done = end(child, command);
-        let what = format!("{command}, {delay:?} ({}): {done:?}", sample.again());
-        check(&environment, &before, command != "create", &what);
+        let what = format!(
+            "{command}, {dead:?} after {delay:?} ({}): {done:?}",
+            sample.again()
+        );
+        let worked = command != "create";
+        let Some([allowed, forbidden]) = services else {
+            check(&environment, &before, worked, &what);
+            continue;
+        };
+        // What may pass passes again, once somebody has its place again, and what may not has never passed.
+        let allowed = ask(&[allowed]);
+        let passes = format!(
+            "for n in $(seq 100); do [ \"$({allowed})\" = in ] && exit 0; sleep 0.1; done; exit 9"
+        );
+        let tried = format!("{}; {passes}", ask(&[forbidden]));
+        check_used(&environment, &before, worked, &tried, &what);
+        assert_eq!(forbidden.came(), 0, "{what}: the wall was open");
     }
     assert!(killed > 0, "nothing was there to be killed");
 }
@@ -289,19 +394,24 @@ pub(crate) fn kill_number(number: u32) -> bool {
 
 #[test]
 fn whatever_of_it_dies_meanwhile() {
-    what_dies_meanwhile(&NONE, "alone");
+    what_dies_meanwhile(&NONE, None, "alone");
 }
 
 #[test]
 fn whatever_of_it_dies_meanwhile_behind_the_wall() {
-    what_dies_meanwhile(&WALL, "behind the wall");
+    let services = [(); 2].map(|()| Service::new());
+    let rule = format!("host.cofferdam.internal:{}", services[0].port);
+    let network = [&WALL[..], &["--allow", &rule]].concat();
+    what_dies_meanwhile(&network, Some(&services), "behind the wall");
+    assert!(services[0].came() > 0, "nothing passed ever");
 }
 
 /// Two commands at once on one sandbox: both say what is, and nothing is lost.
 #[test]
 fn two_at_once() {
     let all = [
-        "create", "exec", "collect", "pause", "stop", "start", "delete", "merge", "run",
+        "create", "exec", "shell", "collect", "diff", "log", "pause", "resume", "stop", "start",
+        "delete", "merge", "run",
     ];
     let mut pairs = Vec::new();
     for (index, one) in all.iter().enumerate() {
@@ -330,10 +440,13 @@ fn two_at_once() {
         ends.extend(then.into_iter().map(ended));
         let what = format!("{pair:?} ({again}): {ends:?}");
         assert!(ends.iter().any(|(code, _)| *code == Some(0)), "{what}");
-        // What `exec` runs may be ended by the other: that is the program's own end, and nobody's error.
+        // What `exec` or `shell` runs may be ended by the other: that is the program's own end, and nobody's error.
+        let runs = |one: &&str| ["exec", "shell"].contains(one);
         let may_be_ended =
-            pair.contains(&"exec") && pair.iter().any(|one| ["stop", "delete"].contains(one));
-        let told_to_end = |code| [129, 137, 143].map(Some).contains(&code);
+            pair.iter().any(runs) && pair.iter().any(|one| ["stop", "delete"].contains(one));
+        // One shell says a signal's number in its own way.
+        let hung_up = pair.contains(&"shell").then_some(1);
+        let told_to_end = |code| code == hung_up || [129, 137, 143].map(Some).contains(&code);
         for (code, said) in &ends {
             if may_be_ended && told_to_end(*code) {
                 continue;

@@ -19,5 +19,6 @@ mod keeper;
 mod kill;
 mod living;
 mod no_room;
+mod roles;
 mod user;
 mod walled;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -18,13 +20,13 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// On this machine: greets everyone who comes.
 #[derive(Debug)]
-struct Service {
-    port: u16,
+pub(crate) struct Service {
+    pub(crate) port: u16,
     came: Arc<AtomicUsize>,
 }
 
 impl Service {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let came = Arc::new(AtomicUsize::new(0));
@@ -39,23 +41,23 @@ impl Service {
         Self { port, came }
     }
 
-    fn came(&self) -> usize {
+    pub(crate) fn came(&self) -> usize {
         self.came.load(Ordering::SeqCst)
     }
 }
 
 /// Behind the wall, with this service allowed and the agent's work committed.
-fn walled(service: &Service) -> Environment {
+fn walled(service: &Service, limits: &[&str]) -> Environment {
     let environment = Environment::new();
     let rule = format!("host.cofferdam.internal:{}", service.port);
-    let done = environment.cofferdam(&["create", NAME, "--allow", &rule]);
+    let done = environment.cofferdam(&[&["create", NAME, "--allow", &rule], limits].concat());
     assert_eq!(done.status, 0, "{}", done.stderr);
     work(&environment);
     environment
 }
 
 /// Asks each service once; says `in` where one answers.
-fn ask(services: &[&Service]) -> String {
+pub(crate) fn ask(services: &[&Service]) -> String {
     let ports = services.iter().map(|one| one.port.to_string());
     let ports = ports.collect::<Vec<_>>().join(" ");
     format!(
@@ -71,7 +73,7 @@ fn exec(environment: &Environment, script: &str) -> String {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
         assert!(began.elapsed() < LIMIT, "{what}");
@@ -79,16 +81,65 @@ fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn name(pid: u32) -> String {
+pub(crate) fn name(pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let name = line.split(|&byte| byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
 }
 
 /// Those of this environment's processes that do this.
-fn of(environment: &Environment, role: &str) -> Vec<u32> {
+pub(crate) fn of(environment: &Environment, role: &str) -> Vec<u32> {
     let is = |pid: &u32| name(*pid).starts_with(&format!("cofferdam-{role}"));
     processes(environment).into_iter().filter(is).collect()
+}
+
+/// As soon as its dead are counted.
+fn remove_group(group: &Path) {
+    let shown = format!("{} is empty", group.display());
+    eventually(&shown, || fs::remove_dir(group).is_ok());
+}
+
+/// Runs as long as its test, and is nobody's business.
+struct Stranger(Child);
+
+impl Stranger {
+    fn new() -> Self {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("600").stdin(Stdio::null()).stdout(Stdio::null());
+        Self(sleep.stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a reboot takes besides processes, and what it leaves: control groups are gone, and the lock names a process whose
+/// number is somebody else's by now.
+fn reboot(environment: &Environment, stranger: u32) {
+    for id in checker::ids(environment) {
+        let mut groups = checker::control_groups(&id);
+        // Those below first.
+        groups.sort_by_key(|group| std::cmp::Reverse(group.components().count()));
+        for group in groups {
+            for below in fs::read_dir(&group).unwrap().flatten() {
+                if below.file_type().unwrap().is_dir() {
+                    remove_group(&below.path());
+                }
+            }
+            remove_group(&group);
+        }
+        assert!(checker::control_groups(&id).is_empty());
+        let stat = fs::read_to_string(format!("/proc/{stranger}/stat")).unwrap();
+        let fields = stat.rsplit(')').next().unwrap();
+        let began = fields.split_whitespace().nth(19).unwrap();
+        let lock = environment.home().join("state").join(&id).join("lock");
+        assert!(lock.exists());
+        fs::write(&lock, format!("{stranger} {began}\n")).unwrap();
+    }
 }
 
 /// The nearest to a reboot of the machine.
@@ -97,8 +148,19 @@ fn all_of_it_dies_at_once() {
     if !rustix::process::geteuid().is_root() {
         return skip!("only root sees whose a process is that cannot be dumped");
     }
+    for (next, limits) in [
+        ("start", &[][..]),
+        ("start", &["--memory", "256m"]),
+        ("delete", &[]),
+    ] {
+        reboots(next, limits);
+    }
+}
+
+/// And this is the first command after that.
+fn reboots(next: &str, limits: &[&str]) {
     let service = Service::new();
-    let environment = walled(&service);
+    let environment = walled(&service, limits);
     let before = User::of(&environment);
     let there = processes(&environment);
     for role in ["guest", "supervisor", "gateway"] {
@@ -108,6 +170,8 @@ fn all_of_it_dies_at_once() {
         kill_number(pid);
     }
     eventually("they die", || processes(&environment).is_empty());
+    let mut stranger = Stranger::new();
+    reboot(&environment, stranger.0.id());
     assert_eq!(state(&environment).as_deref(), Some("stopped"));
     let used = environment.cofferdam(&["exec", NAME, "--", "true"]);
     assert_eq!(used.status, 1, "{}", used.stderr);
@@ -116,14 +180,23 @@ fn all_of_it_dies_at_once() {
         "{}",
         used.stderr
     );
-    let started = environment.cofferdam(&["start", NAME]);
-    assert_eq!(started.status, 0, "{}", started.stderr);
-    assert_eq!(state(&environment).as_deref(), Some("active"));
-    assert_eq!(exec(&environment, &ask(&[&service])), "in\n");
-    let home = environment.cofferdam(&["collect", NAME]);
-    assert_eq!(home.status, 0, "{}", home.stderr);
-    assert_eq!(checker::subjects(&environment).len(), 3, "{}", home.stdout);
+    if next == "start" {
+        let started = environment.cofferdam(&["start", NAME]);
+        assert_eq!(started.status, 0, "{}", started.stderr);
+        assert_eq!(state(&environment).as_deref(), Some("active"));
+        assert_eq!(exec(&environment, &ask(&[&service])), "in\n");
+        let home = environment.cofferdam(&["collect", NAME]);
+        assert_eq!(home.status, 0, "{}", home.stderr);
+    } else {
+        let deleted = environment.cofferdam(&["delete", "--force", NAME]);
+        assert_eq!(deleted.status, 0, "{}", deleted.stderr);
+        assert_eq!(state(&environment), None);
+    }
+    assert_eq!(checker::subjects(&environment).len(), 3);
     check(&environment, &before, true, "all dead at once");
+    // Nobody took whoever has the number now for the one who had it.
+    let ended = stranger.0.try_wait().unwrap();
+    assert!(ended.is_none(), "a stranger was ended");
 }
 
 /// Nothing passes while nobody keeps its place, and what is not allowed passes never.
@@ -133,7 +206,7 @@ fn nothing_is_open_while_nobody_keeps_its_place() {
         return skip!("only root sees whose a process is that cannot be dumped");
     }
     let [allowed, forbidden] = [(); 2].map(|()| Service::new());
-    let environment = walled(&allowed);
+    let environment = walled(&allowed, &[]);
     let before = User::of(&environment);
     // The control: one of them answers.
     assert_eq!(exec(&environment, &ask(&[&allowed, &forbidden])), "in\n");

@@ -1,4 +1,9 @@
+use std::os::unix::fs::symlink;
+
+use cofferdam_lab::skip;
+
 use crate::environment::{TestEnvironment, commit_script};
+use crate::lives::Lives;
 
 #[track_caller]
 fn completes(shell: &str, words: &[&str]) {
@@ -107,4 +112,109 @@ fn bash_takes_the_script() {
     );
     let done = environment.shell(&line).expect_code(0);
     assert_eq!(done.stdout, "--merge-to-head\n", "{done}");
+}
+
+/// Two sandboxes that stay, made from the main checkout, and a directory with the shell's script in it and `cofferdam`
+/// itself. The shell stands in another checkout of the repository.
+struct User {
+    lives: Lives,
+    place: String,
+    elsewhere: String,
+}
+
+impl User {
+    fn new(shell: &str, file: &str) -> Self {
+        let lives = Lives::new();
+        for name in ["one", "other"] {
+            lives.create(name, &["--network", "none"]);
+        }
+        let [place, elsewhere] = ["place", "elsewhere"].map(|name| lives.temporary().join(name));
+        lives.git(&[
+            "worktree",
+            "add",
+            "-q",
+            elsewhere.to_str().unwrap(),
+            "-b",
+            "x",
+        ]);
+        std::fs::create_dir(&place).unwrap();
+        symlink(env!("CARGO_BIN_EXE_cofferdam"), place.join("cofferdam")).unwrap();
+        let script = lives.cofferdam(&["completions", shell]).expect_code(0);
+        cofferdam::fsx::write_private(&place.join(file), script.stdout.as_bytes()).unwrap();
+        let [place, elsewhere] = [place, elsewhere].map(|path| path.to_str().unwrap().to_owned());
+        Self {
+            lives,
+            place,
+            elsewhere,
+        }
+    }
+
+    fn has(&self, shell: &str) -> bool {
+        let found = self.lives.shell(&format!("command -v {shell}"));
+        found.status.success()
+    }
+}
+
+/// What stands on the line after the key, where only one thing can.
+#[test]
+fn zsh_completes_names_in_another_checkout() {
+    let user = User::new("zsh", "_cofferdam");
+    if !user.has("zsh") {
+        return skip!("completion in zsh: this machine has none");
+    }
+    let User {
+        lives,
+        place,
+        elsewhere,
+    } = &user;
+    let mut zsh = lives.program_on_a_terminal("zsh", &["-f", "-i"]);
+    zsh.press(&format!(
+        "cd '{elsewhere}'; PATH='{place}':$PATH; fpath=('{place}' $fpath); autoload -Uz compinit; compinit -u -D; \
+         bindkey -e; setopt interactivecomments; print rea''dy\r"
+    ));
+    zsh.expect("ready");
+    for (typed, whole) in [
+        ("cofferdam exec ot", "cofferdam exec other"),
+        ("cofferdam shell ot", "cofferdam shell other"),
+        ("cofferdam pause one ot", "cofferdam pause one other"),
+        ("cofferdam dele", "cofferdam delete"),
+        // Nothing of that name, and no name at all.
+        ("cofferdam exec two", "cofferdam exec two"),
+        ("cofferdam create ot", "cofferdam create ot"),
+    ] {
+        // To the beginning of the line, which becomes what is printed.
+        zsh.press(&format!("{typed}\t\u{1}print -r -- \"<\"'\u{5}.>'\r"));
+        zsh.expect(&format!("<{whole}.>"));
+    }
+    zsh.press("exit\r");
+    zsh.ends();
+}
+
+#[test]
+fn fish_completes_names_in_another_checkout() {
+    let user = User::new("fish", "script");
+    if !user.has("fish") {
+        return skip!("completion in fish: this machine has none");
+    }
+    let User {
+        lives,
+        place,
+        elsewhere,
+    } = &user;
+    for (typed, wanted) in [
+        ("cofferdam exec o", "one other"),
+        ("cofferdam shell ot", "other"),
+        ("cofferdam pause one ot", "other"),
+        ("cofferdam dele", "delete"),
+        ("cofferdam exec two", ""),
+        ("cofferdam create ot", ""),
+    ] {
+        // Each with what is said about it behind a tab.
+        let line = format!(
+            "cd '{elsewhere}' && PATH='{place}':$PATH fish --no-config -c \
+             \"source '{place}/script'; complete -C '{typed}'\" | cut -f1 | sort | xargs"
+        );
+        let done = lives.shell(&line).expect_code(0);
+        assert_eq!(done.stdout.trim_end(), wanted, "{typed}: {done}");
+    }
 }

@@ -117,6 +117,11 @@ impl TestEnvironment {
         command
     }
 
+    /// Another program of the user's, in the repository.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        self.sealed(Path::new(name))
+    }
+
     /// The command under test, in the repository.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.sealed(Path::new(env!("CARGO_BIN_EXE_cofferdam")));
@@ -148,7 +153,7 @@ impl TestEnvironment {
     /// A line of bash in the repository.
     #[track_caller]
     pub(crate) fn shell(&self, line: &str) -> Done {
-        let mut command = self.sealed(Path::new("bash"));
+        let mut command = self.program("bash");
         command
             .args(["-c", line])
             .stdout(Stdio::piped())

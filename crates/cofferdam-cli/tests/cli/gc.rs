@@ -21,18 +21,7 @@ fn nothing_to_do() {
 #[test]
 fn a_killed_run_is_shown_and_its_commits_come_home() {
     let environment = TestEnvironment::with_repository();
-    let script = "echo a > a.txt; git add a.txt; git commit -qm a; echo committed; sleep 600";
-    let mut child = environment
-        .command(&[
-            "run", "--branch", "feature", "--name", "one", "--", "sh", "-c", script,
-        ])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    wait_for(child.stderr.take().unwrap(), "committed");
-    child.kill().unwrap();
-    finish(child);
+    run_and_kill(&environment, &["--branch", "feature"]);
 
     let done = environment.cofferdam(&["list"]).expect_code(0);
     assert!(done.stdout.contains("  interrupted  "), "{done}");
@@ -61,17 +50,7 @@ fn a_killed_run_is_shown_and_its_commits_come_home() {
 fn a_killed_run_moves_no_target() {
     let environment = TestEnvironment::with_repository();
     let base = environment.git(&["rev-parse", "main"]);
-    let script = commit_script(&["a"]) + "echo committed; sleep 600";
-    let run = ["run", "--merge-to-head", "--name", "one", "--", "sh", "-c"];
-    let mut child = environment
-        .command(&[&run[..], &[&script]].concat())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    wait_for(child.stderr.take().unwrap(), "committed");
-    child.kill().unwrap();
-    finish(child);
+    run_and_kill(&environment, &["--merge-to-head"]);
     let done = environment.cofferdam(&["gc"]).expect_code(0);
     assert!(done.stdout.contains("recovered: one, 1 commit"), "{done}");
     assert!(done.stdout.contains("cofferdam merge one"), "{done}");
@@ -248,6 +227,22 @@ fn who_waits_for_another_is_told() {
     );
     held.unlock().unwrap();
     finish(child).expect_code(0);
+}
+
+/// A run in the sandbox `one` whose agent has committed `a.txt` when its command is killed.
+#[track_caller]
+fn run_and_kill(environment: &TestEnvironment, strategy: &[&str]) {
+    let script = commit_script(&["a"]) + "echo committed; sleep 600";
+    let rest = ["--name", "one", "--", "sh", "-c", &script];
+    let mut child = environment
+        .command(&[&["run"], strategy, &rest].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for(child.stderr.take().unwrap(), "committed");
+    child.kill().unwrap();
+    finish(child);
 }
 
 /// Reads lines until one contains `word`.

@@ -74,7 +74,13 @@ impl Lives {
     /// The command on a terminal of its own.
     #[track_caller]
     pub(crate) fn on_a_terminal(&self, arguments: &[&str]) -> OnTerminal {
-        OnTerminal::start(&self.0, arguments, (40, 100))
+        OnTerminal::start(&self.0.command(arguments), (40, 100))
+    }
+
+    /// Another program of the user's on one.
+    #[track_caller]
+    pub(crate) fn program_on_a_terminal(&self, name: &str, arguments: &[&str]) -> OnTerminal {
+        OnTerminal::start(self.0.program(name).args(arguments), (40, 100))
     }
 }
 
@@ -139,7 +145,7 @@ fn size_of((rows, columns): (u16, u16)) -> Winsize {
 }
 
 impl OnTerminal {
-    fn start(environment: &TestEnvironment, arguments: &[&str], size: (u16, u16)) -> Self {
+    fn start(own: &Command, size: (u16, u16)) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let keys = rustix::pty::openpt(flags).unwrap();
         rustix::pty::grantpt(&keys).unwrap();
@@ -149,7 +155,6 @@ impl OnTerminal {
         let terminal = rustix::fs::open(&name, flags, Mode::empty()).unwrap();
         tcsetwinsize(&terminal, size_of(size)).unwrap();
         let before = modes(&terminal);
-        let own = environment.command(arguments);
         #[expect(
             clippy::disallowed_methods,
             reason = "tests start the command as a shell does"
@@ -165,7 +170,7 @@ impl OnTerminal {
                     .filter_map(|(key, value)| Some((key, value?))),
             )
             .env("COLORTERM", "truecolor")
-            .current_dir(environment.repository())
+            .current_dir(own.get_current_dir().unwrap())
             .stdin(terminal.try_clone().unwrap())
             .stdout(terminal.try_clone().unwrap())
             .stderr(terminal.try_clone().unwrap());

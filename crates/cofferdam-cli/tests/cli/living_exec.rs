@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use cofferdam_lab::skip;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::environment::{check, commit_script, finish};
@@ -148,6 +149,47 @@ fn signals_are_the_programs() {
     // The second Ctrl-C is not to be ignored.
     let deaf = format!("trap '' INT; {wait}");
     assert_eq!(told(&deaf, &[Signal::INT; 2]).0, Some(137));
+}
+
+/// Lets anybody trace it, and lives.
+const TRACED: &str = "syscall(157, 0x59616d61, -1, 0, 0, 0); open(F, '>', '/tmp/pid'); print F $$; close F; $| = 1; print qq(ready\\n); sleep";
+/// Traces it, holds it in its end (PTRACE_SEIZE with PTRACE_O_TRACEEXIT) and never lets go.
+const HOLDS: &str = "open(F, '<', '/tmp/pid'); $pid = <F>; syscall(101, 0x4206, $pid + 0, 0, 0x40) == 0 or die $!; sleep";
+
+/// SIGTERM ends the waiting too: what does not hear it, or is kept from its end, is killed.
+#[test]
+fn who_is_told_to_end_does_not_go_on_for_ever() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let start = |program: &[&str]| {
+        let mut child = lives
+            .command(&[&["exec", "box", "--"], program].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.as_mut().unwrap();
+        stdout.read_exact(&mut [0; 6]).unwrap();
+        child
+    };
+    let deaf = "trap '' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut told = vec![start(&["sh", "-c", deaf])];
+    if cfg!(target_arch = "x86_64") {
+        told.push(start(&["perl", "-e", TRACED]));
+        lives
+            .cofferdam(&["exec", "--detach", "box", "--", "perl", "-e", HOLDS])
+            .expect_code(0);
+        let wait =
+            "until grep -q 'TracerPid:.[1-9]' /proc/$(cat /tmp/pid)/status; do sleep 0.01; done";
+        lives.exec("box", wait).expect_code(0);
+    } else {
+        skip!("a program that is traced: the numbers of system calls are another machine's");
+    }
+    for child in &told {
+        kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+    }
+    for child in told {
+        finish(child).expect_code(137);
+    }
 }
 
 #[test]

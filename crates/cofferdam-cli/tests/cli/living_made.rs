@@ -1,5 +1,7 @@
 //! What sandboxes that stay are made with, and that looking at them moves nothing.
 
+use cofferdam_lab::skip;
+
 use crate::environment::commit_script;
 use crate::lives::Lives;
 
@@ -69,6 +71,43 @@ fn its_programs_have_what_it_was_made_with() {
         lives.cofferdam(&["start", "box"]).expect_code(0);
         let done = lives.exec("box", look).expect_code(0);
         assert_eq!(done.stdout, want, "{mode}, started again");
+    }
+}
+
+/// What it may take of the machine is in force inside, after a start too.
+#[test]
+fn it_takes_no_more_of_the_machine_than_it_was_given() {
+    let limits = ["--memory", "64m", "--cpus", "0.05"];
+    if !rustix::process::geteuid().is_root() {
+        let lives = Lives::new();
+        let done = lives.cofferdam(&[&["create", "box"], &limits[..]].concat());
+        if done.status.code() == Some(1) {
+            // Nothing is made that would take more.
+            assert!(done.stderr.starts_with("error: "), "{done}");
+            assert_eq!(lives.listed("box"), None);
+            lives.expect_clean();
+            return skip!(
+                "limits that hold, as an ordinary user: {}",
+                done.stderr.trim_end()
+            );
+        }
+    }
+    let lives = Lives::with("box", &[&["--network", "none"], &limits[..]].concat());
+    let fill = |mib: u32| {
+        let script = format!("$x = qq(x) x ({mib} << 20); print length $x");
+        lives.cofferdam(&["exec", "box", "--", "perl", "-e", &script])
+    };
+    // So much of a processor takes a twentieth of one 4 s, and nothing makes it less than that.
+    let busy = "use Time::HiRes q(time); $s = time; 1 while (times)[0] + (times)[1] < 0.2; print time - $s";
+    for start in ["made", "started"] {
+        assert_eq!(fill(8).expect_code(0).stdout, (8u32 << 20).to_string());
+        let done = fill(200);
+        assert_eq!(done.status.code(), Some(137), "{start}: {done}");
+        let took = lives.cofferdam(&["exec", "box", "--", "perl", "-e", busy]);
+        let took: f64 = took.expect_code(0).stdout.parse().unwrap();
+        assert!(took > 2.0, "{start}: 0.2 s of work in {took} s");
+        lives.cofferdam(&["stop", "box"]).expect_code(0);
+        lives.cofferdam(&["start", "box"]).expect_code(0);
     }
 }
 

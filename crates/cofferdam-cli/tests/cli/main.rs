@@ -41,6 +41,7 @@ mod notes;
 mod orphans;
 mod programs;
 mod prompt;
+mod readme;
 mod reference;
 mod rules;
 mod run;

@@ -20,6 +20,25 @@ fn executable(environment: &TestEnvironment, path: &str, text: &str) {
 }
 
 #[test]
+fn a_git_that_cannot_start_is_to_be_installed() {
+    let environment = TestEnvironment::with_repository();
+    executable(&environment, "bin/git", "#!/nowhere/sh\n");
+    let bin = environment.repository().join("bin");
+    for command in ["list", "create box"] {
+        let line = format!(
+            "PATH='{}' exec '{}' {command}",
+            bin.display(),
+            env!("CARGO_BIN_EXE_cofferdam")
+        );
+        let done = environment.shell(&line).expect_code(1);
+        hinted(
+            &done,
+            "install git 2.39 or newer, for example with `apt-get install git`",
+        );
+    }
+}
+
+#[test]
 fn a_program_that_cannot_start_has_a_next_step_of_its_own() {
     let environment = TestEnvironment::with_repository();
     environment.write("plain.sh", "#!/bin/sh\ntrue\n");

@@ -1,7 +1,9 @@
 //! Files and folders that the repository's texts name are there.
 
-/// The texts, and what their names may be relative to besides the repository's top.
-const TEXTS: [(&str, &[&str]); 4] = [
+use std::path::{Path, PathBuf};
+
+/// The texts, and what their names may be relative to besides the repository's top. A folder: all texts in it.
+const TEXTS: [(&str, &[&str]); 6] = [
     ("README.md", &[]),
     (
         "ARCHITECTURE.md",
@@ -9,6 +11,15 @@ const TEXTS: [(&str, &[&str]); 4] = [
     ),
     ("CONTRIBUTING.md", &[]),
     ("docs/threat-model.md", &["docs"]),
+    ("docs/benchmarks.md", &["docs"]),
+    (
+        "docs/decisions",
+        &[
+            "docs/decisions",
+            "crates/cofferdam/src",
+            "crates/cofferdam-cli/src",
+        ],
+    ),
 ];
 
 /// First components of the repository's own paths: other code spans are commands and user files.
@@ -42,7 +53,7 @@ fn named(markdown: &str) -> Vec<String> {
                 .rsplit('.')
                 .next()
                 .is_some_and(|ext| ["md", "toml"].contains(&ext));
-            if is_path && (is_ours || is_text) {
+            if is_path && (is_ours || is_text || is_source(text)) {
                 found.push(text.to_owned());
             }
         }
@@ -50,17 +61,30 @@ fn named(markdown: &str) -> Vec<String> {
     found
 }
 
+/// Named by the end of its path: the text says before which crate and folder it speaks of.
+fn is_source(name: &str) -> bool {
+    Path::new(name)
+        .extension()
+        .is_some_and(|extension| extension == "rs")
+}
+
 #[test]
 fn named_files_exist() {
     let top = crate::top();
+    let sources = sources(&top.join("crates"));
     let mut missing = Vec::new();
     let mut seen = 0;
-    for (file, bases) in TEXTS {
-        for name in named(&crate::read(&top.join(file))) {
-            seen += 1;
-            let mut places = std::iter::once("").chain(bases.iter().copied());
-            if !places.any(|base| top.join(base).join(&name).exists()) {
-                missing.push(format!("{file}: `{name}`"));
+    for (place, bases) in TEXTS {
+        for file in texts(&top.join(place)) {
+            for name in named(&crate::read(&file)) {
+                seen += 1;
+                let mut places = std::iter::once("").chain(bases.iter().copied());
+                let is_a_source = || sources.iter().any(|path| path.ends_with(&name));
+                let is_there = places.any(|base| top.join(base).join(&name).exists())
+                    || is_source(&name) && is_a_source();
+                if !is_there {
+                    missing.push(format!("{}: `{name}`", file.display()));
+                }
             }
         }
     }
@@ -69,7 +93,31 @@ fn named_files_exist() {
         "named but not there:\n{}",
         missing.join("\n")
     );
-    assert!(seen > 20, "the texts name too little to be checked: {seen}");
+    assert!(
+        seen > 120,
+        "the texts name too little to be checked: {seen}"
+    );
+}
+
+fn texts(place: &Path) -> Vec<PathBuf> {
+    if !place.is_dir() {
+        return vec![place.to_owned()];
+    }
+    let all = std::fs::read_dir(place).unwrap();
+    all.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
 }
 
 /// A page that the list does not name is found by nobody.
@@ -102,7 +150,6 @@ fn decisions_are_listed() {
 
 #[test]
 fn names_are_found_in_spans_and_links() {
-    let text =
-        "see `crates/x/a.rs`, [b](docs/b.md) and `cofferdam run`\n```\n`docs/no.md`\n```\n`~/.x/y`";
-    assert_eq!(named(text), ["crates/x/a.rs", "docs/b.md"]);
+    let text = "see `crates/x/a.rs`, `b/c.rs`, [b](docs/b.md) and `cofferdam run`\n```\n`docs/no.md`\n```\n`~/.x/y`";
+    assert_eq!(named(text), ["crates/x/a.rs", "b/c.rs", "docs/b.md"]);
 }

@@ -174,6 +174,25 @@ mod tests {
         text
     }
 
+    /// The last bytes for which there is room are kept, and the program does not wait for the rest.
+    #[test]
+    fn what_follows_the_most_is_dropped_and_told_once() {
+        let (end, mut output) = (file(), file());
+        let kept = output.try_clone().unwrap();
+        let (mut pump, streams) = Pump::new(kept.into(), end.into()).unwrap();
+        assert_eq!(pump.room, MOST_OUTPUT);
+        pump.room = 5;
+        let mut program = File::from(streams[1].try_clone().unwrap());
+        for text in [&b"abc"[..], b"defg", b"hi", b"j"] {
+            program.write_all(text).unwrap();
+            assert_eq!(pump.carry(), text.len());
+        }
+        let told = format!("\n[cofferdam: what follows after {MOST_OUTPUT} bytes is dropped]\n");
+        assert_eq!(content(&mut output), format!("abcde{told}"));
+        // That is no loss of what it was to keep.
+        assert_eq!(pump.lost(), 0);
+    }
+
     /// A disk that is full for a while.
     #[test]
     fn what_could_not_be_written_is_told() {

@@ -5,12 +5,12 @@
 //! does after any signal. It is known again by what it asks for.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use cofferdam_guest::protocol::{Agent, Setup, Source};
 
+use super::last_word::{self, LastWord};
 use crate::renames::{self, Arguments, Asked, Kind, Outcome, Path, Place};
 use crate::sys::{self, Notification, Pending};
 use crate::{program, seccomp};
@@ -44,9 +44,8 @@ struct Known {
 struct Carrier {
     call: Call,
     known: Known,
-    pipe: File,
-    told: Vec<u8>,
-    done: bool,
+    /// The code of an [`Outcome`].
+    word: LastWord,
 }
 
 #[derive(Debug)]
@@ -109,7 +108,7 @@ impl Renames {
 
     pub(crate) fn pipes(&self) -> impl Iterator<Item = (usize, RawFd)> {
         let carriers = self.carriers.iter().enumerate();
-        carriers.map(|(index, one)| (index, one.pipe.as_raw_fd()))
+        carriers.map(|(index, one)| (index, one.word.raw()))
     }
 
     /// Answers what can be answered at once.
@@ -185,13 +184,7 @@ impl Renames {
                 return;
             }
             match start(asked, &self.devices, group, bounds) {
-                Ok(pipe) => self.carriers.push(Carrier {
-                    call,
-                    known,
-                    pipe: pipe.into(),
-                    told: Vec::new(),
-                    done: false,
-                }),
+                Ok(word) => self.carriers.push(Carrier { call, known, word }),
                 Err(_) => self.go_on(call),
             }
         }
@@ -209,35 +202,21 @@ impl Renames {
     }
 
     pub(crate) fn read(&mut self, index: usize) {
-        let Some(one) = self.carriers.get_mut(index) else {
-            return;
-        };
-        let mut buffer = [0u8; 8];
-        match one.pipe.read(&mut buffer) {
-            Ok(count @ 1..) => one.told.extend_from_slice(&buffer[..count]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Ok(0) | Err(_) => one.done = true,
+        if let Some(one) = self.carriers.get_mut(index) {
+            one.word.hear();
         }
-        one.done |= one.told.len() >= size_of::<i32>();
     }
 
     /// Tells those whose child has ended.
     pub(crate) fn tell(&mut self) {
         let (done, open) = std::mem::take(&mut self.carriers)
             .into_iter()
-            .partition(|one| one.done);
+            .partition(|one| one.word.is_over());
         self.carriers = open;
         let done: Vec<Carrier> = done;
-        for Carrier {
-            call, known, told, ..
-        } in done
-        {
-            // Who was killed says nothing.
+        for Carrier { call, known, word } in done {
             let killed = Outcome::Failed(libc::EIO);
-            let outcome = told
-                .try_into()
-                .map_or(killed, |code| Outcome::of_code(i32::from_le_bytes(code)));
-            match outcome {
+            match word.number().map_or(killed, Outcome::of_code) {
                 Outcome::GoOn => self.go_on(call),
                 Outcome::Absent => self.absent(call),
                 Outcome::Failed(errno) => {
@@ -293,27 +272,26 @@ impl Renames {
     }
 }
 
-/// The pipe of a child that does it: it tells an [`Outcome`].
+/// A child that does it.
 fn start(
     asked: Asked,
     devices: &[u64],
     group: Option<BorrowedFd<'_>>,
     bounds: program::Bounds<'_>,
-) -> io::Result<OwnedFd> {
-    let (read, write) = sys::pipe()?;
-    sys::do_not_wait(read.as_fd())?;
+) -> io::Result<LastWord> {
+    let (word, tell) = LastWord::new()?;
     let pid = match group {
         Some(group) => sys::fork_within(group, 0)?,
         None => sys::fork_into(0)?,
     };
     if pid == 0 {
         // It keeps nothing of its parent's but its own three descriptors.
-        let told = asked.alone_with(write).and_then(|(asked, tell)| {
+        let told = asked.alone_with(tell).and_then(|(asked, tell)| {
             let confine = || program::confine(bounds.limits, bounds.filter);
             let outcome = renames::carry(&asked, devices, confine);
-            File::from(tell).write_all(&outcome.code().to_le_bytes())
+            last_word::say(tell, outcome.code())
         });
         sys::exit(i32::from(told.is_err()));
     }
-    Ok(read)
+    Ok(word)
 }

@@ -1,11 +1,11 @@
 //! Files are carried by children, so that no tree and no stream is so large that init waits for it.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
 
 use cofferdam_guest::protocol::{ProcessLimits, Reply};
 
+use super::last_word::{self, LastWord};
 use crate::{files, program, sys};
 
 /// So many at once.
@@ -25,10 +25,8 @@ pub(crate) struct Transfer {
     request: u64,
     /// None when it was reaped.
     pid: Option<i32>,
-    pipe: File,
-    /// Of the error number that it ended with, 0 where it is done.
-    told: Vec<u8>,
-    done: bool,
+    /// The error number that it ends with, 0 where it is done.
+    word: LastWord,
 }
 
 #[derive(Debug, Default)]
@@ -47,42 +45,32 @@ impl Transfers {
         if self.0.len() >= MOST {
             return Err(io::Error::from_raw_os_error(libc::EAGAIN));
         }
-        let (read, write) = sys::pipe()?;
-        sys::do_not_wait(read.as_fd())?;
+        let (word, tell) = LastWord::new()?;
         let pid = sys::fork_into(0)?;
         if pid == 0 {
             let [from, to] = streams;
             sys::exit(i32::from(
-                carry(task, [from, to, write], limits, filter).is_err(),
+                carry(task, [from, to, tell], limits, filter).is_err(),
             ));
         }
         self.0.push(Transfer {
             peer,
             request,
             pid: Some(pid),
-            pipe: read.into(),
-            told: Vec::new(),
-            done: false,
+            word,
         });
         Ok(pid)
     }
 
     pub(crate) fn pipes(&self) -> impl Iterator<Item = (usize, RawFd)> {
         let pipes = self.0.iter().enumerate();
-        pipes.map(|(index, one)| (index, one.pipe.as_raw_fd()))
+        pipes.map(|(index, one)| (index, one.word.raw()))
     }
 
     pub(crate) fn read(&mut self, index: usize) {
-        let Some(one) = self.0.get_mut(index) else {
-            return;
-        };
-        let mut buffer = [0u8; 8];
-        match one.pipe.read(&mut buffer) {
-            Ok(count @ 1..) => one.told.extend_from_slice(&buffer[..count]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Ok(0) | Err(_) => one.done = true,
+        if let Some(one) = self.0.get_mut(index) {
+            one.word.hear();
         }
-        one.done |= one.told.len() >= size_of::<i32>();
     }
 
     /// If it was one of them, it is not to be killed any more.
@@ -96,7 +84,7 @@ impl Transfers {
     pub(crate) fn ended(&mut self) -> Vec<(u64, Reply)> {
         let (done, open) = std::mem::take(&mut self.0)
             .into_iter()
-            .partition(|one| one.done);
+            .partition(|one| one.word.is_over());
         self.0 = open;
         let done: Vec<Transfer> = done;
         done.into_iter().map(Transfer::reply).collect()
@@ -116,9 +104,7 @@ impl Transfers {
 impl Transfer {
     fn reply(self) -> (u64, Reply) {
         let request = self.request;
-        // Who was killed says nothing.
-        let errno = self.told.try_into().map_or(libc::EIO, i32::from_le_bytes);
-        let reply = match errno {
+        let reply = match self.word.number().unwrap_or(libc::EIO) {
             0 => Reply::Done { request },
             errno => Reply::Failed { request, errno },
         };
@@ -143,6 +129,6 @@ fn carry(
         Err(error) if error.kind() == io::ErrorKind::InvalidData => libc::EPROTO,
         Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
     };
-    File::from(tell).write_all(&errno.to_le_bytes())?;
+    last_word::say(tell, errno)?;
     done
 }

@@ -26,11 +26,19 @@ pub(crate) fn bound(path: &Path) -> OwnedFd {
 pub(crate) fn connect(path: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(path).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
-    stream.write_all(&protocol::greeting(PROTOCOL)).unwrap();
-    let mut theirs = [0u8; GREETING];
-    stream.read_exact(&mut theirs).unwrap();
-    assert_eq!(protocol::greeted(theirs), Some(PROTOCOL));
+    assert!(greet(&mut stream), "it was sent away");
     stream
+}
+
+/// Whether it is answered.
+pub(crate) fn greet(stream: &mut UnixStream) -> bool {
+    let _ = stream.write_all(&protocol::greeting(PROTOCOL));
+    let mut theirs = [0u8; GREETING];
+    if stream.read_exact(&mut theirs).is_err() {
+        return false;
+    }
+    assert_eq!(protocol::greeted(theirs), Some(PROTOCOL));
+    true
 }
 
 pub(crate) fn send(stream: &UnixStream, frame: &[u8], fds: &[BorrowedFd<'_>]) {

@@ -8,9 +8,11 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::lock;
 
 const SOCKET: &str = "socket";
 const LOCK: &str = "lock";
@@ -164,15 +166,11 @@ impl GatewayDirectory {
             Err(Errno::NOENT) => return Ok(None),
             file => file.context("open", &path)?,
         };
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(None),
-            Err(errno) => return Err(errno).context("lock", &path),
-        }
-        if !self.is_current(&file) {
+        let held = lock::try_hold(file.into()).context("lock", &path)?;
+        let Some(file) = held.filter(|file| self.is_current(file)) else {
             return Ok(None);
-        }
-        let lock = Lock(file.into());
+        };
+        let lock = Lock(file);
         lock.clear().context("write", &path)?;
         Ok(Some(lock))
     }
@@ -183,7 +181,7 @@ impl GatewayDirectory {
     }
 
     /// Whether this is still the lock that everybody else finds.
-    fn is_current(&self, lock: &OwnedFd) -> bool {
+    fn is_current(&self, lock: &File) -> bool {
         let ours = rustix::fs::fstat(lock);
         let theirs = rustix::fs::stat(self.path.join(LOCK));
         matches!((ours, theirs), (Ok(ours), Ok(theirs))

@@ -6,6 +6,7 @@
 mod directory;
 mod error;
 pub mod frames;
+pub(crate) mod lock;
 mod search;
 mod series;
 mod start;

@@ -3,7 +3,7 @@
 //! The rules are those of the sandbox's list, read anew each time. Where the list says nothing, nothing is
 //! registered and nothing carried. No step waits: each says until when there is nothing to do.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,6 +20,7 @@ use super::clients::Ticket;
 use super::exchange::Exchange;
 use super::messages::Wall;
 use super::state_directory::StateDirectory;
+use crate::client::lock;
 use crate::client::{
     DirectoryError, GatewayDirectory, PAUSE, Program, Search, SearchError, Series, Starter,
 };
@@ -383,11 +384,7 @@ impl Keeper {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
             .open(&self.gateways.changes)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        lock::try_hold(file)
     }
 
     fn ended(&mut self, carried: Carried) -> Next {

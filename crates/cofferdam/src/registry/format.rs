@@ -39,6 +39,19 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Record, Unreadable> {
     Ok(record)
 }
 
+/// What sandbox these bytes seem to be about, if they are no record of ours: its name, and its repository's top. Only to name
+/// it: a newer version may mean something else.
+pub(super) fn seems(bytes: &[u8]) -> Option<(String, Option<String>)> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+        repository: Option<serde_json::Value>,
+    }
+    let Named { name, repository } = serde_json::from_slice(bytes).ok()?;
+    let repository = repository.and_then(|value| value.as_str().map(str::to_owned));
+    Some((name, repository))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStrExt;

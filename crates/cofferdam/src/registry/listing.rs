@@ -36,6 +36,30 @@ pub struct Listing {
     pub unreadable: Vec<RegistryError>,
 }
 
+impl Listing {
+    /// The record that cannot be read and seems to be of the sandbox of this name, or has this id. Its version knows whether
+    /// it is: nothing is done in its place.
+    pub(super) fn seems_called(
+        self,
+        name: &str,
+        is_of: &SameRepository<'_>,
+    ) -> Option<RegistryError> {
+        self.unreadable.into_iter().find(|error| {
+            let RegistryError::Record { path, .. } = error else {
+                return false;
+            };
+            let id = path.parent().and_then(Path::file_name);
+            if id.is_some_and(|id| id == name) {
+                return true;
+            }
+            let bytes = fsx::read_bounded(path, RECORD_LIMIT).unwrap_or_default();
+            format::seems(&bytes).is_some_and(|(called, repository)| {
+                called == name && repository.is_none_or(|top| is_of.is(top.as_ref()))
+            })
+        })
+    }
+}
+
 /// The ids of all state directories, also of those whose records cannot be read.
 pub fn ids(home: &Home) -> Result<BTreeSet<SandboxId>, RegistryError> {
     match read_dir(&home.state()) {
@@ -191,7 +215,7 @@ pub fn barred(home: &Home, top: &Path) -> Option<String> {
 }
 
 /// What is to be done about a record that cannot be read.
-pub fn unreadable_hint(home: &Home) -> String {
+fn unreadable_hint(home: &Home) -> String {
     format!(
         "use the version of cofferdam that wrote it, or move its directory out of {}",
         home.state().display()
@@ -202,7 +226,8 @@ pub fn unreadable_hint(home: &Home) -> String {
 /// made `feat-x`). A look-alike in another repository is never found, nor one whose name only resembles the branch
 /// of another sandbox.
 pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, RegistryError> {
-    let mut entries = list(home, Some(repository))?.entries;
+    let mut listing = list(home, Some(repository))?;
+    let mut entries = std::mem::take(&mut listing.entries);
     // Those of this checkout before those of others, which may have the same names.
     entries.sort_by_key(|entry| entry.record.repository == repository.as_path());
     let called =
@@ -222,6 +247,11 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
             .is_none_or(|other| *other == entries[at].record.name)
     {
         return Ok(entries.swap_remove(at));
+    }
+    let called = slug.as_ref().map_or(name, Slug::as_str);
+    let is_of = SameRepository::new(repository.as_path());
+    if let Some(unreadable) = listing.seems_called(called, &is_of) {
+        return Err(unreadable);
     }
     Err(RegistryError::Unknown {
         name: name.escape_debug().to_string(),

@@ -19,8 +19,8 @@ pub mod written;
 pub use crate::path_json::PathText;
 pub use error::RegistryError;
 pub use listing::{
-    Entry, Listing, barred, find, ids, is_in_use, list, load, owner, remove_unfinished,
-    unreadable_hint, unseen, workspaces,
+    Entry, Listing, barred, find, ids, is_in_use, list, load, owner, remove_unfinished, unseen,
+    workspaces,
 };
 use lock::making;
 pub use owned::Owned;

@@ -37,12 +37,14 @@ impl Owned {
         let making = making(home)?;
         // A name is the repository's, in whichever of its checkouts it was given.
         let same = SameRepository::new(&record.repository);
-        let taken = list(home, None)?
-            .entries
-            .into_iter()
+        let listing = list(home, None)?;
+        let taken = (listing.entries.iter())
             .any(|entry| entry.record.name == record.name && same.is(&entry.record.repository));
         if taken {
             return Err(RegistryError::NameTaken(record.name));
+        }
+        if let Some(unreadable) = listing.seems_called(record.name.as_str(), &same) {
+            return Err(unreadable);
         }
         fsx::private_dir(&directory)?;
         let lock = open_lock(&directory, true)?;

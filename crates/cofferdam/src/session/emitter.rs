@@ -12,6 +12,9 @@ use crate::agent::AgentEvent;
 use crate::fsx::{Context, FileError};
 use crate::text::{printable, printable_line, without_colours};
 
+/// So many names that an agent chose are shown of one kind: it may have made very many.
+const MOST_OF_AN_AGENT: usize = 50;
+
 /// Sends each event to the run log, then to the sink.
 #[derive(Debug)]
 pub(super) struct Emitter {
@@ -235,6 +238,18 @@ fn line_of(event: &Event) -> Option<String> {
     Some(text)
 }
 
+/// Of many the first ones, and how many more.
+fn first(names: impl IntoIterator<Item = impl AsRef<str>>, most: usize) -> String {
+    let mut names = names.into_iter();
+    let shown: Vec<_> = names.by_ref().take(most).collect();
+    let shown: Vec<&str> = shown.iter().map(AsRef::as_ref).collect();
+    let more = match names.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    shown.join(", ") + &more
+}
+
 /// The options that give these variables; of many the first ones.
 fn options(names: &[String], value: &str) -> String {
     let shown = names.iter().take(3);
@@ -251,19 +266,10 @@ impl std::fmt::Display for Notice {
                 format!("your uncommitted work was recorded at {reference}")
             }
             Self::UncommittedChanged { reference, paths } => {
-                let names: Vec<_> = paths
-                    .iter()
-                    .take(5)
-                    .map(|path| path.to_string_lossy())
-                    .collect();
-                let more = match paths.len() - names.len() {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
+                let names = first(paths.iter().map(|path| path.to_string_lossy()), 5);
                 format!(
-                    "uncommitted work of yours was changed or removed: {}{more}; as it was: \
-                     git restore --source={reference} PATH",
-                    names.join(", ")
+                    "uncommitted work of yours was changed or removed: {names}; as it was: \
+                     git restore --source={reference} PATH"
                 )
             }
             Self::UncommittedTaken { reference } => format!(
@@ -281,15 +287,13 @@ impl std::fmt::Display for Notice {
                 )
             }
             Self::Executes { paths } => {
-                format!(
-                    "these changed files run on your machine: {}",
-                    paths.join(", ")
-                )
+                let names = first(paths, MOST_OF_AN_AGENT);
+                format!("these changed files run on your machine: {names}")
             }
             Self::NestedGitMoved { paths, to } => format!(
                 "git directories that the agent left were moved to {}: {}",
                 to.display(),
-                paths.join(", ")
+                first(paths, MOST_OF_AN_AGENT)
             ),
             Self::BranchSwitched { to } => format!("the agent left its branch for {to}"),
             Self::EnvironmentWithheld { names } => format!(
@@ -354,5 +358,32 @@ impl std::fmt::Display for Notice {
         };
         // One line stays one line: names and words in it are a sandbox's.
         f.write_str(&printable_line(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who makes thousands of them does not fill its user's terminal, nor the log.
+    #[test]
+    fn of_very_many_names_the_first_are_shown() {
+        let paths: Vec<String> = (0..60).map(|n| format!("{n}/Makefile")).collect();
+        let to = PathBuf::from("/kept");
+        for notice in [
+            Notice::Executes {
+                paths: paths.clone(),
+            },
+            Notice::NestedGitMoved { paths, to },
+        ] {
+            let text = notice.to_string();
+            assert!(
+                text.ends_with(", 49/Makefile and 10 more") && text.contains(": 0/Makefile, "),
+                "{text}"
+            );
+        }
+        let paths = vec!["Makefile".to_owned()];
+        let text = Notice::Executes { paths }.to_string();
+        assert_eq!(text, "these changed files run on your machine: Makefile");
     }
 }

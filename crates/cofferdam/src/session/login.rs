@@ -42,7 +42,7 @@ pub enum LoginError {
     NoLogin { path: PathBuf, why: &'static str },
     #[error(transparent)]
     Foreign(Box<ForeignLogin>),
-    #[error("{agent} has no login file: leave out `--login`")]
+    #[error("{agent} has no login file")]
     NoFile { agent: String },
     #[error("the login could not be copied into the sandbox: {0}")]
     NotGiven(String),

@@ -66,6 +66,9 @@ pub struct Hooks {
     pub sandbox_ready: Vec<Hook>,
 }
 
+/// More than any work takes that a person waits for.
+const COLLECT_LIMIT: Duration = Duration::from_secs(600);
+
 /// Bounds of the steps that are not the agent's. Passing one fails the run and loses nothing.
 #[derive(Debug, Clone)]
 pub struct Timeouts {
@@ -87,7 +90,7 @@ impl Default for Timeouts {
             copy: Duration::from_secs(60),
             sandbox_start: Duration::from_secs(120),
             expression: Duration::from_secs(30),
-            collect: Duration::from_secs(600),
+            collect: COLLECT_LIMIT,
             close: Duration::from_secs(12),
         }
     }
@@ -149,6 +152,9 @@ pub struct Caller {
     /// Second stage: collecting is cut short too; what it would have taken stays in the state
     /// directory for `gc`.
     pub abandon: CancellationToken,
+    /// Bringing home the commits of a sandbox that lives on, all of it; its programs stand still meanwhile. Default 600 s.
+    /// A run has [`Timeouts::collect`].
+    pub collect_limit: Duration,
 }
 
 impl Caller {
@@ -162,6 +168,7 @@ impl Caller {
             events: EventSink::default(),
             cancel: CancellationToken::new(),
             abandon: CancellationToken::new(),
+            collect_limit: COLLECT_LIMIT,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The run itself: each step once, in order, and whatever happened the later ones still follow.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::announce;
@@ -23,7 +24,7 @@ use super::refusals::Refusals;
 use super::report::{Kept, RunReport, usage};
 use super::runlog;
 use crate::git::land::{self, Landing};
-use crate::git::{DiffStyle, UserRules, before, own_files};
+use crate::git::{DiffStyle, Oid, UserRules, before, own_files};
 use crate::registry::{Outcome, Owned, RegistryError};
 use crate::sandbox::{Ability, Sandbox};
 use crate::wall;
@@ -98,7 +99,14 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     for text in finished {
         events.notice(Notice::Other { text });
     }
-    let result = Box::pin(live(&options, (&plan, &task), owned, &events, began)).await;
+    let run = Run {
+        options: &options,
+        plan: &plan,
+        task: &task,
+        events: &events,
+        began,
+    };
+    let result = Box::pin(live(run, owned)).await;
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
     }
@@ -138,14 +146,32 @@ async fn plan_alone(options: &RunOptions) -> Result<(Plan, TaskPlan, Vec<String>
     Ok((plan, task, finished))
 }
 
-/// Prepare, work, collect, dispose.
-async fn live(
-    options: &RunOptions,
-    (plan, task): (&Plan, &TaskPlan),
-    mut owned: Owned,
-    events: &Emitter,
+/// What a run is made of, from its plan to its end.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    options: &'a RunOptions,
+    plan: &'a Plan,
+    task: &'a TaskPlan,
+    events: &'a Emitter,
     began: Instant,
-) -> Result<RunReport, RunError> {
+}
+
+/// What came of the agent's work.
+struct Ended {
+    work: Work,
+    worked: Result<(), RunErrorKind>,
+    collected: Result<Collected, collect::CollectError>,
+}
+
+/// Prepare, work, collect, dispose.
+async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
+    let Run {
+        options,
+        plan,
+        task,
+        events,
+        ..
+    } = run;
     let mut work = Work::default();
     let mut ready: Option<Ready> = None;
     let mut refusals = Refusals::of(&options.caller.home, plan.record.id);
@@ -244,6 +270,14 @@ async fn live(
         // What is not home is only there.
         if collected.is_ok() || !options.session.sandbox.abilities().has(Ability::Outlive) {
             let _ = tokio::time::timeout(options.session.timeouts.close, sandbox.close()).await;
+            // It would end with this process anyway, and nobody could open it again.
+            if collected.is_err() {
+                let text = format!(
+                    "what is not home is lost: a sandbox of the provider `{}` ends with the program that made it",
+                    plan.record.provider
+                );
+                events.notice(Notice::Other { text });
+            }
         }
     }
     // Who made no commit keeps nobody waiting for it.
@@ -265,129 +299,147 @@ async fn live(
         log: events.path().map(std::path::Path::to_owned),
         ..Kept::default()
     };
-    finish(
-        options, plan, owned, events, began, kept, work, worked, collected,
-    )
-    .await
+    let ended = Ended {
+        work,
+        worked,
+        collected,
+    };
+    run.finish(owned, kept, ended).await
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the last step of one function, split for reading"
-)]
-async fn finish(
-    options: &RunOptions,
-    plan: &Plan,
-    owned: Owned,
-    events: &Emitter,
-    began: Instant,
-    mut kept: Kept,
-    work: Work,
-    worked: Result<(), RunErrorKind>,
-    collected: Result<Collected, collect::CollectError>,
-) -> Result<RunReport, RunError> {
-    kept.iterations = work.iterations;
-    let collected = match collected {
-        Ok(collected) => collected,
-        Err(error) => {
-            // The state directory still holds everything: the next `gc` tries again.
-            kept.preserved_worktree.clone_from(&owned.record.worktree);
-            let kind = match worked {
-                Ok(()) => RunErrorKind::Collect(error),
-                Err(first) => {
-                    events.notice(Notice::Other {
-                        text: format!("its commits are not home yet: {error}"),
-                    });
-                    first
-                }
-            };
+impl Run<'_> {
+    /// Keeps what came home, takes the rest away, and says how it went.
+    async fn finish(
+        self,
+        owned: Owned,
+        mut kept: Kept,
+        ended: Ended,
+    ) -> Result<RunReport, RunError> {
+        let Ended {
+            work,
+            worked,
+            collected,
+        } = ended;
+        kept.iterations = work.iterations;
+        let collected = match collected {
+            Ok(collected) => collected,
+            Err(error) => {
+                // The state directory still holds everything: the next `gc` tries again.
+                kept.preserved_worktree.clone_from(&owned.record.worktree);
+                let kind = match worked {
+                    Ok(()) => RunErrorKind::Collect(error),
+                    Err(first) => {
+                        let text = format!("its commits are not home yet: {error}");
+                        self.events.notice(Notice::Other { text });
+                        first
+                    }
+                };
+                return Err(RunError {
+                    kind,
+                    kept: Box::new(kept),
+                });
+            }
+        };
+        self.events.emit(&Event::Landed {
+            landing: collected.landing.clone(),
+        });
+        kept.landing = Some(collected.landing.clone());
+        kept.commits.clone_from(&collected.commits);
+        kept.beside.clone_from(&collected.beside);
+        kept.notes.clone_from(&collected.notes);
+        kept.taken.clone_from(&collected.taken);
+        kept.made_branch = made_branch(&owned.record);
+        let tip = collected.tip.clone();
+        let outcome = Outcome {
+            no_agent: !work.prepared,
+            ..collected.into_outcome()
+        };
+        kept.preserved_worktree = self.dispose(owned, outcome).await;
+        if let Err(kind) = worked {
             return Err(RunError {
                 kind,
                 kept: Box::new(kept),
             });
         }
-    };
-    events.emit(&Event::Landed {
-        landing: collected.landing.clone(),
-    });
-    kept.landing = Some(collected.landing.clone());
-    kept.commits.clone_from(&collected.commits);
-    kept.beside.clone_from(&collected.beside);
-    kept.notes.clone_from(&collected.notes);
-    kept.taken.clone_from(&collected.taken);
-    kept.made_branch = made_branch(&owned.record);
-    events.emit(&Event::Step { step: "dispose" });
-    let disposal = Disposal {
-        home: &options.caller.home,
-        repo: &plan.repository,
-        outcome: Outcome {
-            no_agent: !work.prepared,
-            ..collected.clone().into_outcome()
-        },
-        rules: UserRules {
-            config: Some(&plan.config),
-            caller_home: options.caller.user_home.as_deref(),
-        },
-        cancel: &options.caller.abandon,
-    };
-    match dispose::dispose(owned, &disposal).await {
-        Ok(disposed) => {
-            kept.preserved_worktree = disposed.preserved;
-            if !disposed.changed.is_empty() {
-                events.notice(Notice::UncommittedChanged {
-                    reference: before::reference(plan.record.id),
-                    paths: disposed.changed,
-                });
-            } else if disposal.outcome.took_work {
-                events.notice(Notice::UncommittedTaken {
-                    reference: before::reference(plan.record.id),
-                });
-            }
-            for problem in disposed.problems {
-                events.notice(Notice::Other { text: problem });
-            }
-        }
-        Err(error) => events.notice(Notice::Other {
-            text: error.to_string(),
-        }),
+        Ok(self.report(kept, work.completion, tip.as_ref()).await)
     }
-    if let Err(kind) = worked {
-        return Err(RunError {
-            kind,
-            kept: Box::new(kept),
-        });
-    }
-    let base = plan.record.base.clone();
-    let diffstat = match &collected.tip {
-        Some(tip) => {
-            let (style, cancel) = (DiffStyle::Stat, &options.caller.abandon);
-            let text = plan.repository.diff(&base, tip, style, cancel).await;
-            text.unwrap_or_default()
+
+    /// The worktree, where it stays for what is not committed in it.
+    async fn dispose(self, owned: Owned, outcome: Outcome) -> Option<PathBuf> {
+        let Self {
+            options,
+            plan,
+            events,
+            ..
+        } = self;
+        events.emit(&Event::Step { step: "dispose" });
+        let disposal = Disposal {
+            home: &options.caller.home,
+            repo: &plan.repository,
+            outcome,
+            rules: UserRules {
+                config: Some(&plan.config),
+                caller_home: options.caller.user_home.as_deref(),
+            },
+            cancel: &options.caller.abandon,
+        };
+        let disposed = match dispose::dispose(owned, &disposal).await {
+            Ok(disposed) => disposed,
+            Err(error) => {
+                let text = error.to_string();
+                events.notice(Notice::Other { text });
+                return None;
+            }
+        };
+        if !disposed.changed.is_empty() {
+            events.notice(Notice::UncommittedChanged {
+                reference: before::reference(plan.record.id),
+                paths: disposed.changed,
+            });
+        } else if disposal.outcome.took_work {
+            events.notice(Notice::UncommittedTaken {
+                reference: before::reference(plan.record.id),
+            });
         }
-        None => String::new(),
-    };
-    let usage = usage(&kept.iterations);
-    Ok(RunReport {
-        id: plan.record.id,
-        name: plan.record.name.clone(),
-        source_branch: plan.source_branch.clone(),
-        target_branch: plan.target_branch.clone(),
-        made_branch: kept.made_branch,
-        base,
-        iterations: kept.iterations,
-        completion: work.completion,
-        landing: kept.landing.unwrap_or(Landing::Nothing),
-        beside: kept.beside,
-        notes: kept.notes,
-        commits: kept.commits,
-        taken: kept.taken,
-        diffstat,
-        usage,
-        duration: began.elapsed(),
-        log: kept.log,
-        preserved_worktree: kept.preserved_worktree,
-        refused: kept.refused,
-    })
+        for text in disposed.problems {
+            events.notice(Notice::Other { text });
+        }
+        disposed.preserved
+    }
+
+    async fn report(self, kept: Kept, completion: Option<String>, tip: Option<&Oid>) -> RunReport {
+        let Self { options, plan, .. } = self;
+        let base = plan.record.base.clone();
+        let diffstat = match tip {
+            Some(tip) => {
+                let (style, cancel) = (DiffStyle::Stat, &options.caller.abandon);
+                let text = plan.repository.diff(&base, tip, style, cancel).await;
+                text.unwrap_or_default()
+            }
+            None => String::new(),
+        };
+        RunReport {
+            id: plan.record.id,
+            name: plan.record.name.clone(),
+            source_branch: plan.source_branch.clone(),
+            target_branch: plan.target_branch.clone(),
+            made_branch: kept.made_branch,
+            base,
+            usage: usage(&kept.iterations),
+            iterations: kept.iterations,
+            completion,
+            landing: kept.landing.unwrap_or(Landing::Nothing),
+            beside: kept.beside,
+            notes: kept.notes,
+            commits: kept.commits,
+            taken: kept.taken,
+            diffstat,
+            duration: self.began.elapsed(),
+            log: kept.log,
+            preserved_worktree: kept.preserved_worktree,
+            refused: kept.refused,
+        }
+    }
 }
 
 /// A login that the agent's program renewed is kept for later runs.

@@ -12,15 +12,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// As [`Sandbox::connect`].
 pub(super) async fn connect(sandbox: &dyn Sandbox, port: u16) -> Result<PortStream, SandboxError> {
-    let until = Instant::now() + COLLECTING;
-    loop {
-        match sandbox.connect(port).await {
-            Err(SandboxError::Frozen) if Instant::now() < until => {
-                tokio::time::sleep(PAUSE).await;
-            }
-            done => return done,
-        }
-    }
+    once_collected(|| sandbox.connect(port)).await
 }
 
 /// As [`Sandbox::exec`].
@@ -28,9 +20,15 @@ pub(super) async fn start(
     sandbox: &dyn Sandbox,
     request: ExecRequest,
 ) -> Result<Box<dyn Execution>, SandboxError> {
+    once_collected(|| sandbox.exec(request.clone())).await
+}
+
+async fn once_collected<T, Attempt: Future<Output = Result<T, SandboxError>>>(
+    attempt: impl Fn() -> Attempt,
+) -> Result<T, SandboxError> {
     let until = Instant::now() + COLLECTING;
     loop {
-        match sandbox.exec(request.clone()).await {
+        match attempt().await {
             Err(SandboxError::Frozen) if Instant::now() < until => {
                 tokio::time::sleep(PAUSE).await;
             }

@@ -100,6 +100,26 @@ async fn hostile_names() {
     }
 }
 
+/// Who makes thousands of them does not fill its user's terminal.
+#[tokio::test]
+async fn of_very_many_notes_the_first_are_told() {
+    for git in gits() {
+        let w = World::new(&git).await;
+        let blob = w.blob(b"x");
+        let names = (0..60).flat_map(|n| [format!("same-{n}"), format!("SAME-{n}")]);
+        let names: Vec<String> = names.collect();
+        let entries: Vec<_> = names
+            .iter()
+            .map(|name| ("100644", name.as_bytes(), &*blob))
+            .collect();
+        let accepted = w.accept(&w.raw_commit(&entries)).await;
+        let (last, first) = accepted.notes().split_last().unwrap();
+        assert_eq!(first.len(), 50);
+        assert!(first.iter().all(|note| note.contains("are one name")));
+        assert_eq!(last, "10 more names are like these");
+    }
+}
+
 #[tokio::test]
 async fn a_bad_name_in_between_is_found() {
     for git in gits() {

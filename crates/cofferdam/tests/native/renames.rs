@@ -18,6 +18,14 @@ async fn over(layers: &Layers) -> Arc<dyn Sandbox> {
     create(&spec).await.unwrap()
 }
 
+/// Layers of its own with so many files below `many/`, and a sandbox over them.
+async fn fresh(files: usize) -> (Layers, Arc<dyn Sandbox>) {
+    let layers = Layers::new();
+    many(&layers, files);
+    let sandbox = over(&layers).await;
+    (layers, sandbox)
+}
+
 /// One rename by renameat2(2) with these flags, and by rename(2) where there are none: the error's number, 0 where there is
 /// none.
 const PERL: &str = r#"
@@ -63,8 +71,7 @@ fn files_below(path: &std::path::Path) -> usize {
 
 both! {
     async fn a_rename_is_told_as_the_kernel_tells_it() {
-        let layers = Layers::new();
-        let sandbox = over(&layers).await;
+        let (_layers, sandbox) = fresh(0).await;
         let told = perl(&*sandbox, r#"
             mkdir "empty"; mkdir "full"; mkdir "full/x"; mkdir "fresh"; symlink "dir", "link"; mkdir "shut"; chmod 0555, "shut";
             say "missing", mv("nothing", "x"), mv("dir", "nowhere/x"), mv("", "x"), mv("dir", "");
@@ -86,8 +93,7 @@ both! {
 
 both! {
     async fn a_directory_is_renamed_wherever_it_is_named_from() {
-        let layers = Layers::new();
-        let sandbox = over(&layers).await;
+        let (layers, sandbox) = fresh(0).await;
         let told = perl(&*sandbox, r#"
             open my $f, ">", "dir/new"; print $f "new"; close $f; mkdir "empty"; mkdir "deep"; mkdir "deep/er"; symlink "deep/er", "way";
             say mv("dir", "empty"), -e "dir" ? "there" : "gone";
@@ -111,8 +117,7 @@ both! {
 
 both! {
     async fn a_renamed_directory_keeps_all_that_it_has() {
-        let layers = Layers::new();
-        let sandbox = over(&layers).await;
+        let (_layers, sandbox) = fresh(0).await;
         let state = "find . -mindepth 1 ! -name . -printf '%P %y %#m %T@ %s %l\\n' | sort";
         let told = ok(&*sandbox, &format!(r#"
             cd /workspace/r/dir
@@ -137,8 +142,7 @@ both! {
 
 both! {
     async fn git_moves_a_directory_and_back() {
-        let layers = Layers::new();
-        let sandbox = over(&layers).await;
+        let (_layers, sandbox) = fresh(0).await;
         let told = ok(&*sandbox, "cd /workspace/r && git init -q -b main . && git add . && git -c user.name=a -c user.email=a@b commit -qm one \
             && git mv dir lib && git status --porcelain && git mv lib/sub top && git mv top lib/sub && git mv lib dir && git status --porcelain && echo same").await;
         assert_eq!(told, "R  dir/c -> lib/c\nR  dir/sub/d -> lib/sub/d\nsame\n");
@@ -170,9 +174,7 @@ both! {
 both! {
     /// A signal takes a program out of its wait: with SA_RESTART it asks again, and is told what became of it.
     async fn a_rename_is_not_lost_among_signals() {
-        let layers = Layers::new();
-        many(&layers, 1000);
-        let sandbox = over(&layers).await;
+        let (_layers, sandbox) = fresh(1000).await;
         let told = perl(&*sandbox, r#"
             my $heard = 0; my $me = $$;
             POSIX::sigaction(POSIX::SIGUSR1(), POSIX::SigAction->new(sub { $heard++ }, POSIX::SigSet->new, POSIX::SA_RESTART()));
@@ -189,9 +191,7 @@ both! {
 
 both! {
     async fn who_dies_while_it_is_renamed_leaves_nothing_half_moved() {
-        let layers = Layers::new();
-        many(&layers, 3000);
-        let sandbox = over(&layers).await;
+        let (layers, sandbox) = fresh(3000).await;
         let rename = "perl -e 'chdir \"/workspace/r\"; rename($ARGV[0], $ARGV[1]) or die $!' many lots";
         if is_root() {
             ok(&*sandbox, rename).await;
@@ -211,9 +211,7 @@ both! {
             return;
         }
         // Who renames dies, whose name says who it is: a program's rights suffice. The program hears of it, and the target is whole or not there.
-        let layers = Layers::new();
-        many(&layers, 3000);
-        let sandbox = over(&layers).await;
+        let (_layers, sandbox) = fresh(3000).await;
         let (exit, out, err) = sh(&*sandbox, &format!("perl -e '$| = 1; print \"ready\\n\"; do {{ ($n) = glob \"/workspace/r/.cofferdam-unfinished-rename-*\" }} until $n; $n =~ /(\\d+)$/; kill 9, $1' > /tmp/ready & until test -s /tmp/ready; do :; done; {rename}")).await;
         assert!(!exit.success() && err.contains("Input/output error"), "{exit} {out} {err}");
         let whole = ok(&*sandbox, "cd /workspace/r && find many -type f | wc -l && test ! -e lots && echo .cofferdam-unfinished-rename-*").await;
@@ -251,9 +249,7 @@ both! {
     /// Who renames for a program stands still with it, and nothing is lost of either.
     async fn a_rename_stands_still_with_everything_else() {
         if !is_root() {
-            let layers = Layers::new();
-            many(&layers, 4000);
-            let sandbox = over(&layers).await;
+            let (layers, sandbox) = fresh(4000).await;
             is_paused_in_the_middle(&*sandbox, &layers).await;
             sandbox.close().await.unwrap();
         }
@@ -263,8 +259,7 @@ both! {
 both! {
     /// What means something else for each process is not looked up by init as its own.
     async fn a_path_through_init_leads_nowhere() {
-        let layers = Layers::new();
-        let sandbox = over(&layers).await;
+        let (_layers, sandbox) = fresh(0).await;
         let told = perl(&*sandbox, r#"
             chdir "/tmp"; my $r = "workspace/r";
             say map { my $way = $_; my @got = (mv("$way/$r/dir", "$way/$r/x"), mv("/$r/dir", "$way/$r/x"), mv("$way/$r/dir", "/$r/x")); @got }
@@ -278,8 +273,7 @@ both! {
 
 both! {
     async fn a_flood_of_renames_starves_nobody() {
-        let layers = Layers::new();
-        let sandbox = over(&layers).await;
+        let (_layers, sandbox) = fresh(0).await;
         let flood = start(&*sandbox, r#"cd /workspace/r && for n in 1 2 3 4; do perl -e '
             open F, ">", "x$ARGV[0]"; for (1..2500) { rename("x$ARGV[0]", "y$ARGV[0]") or die $!; rename("y$ARGV[0]", "x$ARGV[0]") or die $! }' $n & done; wait"#).await;
         let flood = tokio::spawn(finish(flood));
@@ -301,8 +295,7 @@ both! {
 
 both! {
     async fn who_may_not_be_traced_renames_as_without_us() {
-        let layers = Layers::new();
-        let sandbox = over(&layers).await;
+        let (_layers, sandbox) = fresh(0).await;
         let told = perl(&*sandbox, r#"
             syscall(157, 4, 0, 0, 0, 0) == 0 or die; say mv("a", "moved"), mv("moved", "a"); my $got = mv("dir", "other");
             say $got == 0 || $got == 18 ? "fine" : $got; mv("other", "dir");
@@ -315,8 +308,7 @@ both! {
 both! {
     /// With a terminal, detached, and as the grandchild of one that has ended.
     async fn however_a_program_was_started_it_renames() {
-        let layers = Layers::new();
-        let sandbox = over(&layers).await;
+        let (_layers, sandbox) = fresh(0).await;
         let move_it = |from: &str, to: &str| format!("cd /workspace/r && perl -e 'rename(\"{from}\", \"{to}\") or die $!'");
         let mut request = ExecRequest::new(["sh", "-c", &move_it("dir", "one")]);
         request.terminal = Some(TerminalSize { rows: 24, columns: 80 });
@@ -343,9 +335,7 @@ both! {
         if is_root() {
             return;
         }
-        let layers = Layers::new();
-        many(&layers, 4000);
-        let sandbox = over(&layers).await;
+        let (_layers, sandbox) = fresh(4000).await;
         let told = perl(&*sandbox, r#"
             my $child = fork; if (!$child) { exit mv("many", "lots") }
             my $n; do { ($n) = glob ".cofferdam-unfinished-rename-*" } until $n; my ($pid) = $n =~ /(\d+)$/; kill "STOP", $pid or die;

@@ -21,6 +21,14 @@ fn cannot() -> bool {
     cfg!(not(target_arch = "x86_64"))
 }
 
+macro_rules! known_system_calls {
+    () => {
+        if cannot() {
+            return skip!("the numbers of system calls are another machine's");
+        }
+    };
+}
+
 async fn perl(sandbox: &dyn Sandbox, script: &str, rest: &[&str]) -> Box<dyn Execution> {
     let select = script.replace("sleep(0.01)", "select(undef, undef, undef, 0.01)");
     let arguments = words(
@@ -39,21 +47,31 @@ async fn traced(
     then: &str,
 ) -> [Box<dyn Execution>; 2] {
     let program = perl(user, TRACED, &[mark]).await;
-    let find = format!("until test -s /tmp/pid-{mark}; do sleep 0.01; done; cat /tmp/pid-{mark}");
-    let pid = ok(sandbox, &find).await;
-    let (script, options) = (format!("{SEIZE} {then}"), options.to_string());
-    let tracer = perl(
-        sandbox,
-        &script,
-        &[pid.trim(), &options, &format!("by-{mark}")],
-    )
-    .await;
-    let wait = format!(
-        "until grep -q 'TracerPid:.[1-9]' /proc/{}/status; do sleep 0.01; done",
-        pid.trim()
-    );
-    ok(sandbox, &wait).await;
+    let pid = said(sandbox, &format!("pid-{mark}")).await;
+    let tracer = trace(sandbox, &pid, options, then, &format!("by-{mark}")).await;
     [program, tracer]
+}
+
+/// What stands in a file below `/tmp`, as soon as something does.
+async fn said(sandbox: &dyn Sandbox, file: &str) -> String {
+    let script = format!("until test -s /tmp/{file}; do sleep 0.01; done; cat /tmp/{file}");
+    ok(sandbox, &script).await.trim().to_owned()
+}
+
+/// A program that traces a thread by now, and does what `then` says, with `name` as its third argument.
+async fn trace(
+    sandbox: &dyn Sandbox,
+    thread: &str,
+    options: u32,
+    then: &str,
+    name: &str,
+) -> Box<dyn Execution> {
+    let script = format!("{SEIZE} {then}");
+    let tracer = perl(sandbox, &script, &[thread, &options.to_string(), name]).await;
+    let wait =
+        format!("until grep -q 'TracerPid:.[1-9]' /proc/{thread}/status; do sleep 0.01; done");
+    ok(sandbox, &wait).await;
+    tracer
 }
 
 async fn end_of(mut program: Box<dyn Execution>) -> Exit {
@@ -64,9 +82,7 @@ async fn end_of(mut program: Box<dyn Execution>) -> Exit {
 both! {
     /// Killed, or ended by itself: whoever waits for it hears of that.
     async fn a_traced_program_ends_for_who_waits() {
-        if cannot() {
-            return skip!("the numbers of system calls are another machine's");
-        }
+        known_system_calls!();
         let sandbox = create(&spec()).await.unwrap();
         let sandbox = sandbox.as_ref();
         for options in [0, TRACE_EXIT] {
@@ -87,9 +103,7 @@ both! {
 both! {
     /// A debugger that hears of the end goes on: it was no hindrance.
     async fn who_cares_for_what_it_traces_goes_on() {
-        if cannot() {
-            return skip!("the numbers of system calls are another machine's");
-        }
+        known_system_calls!();
         let sandbox = create(&spec()).await.unwrap();
         let sandbox = sandbox.as_ref();
         let hears = "waitpid($ARGV[0], 0x40000000) > 0 or die; open(F, '>', qq(/tmp/$ARGV[2])); print F $?; close F; sleep";
@@ -114,17 +128,14 @@ both! {
 both! {
     /// Who traces may be traced itself, and is kept from its own end by that.
     async fn a_tracer_that_is_traced_keeps_nobody() {
-        if cannot() {
-            return skip!("the numbers of system calls are another machine's");
-        }
+        known_system_calls!();
         let sandbox = create(&spec()).await.unwrap();
         let sandbox = sandbox.as_ref();
         let mark = marker();
         let shows = "syscall(157, 0x59616d61, -1, 0, 0, 0); open(F, '>', qq(/tmp/$ARGV[2])); print F $$; close F; sleep";
         let [mut program, tracer] = traced([sandbox; 2], &mark, TRACE_EXIT, shows).await;
-        let pid = ok(sandbox, &format!("until test -s /tmp/by-{mark}; do sleep 0.01; done; cat /tmp/by-{mark}")).await;
-        let second = perl(sandbox, &format!("{SEIZE} sleep"), &[pid.trim(), &TRACE_EXIT.to_string()]).await;
-        ok(sandbox, &format!("until grep -q 'TracerPid:.[1-9]' /proc/{}/status; do sleep 0.01; done", pid.trim())).await;
+        let pid = said(sandbox, &format!("by-{mark}")).await;
+        let second = trace(sandbox, &pid, TRACE_EXIT, "sleep", "second").await;
         program.kill(9).await.unwrap();
         assert_eq!(end_of(program).await, Exit::Signal(9));
         assert_eq!(end_of(tracer).await, Exit::Signal(9));
@@ -154,10 +165,8 @@ both! {
         let arguments = words(["sh", "-c", &format!("exec {python} -c \"$0\" > /tmp/thread"), THREADS]);
         let request = ExecRequest::new(arguments);
         let mut program = sandbox.exec(request).await.unwrap();
-        let thread = ok(sandbox, "until test -s /tmp/thread; do sleep 0.01; done; cat /tmp/thread").await;
-        let thread = thread.trim();
-        let tracer = perl(sandbox, &format!("{SEIZE} sleep"), &[thread, "0"]).await;
-        ok(sandbox, &format!("until grep -q 'TracerPid:.[1-9]' /proc/{thread}/status; do sleep 0.01; done")).await;
+        let thread = said(sandbox, "thread").await;
+        let tracer = trace(sandbox, &thread, 0, "sleep", "tracer").await;
         program.kill(9).await.unwrap();
         assert_eq!(end_of(program).await, Exit::Signal(9));
         assert_eq!(end_of(tracer).await, Exit::Signal(9));
@@ -167,9 +176,7 @@ both! {
 both! {
     /// Of one whose user is gone nobody waits for the end, and it comes.
     async fn nobody_waits_for_what_is_being_ended() {
-        if cannot() {
-            return skip!("the numbers of system calls are another machine's");
-        }
+        known_system_calls!();
         let living = Living::new();
         let sandbox = living.create().await;
         let other = living.open().await;
@@ -196,9 +203,7 @@ both! {
 both! {
     /// Who makes init its tracer, again and again, keeps it from nobody.
     async fn a_flood_of_those_whom_init_traces_keeps_nobody_waiting() {
-        if cannot() {
-            return skip!("the numbers of system calls are another machine's");
-        }
+        known_system_calls!();
         let sandbox = create(&spec()).await.unwrap();
         let sandbox = sandbox.as_ref();
         let mark = marker();

@@ -83,7 +83,7 @@ fn gc_finishes_a_merge_that_was_killed() {
     let env = Env::new();
     let tip = half_merged(&env);
     let report = gc(&env);
-    assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!(report.problems, []);
     assert_eq!(report.recovered.len(), 1, "{report:?}");
     assert_whole(&env, &tip);
     assert!(gc(&env).recovered.is_empty());
@@ -96,7 +96,7 @@ fn a_merge_that_cannot_be_finished_is_not_forgotten() {
     let lock = env.repo.join(".git/index.lock");
     std::fs::write(&lock, "the user's git").unwrap();
     let report = gc(&env);
-    assert!(report.problems[0].contains("cut short"), "{report:?}");
+    assert!(report.problems[0].text.contains("cut short"), "{report:?}");
     assert!(report.removed.is_empty(), "{report:?}");
     let options = manage::DeleteOptions {
         force: true,

@@ -501,7 +501,7 @@ fn gc_takes_the_same_way_home_as_a_run() {
     .unwrap();
     assert_eq!(report.recovered.len(), 1, "{report:?}");
     assert_eq!(report.recovered[0].commits, 1);
-    assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!(report.problems, []);
     assert_eq!(env.subjects("feature"), ["first", "work"]);
     env.assert_sound();
 }

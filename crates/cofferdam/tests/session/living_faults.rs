@@ -1,13 +1,15 @@
 //! Sandboxes that live on, when something goes wrong around them, and very many of them.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
+use cofferdam::git::Git;
 use cofferdam::sandbox::Exit;
-use cofferdam::session::living;
+use cofferdam::session::living::{self, Named};
 use cofferdam::session::{NetworkOptions, Session, SessionError, SessionExec};
 use cofferdam_lab::sample::Sample;
 
-use crate::living::{caller, delete, find, open, options, sh};
+use crate::living::{COMMIT, caller, delete, find, open, options, sh};
 use crate::support::{Env, block_on, native};
 
 /// A gateway without sandboxes waits 20 s for another one.
@@ -229,6 +231,51 @@ fn without_a_supervisor_nothing_starts() {
     env.assert_no_state();
 }
 
+/// The caller says how long its programs may stand still for it. Where that is not enough they go on, and nothing is lost.
+#[test]
+fn collecting_takes_no_longer_than_its_caller_says() {
+    let env = Env::new();
+    let hangs = env.dir.path().join("git");
+    let script = "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\n\
+                  case \"$*\" in *--verify*refs/cofferdam/*) exec sleep 600;; esac\nexec git \"$@\"\n";
+    cofferdam::fsx::write_with_mode(&hangs, script.as_bytes(), 0o755).unwrap();
+    block_on(async {
+        let mut made = options(&env, "one");
+        made.network = NetworkOptions::None;
+        let session = Session::create(&caller(&env), &made).await.unwrap();
+        sh(&session, &format!("{COMMIT} w1")).await;
+        drop(session);
+        let mut hurried = caller(&env);
+        hurried.git = Git::new(&hangs);
+        hurried.collect_limit = Duration::from_secs(1);
+        let named = Named::find(&hurried, &env.repo, "one").await.unwrap();
+        // Whether it is opened for it or is open already.
+        let late = [
+            living::collect(&hurried, named.clone(), &native()).await,
+            (Session::open(&hurried, named, &native()).await.unwrap())
+                .collect()
+                .await,
+        ];
+        for late in late {
+            let Err(SessionError::Collect { source, .. }) = late else {
+                panic!("{late:?}");
+            };
+            assert_eq!(source.to_string(), "collecting did not finish within 1 s");
+        }
+        let session = open(&env, "one").await.unwrap();
+        assert_eq!(sh(&session, "echo on").await, "on");
+        assert_eq!(env.subjects("b-one"), ["first"]);
+        // Whoever says nothing waits for longer than that.
+        let home = session.collect().await.unwrap();
+        assert_eq!(home.commits.len(), 1, "{home:?}");
+        assert_eq!(env.subjects("b-one"), ["first", "w1"]);
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+    env.assert_sound();
+}
+
 /// One that is opened while it starts: whoever comes first keeps it, and neither loses it.
 #[test]
 fn opening_while_it_starts() {
@@ -291,6 +338,16 @@ fn side_by_side(many: usize, network: &NetworkOptions) {
             let mut sleeper = SessionExec::new(["sleep", "600"]);
             sleeper.stdin = false;
             session.exec_detached(sleeper).await.unwrap();
+        }
+        for directory in ids.iter().map(|id| env.home.sandbox(*id)) {
+            // Nobody else gets to what is in it, the ways in among that.
+            let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode();
+            for place in [&directory, env.home.path(), &env.home.state()] {
+                assert_eq!(mode(place) & 0o777, 0o700, "{}", place.display());
+            }
+            for socket in ["guest.sock", "supervisor.sock"] {
+                assert_eq!(mode(&directory.join(socket)) & 0o777, 0o600, "{socket}");
+            }
         }
         // The last has not taken anything from the first.
         for name in &names {

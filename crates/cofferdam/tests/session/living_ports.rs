@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use cofferdam::session::living;
 use cofferdam::session::{Session, SessionError, SessionExec};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::living::{caller, delete, find, open, options};
+use crate::port;
 use crate::support::{Env, block_on, native};
 
 /// Tells each of its clients, at their end, what they said.
@@ -14,12 +14,7 @@ const SERVER: &str = "my $s = IO::Socket::INET->new(LocalAddr => q(127.0.0.1), L
     while (my $c = $s->accept) { local $/; my $all = <$c>; print $c qq(got $all); close $c }";
 
 async fn answered(session: &Session) -> Result<String, SessionError> {
-    let mut stream = session.connect(8001).await?;
-    stream.input.write_all(b"this").await.unwrap();
-    stream.input.shutdown().await.unwrap();
-    let mut said = String::new();
-    stream.output.read_to_string(&mut said).await.unwrap();
-    Ok(said)
+    Ok(port::answered(session.connect(8001).await?).await)
 }
 
 #[test]

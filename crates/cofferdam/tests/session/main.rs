@@ -35,3 +35,6 @@ mod submodules;
 mod support;
 mod uncommitted;
 mod without_git;
+
+#[path = "../common/port.rs"]
+mod port;

@@ -90,7 +90,10 @@ fn state_of_a_newer_version_is_named_and_not_touched() {
     }
     let said = manage::unreadable(&env.home).unwrap();
     assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[0].contains("newer version (format 9)"), "{said:?}");
+    assert!(
+        said[0].to_string().contains("newer version (format 9)"),
+        "{said:?}"
+    );
     gc(&env);
     for file in &files {
         assert!(

@@ -1,297 +1,23 @@
 //! Providers written outside of the library, against nothing but its public interface.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+mod faults;
+mod own;
 
-use async_trait::async_trait;
-use cofferdam::git::private_clone::INSIDE_VAULT;
+use std::sync::Arc;
+
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
-    Abilities, Ability, Access, BindMount, BindMountProvider, BoxRead, BoxWrite, BranchStrategy,
-    Contained, CopyStrategy, ExecRequest, Execution, Exit, Handle, Isolated, IsolatedProvider,
-    IsolatedSandbox, Mount, MountSource, NetworkKind, PrivateCopy, Sandbox, SandboxError,
-    SandboxSpec, TerminalSize,
+    BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, ExecRequest, Handle,
+    Isolated, PrivateCopy, TerminalSize,
 };
 use cofferdam::session::{
     EventSink, Hook, Landing, NetworkOptions, PromptSource, RunErrorKind, Session, SessionExec,
 };
-use cofferdam_lab::sample::Sample;
 use tokio::io::AsyncReadExt;
-use tokio_util::sync::CancellationToken;
 
-use crate::bad_input::{HEAD, branch, whole, whole_ok};
-use crate::support::{Env, command, native, run};
-
-/// What goes wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    None,
-    FailCreate,
-    HangCreate,
-    PanicExec,
-    HangExec,
-    HangWait,
-    HangClose,
-    FailClose,
-    /// Its programs' streams never end.
-    HangRead,
-    FailCopy,
-    HangCopy,
-    /// Nothing of its work can be brought out.
-    FailPack,
-    /// It cannot stop its programs for a while.
-    NoPause,
-    /// It has no terminals to give.
-    NoTerminal,
-}
-
-/// A provider that mounts: it keeps a diary and lets the embedded one do the work.
-#[derive(Debug, Clone)]
-struct Own {
-    native: Native,
-    fault: Fault,
-    diary: Arc<Mutex<Vec<String>>>,
-    /// The files of its sandboxes, which stay as long as it does.
-    files: Arc<Mutex<Vec<Arc<tempfile::TempDir>>>>,
-}
-
-impl Own {
-    fn new(fault: Fault) -> Self {
-        let (native, diary) = (native(), Arc::default());
-        Self {
-            native,
-            fault,
-            diary,
-            files: Arc::default(),
-        }
-    }
-
-    fn note(&self, text: impl Into<String>) {
-        self.diary.lock().unwrap().push(text.into());
-    }
-
-    async fn begin(&self, spec: &SandboxSpec) -> Result<(), SandboxError> {
-        self.note(format!("create in {}", spec.workdir.display()));
-        match self.fault {
-            Fault::FailCreate => Err(SandboxError::Start("no room today".into())),
-            Fault::HangCreate => std::future::pending().await,
-            _ => Ok(()),
-        }
-    }
-}
-
-#[async_trait]
-impl BindMountProvider for Own {
-    fn name(&self) -> &'static str {
-        "own"
-    }
-
-    fn abilities(&self) -> Abilities {
-        let others: &[Ability] = match self.fault {
-            Fault::NoPause => &[Ability::Mount, Ability::Outlive],
-            Fault::NoTerminal => &[Ability::Mount, Ability::Outlive, Ability::Pause],
-            _ => return self.native.abilities(),
-        };
-        let networks = self.native.abilities().networks;
-        Abilities { networks, others }
-    }
-
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        cancel: &CancellationToken,
-    ) -> Result<Arc<dyn Sandbox>, SandboxError> {
-        self.begin(spec).await?;
-        let inner = self.native.create(spec, cancel).await?;
-        let own = self.clone();
-        Ok(Arc::new(Watched { own, inner }))
-    }
-
-    async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
-        self.native.remove(handle).await
-    }
-}
-
-#[derive(Debug)]
-struct Watched {
-    own: Own,
-    inner: Arc<dyn Sandbox>,
-}
-
-#[async_trait]
-impl Sandbox for Watched {
-    async fn exec(&self, request: ExecRequest) -> Result<Box<dyn Execution>, SandboxError> {
-        let program = request.arguments[0].to_string_lossy().into_owned();
-        self.own.note(format!("exec {program}"));
-        match self.own.fault {
-            Fault::HangExec => std::future::pending().await,
-            Fault::FailPack if request.arguments.iter().any(|word| packs(word)) => {
-                return Err(SandboxError::Gone("the wire was cut".into()));
-            }
-            Fault::PanicExec => return Err(SandboxError::Gone("it fell over".into())),
-            _ => {}
-        }
-        let (own, inner) = (self.own.clone(), self.inner.exec(request).await?);
-        Ok(Box::new(Program { own, inner }))
-    }
-
-    async fn close(&self) -> Result<(), SandboxError> {
-        self.own.note("close");
-        let closed = self.inner.close().await;
-        match self.own.fault {
-            Fault::HangClose => std::future::pending().await,
-            Fault::FailClose => Err(SandboxError::TimedOut(10)),
-            _ => closed,
-        }
-    }
-
-    fn process(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.inner.process()
-    }
-}
-
-fn packs(word: &std::ffi::OsStr) -> bool {
-    word.to_string_lossy().contains("pack-objects")
-}
-
-#[derive(Debug)]
-struct Program {
-    own: Own,
-    inner: Box<dyn Execution>,
-}
-
-#[async_trait]
-impl Execution for Program {
-    fn take_stdin(&mut self) -> Option<BoxWrite> {
-        self.inner.take_stdin()
-    }
-
-    fn take_stdout(&mut self) -> Option<BoxRead> {
-        if self.own.fault == Fault::HangRead {
-            let (ours, theirs) = tokio::io::duplex(64);
-            std::mem::forget(theirs);
-            return Some(Box::new(ours));
-        }
-        self.inner.take_stdout()
-    }
-
-    fn take_stderr(&mut self) -> Option<BoxRead> {
-        self.inner.take_stderr()
-    }
-
-    async fn wait(&mut self) -> Result<Exit, SandboxError> {
-        if self.own.fault == Fault::HangWait {
-            std::future::pending::<()>().await;
-        }
-        self.inner.wait().await
-    }
-
-    async fn kill(&mut self, signal: i32) -> Result<(), SandboxError> {
-        self.own.note(format!("kill {signal}"));
-        self.inner.kill(signal).await
-    }
-}
-
-/// A provider whose sandboxes have files of their own: here below a directory of its own, which
-/// could as well be on another machine.
-#[derive(Debug)]
-struct Apart(Own);
-
-#[async_trait]
-impl IsolatedProvider for Apart {
-    fn name(&self) -> &'static str {
-        "apart"
-    }
-
-    fn abilities(&self) -> Abilities {
-        Abilities {
-            networks: &[NetworkKind::None],
-            others: &[Ability::Outlive, Ability::Git],
-        }
-    }
-
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        cancel: &CancellationToken,
-    ) -> Result<Arc<dyn IsolatedSandbox>, SandboxError> {
-        assert!(spec.mounts.is_empty());
-        self.0.begin(spec).await?;
-        let files = tempfile::tempdir().map_err(|error| SandboxError::Start(error.to_string()))?;
-        let mut own = spec.clone();
-        for (name, target) in [
-            ("work", spec.workdir.as_path()),
-            ("vault", Path::new(INSIDE_VAULT)),
-        ] {
-            let source = files.path().join(name);
-            std::fs::create_dir(&source).map_err(|error| SandboxError::Start(error.to_string()))?;
-            own.mounts.push(Mount {
-                source: MountSource::Path(source),
-                target: target.to_owned(),
-                access: Access::ReadWrite,
-            });
-        }
-        let inner = self.0.native.create(&own, cancel).await?;
-        let watched = Watched {
-            own: self.0.clone(),
-            inner,
-        };
-        let workdir = spec.workdir.clone();
-        let files = Arc::new(files);
-        self.0.files.lock().unwrap().push(files.clone());
-        Ok(Arc::new(Island {
-            watched,
-            files,
-            workdir,
-        }))
-    }
-}
-
-#[derive(Debug)]
-struct Island {
-    watched: Watched,
-    files: Arc<tempfile::TempDir>,
-    workdir: std::path::PathBuf,
-}
-
-#[async_trait]
-impl Sandbox for Island {
-    async fn exec(&self, request: ExecRequest) -> Result<Box<dyn Execution>, SandboxError> {
-        self.watched.exec(request).await
-    }
-
-    async fn close(&self) -> Result<(), SandboxError> {
-        self.watched.close().await
-    }
-}
-
-#[async_trait]
-impl IsolatedSandbox for Island {
-    async fn copy_in(&self, source: &Path, target: &Path) -> Result<(), SandboxError> {
-        match self.watched.own.fault {
-            Fault::FailCopy => return Err(SandboxError::Gone("the wire was cut".into())),
-            Fault::HangCopy => std::future::pending().await,
-            _ => {}
-        }
-        let place = if let Ok(rest) = target.strip_prefix(&self.workdir) {
-            self.files.path().join("work").join(rest)
-        } else if let Ok(rest) = target.strip_prefix(INSIDE_VAULT) {
-            self.files.path().join("vault").join(rest)
-        } else {
-            panic!("{} is not for us", target.display());
-        };
-        std::fs::create_dir_all(&place).unwrap();
-        let done = std::process::Command::new("cp")
-            .arg("-a")
-            .arg("--")
-            .arg(source.join("."))
-            .arg(&place)
-            .status();
-        assert!(done.unwrap().success());
-        Ok(())
-    }
-}
+use self::own::{Apart, Fault, Own};
+use crate::bad_input::{HEAD, branch, whole_ok};
+use crate::support::{Env, command, run};
 
 const WORK: &str = "git log --oneline >/dev/null && echo more >> README.md && git commit -qam work && echo '<promise>COMPLETE</promise>'";
 
@@ -412,6 +138,20 @@ fn an_isolated_sandbox_stays_until_its_work_is_home() {
     assert_eq!(files.lock().unwrap().len(), 1);
 }
 
+/// Nobody can open it again: it is closed, and its user is told what that means.
+#[test]
+fn an_isolated_sandbox_that_cannot_stay_is_not_passed_over() {
+    let env = Env::new();
+    let own = Own::new(Fault::LoseWork);
+    let diary = own.diary.clone();
+    let isolated = Isolated::new(Apart(own), copy_branch("topic"));
+    let failed = run(env.with(isolated, agent(WORK))).unwrap_err();
+    assert!(failed.to_string().contains("the wire was cut"), "{failed}");
+    assert!(diary.lock().unwrap().contains(&"close".to_owned()));
+    let told = "what is not home is lost: a sandbox of the provider `apart` ends with the program that made it";
+    assert!(env.said().contains(told), "{}", env.said());
+}
+
 /// As one says that goes on, which is then ended.
 fn newest_commit(native: &Native, handle: &Handle) -> String {
     crate::support::block_on(async {
@@ -457,13 +197,14 @@ fn an_isolated_sandbox_that_is_abandoned_stays() {
     assert_eq!(files.lock().unwrap().len(), 1);
 }
 
-/// One that lives on is collected from where its files are mounted, while its programs stand still. Nothing is made of one
-/// that would be collected from no more.
+/// One that lives on outlives whoever makes it, and is collected from where its files are mounted, while its programs stand
+/// still. Nothing is made of one that could not.
 #[test]
-fn what_could_not_be_collected_from_does_not_live_on() {
+fn what_cannot_live_on_is_not_made() {
     let apart = Own::new(Fault::None);
     let restless = Own::new(Fault::NoPause);
-    let diaries = [apart.diary.clone(), restless.diary.clone()];
+    let mortal = Own::new(Fault::NoOutlive);
+    let diaries = [&apart, &restless, &mortal].map(|own| own.diary.clone());
     for (sandbox, why) in [
         (
             Contained::from(Isolated::new(Apart(apart), copy_branch("topic"))),
@@ -472,6 +213,10 @@ fn what_could_not_be_collected_from_does_not_live_on() {
         (
             BindMount::new(restless, branch("topic")).into(),
             "the provider `own` cannot stop its programs for a while",
+        ),
+        (
+            BindMount::new(mortal, branch("topic")).into(),
+            "the provider `own` cannot keep a sandbox longer than the program that made it",
         ),
     ] {
         let env = Env::new();
@@ -542,116 +287,6 @@ fn a_private_copy_of_a_mounting_provider() {
     whole_ok(&env, env.with(own, agent(WORK)), &["refs/heads/main"]);
     assert_eq!(env.subjects("main"), ["first", "work"]);
     env.assert_no_state();
-}
-
-/// Runs with a fault in a provider of both kinds; the errors have these words and nothing is left.
-fn check(fault: Fault, words: &str) {
-    check_both(fault, words, words);
-}
-
-fn check_both(fault: Fault, mounting: &str, apart: &str) {
-    for isolated in [false, true] {
-        if !isolated && matches!(fault, Fault::FailCopy | Fault::HangCopy) {
-            continue;
-        }
-        let words = if isolated { apart } else { mounting };
-        let env = Env::new();
-        let own = Own::new(fault);
-        let native = own.native.clone();
-        let mut options = if isolated {
-            env.with(
-                Isolated::new(Apart(own), CopyStrategy::MergeToHead),
-                agent(WORK),
-            )
-        } else {
-            env.with(
-                BindMount::new(own, BranchStrategy::MergeToHead),
-                agent(WORK),
-            )
-        };
-        options.session.timeouts.sandbox_start = Duration::from_millis(1500);
-        options.session.timeouts.collect = Duration::from_secs(3);
-        // Only there: a busy machine may take longer to end what does end.
-        if fault == Fault::HangClose && !Sample::new("close").is_everything() {
-            options.session.timeouts.close = Duration::from_millis(1500);
-        }
-        options.task.idle_timeout = Duration::from_secs(1);
-        options.task.completion_grace = Duration::from_secs(1);
-        let began = Instant::now();
-        let result = whole(&env, options, &["refs/heads/main"]);
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{fault:?}: {:?}",
-            began.elapsed()
-        );
-        match result {
-            Ok(_) => assert_eq!(words, "", "{fault:?}, isolated: {isolated}"),
-            Err(error) => {
-                if let (true, Some(id)) = (isolated, error.kept.id) {
-                    // It stays for the work in it, which nobody wants here.
-                    let state = env.home.sandbox(id);
-                    let handle = Handle { id, state };
-                    let ended = BindMountProvider::remove(&native, &handle);
-                    crate::support::block_on(ended).unwrap();
-                }
-                let text = error.to_string();
-                assert!(
-                    !words.is_empty() && text.contains(words),
-                    "{fault:?}, isolated: {isolated}: {text}"
-                );
-            }
-        }
-    }
-}
-
-#[test]
-fn a_provider_that_cannot_create_is_an_error_with_its_words() {
-    check(Fault::FailCreate, "no room today");
-}
-
-#[test]
-fn a_provider_that_hangs_while_it_creates_is_given_up() {
-    check(
-        Fault::HangCreate,
-        "starting the sandbox did not finish within 1.5 s",
-    );
-}
-
-#[test]
-fn a_provider_that_fails_or_hangs_while_it_copies_is_given_up() {
-    check(Fault::FailCopy, "the wire was cut");
-    check(Fault::HangCopy, "did not finish within");
-}
-
-#[test]
-fn programs_that_do_not_start_are_given_up() {
-    check(Fault::PanicExec, "it fell over");
-    check_both(
-        Fault::HangExec,
-        "printed nothing for 1 s",
-        "did not finish within 1.5 s",
-    );
-}
-
-#[test]
-fn programs_whose_end_is_not_told_are_given_up() {
-    // It said that it is done, and that is what counts.
-    check_both(Fault::HangWait, "", "did not finish within 1.5 s");
-}
-
-#[test]
-fn a_provider_that_does_not_close_costs_time_and_nothing_else() {
-    check(Fault::HangClose, "");
-    check(Fault::FailClose, "");
-}
-
-// covers: S2-18
-#[test]
-fn streams_that_never_end_are_left_behind() {
-    let env = Env::new();
-    let own = BindMount::new(Own::new(Fault::HangRead), HEAD);
-    run(env.with(own, agent("git commit -qm work --allow-empty"))).unwrap();
-    assert_eq!(env.subjects("main"), ["first", "work"]);
 }
 
 #[test]

@@ -16,3 +16,6 @@ mod registration;
 mod resident;
 mod supervisor;
 mod support;
+
+#[path = "../common/port.rs"]
+mod port;

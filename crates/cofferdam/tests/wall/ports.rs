@@ -8,9 +8,10 @@ use cofferdam::sandbox::{
     BindMountProvider, ExecRequest, Network, Sandbox, SandboxError, SandboxSpec,
 };
 use cofferdam_guest::protocol::{PROXY_PORT, REDIRECT_PORT};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::port;
 use crate::support::{House, block_on};
 
 /// Tells each of its clients, at their end, what they said.
@@ -18,13 +19,8 @@ const SERVER: &str = "use IO::Socket::INET; $| = 1; my @s = map { IO::Socket::IN
     LocalPort => $_, Listen => 9, ReuseAddr => 1) or die $@ } 443, 8001; print \"up\\n\"; \
     my $s = $s[fork ? 0 : 1]; while (my $c = $s->accept) { local $/; my $all = <$c>; print $c \"got $all\"; close $c }";
 
-async fn answered(sandbox: &dyn Sandbox, port: u16) -> Result<String, SandboxError> {
-    let mut stream = sandbox.connect(port).await?;
-    stream.input.write_all(b"this").await.unwrap();
-    stream.input.shutdown().await.unwrap();
-    let mut said = String::new();
-    stream.output.read_to_string(&mut said).await.unwrap();
-    Ok(said)
+async fn answered(sandbox: &dyn Sandbox, number: u16) -> Result<String, SandboxError> {
+    Ok(port::answered(sandbox.connect(number).await?).await)
 }
 
 #[test]

@@ -19,6 +19,9 @@ const LISTING: usize = 256 << 20;
 /// above its directory again, and a sandbox can make those as large as there are questions.
 const QUESTIONS: usize = 64 << 10;
 
+/// The command that tells of trees.
+const ASKED: &str = "cat-file";
+
 /// Adds to the verdict what the new names bring, or refuses them.
 pub(super) async fn judge(
     gate: &Gate,
@@ -70,16 +73,18 @@ async fn beside(
     };
     let check = "--batch-check=%(objectname) %(objecttype)";
     let input = asked.iter().flat_map(|one| [one, &b"\0"[..]].concat());
-    let done = command(["cat-file", check, "-z"], input.collect())
+    let done = command([ASKED, check, "-z"], input.collect())
         .run(cancel)
         .await?;
-    let trees = kinds(&done.stdout, &asked).ok_or_else(|| odd("an answer of another form"))?;
+    let trees =
+        kinds(&done.stdout, &asked).ok_or_else(|| odd(ASKED, "an answer of another form"))?;
     let wanted: BTreeSet<&Oid> = trees.iter().flatten().collect();
     let input = lines(wanted.into_iter());
-    let done = command(["cat-file", "--batch", "--buffer"], input)
+    let done = command([ASKED, "--batch", "--buffer"], input)
         .run(cancel)
         .await?;
-    let contents = parse_batch(&done.stdout).ok_or_else(|| odd("objects of another form"))?;
+    let contents =
+        parse_batch(&done.stdout).ok_or_else(|| odd(ASKED, "objects of another form"))?;
     let mut listing = Vec::new();
     for (directory, tree) in directories.iter().zip(&trees) {
         let content = tree.as_ref().and_then(|tree| contents.get(tree));
@@ -88,10 +93,10 @@ async fn beside(
             if !directory.is_empty() {
                 listing.push(b'/');
             }
-            listing.extend_from_slice(name.ok_or_else(|| odd("a tree of another form"))?);
+            listing.extend_from_slice(name.ok_or_else(|| odd(ASKED, "a tree of another form"))?);
             listing.push(0);
             if listing.len() > LISTING {
-                return Err(odd("more names than are looked at"));
+                return Err(odd(ASKED, "more names than are looked at"));
             }
         }
     }
@@ -222,7 +227,7 @@ fn collisions(changes: &Changes, listing: &[u8], verdict: &mut Verdict) {
         if let Some(other) = by_fold.insert(folded, path)
             && (changed.contains(other) || changed.contains(*path))
         {
-            verdict.notes.push(collide(other, path));
+            verdict.notes.add(|| collide(other, path));
         }
     }
     if !by_fold.is_empty() {
@@ -233,7 +238,7 @@ fn collisions(changes: &Changes, listing: &[u8], verdict: &mut Verdict) {
             if let Some(other) = by_fold.get(text)
                 && (changed.contains(other) || changed.contains(*path))
             {
-                verdict.notes.push(collide(path, other));
+                verdict.notes.add(|| collide(path, other));
             }
         }
     }

@@ -148,7 +148,8 @@ impl Accepted {
         &self.executes
     }
 
-    /// What a reviewer should know: names that mislead or collide. Printable.
+    /// What a reviewer should know: names that mislead or collide. Printable; where there are very many, the last one says
+    /// how many more.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -363,7 +364,7 @@ impl Gate {
             commits: history.commits,
             changed,
             executes: verdict.executes,
-            notes: verdict.notes,
+            notes: verdict.notes.into_texts(),
             pack: PathBuf::new(),
         })
     }

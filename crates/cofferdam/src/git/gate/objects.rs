@@ -65,9 +65,10 @@ pub(super) fn parse_batch(mut rest: &[u8]) -> Option<HashMap<Oid, &[u8]>> {
     Some(found)
 }
 
-pub(super) fn odd(what: &str) -> GateError {
+/// What this command of git said is not what it says.
+pub(super) fn odd(command: &str, what: &str) -> GateError {
     GateError::Git(GitError::Output {
-        command: "ls-tree".into(),
+        command: command.into(),
         what: what.into(),
     })
 }

@@ -75,10 +75,10 @@ pub(super) async fn judge(
             verdict.executes.push(shown(path));
         }
         if names::misleading(path) {
-            verdict.notes.push(format!(
-                "`{}` has a name with invisible or control characters",
-                shown(path)
-            ));
+            verdict.notes.add(|| {
+                let path = shown(path);
+                format!("`{path}` has a name with invisible or control characters")
+            });
         }
         for entry in states.iter().flatten() {
             match entry.mode {
@@ -223,7 +223,8 @@ async fn look_at_links<'a>(
         .limit(gate.limits.time)
         .run(cancel)
         .await?;
-    let targets = parse_batch(&done.stdout).ok_or_else(|| odd("objects of another form"))?;
+    let targets =
+        parse_batch(&done.stdout).ok_or_else(|| odd("cat-file", "objects of another form"))?;
     for (path, entry) in links {
         let Some(target) = targets.get(&entry.id) else {
             continue;
@@ -320,7 +321,7 @@ async fn base_entries(
         let tab = record
             .iter()
             .position(|&b| b == b'\t')
-            .ok_or_else(|| odd("a line without a tab"))?;
+            .ok_or_else(|| odd("ls-tree", "a line without a tab"))?;
         let mut words = record[..tab].split(|&b| b == b' ');
         let text = |bytes: Option<&[u8]>| {
             bytes
@@ -330,7 +331,7 @@ async fn base_entries(
         let mode = text(words.next()).and_then(|mode| u32::from_str_radix(&mode, 8).ok());
         let id = text(words.nth(1)).and_then(|id| id.parse().ok());
         let (Some(mode), Some(id)) = (mode, id) else {
-            return Err(odd("a line of another form"));
+            return Err(odd("ls-tree", "a line of another form"));
         };
         found.insert(record[tab + 1..].to_vec(), Entry { mode, id });
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::walk::Entry;
 use crate::text::printable;
 
-/// So many violations tell enough.
+/// So many violations tell enough, and so many notes: who makes more of either wants them not to be read.
 pub(super) const MOST: usize = 50;
 
 /// For each changed path every state it has in some commit (`None`: it is gone).
@@ -14,7 +14,34 @@ pub(super) type Changes = BTreeMap<Vec<u8>, Vec<Option<Entry>>>;
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub executes: Vec<String>,
-    pub notes: Vec<String>,
+    pub notes: Notes,
+}
+
+/// What a reviewer should know: the first of them, and how many more.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    first: Vec<String>,
+    more: usize,
+}
+
+impl Notes {
+    pub(super) fn add(&mut self, note: impl FnOnce() -> String) {
+        if self.first.len() < MOST {
+            self.first.push(note());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    pub(super) fn into_texts(self) -> Vec<String> {
+        let mut texts = self.first;
+        match self.more {
+            0 => {}
+            1 => texts.push("another name is like these".to_owned()),
+            more => texts.push(format!("{more} more names are like these")),
+        }
+        texts
+    }
 }
 
 /// A path as a message has it.

@@ -8,6 +8,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
+use super::objects;
 use super::quarantine::Quarantine;
 use super::{Gate, GateError, Limits, Refusal};
 use crate::fsx::{Context, FileError};
@@ -281,10 +282,7 @@ fn oid(bytes: &[u8]) -> Option<Oid> {
 }
 
 fn odd(what: &str) -> GateError {
-    GateError::Git(GitError::Output {
-        command: "log".into(),
-        what: what.into(),
-    })
+    objects::odd("log", what)
 }
 
 #[cfg(test)]

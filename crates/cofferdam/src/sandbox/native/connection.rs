@@ -193,13 +193,8 @@ impl Connection {
         &self,
         make: impl FnOnce(u64) -> Request,
     ) -> Result<Answer, SandboxError> {
-        let (sender, wait) = oneshot::channel();
-        let number = self.number(|state, number| {
-            state.questions.insert(number, sender);
-        })?;
-        let answer = self.ask(&make(number), Vec::new(), wait).await;
-        self.shared.state().questions.remove(&number);
-        answer
+        let (asked, wait) = self.asked()?;
+        self.ask(&make(asked.number), Vec::new(), wait).await
     }
 
     /// Asks for something with streams, and waits for the answer as long as it takes. Whoever waits no longer lets go of
@@ -209,12 +204,18 @@ impl Connection {
         make: impl FnOnce(u64) -> Request,
         streams: Vec<OwnedFd>,
     ) -> Result<Answer, SandboxError> {
+        let (asked, wait) = self.asked()?;
+        self.send(&make(asked.number), streams).await?;
+        wait.await.map_err(|_| self.shared.gone())
+    }
+
+    fn asked(&self) -> Result<(Asked<'_>, oneshot::Receiver<Answer>), SandboxError> {
         let (sender, wait) = oneshot::channel();
         let number = self.number(|state, number| {
             state.questions.insert(number, sender);
         })?;
-        self.send(&make(number), streams).await?;
-        wait.await.map_err(|_| self.shared.gone())
+        let shared = &self.shared;
+        Ok((Asked { shared, number }, wait))
     }
 
     /// Asks for something that is either done or refused with an error number.
@@ -290,6 +291,19 @@ impl Connection {
         tokio::time::timeout(limit, answered)
             .await
             .unwrap_or(Err(SandboxError::TimedOut(limit.as_secs())))
+    }
+}
+
+/// A question for as long as somebody waits: whoever stops waiting takes it back, in whichever way.
+#[derive(Debug)]
+struct Asked<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.shared.state().questions.remove(&self.number);
     }
 }
 

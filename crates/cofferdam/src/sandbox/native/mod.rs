@@ -15,6 +15,7 @@ mod launch;
 mod limits;
 mod make;
 mod package;
+mod polled;
 mod port;
 mod probe;
 mod program;

@@ -5,10 +5,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cofferdam_guest::protocol::Request;
@@ -17,6 +17,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::{Answer, Connection, refused};
+use super::polled::{poll_read, poll_write, polled};
 use crate::sandbox::{PortStream, SandboxError};
 
 /// How long a server may let a connection wait that it does not take.
@@ -105,14 +106,10 @@ fn leads_to(socket: &OwnedFd, port: u16) -> io::Result<bool> {
 struct Socket(AsyncFd<OwnedFd>);
 
 impl Socket {
-    #[expect(
-        deprecated,
-        reason = "an OwnedFd stays what it is; the successor is an unsafe function"
-    )]
     fn new(socket: OwnedFd) -> io::Result<Self> {
         // What is passed on goes at once: whoever speaks over it decides what belongs together.
         sockopt::set_tcp_nodelay(&socket, true)?;
-        Ok(Self(AsyncFd::new(socket)?))
+        Ok(Self(polled(socket)?))
     }
 }
 
@@ -132,19 +129,10 @@ impl AsyncRead for Output {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            let mut guard = ready!(self.0.0.poll_read_ready(context))?;
-            let read = guard.try_io(|fd| {
-                let unfilled = buffer.initialize_unfilled();
-                // Whoever kept the socket may have changed that it does not wait.
-                let flags = RecvFlags::DONTWAIT;
-                Ok(rustix::net::recv(fd.as_fd(), unfilled, flags)?.0)
-            });
-            if let Ok(read) = read {
-                buffer.advance(read?);
-                return Poll::Ready(Ok(()));
-            }
-        }
+        poll_read(&self.0.0, context, buffer, |socket, into| {
+            // Whoever kept the socket may have changed that it does not wait.
+            Ok(rustix::net::recv(socket, into, RecvFlags::DONTWAIT)?.0)
+        })
     }
 }
 
@@ -163,14 +151,10 @@ impl AsyncWrite for Input {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            let mut guard = ready!(self.0.0.poll_write_ready(context))?;
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let sent = guard.try_io(|fd| Ok(rustix::net::send(fd.as_fd(), bytes, flags)?));
-            if let Ok(sent) = sent {
-                return Poll::Ready(sent);
-            }
-        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        poll_write(&self.0.0, context, |socket| {
+            rustix::net::send(socket, bytes, flags)
+        })
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {

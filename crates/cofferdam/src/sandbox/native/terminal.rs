@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use cofferdam_guest::protocol::Agent;
 use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid};
@@ -17,6 +17,7 @@ use rustix::termios::Winsize;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::polled::{poll_read, poll_write, polled};
 use crate::sandbox::{Resize, Terminal, TerminalSize};
 
 /// What statfs(2) says of a file system of terminals.
@@ -43,7 +44,7 @@ pub(super) fn open(
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         rustix::fs::fchown(&inside, Some(uid), Some(gid))?;
     }
-    let master = Master::new(master)?;
+    let master = Master(Arc::new(polled(master)?));
     master.resize(size)?;
     let terminal = Terminal {
         output: Box::new(master.clone()),
@@ -56,16 +57,6 @@ pub(super) fn open(
 /// Open for as long as one of its copies is there.
 #[derive(Debug, Clone)]
 struct Master(Arc<AsyncFd<OwnedFd>>);
-
-impl Master {
-    #[expect(
-        deprecated,
-        reason = "an OwnedFd stays what it is; the successor is an unsafe function"
-    )]
-    fn new(master: OwnedFd) -> io::Result<Self> {
-        Ok(Self(Arc::new(AsyncFd::new(master)?)))
-    }
-}
 
 impl Resize for Master {
     fn resize(&self, size: TerminalSize) -> io::Result<()> {
@@ -85,21 +76,13 @@ impl AsyncRead for Master {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            let mut guard = ready!(self.0.poll_read_ready(context))?;
-            let read = guard.try_io(|fd| {
-                let unfilled = buffer.initialize_unfilled();
-                match rustix::io::read(fd.as_fd(), unfilled) {
-                    // Nobody inside has it open any more.
-                    Err(Errno::IO) => Ok(0),
-                    other => Ok(other?),
-                }
-            });
-            if let Ok(read) = read {
-                buffer.advance(read?);
-                return Poll::Ready(Ok(()));
+        poll_read(&self.0, context, buffer, |master, into| {
+            match rustix::io::read(master, into) {
+                // Nobody inside has it open any more.
+                Err(Errno::IO) => Ok(0),
+                other => other,
             }
-        }
+        })
     }
 }
 
@@ -109,12 +92,7 @@ impl AsyncWrite for Master {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            let mut guard = ready!(self.0.poll_write_ready(context))?;
-            if let Ok(written) = guard.try_io(|fd| Ok(rustix::io::write(fd.as_fd(), bytes)?)) {
-                return Poll::Ready(written);
-            }
-        }
+        poll_write(&self.0, context, |master| rustix::io::write(master, bytes))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {

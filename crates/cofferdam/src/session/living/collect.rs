@@ -15,9 +15,6 @@ use crate::session::emitter::Emitter;
 use crate::session::options::Caller;
 use crate::session::report::Beside;
 
-/// How long one collecting may take.
-const LIMIT: Duration = Duration::from_secs(600);
-
 /// What one collecting brought home.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -38,7 +35,8 @@ pub struct Collection {
 
 impl Session {
     /// Brings home what is committed inside: every program is stopped for the moment it takes, the commits pass the
-    /// gate, and the sandbox's own branch moves. Bounded: 10 minutes, and by [`Caller::cancel`]; then the programs go on.
+    /// gate, and the sandbox's own branch moves. Bounded by [`Caller::collect_limit`] and [`Caller::cancel`]; then the programs
+    /// go on.
     pub async fn collect(&self) -> Result<Collection, SessionError> {
         let named = &self.named;
         let mut turn = turn(&self.caller, named).await?;
@@ -107,7 +105,7 @@ pub(super) fn collector<'a>(
         repo: &named.repository,
         author,
         events,
-        limit: LIMIT,
+        limit: caller.collect_limit,
         cancel: &caller.cancel,
     }
 }

@@ -159,12 +159,7 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         worktree::remove(&repo, &worktree)?;
     }
     let copy = record.workspace(&target.home);
-    let copy = if record.mode == Mode::Bind {
-        owned.directory().join("work")
-    } else {
-        copy
-    };
-    if copy.is_dir() && !options.force {
+    if record.mode != Mode::Bind && copy.is_dir() && !options.force {
         return Err(ManageError::UncommittedWork {
             name: owned.record.name.to_string(),
             path: copy,

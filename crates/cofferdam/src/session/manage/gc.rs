@@ -2,6 +2,7 @@
 //! sandboxes whose work is merged.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -21,6 +22,7 @@ use crate::git::refs::Expired;
 use crate::git::trees::Trimmed;
 use crate::git::{Git, Identity, Oid, Repository, UserRules, gate, identity, land, refs};
 use crate::home::Home;
+use crate::names::SandboxId;
 use crate::registry::written;
 use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy};
 use crate::session::collect::{self, Collector, Reaches, Source};
@@ -93,7 +95,28 @@ pub struct GcReport {
     pub expired_refs: Vec<String>,
     /// Files of commits that no sandbox stands on.
     pub trees: Trimmed,
-    pub problems: Vec<String>,
+    pub problems: Vec<Problem>,
+}
+
+/// What could not be done, and is tried again the next time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Problem {
+    pub text: String,
+    /// The sandbox that keeps work and whose repository is gone: only its user can give it up.
+    #[serde(skip)]
+    pub orphan: Option<SandboxId>,
+}
+
+impl Problem {
+    fn new(error: &impl ToString) -> Self {
+        let text = error.to_string();
+        Self { text, orphan: None }
+    }
+
+    fn of(name: &impl Display, error: &impl Display) -> Self {
+        Self::new(&format!("sandbox `{name}`: {error}"))
+    }
 }
 
 /// Finishes what dead commands left, in all repositories, and expires old references in them and in
@@ -129,7 +152,7 @@ pub async fn gc(
         });
     report
         .problems
-        .extend(listing.unreadable.iter().map(ToString::to_string));
+        .extend(listing.unreadable.iter().map(Problem::new));
     // Also of sandboxes whose records cannot be read.
     let alive = registry::ids(home)?;
     let unfinished = if dry_run {
@@ -164,14 +187,11 @@ pub async fn gc(
                 Ok(repo) if repo.top.as_path() == top => {
                     repositories.insert(top.clone(), repo);
                 }
-                Ok(_) => report.problems.push(format!(
-                    "sandbox `{}`: {} is no longer a repository",
-                    record.name,
-                    top.display()
-                )),
-                Err(error) => report
-                    .problems
-                    .push(format!("sandbox `{}`: {error}", record.name)),
+                Ok(_) => {
+                    let why = format!("{} is no longer a repository", top.display());
+                    report.problems.push(Problem::of(&record.name, &why));
+                }
+                Err(error) => report.problems.push(Problem::of(&record.name, &error)),
             }
         }
         let Some(repo) = repositories.get(&top) else {
@@ -187,9 +207,7 @@ pub async fn gc(
                 continue;
             }
             Err(error) => {
-                report
-                    .problems
-                    .push(format!("sandbox `{}`: {error}", record.name));
+                report.problems.push(Problem::of(&record.name, &error));
                 continue;
             }
         }
@@ -217,9 +235,7 @@ pub async fn gc(
                     Ok(None) => {
                         forget_if_empty(home, repo, record, dry_run, &mut report, cancel).await?;
                     }
-                    Err(error) => report
-                        .problems
-                        .push(format!("sandbox `{}`: {error}", record.name)),
+                    Err(error) => report.problems.push(Problem::of(&record.name, &error)),
                 }
             }
         }
@@ -227,7 +243,7 @@ pub async fn gc(
     // After those that are gone now.
     match layers::trim(home, keep_trees, dry_run) {
         Ok(trimmed) => report.trees = trimmed,
-        Err(error) => report.problems.push(error.to_string()),
+        Err(error) => report.problems.push(Problem::new(&error)),
     }
     for repo in repositories.values() {
         if dry_run {
@@ -237,7 +253,7 @@ pub async fn gc(
             Ok(stale) => report
                 .removed
                 .extend(stale.iter().map(|path| path.display().to_string())),
-            Err(error) => report.problems.push(error.to_string()),
+            Err(error) => report.problems.push(Problem::new(&error)),
         }
         match refs::expire(repo, &alive, Timestamp::now(), cancel).await {
             Ok(expired) => {
@@ -250,11 +266,11 @@ pub async fn gc(
                     }
                 }
             }
-            Err(error) => report.problems.push(error.to_string()),
+            Err(error) => report.problems.push(Problem::new(&error)),
         }
     }
     if !dry_run && let Err(error) = written::forget_gone(home) {
-        report.problems.push(error.to_string());
+        report.problems.push(Problem::new(&error));
     }
     remove_old_of_the_network(home, dry_run, &mut report);
     Ok(report)
@@ -292,13 +308,12 @@ async fn clear_orphan(
     match orphan::clear(home, record, lost, dry_run).await {
         Ok(removed) => report.removed.extend(removed),
         Err(error) => {
-            let ends = match &error {
-                ManageError::Orphaned { id, .. } => {
-                    format!("; `cofferdam delete --force {id}` gives it up")
-                }
-                _ => String::new(),
+            let orphan = match &error {
+                ManageError::Orphaned { id, .. } => Some(*id),
+                _ => None,
             };
-            report.problems.push(format!("{error}{ends}"));
+            let text = error.to_string();
+            report.problems.push(Problem { text, orphan });
         }
     }
 }
@@ -313,7 +328,7 @@ fn remove_old_of_the_network(home: &Home, dry_run: bool, report: &mut GcReport) 
             Ok(paths) => report
                 .removed
                 .extend(paths.iter().map(|path| path.display().to_string())),
-            Err(error) => report.problems.push(error.to_string()),
+            Err(error) => report.problems.push(Problem::new(&error)),
         }
     }
 }
@@ -338,7 +353,7 @@ async fn recover(
         Ok(recovered) => report.recovered.push(recovered),
         // Another command is at it: fine.
         Err(ManageError::Registry(RegistryError::InUse(_) | RegistryError::Gone(_))) => {}
-        Err(error) => report.problems.push(format!("sandbox `{name}`: {error}")),
+        Err(error) => report.problems.push(Problem::of(&name, &error)),
     }
 }
 
@@ -369,9 +384,7 @@ async fn finish_merge(
         // Another command is at it, or was.
         Ok(None) | Err(ManageError::Registry(RegistryError::InUse(_) | RegistryError::Gone(_))) => {
         }
-        Err(error) => report
-            .problems
-            .push(format!("sandbox `{}`: {error}", record.name)),
+        Err(error) => report.problems.push(Problem::of(&record.name, &error)),
     }
 }
 

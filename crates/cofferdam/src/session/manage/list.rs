@@ -16,7 +16,7 @@ use crate::git::worktree::Worktree;
 use crate::git::{Git, Oid, Repository, UserRules, land, refs};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
-use crate::registry::{self, Entry, Mode, Phase, Record, Setup, Strategy};
+use crate::registry::{self, Entry, Mode, Phase, Record, RegistryError, Setup, Strategy};
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::collect;
 use crate::session::living::{self, Condition};
@@ -56,6 +56,10 @@ impl std::fmt::Display for State {
 
 /// One line of `list`.
 #[derive(Debug, Clone, Serialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, as `list --json` has it"
+)]
 pub struct Summary {
     pub id: SandboxId,
     pub name: Slug,
@@ -75,6 +79,8 @@ pub struct Summary {
     /// Its commits since the base that what is checked out does not have: on its branch, and kept on a reference
     /// of ours. `None` where it has neither.
     pub ahead: Option<u64>,
+    /// Its command died in the middle of a merge, which [`super::gc`] finishes.
+    pub half_merged: bool,
     /// What it keeps for its user that did not land, and where, in words.
     pub kept: Option<String>,
     /// It lives on, and has commits that are not home; `None` where it does not live on, or that cannot be told now.
@@ -147,11 +153,9 @@ pub async fn ask(
     answers.into_iter().flatten().collect()
 }
 
-/// What `list` cannot tell: each record that cannot be read, with what to do about it.
-pub fn unreadable(home: &Home) -> Result<Vec<String>, ManageError> {
-    let errors = registry::list(home, None)?.unreadable.into_iter();
-    let hint = registry::unreadable_hint(home);
-    Ok(errors.map(|error| format!("{error}; {hint}")).collect())
+/// What `list` cannot tell: each record that cannot be read.
+pub fn unreadable(home: &Home) -> Result<Vec<RegistryError>, ManageError> {
+    Ok(registry::list(home, None)?.unreadable)
 }
 
 async fn summary(
@@ -178,6 +182,7 @@ async fn summary(
         Some(repo) if record.kept.is_some() => still_kept(home, repo, &record, cancel).await?,
         _ => record.kept.clone(),
     };
+    let half_merged = !in_use && land::is_half_done(&home.sandbox(record.id));
     let lives_on = record.lives_on();
     let has_branch = record.strategy == Strategy::Head || ahead.is_some();
     let state = match record.phase {
@@ -228,8 +233,9 @@ async fn summary(
         orphaned,
         branch: record.branch_text(),
         ahead,
-        kept: if !in_use && land::is_half_done(&home.sandbox(record.id)) {
-            Some("its merge was cut short: `cofferdam gc` finishes it".to_owned())
+        half_merged,
+        kept: if half_merged {
+            Some("its merge was cut short".to_owned())
         } else {
             kept
         },

@@ -23,7 +23,9 @@ use crate::git::discovery::Start;
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Identity, Repository, copies};
 use crate::names::{SandboxId, Slug};
-use crate::registry::{self, Lifetime, Mode, PathText, Phase, Record, Setup, Strategy, VERSION};
+use crate::registry::{
+    self, Lifetime, Mode, PathText, Phase, Record, RegistryError, Setup, Strategy, VERSION,
+};
 use crate::sandbox::{Ability, Contained};
 
 /// What will be done. Made by [`plan`] alone.
@@ -121,10 +123,13 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         ))
         .map_err(PlanError::from)?,
     };
-    if options.name.is_some()
-        && registry::find(&caller.home, &repository.top, name.as_str()).is_ok()
-    {
-        return Err(PlanError::NameTaken(name).into());
+    if options.name.is_some() {
+        match registry::find(&caller.home, &repository.top, name.as_str()) {
+            Ok(_) => return Err(PlanError::NameTaken(name).into()),
+            Err(RegistryError::Unknown { .. }) => {}
+            // Whoever wrote what cannot be read may have a sandbox of that name.
+            Err(error) => return Err(error.into()),
+        }
     }
     let branches = branches(caller, options, &repository, &name).await?;
     let (mode, why_mode) = mode::choose(caller, options, &branches.strategy).await?;

@@ -222,10 +222,13 @@ async fn a_guest_that_never_reads_does_not_block() {
 }
 
 /// Every question that a user of a sandbox can ask.
-const QUESTIONS: [&str; 13] = [
+const QUESTIONS: [&str; 15] = [
     "exec", "terminal", "detached", "freeze", "thaw", "pause", "resume", "status", "programs",
-    "signal", "sockets", "prove", "connect",
+    "signal", "sockets", "prove", "connect", "unpack", "snapshot",
 ];
+
+/// So long whoever has files carried waits for it here: it may take any time.
+const CARRIED: Duration = Duration::from_millis(60);
 
 /// A sandbox whose guest is at the other end.
 fn sandbox(host: UnixStream, limit: Duration) -> NativeSandbox {
@@ -275,6 +278,7 @@ async fn asked(sandbox: &NativeSandbox, question: &str) -> bool {
         "signal" => sandbox.signal(7, 9).await.is_ok(),
         "sockets" => sandbox.sockets().await.is_ok(),
         "connect" => sandbox.connect(80).await.is_ok(),
+        "unpack" | "snapshot" => carried(sandbox, question).await,
         "prove" => {
             let prove = |request| Request::Prove {
                 request,
@@ -287,6 +291,21 @@ async fn asked(sandbox: &NativeSandbox, question: &str) -> bool {
         }
         other => panic!("{other}"),
     }
+}
+
+/// Whoever gives up waiting lets go of both streams' other ends, and whoever has them inside hears of that.
+async fn carried(sandbox: &NativeSandbox, question: &str) -> bool {
+    let directory = std::path::Path::new("/work");
+    let [(from, gives), (takes, to)] = [(); 2].map(|()| rustix::pipe::pipe_with(PIPE).unwrap());
+    let asked = async {
+        match question {
+            "unpack" => sandbox.unpack(directory, true, from, to).await,
+            _ => sandbox.snapshot(directory, 1 << 20, from, to).await,
+        }
+    };
+    let done = tokio::time::timeout(CARRIED, asked).await;
+    drop((gives, takes));
+    matches!(done, Ok(Ok(())))
 }
 
 /// What a guest does that was asked something.
@@ -402,7 +421,7 @@ async fn no_question_hangs_at_a_liar() {
         // What is done as asked is all that can be said by one word.
         let by_a_word = matches!(
             question,
-            "freeze" | "thaw" | "pause" | "resume" | "signal" | "prove"
+            "freeze" | "thaw" | "pause" | "resume" | "signal" | "prove" | "unpack" | "snapshot"
         );
         assert_eq!(answered, liar == Liar::Floods && by_a_word, "{what}");
         let state = sandbox.connection.shared.state();
@@ -470,6 +489,8 @@ async fn an_honest_guest_is_understood() {
             },
         ),
         ("freeze", Reply::Done { request: 0 }),
+        ("unpack", Reply::Done { request: 0 }),
+        ("snapshot", Reply::Done { request: 0 }),
     ] {
         let (host, mut guest) = UnixStream::pair().unwrap();
         let sandbox = sandbox(host, Duration::from_secs(10));

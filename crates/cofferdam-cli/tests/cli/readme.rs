@@ -1,0 +1,109 @@
+//! What README shows of a sandbox that stays, done word for word.
+
+use std::os::unix::fs::symlink;
+
+use cofferdam::fsx;
+
+use crate::lives::Lives;
+
+/// The lines of the block under this heading, as a person types them.
+fn block(heading: &str) -> Vec<String> {
+    let readme = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let text = std::fs::read_to_string(readme).unwrap();
+    let (_, text) = text.split_once(&format!("\n{heading}\n")).unwrap();
+    let (_, text) = text.split_once("```console\n").unwrap();
+    let (block, _) = text.split_once("\n```\n").unwrap();
+    let typed = |line: &str| line.strip_prefix("$ ").map(str::to_owned);
+    block.lines().map(|line| typed(line).unwrap()).collect()
+}
+
+/// A user with these programs in `~/.local/bin`, and `cofferdam` among them.
+fn user() -> Lives {
+    let lives = Lives::new();
+    let bin = lives.home().join(".local/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    symlink(env!("CARGO_BIN_EXE_cofferdam"), bin.join("cofferdam")).unwrap();
+    let make = "#!/bin/sh\necho \"making $1\"\n[ $1 != watch ] || until [ -e ~/enough ]; do sleep 0.05; done\necho \"made $1\"\n";
+    let claude = "#!/bin/sh\ncat > prompt.txt\necho \"$@\" >> prompt.txt\ngit add prompt.txt\ngit commit -qm fixed\n";
+    for (name, script) in [("make", make), ("claude", claude)] {
+        fsx::write_with_mode(&bin.join(name), script.as_bytes(), 0o755).unwrap();
+    }
+    lives.write(".cofferdam/.env", "ANTHROPIC_API_KEY=secret\n");
+    lives
+}
+
+/// The command that the line's comment names for the way back.
+fn way_back(line: &str) -> &str {
+    let (_, rest) = line.split_once("; `cofferdam ").unwrap();
+    let end = rest.find('`').unwrap();
+    let start = line.len() - rest.len() - "cofferdam ".len();
+    &line[start..line.len() - rest.len() + end]
+}
+
+#[test]
+fn a_sandbox_that_stays_as_readme_has_it() {
+    let lives = user();
+    let typed = |line: &str| {
+        lives
+            .shell(&format!("PATH=~/.local/bin:$PATH; {line}"))
+            .expect_code(0)
+    };
+    let lines = block("### A sandbox that stays");
+    let mut verbs = Vec::new();
+    for line in &lines {
+        let verb = line.split(' ').nth(1).unwrap();
+        verbs.push(verb);
+        let is = |state: &str| assert_eq!(lives.state("fix"), state, "{line}");
+        match verb {
+            // The only one that wants a person's terminal; the line is the command and its comment.
+            "shell" => {
+                assert!(line.starts_with("cofferdam shell fix  "), "{line}");
+                let mut shell = lives.on_a_terminal(&["shell", "fix"]);
+                shell.press("echo in''side\r");
+                shell.expect("inside");
+                shell.press("exit\r");
+                shell.ends_with(0);
+                continue;
+            }
+            // It goes on for as long as the program does.
+            "logs" => drop(lives.exec("fix", "touch ~/enough").expect_code(0)),
+            _ => {}
+        }
+        let done = typed(line);
+        let said = |text: &str| assert!(done.stdout.contains(text), "{line}: {done}");
+        match verb {
+            "create" => {
+                said("created: fix on cofferdam/fix,");
+                is("active");
+            }
+            "exec" if line.contains(" --detach ") => {
+                let id = done.stdout.trim();
+                assert!(id.starts_with("1.") && !id.contains('\n'), "{done}");
+            }
+            "exec" => assert_eq!(done.stdout, "making test\nmade test\n"),
+            "logs" => assert_eq!(done.stdout, "making watch\nmade watch\n"),
+            "run" => said("landed: 1 commit on cofferdam/fix,"),
+            "status" => said("\nstate:   active\nbranch:  cofferdam/fix\n"),
+            "diff" => said("\n+make the tests pass"),
+            "merge" => {
+                assert_eq!(lives.git(&["log", "-1", "--format=%s", "main"]), "fixed");
+                is("active");
+            }
+            "pause" => {
+                is("paused");
+                typed(way_back(line));
+                is("active");
+            }
+            "stop" => {
+                is("stopped");
+                typed(way_back(line));
+                is("active");
+            }
+            "delete" => assert_eq!(lives.listed("fix"), None),
+            other => panic!("nobody knows what `{other}` is to do: {line}"),
+        }
+    }
+    let all = "create shell exec exec logs run status diff merge pause stop delete";
+    assert_eq!(verbs.join(" "), all);
+    lives.expect_clean();
+}
