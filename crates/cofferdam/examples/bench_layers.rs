@@ -21,6 +21,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const USAGE: &str = "usage: bench_layers tree-first REPO N | tree-next REPO N | status REPO N";
 /// So many files are other ones in the next commit.
 const CHANGED: usize = 10;
+const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -97,9 +98,8 @@ fn changed(room: &Path, number: usize) -> String {
 async fn shell(directory: &Path, line: &str) -> Result<String> {
     let mut call = Invocation::new("/bin/sh", directory).args(["-c", line]);
     call.limit = Duration::from_mins(1);
-    let path = std::env::var_os("PATH").unwrap_or_default();
     let done = call
-        .env("PATH", path)
+        .env("PATH", PROGRAMS)
         .run(&CancellationToken::new())
         .await?;
     if !done.exit.success() {
@@ -114,8 +114,7 @@ async fn status(room: &Path, repo: &Path, count: usize) -> Result<()> {
     std::fs::create_dir(&user)?;
     let mut caller = Caller::new(Home::new(user.join(".cofferdam")));
     caller.user_home = Some(user);
-    let path = "/usr/local/bin:/usr/bin:/bin";
-    caller.environment.insert("PATH".into(), path.into());
+    caller.environment.insert("PATH".into(), PROGRAMS.into());
     for number in 0..count {
         let name = format!("status-{number}");
         let branch = format!("bench/{name}").parse()?;

@@ -357,10 +357,11 @@ pub(crate) fn assert_clean(environment: &Environment, before: &User, what: &str,
     if landed {
         assert_eq!(status, "", "{what}: {said}");
     }
+    // Files of a sandbox's own are in none.
     let preserved = environment
         .list()
         .iter()
-        .filter(|one| one["changes"] == true)
+        .filter(|one| one["changes"] == true && one["mode"] == "bind")
         .count();
     let worktrees = environment.git(&["worktree", "list", "--porcelain"]);
     let linked = worktrees.matches("worktree ").count() - 1;

@@ -296,6 +296,67 @@ fn one_that_ended_is_opened_again_over_its_files() {
     environment.expect_clean();
 }
 
+/// Somebody removes files of commits by hand.
+#[test]
+fn what_a_sandbox_stands_on_is_written_again() {
+    let environment = left(&[]);
+    let trees = environment.home().join(".cofferdam/trees");
+    let shown = || {
+        environment
+            .cofferdam(&["diff", "--uncommitted", "left", "--name-status"])
+            .expect_code(0)
+            .stdout
+    };
+    let before = shown();
+    assert!(before.contains("src/lib.txt"), "{before}");
+    std::fs::remove_dir_all(&trees).unwrap();
+    assert_eq!(shown(), before);
+    std::fs::remove_dir_all(&trees).unwrap();
+    environment.cofferdam(&["start", "left"]).expect_code(0);
+    let look = ["exec", "left", "--", "cat", "src/lib.txt", "a.o"];
+    let seen = "one\ntwo\nthree\nobject\n";
+    assert_eq!(environment.cofferdam(&look).stdout, seen);
+    // Under a living one, which has its files open: what it needs is there again after a stop.
+    std::fs::remove_dir_all(&trees).unwrap();
+    environment.cofferdam(&["stop", "left"]).expect_code(0);
+    environment.cofferdam(&["start", "left"]).expect_code(0);
+    assert_eq!(environment.cofferdam(&look).stdout, seen);
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+    environment.expect_clean();
+}
+
+/// Overlay attributes are of one family, which depends on who mounts.
+#[test]
+fn nobody_of_the_other_kind_mounts_what_one_changed() {
+    let environment = left(&[]);
+    let state = environment.home().join(".cofferdam/state");
+    let sandbox = state.read_dir().unwrap().flatten().next().unwrap().path();
+    let family = sandbox.join("layer/family");
+    let made = std::fs::read_to_string(&family).unwrap();
+    let other = if made == "root" { "user" } else { "root" };
+    cofferdam::fsx::write_private(&family, other.as_bytes()).unwrap();
+    for command in [
+        &["diff", "--uncommitted", "left"][..],
+        &["apply", "left"],
+        &["start", "left"],
+        &["diff", "--uncommitted", "left"],
+    ] {
+        let done = environment.cofferdam(command).expect_code(1);
+        assert!(
+            done.stderr
+                .contains("made this sandbox, and no other mounts it"),
+            "{done}"
+        );
+    }
+    cofferdam::fsx::write_private(&family, made.as_bytes()).unwrap();
+    environment.cofferdam(&["start", "left"]).expect_code(0);
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+}
+
 #[test]
 fn a_living_one_shows_it_whether_it_runs_or_not() {
     let environment = TestEnvironment::with_repository();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -17,10 +18,13 @@ use crate::git::index::{self, HandedIn, Owner};
 use crate::git::trees::{self, Stack, Tell, Trees, Trimmed};
 use crate::git::{Oid, Repository};
 use crate::home::Home;
-use crate::sandbox::{Contained, MountSource};
+use crate::registry::Record;
+use crate::sandbox::{Contained, MountSource, SandboxError};
 
 /// In the state directory: [`UPPER`], where what is changed is, and [`WORK`].
 pub(super) const CHANGES: &str = "layer";
+/// Beside them: see [`family`].
+const FAMILY: &str = "family";
 /// In the state directory: the layers below, the uppermost first, each with a zero byte behind it. While it is there, nobody
 /// removes them.
 const BELOW: &str = "layers";
@@ -41,6 +45,7 @@ pub(super) async fn make(
 ) -> Result<Stack, RunErrorKind> {
     let upper = state.join(CHANGES).join(UPPER);
     fsx::private_dir(&upper)?;
+    fsx::write_private(&state.join(CHANGES).join(FAMILY), family().as_bytes())?;
     fsx::private_dir(&state.join(CHANGES).join(WORK))?;
     // What it is inside: the top of the files.
     rustix::fs::chmod(&upper, Mode::from_raw_mode(0o755))
@@ -54,12 +59,17 @@ pub(super) async fn make(
     });
     let trees = Trees::open(home, repo)?;
     let stack = trees.stack(repo, &tree, &tell, cancel).await?;
+    name_below(state, &stack)?;
+    Ok(stack)
+}
+
+/// From now on nobody removes them.
+fn name_below(state: &Path, stack: &Stack) -> Result<(), FileError> {
     let names = stack.layers.iter();
     let names: Vec<u8> = names
         .flat_map(|layer| [layer.as_os_str().as_bytes(), b"\0"].concat())
         .collect();
-    fsx::write_private(&state.join(BELOW), &names)?;
-    Ok(stack)
+    fsx::write_private(&state.join(BELOW), &names)
 }
 
 /// The index that the sandbox gets, and nothing of what is `hidden`.
@@ -83,8 +93,63 @@ pub(super) fn index(
     Ok(made)
 }
 
+/// Whose overlays have attributes of which family: `trusted.overlay.*` where root mounts, else `user.overlay.*`. A directory
+/// that was written to under one means something else under the other, and what an agent wrote could count.
+fn family() -> &'static str {
+    if rustix::process::geteuid().is_root() {
+        "root"
+    } else {
+        "user"
+    }
+}
+
+/// Refuses changes that a caller of the other family made.
+pub(super) fn check_family(state: &Path) -> Result<(), FileError> {
+    let changes = state.join(CHANGES);
+    let made = match fsx::read_bounded(&changes.join(FAMILY), LIMIT) {
+        // Nobody wrote it where nothing was ever mounted.
+        Err(error) if error.is_not_found() => return Ok(()),
+        read => read?,
+    };
+    if made == family().as_bytes() {
+        return Ok(());
+    }
+    let who = if made == b"root" {
+        "root"
+    } else {
+        "an ordinary user"
+    };
+    let why = std::io::Error::other(format!("{who} made this sandbox, and no other mounts it"));
+    Err(FileError::new("mount", changes, why))
+}
+
+/// Writes the files of the commit again that somebody has removed by hand below the sandbox. What it changed is not among them.
+pub(super) async fn stand(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    cancel: &CancellationToken,
+) -> Result<(), SandboxError> {
+    let state = home.sandbox(record.id);
+    let gone = |error: &dyn Display| {
+        let what = "the files that it stands on were removed, and cannot be written again";
+        SandboxError::Start(format!("{what}: {error}"))
+    };
+    let there = below(&state).map_err(|error| gone(&error))?;
+    if there.iter().all(|layer| layer.is_dir()) {
+        return Ok(());
+    }
+    let tree = repo.tree_of(&record.base, cancel).await;
+    let tree = tree.map_err(|error| gone(&error))?;
+    let trees = Trees::open(home, repo).map_err(|error| gone(&error))?;
+    let stack = trees.stack(repo, &tree, &Tell::nobody(), cancel).await;
+    let stack = stack.map_err(|error| gone(&error))?;
+    name_below(&state, &stack).map_err(|error| gone(&error))
+}
+
 /// What is mounted as the workspace.
 pub(super) fn source(state: &Path) -> Result<MountSource, FileError> {
+    check_family(state)?;
     Ok(MountSource::Layers {
         lower: below(state)?,
         upper: Some(state.join(CHANGES)),
@@ -93,6 +158,7 @@ pub(super) fn source(state: &Path) -> Result<MountSource, FileError> {
 
 /// The same to be looked at, once nothing runs in the sandbox any more.
 pub(super) fn look(state: &Path) -> Result<MountSource, FileError> {
+    check_family(state)?;
     let mut lower = vec![state.join(CHANGES).join(UPPER)];
     lower.extend(below(state)?);
     Ok(MountSource::Layers { lower, upper: None })

@@ -301,10 +301,13 @@ impl Collector<'_> {
     pub(in crate::session) async fn copy_is_dirty(&self, owned: &Owned) -> bool {
         let source = match owned.record.mode {
             Mode::Layer if layers::is_untouched(owned.directory()) => return false,
-            Mode::Layer => match layers::look(owned.directory()) {
-                Ok(source) => source,
-                Err(_) => return true,
-            },
+            Mode::Layer => {
+                let stands = layers::stand(self.home, self.repo, &owned.record, self.cancel);
+                match stands.await.map(|()| layers::look(owned.directory())) {
+                    Ok(Ok(source)) => source,
+                    Ok(Err(_)) | Err(_) => return true,
+                }
+            }
             _ => MountSource::Path(owned.record.workspace(self.home)),
         };
         let mut mounts = jail_mounts(owned.directory());

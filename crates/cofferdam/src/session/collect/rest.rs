@@ -50,6 +50,9 @@ pub enum Rest {
 impl Collector<'_> {
     /// Of a sandbox in which nothing runs.
     pub(in crate::session) async fn rest(&self, owned: &Owned) -> Result<Rest, CollectError> {
+        if owned.record.mode == Mode::Layer && !layers::is_untouched(owned.directory()) {
+            layers::stand(self.home, self.repo, &owned.record, self.cancel).await?;
+        }
         let Some(source) = self.files(owned)? else {
             return self.let_in(owned, b"").await;
         };

@@ -3,22 +3,33 @@
 
 use super::SessionError;
 use crate::fsx::FileError;
-use crate::git::nested;
-use crate::registry::Record;
-use crate::sandbox::Mount;
+use crate::git::{Repository, nested};
+use crate::registry::{Mode, Record};
+use crate::sandbox::{Mount, MountSource};
 use crate::session::emitter::Emitter;
 use crate::session::form::Form;
 use crate::session::options::Caller;
-use crate::session::{mounts, shared};
+use crate::session::{layers, mounts, shared};
 
 /// The mounts of a sandbox that is made again from its form.
 pub(super) async fn mounts(
     caller: &Caller,
+    repo: &Repository,
     record: &Record,
     form: &Form,
 ) -> Result<Vec<Mount>, SessionError> {
+    let mut all = form.mounts();
+    if record.mode == Mode::Layer {
+        let stands = layers::stand(&caller.home, repo, record, &caller.cancel).await;
+        stands.map_err(|source| SessionError::sandbox(record.name.to_string(), source))?;
+        let now = layers::source(&caller.home.sandbox(record.id))?;
+        let stored = all
+            .iter_mut()
+            .filter(|mount| matches!(mount.source, MountSource::Layers { .. }));
+        stored.for_each(|mount| mount.source = now.clone());
+    }
     let Some(stored) = form.passing() else {
-        return Ok(form.mounts());
+        return Ok(all);
     };
     let (state, workspace) = (
         caller.home.sandbox(record.id),
@@ -31,7 +42,6 @@ pub(super) async fn mounts(
     let events = Emitter::sink(caller.events.clone());
     let frozen = shared::freeze(&workspace, &found.inodes, &events)?;
     shared::cover_doors::<SessionError>(&state, &workspace, &found.doors)?;
-    let mut all = form.mounts();
     let passing = mounts::passing(&state, &form.workdir(), &frozen, &found.doors);
     all.splice(stored, passing);
     Ok(all)

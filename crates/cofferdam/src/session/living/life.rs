@@ -182,7 +182,7 @@ pub async fn start(
         slug: record.name.clone(),
         hostname: form.hostname(),
         workdir: form.workdir(),
-        mounts: anew::mounts(caller, record, &form).await?,
+        mounts: anew::mounts(caller, &named.repository, record, &form).await?,
         environment: std::collections::BTreeMap::new(),
         search_path: caller
             .environment

@@ -38,13 +38,12 @@ pub async fn rest(
     let author = Identity::fallback();
     let events = Emitter::silent();
     let collector = collector(caller, named, &author, &events);
-    let done = match answer {
-        Some(answer) => Box::pin(collector.let_in(&turn, &answer)).await,
-        None => {
-            // Nothing starts it now; what a killed one left does not write either.
-            halt(caller, named, provider).await?;
-            Box::pin(collector.rest(&turn)).await
-        }
+    let done = if let Some(answer) = answer {
+        Box::pin(collector.let_in(&turn, &answer)).await
+    } else {
+        // Nothing starts it now; what a killed one left does not write either.
+        halt(caller, named, provider).await?;
+        Box::pin(collector.rest(&turn)).await
     };
     done.map_err(|source| SessionError::Collect {
         name: named.name().to_string(),

@@ -31,14 +31,13 @@ pub async fn apply(
 ) -> Result<Application, ManageError> {
     let (repo, owned) = open(target, said).await?;
     let record = &owned.record;
-    let (work, beside) = match rest {
-        Some(rest) => (rest, 0),
-        None => {
-            let tips = target.tips(&repo, record, false).await?;
-            let beside = tips.len().saturating_sub(1);
-            let first = tips.into_iter().next().map(|tip| tip.id);
-            (first.unwrap_or_else(|| record.base.clone()), beside)
-        }
+    let (work, beside) = if let Some(rest) = rest {
+        (rest, 0)
+    } else {
+        let tips = target.tips(&repo, record, false).await?;
+        let beside = tips.len().saturating_sub(1);
+        let first = tips.into_iter().next().map(|tip| tip.id);
+        (first.unwrap_or_else(|| record.base.clone()), beside)
     };
     let cancel = &target.cancel;
     let barred = |top: &Path| barred(&target.home, record.id, top);
