@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::environment::{Done, TestEnvironment, finish};
+use crate::environment::{Done, TestEnvironment, commit_script, finish};
 
 /// Each way to have files of one's own.
 const WAYS: [&[&str]; 4] = [
@@ -291,7 +291,7 @@ fn a_quick_agents_user_is_told_too() {
     std::fs::create_dir(&programs).unwrap();
     cofferdam::fsx::write_with_mode(&programs.join("git"), waits.as_bytes(), 0o755).unwrap();
     let line = format!(
-        "PATH='{}':\"$PATH\" '{}' run --json --log '{}' -- sh -c 'git commit -q --allow-empty -m a'",
+        "PATH='{}':\"$PATH\" '{}' run --json --log '{}' -- sh -c 'echo a > a.txt; git add a.txt; git commit -qm a'",
         programs.display(),
         env!("CARGO_BIN_EXE_cofferdam"),
         log.display()
@@ -316,7 +316,7 @@ fn a_quick_agents_user_is_told_too() {
     }
 }
 
-/// Ignored files are no work, and neither is what Cofferdam puts into the checkout itself.
+/// Ignored files are no work, and neither is what landed or what is Cofferdam's own.
 #[test]
 fn where_nothing_stays_outside_nothing_is_told() {
     for way in WAYS {
@@ -325,9 +325,7 @@ fn where_nothing_stays_outside_nothing_is_told() {
         commit(&environment, ".gitignore");
         environment.write("ignored", "no\n");
         environment.write(".cofferdam/prompts/plan.md", "a plan\n");
-        let done = environment
-            .run(way, "git commit -q --allow-empty -m a")
-            .expect_code(0);
+        let done = environment.run(way, &commit_script(&["a"])).expect_code(0);
         assert!(!done.stderr.contains("stay outside"), "{way:?}: {done}");
         assert!(!done.stderr.contains("stays outside"), "{way:?}: {done}");
     }

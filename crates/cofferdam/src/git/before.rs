@@ -129,15 +129,16 @@ pub async fn look(
     Ok(Seen { scratch, changes })
 }
 
-/// How many paths differ from HEAD or are untracked and not ignored, a directory with nothing tracked in it as one. What is
+/// How many paths differ from `head` or are untracked and not ignored, a directory with nothing tracked in it as one. What is
 /// Cofferdam's own is left out. `scratch`: as for [`look`].
 pub async fn count(
     repo: &Repository,
+    head: &Oid,
     rules: UserRules<'_>,
     scratch: PathBuf,
     cancel: &CancellationToken,
 ) -> Result<usize, BeforeError> {
-    let scratch = Scratch::create(scratch, repo, repo.head.commit(), rules)?;
+    let scratch = Scratch::create(scratch, repo, head, rules)?;
     scratch.copy_index(&repo.git_dir.join("index"))?;
     let changes = status(scratch.command(), Untracked::Directories, cancel).await?;
     let theirs = |change: &&Change| !change.path.starts_with(own_files::DIRECTORY);

@@ -2,9 +2,10 @@
 
 use super::envfile::Withheld;
 use super::event::{Event, Notice};
+use super::mode_reason::ModeReason;
 use super::network_options::NetworkOptions;
 use super::options::{RunOptions, SessionOptions};
-use super::plan::{ModeReason, Plan, TaskPlan};
+use super::plan::{Plan, TaskPlan};
 use crate::registry::Strategy;
 
 /// The first events. `uncommitted`: how many paths of the user's differ from HEAD in a checkout that

@@ -13,7 +13,7 @@ use crate::agent::AgentEvent;
 use crate::git::land::Landing;
 use crate::names::{SandboxId, Slug};
 use crate::process::Exit;
-use crate::session::plan::ModeReason;
+use crate::session::mode_reason::ModeReason;
 
 /// One event of a run. Text from the agent is as it was sent: sanitise before showing.
 #[derive(Debug, Clone, Serialize)]

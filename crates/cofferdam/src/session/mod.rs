@@ -30,6 +30,7 @@ mod layers;
 pub mod living;
 mod login;
 pub mod manage;
+mod mode_reason;
 mod model;
 mod mounts;
 mod network;
@@ -64,12 +65,13 @@ pub use holder::{Holder, Holding};
 pub use hooks::HookError;
 pub use living::{Session, SessionError, SessionExec};
 pub use login::{ForeignLogin, LoginError};
+pub use mode_reason::ModeReason;
 pub use network_options::NetworkOptions;
 pub use options::{
     COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions,
     SessionOptions, Task, Timeouts,
 };
-pub use plan::{ModeReason, PlanError};
+pub use plan::PlanError;
 pub use report::{Beside, Iteration, Kept, RunReport};
 pub use run::{check, run};
 pub use runlog::run_log;

@@ -11,7 +11,8 @@ use crate::git::{UserRules, before};
 use crate::registry::Strategy;
 
 /// How many paths of the checkout the sandbox does not have; `None` where it could not be found out. With `head` it has
-/// them all. `scratch`: a private directory that is made and removed.
+/// them all. `scratch`: a private directory that is made and removed. No landing may be under way: what landed is committed,
+/// and so is what the user committed since the start.
 pub(super) async fn look(caller: &Caller, plan: &Plan, scratch: PathBuf) -> Option<usize> {
     if plan.record.strategy == Strategy::Head {
         return Some(0);
@@ -20,7 +21,9 @@ pub(super) async fn look(caller: &Caller, plan: &Plan, scratch: PathBuf) -> Opti
         config: Some(&plan.config),
         caller_home: caller.user_home.as_deref(),
     };
-    let count = before::count(&plan.repository, rules, scratch, &caller.cancel);
+    let (repo, cancel) = (&plan.repository, &caller.abandon);
+    let head = repo.resolve("HEAD", cancel).await.ok()??;
+    let count = before::count(repo, &head, rules, scratch, cancel);
     count.await.ok()
 }
 

@@ -187,10 +187,9 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         environment: &task.environment,
         lives_on: false,
     };
-    // It takes as long as the checkout is large, so it begins with an agent that works, and at its end at the latest.
+    // It takes as long as the checkout is large, so it begins with an agent that works. Else it is for the end.
     let scratch = owned.directory().join("scratch-outside");
-    let outside = outside::look(&options.caller, plan, scratch);
-    tokio::pin!(outside);
+    let outside = || outside::look(&options.caller, plan, scratch.clone());
     let mut looked = false;
     let worked = async {
         let prepared = prepare::or_cancel(&making, &mut owned, &mut ready).await;
@@ -206,7 +205,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
             never = appearing::watch(watch, events) => match never {},
             never = async {
                 tokio::time::sleep(AT_WORK).await;
-                outside::tell((&mut outside).await, events);
+                outside::tell(outside().await, events);
                 looked = true;
                 std::future::pending::<Infallible>().await
             } => match never {},
@@ -286,7 +285,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
             .as_ref()
             .is_ok_and(|collected| !collected.commits.is_empty())
     {
-        let found = tokio::time::timeout(OUTSIDE, outside).await;
+        let found = tokio::time::timeout(OUTSIDE, outside()).await;
         outside::tell(found.unwrap_or_default(), events);
     }
     let kept = Kept {

@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 pub use error::PlanError;
-pub use mode::ModeReason;
 pub(super) use task::{Prompt, TaskPlan, plan as plan_task};
 
 use self::branches::branches;
 use super::error::RunErrorKind;
 use super::event::Notice;
 use super::manage::recover_in;
+use super::mode_reason::ModeReason;
 use super::options::{Caller, SessionOptions};
 use super::{hide, network, place};
 use crate::git::discovery::Start;
