@@ -26,7 +26,7 @@ fn cancelled(program: Program) {
     assert!(start.elapsed() < Duration::from_secs(20));
     assert_eq!(marked(&mark), Vec::<PathBuf>::new());
     assert!(world.model().wait_until(LIMIT, |seen| seen.left == 1));
-    assert_eq!(world.subjects(), "before\nstart");
+    assert_eq!(world.kept(), "before\nstart");
 }
 
 /// Processes of the agent: those with `variable` in their environment.

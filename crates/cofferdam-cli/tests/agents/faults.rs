@@ -87,7 +87,7 @@ fn gives_up(program: Program, last: Fault, words: &str) {
     let error = last["error"].as_str().unwrap();
     assert!(error.contains(words), "{error}");
     assert_eq!(last["kept"]["commits"][0]["subject"], "before", "{last}");
-    assert_eq!(world.subjects(), "before\nstart");
+    assert_eq!(world.kept(), "before\nstart");
     world.seen();
 }
 

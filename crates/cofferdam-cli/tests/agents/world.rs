@@ -198,6 +198,13 @@ impl World {
     pub(crate) fn subjects(&self) -> String {
         self.git(&["log", "--format=%s", "main"])
     }
+
+    /// The same on the sandbox's branch, where the commits of a run stay that did not succeed.
+    #[track_caller]
+    pub(crate) fn kept(&self) -> String {
+        assert_eq!(self.subjects(), "start");
+        self.git(&["log", "--format=%s", "cofferdam/one"])
+    }
 }
 
 /// Waits for a child whose output is piped. One that hangs is killed and fails the test.
