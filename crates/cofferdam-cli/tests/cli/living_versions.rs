@@ -128,6 +128,15 @@ fn a_record_of_a_newer_version_is_named_and_left_as_it_is() {
         &["start", "box"],
         &["collect", "box"],
         &["status", "box"],
+        &["pause", "box"],
+        &["resume", "box"],
+        &["diff", "box"],
+        &["diff", "--uncommitted", "box"],
+        &["log", "box"],
+        &["logs", "box"],
+        &["apply", "box"],
+        &["worktree", "box"],
+        &["run", "--in", "box", "--", "true"],
     ] {
         let done = lives.cofferdam(command).expect_code(1);
         assert!(
