@@ -149,6 +149,16 @@ fn a_record_of_a_newer_version_is_named_and_left_as_it_is() {
             "{command:?}"
         );
     }
+    // It may be at work, with the rules that it had.
+    for command in [
+        &["allow", "x.example.com"][..],
+        &["revoke", "x.example.com"],
+        &["net", "reload"],
+    ] {
+        let done = lives.cofferdam(command).expect_code(1);
+        let said = format!("warning: its sandbox keeps the rules that it had: {why}");
+        assert!(done.stderr.contains(&said), "{command:?}: {done}");
+    }
     let gc = lives.cofferdam(&["gc"]).expect_code(1);
     assert!(gc.stderr.contains(&why), "{gc}");
     assert_eq!(std::fs::read_to_string(&record).unwrap(), newer);
