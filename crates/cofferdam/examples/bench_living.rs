@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::home::Home;
 use cofferdam::sandbox::native::{Native, NativeOptions};
-use cofferdam::sandbox::{BindMount, BranchStrategy, CopyStrategy, Exit, PrivateCopy};
+use cofferdam::sandbox::{BindMount, BranchStrategy, Exit};
 use cofferdam::session::living::{self, Named};
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
 use cofferdam::session::{
@@ -93,7 +93,7 @@ impl Bench {
             branch: format!("bench/{name}").parse()?,
             base: None,
         };
-        let sandbox = BindMount::new(native(), strategy);
+        let sandbox = BindMount::or_layers(native(), strategy);
         let mut options = SessionOptions::new(&self.repo, sandbox);
         options.name = Some(name.to_owned());
         options.network = network;
@@ -201,10 +201,10 @@ impl Bench {
 
     async fn collect(&self, count: usize, layered: bool) -> Result<()> {
         let mut options = self.options("collect", NetworkOptions::None)?;
-        if layered {
+        if !layered {
             let branch = "bench/collect".parse()?;
-            let strategy = CopyStrategy::Branch { branch, base: None };
-            options.sandbox = PrivateCopy::layered(native(), strategy).into();
+            let strategy = BranchStrategy::Branch { branch, base: None };
+            options.sandbox = BindMount::new(native(), strategy).into();
         }
         let session = Session::create(&self.caller, &options).await?;
         for number in 0..count {

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args};
 use cofferdam::git::RepositoryError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::wall::allowed::Scope;
-use cofferdam::wall::change::{Applied, Change, ChangeError};
+use cofferdam::wall::change::{Change, ChangeError, Reached};
 use cofferdam::wall::rules::{CheckError, Sources, caution, check};
 use cofferdam::wall::{Origin, Rule};
 
@@ -91,11 +91,11 @@ pub(crate) async fn run(
         }
     }
     // What is wrong with a source decides about sandboxes at work, and is said with them.
-    let applied = patiently(change.apply(&scope)).await?;
-    if applied.is_empty() {
+    let reached = patiently(change.apply(&scope)).await?;
+    if reached.sandboxes.is_empty() {
         warn(&loaded.problems, colour);
     }
-    Ok(if tell(&applied, colour) {
+    Ok(if tell(&reached, colour) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -116,8 +116,8 @@ pub(super) async fn begin(
 
 /// Waits for a change to be in force; says so when that takes a while.
 pub(super) async fn patiently(
-    change: impl Future<Output = Result<Vec<Applied>, ChangeError>>,
-) -> Result<Vec<Applied>, ChangeError> {
+    change: impl Future<Output = Result<Reached, ChangeError>>,
+) -> Result<Reached, ChangeError> {
     let mut change = std::pin::pin!(change);
     tokio::select! {
         done = &mut change => return done,

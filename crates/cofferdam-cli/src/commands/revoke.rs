@@ -78,11 +78,11 @@ pub(crate) async fn run(
             "{label} {rule} still counts: it stands in {stands}\n"
         ));
     }
-    let applied = patiently(change.apply(&scope)).await?;
-    if applied.is_empty() {
+    let reached = patiently(change.apply(&scope)).await?;
+    if reached.sandboxes.is_empty() {
         warn(&left.problems, colour);
     }
-    Ok(if tell(&applied, colour) {
+    Ok(if tell(&reached, colour) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

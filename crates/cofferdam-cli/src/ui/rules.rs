@@ -1,6 +1,6 @@
 //! What is said of rules: where each stands, what is wrong with their sources, in which sandboxes they are in force.
 
-use cofferdam::wall::change::{Applied, Effect};
+use cofferdam::wall::change::{Effect, Reached};
 use cofferdam::wall::rules::{Problem, WrittenAt};
 
 use super::shell::shell_word;
@@ -37,9 +37,9 @@ pub(crate) fn place(place: &WrittenAt) -> String {
 }
 
 /// For which sandboxes at work a change counts now. Gives whether it does for all of them.
-pub(crate) fn tell(applied: &[Applied], colour: bool) -> bool {
+pub(crate) fn tell(reached: &Reached, colour: bool) -> bool {
     let mut good = true;
-    for one in applied {
+    for one in &reached.sandboxes {
         let name = &one.name;
         match &one.effect {
             Effect::InForce { closed: 0 } => {
@@ -78,7 +78,15 @@ pub(crate) fn tell(applied: &[Applied], colour: bool) -> bool {
             }
         }
     }
-    if applied.is_empty() {
+    for record in &reached.unreadable {
+        good = false;
+        let said = cofferdam::text::printable_line(&record.to_string());
+        output::note(&format!(
+            "{} its sandbox keeps the rules that it had: {said}\n",
+            style::paint("warning:", style::WARNING, colour)
+        ));
+    }
+    if reached.sandboxes.is_empty() && reached.unreadable.is_empty() {
         output::note("no sandbox that it concerns is running: it counts from the next start\n");
     }
     good

@@ -228,32 +228,46 @@ pub(crate) fn arguments_behind<'a>(command: &'a str, network: &[&'a str]) -> Vec
     }
 }
 
-fn at_git_calls(command: &str) {
-    let counted = ready(command);
+/// Where its files are decides what is to be done: each mode calls git in its own places.
+fn at_git_calls_in_each_mode(command: &str) {
+    for mode in ["layer", "bind", "copy"] {
+        at_git_calls(command, &[&NONE[..], &["--mode", mode]].concat());
+    }
+}
+
+fn at_git_calls(command: &str, options: &[&str]) {
+    let counted = ready_behind(command, options);
     let before = User::of(&counted);
     counted.count_calls();
-    let done = end(start(&counted, &arguments(command)), command);
-    assert_eq!(done.0, Some(0), "{command}: {}", done.1);
+    let done = end(
+        start(&counted, &arguments_behind(command, options)),
+        command,
+    );
+    assert_eq!(done.0, Some(0), "{command} {options:?}: {}", done.1);
     let calls = counted.calls();
     counted.killed_at();
     check(&counted, &before, command != "create", command);
-    assert!(calls > 0, "{command} calls no git");
+    assert!(calls > 0, "{command} {options:?} calls no git");
     let mut killed = 0;
-    let mut sample = Sample::new(&format!("git calls of living {command}"));
+    let mut sample = Sample::new(&format!("git calls of living {command} {options:?}"));
     for call in sample.of(1..=calls, SHARE.min(u64::from(calls))) {
         let moment = [Moment::Before, Moment::During, Moment::After]
             [usize::try_from(sample.below(3)).unwrap()];
-        let environment = ready(command);
+        let environment = ready_behind(command, options);
         let before = User::of(&environment);
         environment.kill_at(call, moment);
-        let done = end(start(&environment, &arguments(command)), command);
+        let arguments = arguments_behind(command, options);
+        let done = end(start(&environment, &arguments), command);
         let Some(at) = environment.killed_at() else {
             let name = command;
             end(start(&environment, &["delete", "--force", NAME]), name);
             continue;
         };
         killed += 1;
-        let what = format!("{command} killed at git call {at} ({})", sample.again());
+        let what = format!(
+            "{command} {options:?} killed at git call {at} ({})",
+            sample.again()
+        );
         assert_eq!(done.0, None, "{what}: {}", done.1);
         check(&environment, &before, command != "create", &what);
     }
@@ -262,23 +276,23 @@ fn at_git_calls(command: &str) {
 
 #[test]
 fn create_at_git_calls() {
-    at_git_calls("create");
+    at_git_calls_in_each_mode("create");
 }
 
 #[test]
 fn collect_at_git_calls() {
-    at_git_calls("collect");
+    at_git_calls_in_each_mode("collect");
 }
 
 #[test]
 fn delete_at_git_calls() {
-    at_git_calls("delete");
+    at_git_calls_in_each_mode("delete");
 }
 
 #[test]
 fn others_at_git_calls() {
     for command in ["exec", "pause", "resume", "stop", "start"] {
-        at_git_calls(command);
+        at_git_calls(command, &NONE);
     }
 }
 

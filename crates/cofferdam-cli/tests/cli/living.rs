@@ -518,6 +518,28 @@ fn committed_work_that_is_not_checked_out_is_no_uncommitted_work() {
     lives.cofferdam(&["delete", "box"]).expect_code(0);
 }
 
+/// What the gate noticed and let pass is told by whoever brings it home, once.
+#[test]
+fn what_the_gate_noticed_is_told() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    // Two names that are one on other machines.
+    let two = |name: &str| {
+        let upper = name.to_uppercase();
+        format!("echo a > {name}; echo b > {upper}; git add -A; git commit -qm {name}-and-so-on")
+    };
+    let told = |said: &str, name: &str| said.contains(name) && said.contains(&name.to_uppercase());
+    lives.exec("box", &two("seen")).expect_code(0);
+    let done = lives.cofferdam(&["collect", "box"]).expect_code(0);
+    assert!(told(&done.stderr, "seen"), "{done}");
+    let done = lives.cofferdam(&["collect", "box"]).expect_code(0);
+    assert!(!told(&done.stderr, "seen"), "{done}");
+    lives.exec("box", &two("looked")).expect_code(0);
+    let done = lives.cofferdam(&["log", "box"]).expect_code(0);
+    assert!(told(&done.stderr, "looked"), "{done}");
+    let done = lives.run(&["--branch", "b"], &two("worked")).expect_code(0);
+    assert!(told(&done.stderr, "worked"), "{done}");
+}
+
 #[test]
 fn what_was_kept_beside_a_users_branch_keeps_its_name() {
     let lives = Lives::new();

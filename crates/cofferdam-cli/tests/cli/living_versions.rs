@@ -128,6 +128,15 @@ fn a_record_of_a_newer_version_is_named_and_left_as_it_is() {
         &["start", "box"],
         &["collect", "box"],
         &["status", "box"],
+        &["pause", "box"],
+        &["resume", "box"],
+        &["diff", "box"],
+        &["diff", "--uncommitted", "box"],
+        &["log", "box"],
+        &["logs", "box"],
+        &["apply", "box"],
+        &["worktree", "box"],
+        &["run", "--in", "box", "--", "true"],
     ] {
         let done = lives.cofferdam(command).expect_code(1);
         assert!(
@@ -139,6 +148,16 @@ fn a_record_of_a_newer_version_is_named_and_left_as_it_is() {
             newer,
             "{command:?}"
         );
+    }
+    // It may be at work, with the rules that it had.
+    for command in [
+        &["allow", "x.example.com"][..],
+        &["revoke", "x.example.com"],
+        &["net", "reload"],
+    ] {
+        let done = lives.cofferdam(command).expect_code(1);
+        let said = format!("warning: its sandbox keeps the rules that it had: {why}");
+        assert!(done.stderr.contains(&said), "{command:?}: {done}");
     }
     let gc = lives.cofferdam(&["gc"]).expect_code(1);
     assert!(gc.stderr.contains(&why), "{gc}");

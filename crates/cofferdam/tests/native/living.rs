@@ -619,6 +619,17 @@ fn its_end_leaves_nothing() {
     });
 }
 
+/// Whether it sleeps without a time at which it wakes up: ppoll(2), whose third word says until when. An ordinary user does
+/// not see that of a process that cannot be dumped, and its number is this machine's.
+fn sleeps_without_end(pid: u32) -> bool {
+    let call = fs::read_to_string(format!("/proc/{pid}/syscall"));
+    let Ok(call) = call else {
+        return !rustix::process::geteuid().is_root();
+    };
+    let words: Vec<&str> = call.split(' ').collect();
+    cfg!(not(target_arch = "x86_64")) || words[0] == "271" && words[3] == "0x0"
+}
+
 both! {
     /// What counts is how often init was let run because it had waited for something.
     async fn nothing_wakes_an_idle_one() {
@@ -645,6 +656,8 @@ both! {
             since.elapsed() > Duration::from_millis(1500)
         })
         .await;
+        // However long one would look.
+        eventually("nothing but what happens wakes it", || sleeps_without_end(init)).await;
         // While it is paused by signals it looks about once a second whether something has woken itself, and no more
         // often. What is frozen needs no look at all.
         sandbox.pause().await.unwrap();
@@ -659,6 +672,9 @@ both! {
             passed > Duration::from_secs(3)
         })
         .await;
+        if most == 0 {
+            eventually("nothing wakes it while paused", || sleeps_without_end(init)).await;
+        }
     }
 }
 

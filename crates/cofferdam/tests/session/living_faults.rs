@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use cofferdam::git::Git;
-use cofferdam::sandbox::Exit;
+use cofferdam::sandbox::{CopyStrategy, Exit, PrivateCopy};
 use cofferdam::session::living::{self, Named};
 use cofferdam::session::{NetworkOptions, Session, SessionError, SessionExec};
 use cofferdam_lab::sample::Sample;
@@ -330,9 +330,15 @@ fn side_by_side(many: usize, network: &NetworkOptions) {
     let names: Vec<String> = (0..many).map(|number| format!("n{number}")).collect();
     let mut ids = Vec::new();
     block_on(async {
-        for name in &names {
+        for (number, name) in names.iter().enumerate() {
             let mut made = options(&env, name);
             made.network = network.clone();
+            // Every other one with layers, which have the tree below them in common.
+            if number % 2 == 1 {
+                let branch = format!("b-{name}").parse().unwrap();
+                let strategy = CopyStrategy::Branch { branch, base: None };
+                made.sandbox = PrivateCopy::layered(native(), strategy).into();
+            }
             let session = Session::create(&caller(&env), &made).await.unwrap();
             ids.push(session.id());
             let mut sleeper = SessionExec::new(["sleep", "600"]);

@@ -61,7 +61,7 @@ fn a_sandbox_behind_another_versions_gateway_is_named() {
     let apply = || {
         block_on(async {
             let change = Change::begin(&house.home).await.unwrap();
-            change.apply(&Scope::Global).await.unwrap()
+            change.apply(&Scope::Global).await.unwrap().sandboxes
         })
     };
     let place = house.home.gateway(u32::MAX);
@@ -101,13 +101,13 @@ fn a_rule_counts_at_once_until_its_line_is_removed_and_a_broken_config_changes_n
         let only = Scope::Sandbox(one.sandbox);
         let change = Change::begin(&house.home).await.unwrap();
         change.add(&only, &[rule("a.test:443")]).unwrap();
-        let applied = change.apply(&only).await.unwrap();
+        let applied = change.apply(&only).await.unwrap().sandboxes;
         assert_eq!((applied.len(), in_force(&applied)), (1, 1), "{applied:?}");
         assert_eq!(doors.look_up("a.test"), FOUND);
         assert_eq!(others.look_up("a.test"), REFUSED);
 
         change.add(&Scope::Global, &[rule("b.test:443")]).unwrap();
-        let applied = change.apply(&Scope::Global).await.unwrap();
+        let applied = change.apply(&Scope::Global).await.unwrap().sandboxes;
         assert_eq!(in_force(&applied), 2, "{applied:?}");
         assert_eq!(
             (doors.look_up("b.test"), others.look_up("b.test")),
@@ -116,7 +116,7 @@ fn a_rule_counts_at_once_until_its_line_is_removed_and_a_broken_config_changes_n
 
         // A config that cannot be read: what was in force stays.
         fsx::write_private(&config, b"firewall: {allow: [}\n").unwrap();
-        let applied = change.apply(&Scope::Global).await.unwrap();
+        let applied = change.apply(&Scope::Global).await.unwrap().sandboxes;
         let kept =
             |one: &Applied| matches!(&one.effect, Effect::Kept(problems) if problems.len() == 1);
         assert!(
@@ -130,7 +130,7 @@ fn a_rule_counts_at_once_until_its_line_is_removed_and_a_broken_config_changes_n
         fsx::write_private(&config, b"firewall: {allow: []}\n").unwrap();
 
         std::fs::remove_file(Scope::Global.file(&house.home)).unwrap();
-        let applied = change.apply(&Scope::Global).await.unwrap();
+        let applied = change.apply(&Scope::Global).await.unwrap().sandboxes;
         assert_eq!(in_force(&applied), 2, "{applied:?}");
         assert_eq!(
             (doors.look_up("b.test"), others.look_up("b.test")),
@@ -164,7 +164,7 @@ fn the_lists_of_long_lived_sandboxes_follow() {
             let which = cofferdam::wall::allowed::Which::Exactly(Box::new(rule(text)));
             change.remove(&scope, &[which]).unwrap();
         }
-        change.apply(&scope).await.unwrap()
+        change.apply(&scope).await.unwrap().sandboxes
     };
     block_on(async {
         // The control: without a list it does not live on, and gets none.

@@ -25,14 +25,14 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let change = begin(environment, interrupt).await?;
-    let applied = patiently(change.apply(&Scope::Global)).await?;
+    let reached = patiently(change.apply(&Scope::Global)).await?;
     let colour = environment.colour.on_stderr();
     // Sandboxes that start next meet it.
     let problems = sources(None, environment, interrupt).await?.load().problems;
-    if applied.is_empty() {
+    if reached.sandboxes.is_empty() {
         warn(&problems, colour);
     }
-    Ok(if tell(&applied, colour) && problems.is_empty() {
+    Ok(if tell(&reached, colour) && problems.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

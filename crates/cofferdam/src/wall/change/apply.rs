@@ -30,6 +30,14 @@ pub struct Applied {
     pub effect: Effect,
 }
 
+/// What a change came to.
+#[derive(Debug)]
+pub struct Reached {
+    pub sandboxes: Vec<Applied>,
+    /// Records of sandboxes that may be at work, with the rules that they had: another version wrote them.
+    pub unreadable: Vec<RegistryError>,
+}
+
 #[derive(Debug)]
 pub enum Effect {
     /// Its rules are what the files say; so many open connections were ended by that.
@@ -47,11 +55,12 @@ pub enum Effect {
 impl Change {
     /// Puts the rules in force that the files hold now, in every sandbox at work that `scope` covers.
     /// The lists of long-lived ones are written, whether they are at work or not. Bounded: 25 s for each.
-    pub async fn apply(&self, scope: &Scope) -> Result<Vec<Applied>, ChangeError> {
+    pub async fn apply(&self, scope: &Scope) -> Result<Reached, ChangeError> {
         let behind = self.behind_the_gateway().await?;
         let another = gateway::another_lives(&self.home);
         let mut applied = Vec::new();
-        for entry in registry::list(&self.home, None)?.entries {
+        let listing = registry::list(&self.home, None)?;
+        for entry in listing.entries {
             let record = entry.record;
             // Who keeps the place of a long-lived one next knows no other rules than those of its list.
             let lives_on = supervisor::is_long_lived(&self.home, record.id);
@@ -86,7 +95,10 @@ impl Change {
                 });
             }
         }
-        Ok(applied)
+        Ok(Reached {
+            sandboxes: applied,
+            unreadable: listing.unreadable,
+        })
     }
 
     async fn behind_the_gateway(&self) -> Result<Vec<String>, WallError> {

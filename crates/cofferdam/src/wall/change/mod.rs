@@ -3,5 +3,5 @@
 mod apply;
 pub(super) mod right;
 
-pub use apply::{Applied, ChangeError, Effect};
+pub use apply::{Applied, ChangeError, Effect, Reached};
 pub use right::Change;
