@@ -1,18 +1,18 @@
-//! Who has a branch: one worktree is all that git lets a branch have.
+//! Who has a branch: git lets one worktree have it, and of two sandboxes with files of their own one would be surprised.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, Slug};
-use crate::registry::{self, Entry, Lifetime, RegistryError};
+use crate::registry::{self, Entry, Lifetime, Mode, RegistryError};
 
-/// The sandbox in whose worktree a branch is checked out.
+/// The sandbox that works on a branch, or in whose worktree it is checked out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub name: Slug,
     pub state: Holding,
-    /// Its worktree.
+    /// Its worktree, or the files of its own.
     pub at: PathBuf,
 }
 
@@ -38,7 +38,13 @@ impl Holder {
         let entries = registry::list(home, Some(repository))?.entries;
         let mut newest_first = entries.into_iter().rev();
         Ok(newest_first.find_map(|Entry { record, in_use }| {
-            let at = record.worktree.filter(|at| at.is_dir())?;
+            let own_files = matches!(record.mode, Mode::Copy | Mode::Layer);
+            let at = match &record.worktree {
+                Some(at) if at.is_dir() => at.clone(),
+                // Once it has ended, its branch is free.
+                _ if own_files && record.phase.is_unfinished() => record.workspace(home),
+                _ => return None,
+            };
             let lives_on = record.lifetime == Lifetime::UntilDeleted;
             (record.branch.as_ref() == Some(branch)).then_some(Self {
                 name: record.name,
