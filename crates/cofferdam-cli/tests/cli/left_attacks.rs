@@ -1,0 +1,159 @@
+//! What a hostile agent leaves, and what its user does meanwhile: nothing of the user's goes with it, and nothing comes out
+//! that was not shown.
+
+use std::os::unix::fs::symlink;
+
+use cofferdam::fsx::write_private;
+
+use crate::environment::TestEnvironment;
+
+/// A sandbox `left` on branch `work`, in which that was done in files `base` of the repository.
+#[track_caller]
+fn left(base: &str, script: &str, options: &[&str]) -> TestEnvironment {
+    let environment = TestEnvironment::with_repository();
+    environment.shell(base).expect_code(0);
+    let all = [&["--name", "left", "--branch", "work", "-q"], options].concat();
+    environment.run(&all, script).expect_code(0);
+    environment
+}
+
+/// What the agent did may be what the user did: they gave it the file, or brought the change in by hand.
+#[test]
+fn what_the_user_has_already_is_never_taken_back() {
+    let environment = left(
+        "echo .env > .gitignore; git add .gitignore; git commit -qm ignored; echo secret > .env",
+        "git add -f .env; git commit -qm env; echo more > more",
+        &["--copy", ".env"],
+    );
+    let refused = environment.cofferdam(&["apply", "left"]).expect_code(1);
+    assert!(
+        refused.stderr.contains("would be overwritten: .env"),
+        "{refused}"
+    );
+    environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(1);
+    assert_eq!(environment.read(".env"), "secret\n");
+
+    for (theirs, said) in [
+        ("true", "local changes are in the way"),
+        ("git add src/lib.txt", "the same is staged already"),
+    ] {
+        let environment = left("true", "echo three >> src/lib.txt; echo more > more", &[]);
+        environment
+            .shell(&format!("echo three >> src/lib.txt; {theirs}"))
+            .expect_code(0);
+        let refused = environment.cofferdam(&["apply", "left"]).expect_code(1);
+        assert!(
+            refused.stderr.contains(said) && refused.stderr.contains("src/lib.txt"),
+            "{refused}"
+        );
+        environment
+            .cofferdam(&["apply", "--undo", "left"])
+            .expect_code(1);
+        assert_eq!(environment.read("src/lib.txt"), "one\ntwo\nthree\n");
+        assert!(!environment.repository().join("more").exists());
+    }
+}
+
+#[test]
+fn nothing_behind_a_link_is_taken_back() {
+    let environment = TestEnvironment::with_repository();
+    let outside = environment.home().join("outside");
+    std::fs::create_dir_all(&outside).unwrap();
+    symlink(&outside, environment.repository().join("out")).unwrap();
+    environment.git(&["add", "out"]);
+    environment.git(&["commit", "-qm", "a link that leads out"]);
+    let script = "rm out; mkdir out; echo whole > out/whole; echo the beginning > out/begun";
+    environment
+        .run(&["--name", "left", "--branch", "work", "-q"], script)
+        .expect_code(0);
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    environment.git(&["reset", "-q", "--hard"]);
+    write_private(&outside.join("whole"), b"whole\n").unwrap();
+    write_private(&outside.join("begun"), b"the").unwrap();
+    environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(0);
+    assert!(outside.join("whole").exists() && outside.join("begun").exists());
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn what_the_user_put_in_a_directorys_place_stays() {
+    for link in [false, true] {
+        let environment = left("true", "echo three >> src/lib.txt", &[]);
+        environment.cofferdam(&["apply", "left"]).expect_code(0);
+        let place = environment.repository().join("src");
+        std::fs::remove_dir_all(&place).unwrap();
+        if link {
+            symlink("mine", &place).unwrap();
+        } else {
+            environment.write("src", "mine\n");
+        }
+        let done = environment
+            .cofferdam(&["apply", "--undo", "left"])
+            .expect_code(1);
+        assert!(done.stderr.contains("changed since: src/lib.txt"), "{done}");
+        if link {
+            assert_eq!(place.read_link().unwrap().to_str(), Some("mine"));
+        } else {
+            assert_eq!(environment.read("src"), "mine\n");
+        }
+    }
+}
+
+#[test]
+fn what_the_user_made_shorter_stays() {
+    let environment = left("true", "seq 100 > new; seq 100 >> src/lib.txt", &[]);
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    environment.write("new", "1\n");
+    environment.write("src/lib.txt", "one\ntwo\n1\n");
+    let done = environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(1);
+    assert!(
+        done.stderr.contains("changed since: new, src/lib.txt"),
+        "{done}"
+    );
+    assert_eq!(environment.read("new"), "1\n");
+    assert_eq!(environment.read("src/lib.txt"), "one\ntwo\n1\n");
+}
+
+#[test]
+fn other_kinds_and_other_attributes_are_taken_back_too() {
+    for script in [
+        "rm README.md; mkdir README.md; echo x > README.md/x; rm -r src; ln -s README.md src",
+        "echo '* text eol=crlf' > .gitattributes; echo a > a; echo z > z; echo three >> src/lib.txt",
+    ] {
+        let environment = left("true", script, &[]);
+        environment.cofferdam(&["apply", "left"]).expect_code(0);
+        environment
+            .cofferdam(&["apply", "--undo", "left"])
+            .expect_code(0);
+        assert_eq!(environment.git(&["status", "--porcelain"]), "");
+        assert_eq!(environment.read("README.md"), "hello\n");
+        assert_eq!(environment.read("src/lib.txt"), "one\ntwo\n");
+    }
+}
+
+#[test]
+fn it_is_taken_back_where_it_was_applied() {
+    let environment = left("git worktree add -q ../other", "echo new > new", &[]);
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    let elsewhere = format!(
+        "cd ../other && {} apply --undo left",
+        env!("CARGO_BIN_EXE_cofferdam")
+    );
+    let done = environment.shell(&elsewhere).expect_code(1);
+    assert!(
+        done.stderr.contains("nothing of left is applied here"),
+        "{done}"
+    );
+    environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(0);
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+}
+
+/// The commit of what is uncommitted is made inside, and so may stand on one that nobody was ever shown.
