@@ -157,3 +157,35 @@ fn it_is_taken_back_where_it_was_applied() {
 }
 
 /// The commit of what is uncommitted is made inside, and so may stand on one that nobody was ever shown.
+#[test]
+fn what_applies_is_shown_before() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .cofferdam(&["create", "box", "--network", "none"])
+        .expect_code(0);
+    // Answers in the place of who asks, and ends the honest answer.
+    let script = r"
+        echo shown > shown; mkdir hidden; echo hidden > hidden/Makefile
+        git add hidden; one=$(git write-tree); git add shown; two=$(git write-tree); git reset -q
+        below=$(git commit-tree -p HEAD -m hidden $one); answer=$(git commit-tree -p $below -m rest $two)
+        cat > ~/lie <<END
+#!/bin/sh
+for one in /proc/[0-9]*; do
+    if grep -qa COMMITTER \$one/cmdline; then echo $answer > \$one/fd/1; kill -9 \$PPID; break; fi
+done
+END
+        chmod +x ~/lie; git config core.fsmonitor ~/lie";
+    environment
+        .cofferdam(&["exec", "box", "--", "sh", "-c", script])
+        .expect_code(0);
+    let shown = environment
+        .cofferdam(&["diff", "--uncommitted", "box", "--name-status"])
+        .expect_code(0);
+    assert_eq!(shown.stdout, "A\thidden/Makefile\nA\tshown\n", "{shown}");
+    // It was that answer.
+    let subject = environment.git(&["for-each-ref", "--format=%(refname:lstrip=3) %(subject)"]);
+    assert!(subject.contains("uncommitted rest"), "{subject}");
+    environment
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+}
