@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::symlink;
 
-use cofferdam::fsx::write_private;
+use cofferdam::fsx::{write_private, write_with_mode};
 
 use crate::environment::TestEnvironment;
 
@@ -188,4 +188,50 @@ END
     environment
         .cofferdam(&["delete", "--force", "box"])
         .expect_code(0);
+}
+
+#[test]
+fn a_worktree_that_was_cut_short_does_not_pass_for_whole() {
+    let environment = left("true", "echo new > new", &[]);
+    let programs = environment.home().join("programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    let git = programs.join("git");
+    let script = "#!/bin/sh\nPATH=${PATH#*:}\nfor one; do if [ \"$one\" = restore ]; then kill -9 $PPID; exit 1; fi; done\n\
+                  exec git \"$@\"\n";
+    write_with_mode(&git, script.as_bytes(), 0o755).unwrap();
+    let killed = format!(
+        "PATH={}:$PATH {} worktree left; exit $?",
+        programs.display(),
+        env!("CARGO_BIN_EXE_cofferdam")
+    );
+    environment.shell(&killed).expect_code(137);
+    let done = environment.cofferdam(&["worktree", "left"]).expect_code(1);
+    assert!(done.stderr.contains("it was cut short"), "{done}");
+    let hint = done
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("hint: move it away: `"))
+        .unwrap();
+    environment.shell(hint.trim_end_matches('`')).expect_code(0);
+    let done = environment.cofferdam(&["worktree", "left"]).expect_code(0);
+    let made = std::path::Path::new(done.stdout.trim()).join("new");
+    assert!(made.exists(), "{done}");
+}
+
+#[test]
+fn a_worktree_stays_where_its_sandbox_is_not_deleted() {
+    let environment = left("echo ignored > .git/info/exclude", "echo new > new", &[]);
+    let done = environment.cofferdam(&["worktree", "left"]).expect_code(0);
+    let path = std::path::PathBuf::from(done.stdout.trim());
+    std::fs::remove_file(path.join("new")).unwrap();
+    write_private(&path.join("ignored"), b"mine\n").unwrap();
+    environment.cofferdam(&["delete", "left"]).expect_code(1);
+    assert!(path.join("ignored").exists());
+    // And nothing moves its branch under it.
+    let done = environment.cofferdam(&["start", "left"]).expect_code(1);
+    assert!(done.stderr.contains("is in the worktree"), "{done}");
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+    environment.expect_clean();
 }
