@@ -235,3 +235,14 @@ fn a_worktree_stays_where_its_sandbox_is_not_deleted() {
         .expect_code(0);
     environment.expect_clean();
 }
+
+#[test]
+fn what_runs_by_itself_is_told_when_it_is_applied() {
+    let environment = left("true", "echo 'rm -rf ~' > .envrc; echo x > x", &[]);
+    let done = environment.cofferdam(&["apply", "left"]).expect_code(0);
+    assert!(
+        done.stderr
+            .contains("these changed files run on your machine: .envrc\n"),
+        "{done}"
+    );
+}
