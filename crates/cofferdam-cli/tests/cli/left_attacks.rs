@@ -246,3 +246,15 @@ fn what_runs_by_itself_is_told_when_it_is_applied() {
         "{done}"
     );
 }
+
+#[test]
+fn settings_inside_do_not_make_new_files_vanish() {
+    for mode in ["layer", "copy"] {
+        let script = "git config status.showUntrackedFiles no; echo new > new";
+        let environment = left("true", script, &["--mode", mode]);
+        let done = environment
+            .cofferdam(&["diff", "--uncommitted", "left", "--name-status"])
+            .expect_code(0);
+        assert_eq!(done.stdout, "A\tnew\n", "{done}");
+    }
+}
