@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use cofferdam::session::Notice;
 use cofferdam::session::manage::{self, Applied, TakenBack};
 use cofferdam::text::printable_line;
 
@@ -77,6 +78,12 @@ pub(crate) async fn run(
             let next = paint("undo:", style::HINT, colour);
             text.push_str(&format!("{next} cofferdam apply --undo {name}\n"));
             output::data(&text)?;
+            if !done.executes.is_empty() {
+                let notice = Notice::Executes {
+                    paths: done.executes,
+                };
+                output::note(&format!("note: {notice}\n"));
+            }
             return Ok(ExitCode::SUCCESS);
         }
         Applied::Conflict(files) => {

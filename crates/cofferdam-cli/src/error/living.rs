@@ -6,6 +6,8 @@ use cofferdam::sandbox::SandboxError;
 use cofferdam::session::SessionError;
 use cofferdam::wall::supervisor::SupervisorError;
 
+use crate::ui::shell::shell_word;
+
 /// The next step.
 pub(super) fn hint(error: &SessionError) -> Option<String> {
     let hint = match error {
@@ -22,6 +24,10 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         ),
         SessionError::Ended { name } => format!(
             "what it committed is there: `cofferdam log {name}`; remove the rest with `cofferdam delete {name}`"
+        ),
+        SessionError::InWorktree { path, .. } => format!(
+            "go on there; or save what you need of it, then `git worktree remove {}`",
+            shell_word(path)
         ),
         SessionError::Stopped { name } => format!("start it with `cofferdam start {name}`"),
         SessionError::Running { name } => format!("use it with `cofferdam shell {name}`"),
@@ -126,6 +132,7 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         | SessionError::FailedSetup { .. }
         | SessionError::Missing { .. }
         | SessionError::Ended { .. }
+        | SessionError::InWorktree { .. }
         | SessionError::Stopped { .. }
         | SessionError::Running { .. }
         | SessionError::Paused { .. }

@@ -20,6 +20,7 @@ mod hooks;
 mod interrupt;
 mod kept;
 mod left;
+mod left_attacks;
 mod list;
 mod lives;
 mod living;

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CommitLine, GitError, Oid, Repository};
 use crate::names::BranchName;
-use crate::process::Input;
+use crate::process::{Input, Sink};
 use crate::text::printable;
 
 /// How much of a difference is shown.
@@ -122,6 +122,44 @@ impl Repository {
             .await?;
         let own = branch.full();
         Ok(text.lines().any(|reference| reference != own))
+    }
+
+    /// Whether HEAD or a reference other than `but` contains the commit.
+    pub async fn is_at_home(
+        &self,
+        commit: &Oid,
+        but: &str,
+        cancel: &CancellationToken,
+    ) -> Result<bool, GitError> {
+        let text = self
+            .command()
+            .args(["rev-list", "--max-count=1", commit.as_str(), "--not"])
+            .arg(format!("--exclude={but}"))
+            .args(["--all", "HEAD"])
+            .line(cancel)
+            .await?;
+        Ok(text.is_empty())
+    }
+
+    /// Files that differ between two commits.
+    pub async fn changed_files(
+        &self,
+        from: &Oid,
+        to: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<PathBuf>, GitError> {
+        let done = self
+            .command()
+            .args(["diff-tree", "-r", "-z", "--name-only", "--no-renames"])
+            .args([from.as_str(), to.as_str()])
+            .output(Sink::Capture(1 << 30))
+            .run(cancel)
+            .await?;
+        let paths = done.stdout.split(|&byte| byte == 0);
+        let paths = paths.filter(|path| !path.is_empty());
+        Ok(paths
+            .map(|path| PathBuf::from(OsStr::from_bytes(path)))
+            .collect())
     }
 
     /// Whether the commit's tree has something at `path`.

@@ -1,7 +1,7 @@
 //! A sandbox's work in the user's working tree, without a commit: as `git merge --squash` leaves it, and to be taken back as
 //! one step. What was brought in is a commit at [`Own::Applied`], whose parent is what was checked out then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -66,11 +66,19 @@ pub async fn apply(
         return Ok(Applied::Nothing);
     }
     let new = commit(repo, id, &tree, head, cancel).await?;
-    let step = step(repo, id, head, &new);
     let (held, index) = match hold(repo, id, barred, cancel).await? {
         Ok(held) => held,
         Err(why) => return Ok(Applied::InTheWay(why)),
     };
+    let mut step = step(repo, id, head, &new);
+    let earlier = refs::read(repo, &reference(repo, id), cancel).await?;
+    // What an earlier one has written already, which may have been killed, gives way. What is the same and was never
+    // written by one is the user's: taking it back would take it away.
+    if let Some(earlier) = earlier
+        && repo.resolve(&format!("{earlier}^"), cancel).await?.as_ref() == Some(head)
+    {
+        step.lying = Some((head.clone(), earlier));
+    }
     let done = step.bring_in(repo, &index, cancel).await;
     remove_temporary(&index)?;
     drop(held);
@@ -90,7 +98,7 @@ pub async fn take_back(
     barred: Barred<'_>,
     cancel: &CancellationToken,
 ) -> Result<TakenBack, LandError> {
-    let reference = refs::own(id, Own::Applied);
+    let reference = reference(repo, id);
     let Some(new) = refs::read(repo, &reference, cancel).await? else {
         return Ok(TakenBack::Nothing);
     };
@@ -118,17 +126,24 @@ pub async fn take_back(
 fn step(repo: &Repository, id: SandboxId, head: &Oid, new: &Oid) -> Move {
     let reference = repo.head.branch_text();
     let top = repo.top.as_path();
-    let mut step = Move::new(
+    Move::new(
         id,
         Files::Update,
         reference,
         (head, new),
         &repo.git_dir,
         top,
-    );
-    // What one that was killed has written already gives way.
-    step.lying = Some((head.clone(), new.clone()));
-    step
+    )
+}
+
+/// One for each working tree: what lies in one cannot be taken back in another.
+fn reference(repo: &Repository, id: SandboxId) -> String {
+    let applied = refs::own(id, Own::Applied);
+    match repo.git_dir.strip_prefix(repo.common_dir.join("worktrees")) {
+        // As git itself named it: a name that can be in a reference.
+        Ok(name) => format!("{applied}-{}", name.to_string_lossy()),
+        Err(_) => applied,
+    }
 }
 
 /// Nobody else changes the checkout as long as the first two live. The last is a name for a temporary index.
@@ -205,12 +220,15 @@ impl Move {
         let there = self.git_dir().join("index");
         copy_index(&there, index)?;
         let changes = self.changes(repo, cancel).await?;
+        if let Some(why) = self.same_by_the_user(repo, index, &changes, cancel).await? {
+            return Ok(Some(why));
+        }
         let rest = self.take_leftovers(repo, index, &changes, cancel).await?;
         if let Some(why) = self.try_out(repo, index, &changes, cancel).await? {
             return Ok(Some(why));
         }
         // Before anything is written: whoever is killed now can take it back.
-        let reference = refs::own(self.id, Own::Applied);
+        let reference = reference(repo, self.id);
         let none = CancellationToken::new();
         let before = refs::read(repo, &reference, &none).await?;
         if before.as_ref() != Some(&self.new) {
@@ -220,7 +238,9 @@ impl Move {
                 .await?;
         }
         if let Err(why) = self.update_files(repo, index).await {
-            let left = self.restore(repo, index, &changes).await?;
+            let left = self
+                .restore(repo, index, &changes, &BTreeSet::new())
+                .await?;
             if left.is_empty() {
                 return Ok(Some(why));
             }
@@ -230,6 +250,38 @@ impl Move {
         self.write_files(repo, index, &rest).await?;
         std::fs::rename(index, &there).context("replace", &there)?;
         Ok(None)
+    }
+
+    /// Where the user staged the very same: git would take it for done, and taking it back would take theirs away.
+    async fn same_by_the_user(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        changes: &Changes,
+        cancel: &CancellationToken,
+    ) -> Result<Option<String>, LandError> {
+        let mut other = self.clone();
+        other.old = self.new.clone();
+        let unlike = other.staged(repo, index, cancel).await?;
+        let earlier = match &self.lying {
+            Some((_, earlier)) => {
+                other.old = self.old.clone();
+                other.new = earlier.clone();
+                other.changes(repo, cancel).await?
+            }
+            None => Changes::new(),
+        };
+        let same = changes.iter().filter(|(path, state)| {
+            !unlike.contains_key(*path) && earlier.get(*path) != Some(state)
+        });
+        let same: Vec<String> = same
+            .map(|(path, _)| printable(&String::from_utf8_lossy(path)))
+            .collect();
+        if same.is_empty() {
+            return Ok(None);
+        }
+        let same = super::checkout::some(&same);
+        Ok(Some(format!("the same is staged already: {same}")))
     }
 
     /// Returns, printable, what is not as before.
@@ -249,7 +301,10 @@ impl Move {
             .collect();
         let ours: Vec<_> = ours.into_iter().collect();
         self.set_entries(repo, index, &ours, &none).await?;
-        let left = self.restore(repo, index, &changes).await?;
+        // Where the index has what was brought in, the files were whole: who made one shorter is its user.
+        let whole = changes.keys().filter(|path| !theirs.contains_key(*path));
+        let whole = whole.cloned().collect();
+        let left = self.restore(repo, index, &changes, &whole).await?;
         std::fs::rename(index, &there).context("replace", &there)?;
         Ok(left)
     }

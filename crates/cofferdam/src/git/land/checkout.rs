@@ -247,7 +247,7 @@ impl Move {
         if self.files == Files::Update
             && let Err(why) = self.update_files(repo, index).await
         {
-            let left = self.restore(repo, index, &changes).await;
+            let left = self.restore(repo, index, &changes, &BTreeSet::new()).await;
             let left = left.unwrap_or_else(|error| vec![error.to_string()]);
             if !left.is_empty() {
                 let why = format!("{why}; not as before: {}", some(&left));

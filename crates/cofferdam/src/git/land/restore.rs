@@ -1,6 +1,7 @@
 //! A checkout whose files git could not bring to the new commit, for want of space or of a right: what it
 //! had written is taken back, and only that.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -39,6 +40,9 @@ impl Move {
         cancel: &CancellationToken,
     ) -> Result<Found, GitError> {
         let file = self.top().join(OsStr::from_bytes(path));
+        if self.is_beneath_another(path) {
+            return Ok(Found::Other);
+        }
         let Ok(on_disk) = std::fs::symlink_metadata(&file) else {
             return Ok(Found::Missing);
         };
@@ -65,6 +69,15 @@ impl Move {
         })
     }
 
+    /// Whether something else lies in the place of a directory on the way: behind a symlink are files of another
+    /// place, and git would remove what is no directory to make one.
+    pub(super) fn is_beneath_another(&self, path: &[u8]) -> bool {
+        let top = self.top();
+        let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+        ends.map(|(at, _)| top.join(OsStr::from_bytes(&path[..at])))
+            .any(|above| std::fs::symlink_metadata(above).is_ok_and(|found| !found.is_dir()))
+    }
+
     /// As git would write it here, with the line ends of this checkout.
     async fn blob(
         &self,
@@ -81,39 +94,57 @@ impl Move {
     }
 
     /// Brings the changed paths back to what `index` has, in which they are still the old commit's. Only
-    /// what is missing or is the new commit's, whole or cut off, is ours to touch. Returns, printable,
-    /// what is not as before.
+    /// what is missing or is the new commit's is ours to touch; what is cut off as well, but at the paths in `whole`.
+    /// Returns, printable, what is not as before.
     pub(super) async fn restore(
         &self,
         repo: &Repository,
         index: &Path,
         changes: &Changes,
+        whole: &BTreeSet<Vec<u8>>,
     ) -> Result<Vec<String>, LandError> {
         let cancel = CancellationToken::new();
         self.refresh(repo, index, &cancel).await?;
         let tracked = self.tracked(repo, index, &cancel).await?;
         let top = self.top();
-        let mut back = Vec::new();
+        let (mut back, mut gone) = (Vec::new(), Vec::new());
+        // All are compared before one is changed: among them may be the attributes that say how git writes the others.
         for path in self.differing(repo, index, changes, &cancel).await? {
             let Some(state) = changes.get(&path) else {
                 continue;
             };
             let found = self.found(repo, &path, state, &cancel).await?;
-            if tracked.contains(&path) {
-                if found != Found::Other {
-                    back.push(path);
+            let ours = match found {
+                Found::Missing | Found::Whole => true,
+                Found::CutOff => !whole.contains(&path),
+                Found::Other => false,
+            };
+            if !tracked.contains(&path) {
+                if ours && found != Found::Missing {
+                    gone.push(path);
                 }
-            } else if matches!(found, Found::Whole | Found::CutOff) {
-                let file = top.join(OsStr::from_bytes(&path));
-                std::fs::remove_file(&file).context("remove", &file)?;
-                for above in file.ancestors().skip(1).take_while(|above| **above != top) {
-                    // What holds something else stays.
-                    if std::fs::remove_dir(above).is_err() {
-                        break;
-                    }
+            } else if ours || state.is_none() {
+                back.push(path);
+            }
+        }
+        for path in gone {
+            let file = top.join(OsStr::from_bytes(&path));
+            std::fs::remove_file(&file).context("remove", &file)?;
+            for above in file.ancestors().skip(1).take_while(|above| **above != top) {
+                // What holds something else stays.
+                if std::fs::remove_dir(above).is_err() {
+                    break;
                 }
             }
         }
+        // Where the new commit has nothing, what lay there may have been another path of its own until now.
+        back.retain(|path| {
+            let is_free = || {
+                let file = top.join(OsStr::from_bytes(path));
+                !self.is_beneath_another(path) && std::fs::symlink_metadata(file).is_err()
+            };
+            changes.get(path).is_some_and(Option::is_some) || is_free()
+        });
         // Whatever it cannot write is found below.
         let _ = self.write_files(repo, index, &back).await;
         self.refresh(repo, index, &cancel).await?;
@@ -133,8 +164,9 @@ impl Move {
         let tracked = self.tracked(repo, index, cancel).await?;
         let top = self.top();
         let is_file = |path: &[u8]| {
-            std::fs::symlink_metadata(top.join(OsStr::from_bytes(path)))
-                .is_ok_and(|found| !found.is_dir())
+            !self.is_beneath_another(path)
+                && std::fs::symlink_metadata(top.join(OsStr::from_bytes(path)))
+                    .is_ok_and(|found| !found.is_dir())
         };
         let mut found = self.modified(repo, Some(index), &[], cancel).await?;
         found.retain(|path| changes.contains_key(path));

@@ -318,9 +318,16 @@ impl Collector<'_> {
         });
         let request = JailRequest {
             mounts,
-            arguments: ["git", "status", "--porcelain", "--ignore-submodules=all"]
-                .map(Into::into)
-                .to_vec(),
+            // Whatever its own settings leave out.
+            arguments: [
+                "git",
+                "status",
+                "--porcelain",
+                "--untracked-files=normal",
+                "--ignore-submodules=all",
+            ]
+            .map(Into::into)
+            .to_vec(),
             environment: [
                 ("GIT_DIR", INSIDE_GIT_DIR),
                 ("GIT_WORK_TREE", "/workspace/copy"),

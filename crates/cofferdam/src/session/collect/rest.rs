@@ -18,7 +18,7 @@ use crate::session::mounts::jail_mounts;
 /// Prints the commit, or nothing where there is nothing to commit. What cannot be read is left out. The same work is the
 /// same commit.
 pub(in crate::session) const COMMIT_THE_REST: &str = "\
-    test -z \"$(git status --porcelain --ignore-submodules=all)\" && exit 0
+    test -z \"$(git status --porcelain --untracked-files=normal --ignore-submodules=all)\" && exit 0
     index=$(mktemp) && cp \"$(git rev-parse --absolute-git-dir)/index\" \"$index\" || exit 1
     export GIT_INDEX_FILE=\"$index\"
     export GIT_AUTHOR_NAME=Cofferdam GIT_AUTHOR_EMAIL=agent@cofferdam.invalid

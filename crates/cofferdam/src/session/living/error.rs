@@ -39,6 +39,9 @@ pub enum SessionError {
     Missing { name: String, path: PathBuf },
     #[error("sandbox `{name}` has ended")]
     Ended { name: String },
+    /// Somebody made one of its work, with its branch checked out.
+    #[error("the work of sandbox `{name}` is in the worktree {}", path.display())]
+    InWorktree { name: String, path: PathBuf },
     #[error("sandbox `{name}` is stopped")]
     Stopped { name: String },
     #[error("sandbox `{name}` is running already")]

@@ -47,6 +47,11 @@ impl Named {
         {
             return Err(ended());
         }
+        if let Some(path) = record.worktree.clone().filter(|path| path.is_dir()) {
+            // Its commits would move the branch under files that its user has before them.
+            let name = name.to_owned();
+            return Err(SessionError::InWorktree { name, path });
+        }
         // Later collecting goes on from what is home.
         let outcome = record.outcome.take();
         let home = outcome

@@ -1,14 +1,17 @@
 //! A sandbox's work in the user's own working tree, without a commit, and out of it again.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::turn::take;
 use super::{ManageError, SandboxRef, gc, half_merged};
+use crate::git::gate;
 use crate::git::land::{self, Applied, TakenBack};
 use crate::git::{DiffStyle, Oid, Repository};
 use crate::registry::Owned;
 use crate::session::barred::barred;
 use crate::session::collect::CollectError;
+use crate::text::printable_bytes_line;
 
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub struct Application {
     pub applied: Applied,
     /// Lines of `git diff --stat` of what was brought in, control bytes escaped.
     pub diffstat: String,
+    /// Those of what was brought in that can run by themselves, printable.
+    pub executes: Vec<String>,
     /// So many ends of the sandbox's work lie beside what was brought in, on a branch that moved.
     pub beside: usize,
 }
@@ -47,7 +52,14 @@ pub async fn apply(
         Applied::Done { from, to } => repo.diff(from, to, DiffStyle::Stat, cancel).await?,
         Applied::Nothing | Applied::Conflict(_) | Applied::InTheWay(_) => String::new(),
     };
+    let changed = match &applied {
+        Applied::Done { from, to } => repo.changed_files(from, to, cancel).await?,
+        Applied::Nothing | Applied::Conflict(_) | Applied::InTheWay(_) => Vec::new(),
+    };
+    let executes = changed.iter().filter(|path| gate::runs_by_itself(path));
+    let executes = executes.map(|path| printable_bytes_line(path.as_os_str().as_bytes()));
     Ok(Application {
+        executes: executes.collect(),
         applied,
         diffstat,
         beside,

@@ -155,9 +155,6 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
             files,
         });
     }
-    if let Some(worktree) = worktree_of(&repo, record)? {
-        worktree::remove(&repo, &worktree)?;
-    }
     let copy = record.workspace(&target.home);
     if record.mode != Mode::Bind && copy.is_dir() && !options.force {
         return Err(ManageError::UncommittedWork {
@@ -171,6 +168,9 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
             name: owned.record.name.to_string(),
             path: owned.directory().to_owned(),
         });
+    }
+    if let Some(worktree) = worktree_of(&repo, record)? {
+        worktree::remove(&repo, &worktree)?;
     }
     let (mut trash, mut kept_branch) = (Vec::new(), None);
     // A branch that was there before the sandbox is the user's.

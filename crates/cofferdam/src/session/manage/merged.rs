@@ -147,7 +147,9 @@ async fn look(
     };
     // What was made of its work for its user to look at is none of it.
     let shown = [Own::Uncommitted, Own::Applied].map(|one| refs::own(record.id, one));
-    let work = own.iter().filter(|one| !shown.contains(&one.reference));
+    // Those of linked worktrees have a name of theirs behind that.
+    let is_shown = |one: &refs::Listed| shown.iter().any(|shown| one.reference.starts_with(shown));
+    let work = own.iter().filter(|one| !is_shown(one));
     let tips: Vec<&Oid> = tip.iter().chain(work.map(|one| &one.id)).collect();
     if tips.is_empty() {
         return Ok(Err(Stays::Beside));

@@ -3,6 +3,7 @@
 use super::tips::Tip;
 use super::{ManageError, SandboxRef};
 use crate::git::CommitLine;
+use crate::git::refs::{self, Own};
 use crate::git::{DiffStyle, Oid, Repository};
 use crate::registry::Entry;
 
@@ -26,9 +27,15 @@ pub async fn diff_rest(
 ) -> Result<String, ManageError> {
     let (repo, entry) = target.find().await?;
     let cancel = &target.cancel;
+    let record = entry.record;
     let parent = repo.resolve(&format!("{rest}^"), cancel).await?;
-    let parent = parent.unwrap_or(entry.record.base);
-    Ok(repo.diff(&parent, rest, style, cancel).await?)
+    let own = refs::own(record.id, Own::Uncommitted);
+    // A sandbox makes the commit, and may make it on one that no branch has: nobody was shown what that one changed.
+    let from = match parent {
+        Some(parent) if repo.is_at_home(&parent, &own, cancel).await? => parent,
+        _ => record.base,
+    };
+    Ok(repo.diff(&from, rest, style, cancel).await?)
 }
 
 /// The commits of the sandbox's branch since its base, and those kept beside it, newest last.

@@ -2,12 +2,18 @@
 
 use std::path::PathBuf;
 
+use tokio_util::sync::CancellationToken;
+
 use super::risk::own_branch;
 use super::turn::take;
 use super::{ManageError, SandboxRef};
-use crate::git::worktree::{self, WorktreeError};
-use crate::git::{Oid, UserRules, identity};
+use crate::fsx;
+use crate::git::worktree::{self, Worktree, WorktreeError};
+use crate::git::{Oid, Repository, UserRules, identity};
 use crate::registry::Owned;
+
+/// In the state directory, as long as the worktree is being made: after a death it has not all of the work.
+const UNFINISHED: &str = "worktree-unfinished";
 
 /// Makes a linked worktree of the sandbox's branch, and in it, uncommitted as it was, what `rest` has. From then on it is the
 /// sandbox's own: `delete` removes both. Where there is one already, that one is it.
@@ -22,8 +28,14 @@ pub async fn worktree(target: &SandboxRef, rest: Option<Oid>) -> Result<PathBuf,
         return Err(ManageError::Interrupted { name });
     }
     let mut owned: Owned = take(&target.home, entry.record, cancel).await?;
+    let unfinished = owned.directory().join(UNFINISHED);
     if let Some(path) = owned.record.worktree.as_ref().filter(|path| path.is_dir()) {
-        return Ok(path.clone());
+        let path = path.clone();
+        if unfinished.symlink_metadata().is_ok() {
+            let why = "it was cut short, and has not all of the work";
+            return Err(WorktreeError::InTheWay { path, why }.into());
+        }
+        return Ok(path);
     }
     let Some(branch) = own_branch(&owned.record).cloned() else {
         // It worked in the checkout itself.
@@ -39,6 +51,7 @@ pub async fn worktree(target: &SandboxRef, rest: Option<Oid>) -> Result<PathBuf,
     let path = worktree::directory(&repo).join(worktree::directory_name(&branch));
     // What is there already is not this sandbox's: it must not be in the record.
     if std::fs::symlink_metadata(&path).is_err() {
+        fsx::write_private(&unfinished, b"")?;
         owned.record.worktree = Some(path);
         owned.save()?;
     }
@@ -53,21 +66,37 @@ pub async fn worktree(target: &SandboxRef, rest: Option<Oid>) -> Result<PathBuf,
             return Err(error.into());
         }
     };
-    if let Some(rest) = rest {
-        let there = made.repository(&repo)?;
-        let done = there
-            .command_in_tree()
-            .args([
-                "restore",
-                "--worktree",
-                "--no-overlay",
-                "--ignore-skip-worktree-bits",
-            ])
-            .arg(format!("--source={rest}"))
-            .args(["--", "."])
-            .run(cancel)
-            .await;
-        done.map_err(WorktreeError::from)?;
+    if let Some(rest) = rest
+        && let Err(error) = fill(&repo, &made, &rest, cancel).await
+    {
+        // Nobody knows it yet.
+        worktree::remove(&repo, &made)?;
+        owned.record.worktree = None;
+        owned.save()?;
+        return Err(error.into());
     }
+    fsx::remove_file_if_exists(&unfinished)?;
     Ok(made.path)
+}
+
+async fn fill(
+    repo: &Repository,
+    made: &Worktree,
+    rest: &Oid,
+    cancel: &CancellationToken,
+) -> Result<(), WorktreeError> {
+    let there = made.repository(repo)?;
+    there
+        .command_in_tree()
+        .args([
+            "restore",
+            "--worktree",
+            "--no-overlay",
+            "--ignore-skip-worktree-bits",
+        ])
+        .arg(format!("--source={rest}"))
+        .args(["--", "."])
+        .run(cancel)
+        .await?;
+    Ok(())
 }
