@@ -296,6 +296,22 @@ fn one_that_ended_is_opened_again_over_its_files() {
     environment.expect_clean();
 }
 
+#[test]
+fn what_is_staged_alone_is_work() {
+    let environment = TestEnvironment::with_repository();
+    let script = "echo x > x; git add x; rm x";
+    environment
+        .run(&["--name", "left", "-q"], script)
+        .expect_code(0);
+    environment.cofferdam(&["delete", "left"]).expect_code(1);
+    environment.cofferdam(&["start", "left"]).expect_code(0);
+    let staged = environment.cofferdam(&["exec", "left", "--", "git", "show", ":x"]);
+    assert_eq!(staged.stdout, "x\n", "{staged}");
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+}
+
 /// Somebody removes files of commits by hand.
 #[test]
 fn what_a_sandbox_stands_on_is_written_again() {

@@ -164,8 +164,17 @@ pub(super) fn look(state: &Path) -> Result<MountSource, FileError> {
     Ok(MountSource::Layers { lower, upper: None })
 }
 
-/// Whether nothing was changed: then nobody needs to look.
+/// Whether nothing was changed, or staged: then nobody needs to look.
 pub(super) fn is_untouched(state: &Path) -> bool {
+    let size = |index: &Path| index.metadata().map(|found| found.len()).ok();
+    // One file more is as many bytes more, whether it is still there or not.
+    let staged = below(state).is_ok_and(|below| {
+        let made = below.first().and_then(|files| files.parent());
+        made.is_some_and(|layer| size(&layer.join("index")) != size(&state.join("git/index")))
+    });
+    if staged && state.join("git").is_dir() {
+        return false;
+    }
     let upper = state.join(CHANGES).join(UPPER);
     let mut entries = match std::fs::read_dir(upper) {
         Ok(entries) => entries,

@@ -79,7 +79,12 @@ impl Collector<'_> {
         });
         let request = JailRequest {
             mounts,
-            arguments: ["/bin/sh", "-c", COMMIT_THE_REST].map(Into::into).to_vec(),
+            // A hostile repository must not decide how much memory is used.
+            arguments: vec![
+                "/bin/sh".into(),
+                "-c".into(),
+                format!("ulimit -v 16777216; {COMMIT_THE_REST}").into(),
+            ],
             environment: [
                 ("GIT_DIR", INSIDE_GIT_DIR),
                 ("GIT_WORK_TREE", work_tree),
