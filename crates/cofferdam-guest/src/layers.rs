@@ -135,6 +135,11 @@ fn overlay(layers: &Layers, family: Family) -> io::Result<OwnedFd> {
     if layers.upper.is_some() && sys::is_read_only(made.as_fd())? {
         return Err(io::Error::from_raw_os_error(libc::EROFS));
     }
+    if layers.upper.is_some() {
+        // The kernel makes a directory there that its owner may not even remove.
+        let kernels = sys::c_string(format!("{CHANGES}/{WORK}/work").as_bytes())?;
+        sys::change_mode_of(&kernels, 0o700)?;
+    }
     Ok(made)
 }
 

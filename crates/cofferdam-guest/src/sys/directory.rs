@@ -82,6 +82,12 @@ pub(crate) fn change_mode(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     check_int(unsafe { libc::fchmod(fd.as_raw_fd(), mode) }).map(drop)
 }
 
+/// Of what is at `path`, which nobody else can change meanwhile.
+pub(crate) fn change_mode_of(path: &CStr, mode: libc::mode_t) -> io::Result<()> {
+    // SAFETY: `path` ends in a zero byte and lives across the call.
+    check_int(unsafe { libc::fchmodat(libc::AT_FDCWD, path.as_ptr(), mode, 0) }).map(drop)
+}
+
 /// Every name in a directory but `.` and `..`, from where the descriptor was last read.
 pub(crate) fn names(directory: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
     /// Where an entry's length and name are: after a number of 64 bits and an offset of 64.

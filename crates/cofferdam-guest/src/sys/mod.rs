@@ -23,7 +23,8 @@ mod socket;
 
 pub(crate) use base::{adopt, c_string};
 pub(crate) use directory::{
-    Stat, change_mode, coarse_time, file_system, names, read_link_at, stat_at, unlink_at,
+    Stat, change_mode, change_mode_of, coarse_time, file_system, names, read_link_at, stat_at,
+    unlink_at,
 };
 pub(crate) use file::{
     close_on_exec_from, do_not_wait, enter_directory, install_fd, keep_only, links, look_at,
