@@ -535,8 +535,9 @@ both! {
 both! {
     /// A hang-up wakes whoever leads a session, and a dead parent whoever it had stopped: neither goes on.
     async fn nothing_wakes_while_paused() {
-        let mut living = Living::new();
+        // It goes after all that writes there.
         let shared = tempfile::tempdir().unwrap();
+        let mut living = Living::new();
         fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o777)).unwrap();
         living.spec.mounts = vec![mount(shared.path(), "/in", Access::ReadWrite)];
         let sandbox = living.create().await;
