@@ -412,8 +412,8 @@ both! {
 both! {
     /// By whatever path: a program inside has a number in the sandbox's pid namespace.
     async fn nothing_inside_is_let_in() {
-        let mut living = Living::new();
         let shared = tempfile::tempdir().unwrap();
+        let mut living = Living::new();
         fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o777)).unwrap();
         living.spec.mounts = vec![mount(shared.path(), "/in", Access::ReadWrite)];
         let sandbox = living.create().await;
