@@ -58,6 +58,11 @@ impl Mode {
             Self::Inside => "inside",
         }
     }
+
+    /// The files are the sandbox's own, and on this machine: what is uncommitted there is nowhere else.
+    pub fn owns_files(self) -> bool {
+        matches!(self, Self::Copy | Self::Layer)
+    }
 }
 
 /// How long a sandbox lives.

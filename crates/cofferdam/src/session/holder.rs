@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, Slug};
-use crate::registry::{self, Entry, Lifetime, Mode, RegistryError};
+use crate::registry::{self, Entry, Lifetime, RegistryError};
 
 /// The sandbox that works on a branch, or in whose worktree it is checked out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,11 +38,12 @@ impl Holder {
         let entries = registry::list(home, Some(repository))?.entries;
         let mut newest_first = entries.into_iter().rev();
         Ok(newest_first.find_map(|Entry { record, in_use }| {
-            let own_files = matches!(record.mode, Mode::Copy | Mode::Layer);
             let at = match &record.worktree {
                 Some(at) if at.is_dir() => at.clone(),
                 // Once it has ended, its branch is free.
-                _ if own_files && record.phase.is_unfinished() => record.workspace(home),
+                _ if record.mode.owns_files() && record.phase.is_unfinished() => {
+                    record.workspace(home)
+                }
                 _ => return None,
             };
             let lives_on = record.lifetime == Lifetime::UntilDeleted;

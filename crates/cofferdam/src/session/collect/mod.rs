@@ -255,7 +255,7 @@ impl Collector<'_> {
             let committed = &collected.changed;
             shared::tell_uncommitted(&left, committed, self.repo, self.cancel, self.events).await;
         }
-        let own_files = matches!(owned.record.mode, Mode::Copy | Mode::Layer);
+        let own_files = owned.record.mode.owns_files();
         if own_files && !self.lives() && matches!(source, Source::State) {
             // What cannot be read cannot be asked either.
             collected.copy_is_dirty = !tips.odd.is_empty() || self.copy_is_dirty(owned).await;

@@ -103,17 +103,29 @@ pub struct Named {
     pub(super) record: Record,
 }
 
+async fn discover(caller: &Caller, directory: &Path) -> Result<Repository, SessionError> {
+    let start = Start::find(directory, &registry::workspaces(&caller.home)?)?;
+    let user = caller.user_home.as_deref();
+    Ok(Repository::discover(&caller.git, &start, user, &caller.cancel).await?)
+}
+
+/// The checkout that a sandbox was made from: it belongs there, whichever one of its repository is `here`.
+async fn made_from(
+    caller: &Caller,
+    here: Repository,
+    record: &Record,
+) -> Result<Repository, SessionError> {
+    if here.top.as_path() == record.repository {
+        return Ok(here);
+    }
+    discover(caller, &record.repository).await
+}
+
 impl Named {
     /// The sandbox of the repository around `directory` that is called `name`. An error where it is none that lives on.
     pub async fn find(caller: &Caller, directory: &Path, name: &str) -> Result<Self, SessionError> {
-        let user = caller.user_home.as_deref();
-        let workspaces = registry::workspaces(&caller.home)?;
-        let discover = async |directory: &Path| {
-            let start = Start::find(directory, &workspaces)?;
-            Repository::discover(&caller.git, &start, user, &caller.cancel).await
-        };
-        let mut repository = discover(directory).await?;
-        let Entry { record, in_use } = registry::find(&caller.home, &repository.top, name)?;
+        let here = discover(caller, directory).await?;
+        let Entry { record, in_use } = registry::find(&caller.home, &here.top, name)?;
         if record.phase == Phase::Stopped {
             let name = record.name.to_string();
             return Err(SessionError::Ended { name });
@@ -130,10 +142,7 @@ impl Named {
             let name = record.name.to_string();
             return Err(SessionError::Ended { name });
         }
-        // It belongs to the checkout that it was made from.
-        if repository.top.as_path() != record.repository {
-            repository = discover(&record.repository).await?;
-        }
+        let repository = made_from(caller, here, &record).await?;
         Ok(Self { repository, record })
     }
 

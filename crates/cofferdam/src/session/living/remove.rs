@@ -7,7 +7,7 @@ use super::collect::{gather, holds_uncommitted};
 use super::life::{halt, turn};
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
-use crate::registry::{Lifetime, Mode, Owned};
+use crate::registry::{Lifetime, Owned};
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::manage::{self, DeleteOptions, ManageError, Recovered, SandboxRef, at_risk};
 use crate::session::options::Caller;
@@ -132,9 +132,7 @@ async fn look(caller: &Caller, named: &Named, turn: &mut Owned) -> Result<(), Se
     if let Some(risk) = found.await.map_err(Box::new)? {
         return Err(Box::new(risk).into());
     }
-    if matches!(turn.record.mode, Mode::Copy | Mode::Layer)
-        && holds_uncommitted(caller, named, turn).await
-    {
+    if turn.record.mode.owns_files() && holds_uncommitted(caller, named, turn).await {
         let risk = ManageError::UncommittedWork {
             name: turn.record.name.to_string(),
             path: turn.record.workspace(&caller.home),

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use super::{Named, SessionError};
-use crate::git::Repository;
-use crate::git::discovery::Start;
+use super::{Named, SessionError, discover, made_from};
 use crate::git::land::Landing;
-use crate::registry::{self, Entry, Lifetime, Mode, Owned, Phase, Setup};
+use crate::registry::{self, Entry, Lifetime, Owned, Phase, Setup};
 use crate::session::collect;
 use crate::session::form::Form;
 use crate::session::options::Caller;
@@ -19,28 +17,17 @@ impl Named {
         directory: &Path,
         name: &str,
     ) -> Result<Self, SessionError> {
-        let user = caller.user_home.as_deref();
-        let workspaces = registry::workspaces(&caller.home)?;
-        let discover = async |directory: &Path| {
-            let start = Start::find(directory, &workspaces)?;
-            Repository::discover(&caller.git, &start, user, &caller.cancel).await
-        };
-        let here = discover(directory).await?;
+        let here = discover(caller, directory).await?;
         let Entry { record, .. } = registry::find(&caller.home, &here.top, name)?;
-        let repository = if here.top.as_path() == record.repository {
-            here
-        } else {
-            discover(&record.repository).await?
-        };
+        let repository = made_from(caller, here, &record).await?;
         let mut owned = Owned::adopt(&caller.home, record)?;
         let state = owned.directory().to_owned();
         let record = &mut owned.record;
         let ended = || SessionError::Ended {
             name: name.to_owned(),
         };
-        let own_files = matches!(record.mode, Mode::Copy | Mode::Layer);
         if record.phase != Phase::Stopped
-            || !own_files
+            || !record.mode.owns_files()
             || !record.workspace(&caller.home).is_dir()
             || !state.join("git").is_dir()
             || Form::read(&state).is_err()

@@ -3,8 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::turn::take;
-use super::{ManageError, SandboxRef, gc, half_merged};
+use super::checkout::take_for_checkout;
+use super::{ManageError, SandboxRef};
 use crate::git::gate;
 use crate::git::land::{self, Applied, TakenBack};
 use crate::git::{DiffStyle, Oid, Repository};
@@ -83,27 +83,6 @@ async fn open(
     target: &SandboxRef,
     said: &(dyn Fn(&str) + Sync),
 ) -> Result<(Repository, Owned), ManageError> {
-    let (repo, entry) = target.find_here().await?;
-    let name = entry.record.name.to_string();
-    if !entry.record.lives_on() {
-        if entry.in_use {
-            return Err(ManageError::Running { name });
-        }
-        if entry.record.phase.is_unfinished() {
-            return Err(ManageError::Interrupted { name });
-        }
-    }
-    let (home, user, cancel) = (&target.home, target.caller_home.as_deref(), &target.cancel);
-    let owned = take(home, entry.record, cancel).await?;
-    let recovered = gc::recover_in(home, &repo, repo.top.as_path(), user, cancel).await?;
-    for line in &recovered {
-        said(line);
-    }
-    let finished = half_merged::finish(home, &repo, &owned, cancel).await?;
-    let repo = if finished.is_some() || !recovered.is_empty() {
-        target.find_here().await?.0
-    } else {
-        repo
-    };
-    Ok((repo.without_drivers(cancel).await?, owned))
+    let (repo, owned, _) = take_for_checkout(target, said).await?;
+    Ok((repo.without_drivers(&target.cancel).await?, owned))
 }

@@ -217,7 +217,7 @@ async fn summary(
             found.filter(|&found| !found || uncollected != Some(true))
         }
         // Of files that are in no worktree the end of the sandbox has told.
-        _ if !lives_on && has_own_files(&record) => record
+        _ if !lives_on && record.mode.owns_files() => record
             .outcome
             .as_ref()
             .map(|outcome| outcome.copy_is_dirty && !outcome.no_agent),
@@ -247,10 +247,6 @@ async fn summary(
         provider: record.provider,
         repository: record.repository,
     })
-}
-
-fn has_own_files(record: &Record) -> bool {
-    matches!(record.mode, Mode::Copy | Mode::Layer)
 }
 
 /// A worktree and a private copy go with their run; the user's own checkout is the place of `head` alone.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::turn::take;
-use super::{ManageError, SandboxRef, gc, half_merged, tips};
+use super::checkout::take_for_checkout;
+use super::{ManageError, SandboxRef, tips};
 use crate::git::CommitLine;
 use crate::git::land::Landing;
 use crate::git::land::{self, Incoming};
@@ -34,32 +34,9 @@ pub async fn merge(
     author: Option<Identity>,
     said: &(dyn Fn(&str) + Sync),
 ) -> Result<Vec<Merge>, ManageError> {
-    let (repo, entry) = target.find_here().await?;
-    let cancel = &target.cancel;
-    let name = entry.record.name.to_string();
-    if !entry.record.lives_on() {
-        if entry.in_use {
-            return Err(ManageError::Running { name });
-        }
-        if entry.record.phase.is_unfinished() {
-            return Err(ManageError::Interrupted { name });
-        }
-    }
-    let owned = take(&target.home, entry.record, cancel).await?;
-    let (home, user) = (&target.home, target.caller_home.as_deref());
-    // What an agent left in the checkout is moved out of it before git looks there, and a merge that another
-    // command left half done is finished before this one's own.
-    let recovered = gc::recover_in(home, &repo, repo.top.as_path(), user, cancel).await?;
-    for line in &recovered {
-        said(line);
-    }
-    let finished = half_merged::finish(home, &repo, &owned, cancel).await?;
-    let repo = if finished.is_some() || !recovered.is_empty() {
-        // What was read before may have moved.
-        target.find_here().await?.0
-    } else {
-        repo
-    };
+    let (repo, owned, finished) = take_for_checkout(target, said).await?;
+    let (home, cancel) = (&target.home, &target.cancel);
+    let name = owned.record.name.to_string();
     let record = &owned.record;
     let Head::Branch { name: into, .. } = &repo.head else {
         return Err(ManageError::DetachedTarget);

@@ -14,7 +14,7 @@ use crate::git::worktree;
 use crate::git::{Oid, Repository, UserRules, land};
 use crate::home::Home;
 use crate::names::BranchName;
-use crate::registry::{Mode, Owned, Phase, Record, RegistryError, Strategy};
+use crate::registry::{Owned, Phase, Record, RegistryError, Strategy};
 use crate::session::collect;
 use crate::session::uncommitted::uncommitted;
 
@@ -105,9 +105,8 @@ async fn look(
     cancel: &CancellationToken,
 ) -> Result<Result<Merged, Stays>, ManageError> {
     let directory = home.sandbox(record.id);
-    let own_files = matches!(record.mode, Mode::Copy | Mode::Layer);
     let files = record.workspace(home);
-    if own_files && record.phase == Phase::Stopped && files.is_dir() {
+    if record.mode.owns_files() && record.phase == Phase::Stopped && files.is_dir() {
         return Ok(Err(Stays::Uncommitted(files)));
     }
     if collect::keeps_work(&directory) {

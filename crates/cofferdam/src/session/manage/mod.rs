@@ -2,6 +2,7 @@
 
 mod apply;
 mod branch;
+mod checkout;
 mod delete;
 pub(super) mod error;
 mod gc;

@@ -1,9 +1,8 @@
 //! What a sandbox that ended left in no commit.
 
-use super::turn::take;
+use super::turn::take_ended;
 use super::{ManageError, SandboxRef, half_merged};
 use crate::git::Identity;
-use crate::registry::Owned;
 use crate::session::collect::{Collector, Reaches, Rest};
 use crate::session::emitter::Emitter;
 use crate::session::options::Timeouts;
@@ -11,15 +10,7 @@ use crate::session::options::Timeouts;
 /// Makes a commit of it and lets it in through the gate; no branch moves. One that lives on is asked by
 /// [`crate::session::living::rest`]. Bounded: 2 minutes, and those of the gate.
 pub async fn rest(target: &SandboxRef) -> Result<Rest, ManageError> {
-    let (repo, entry) = target.find().await?;
-    let name = entry.record.name.to_string();
-    if entry.in_use || entry.record.lives_on() {
-        return Err(ManageError::Running { name });
-    }
-    if entry.record.phase.is_unfinished() {
-        return Err(ManageError::Interrupted { name });
-    }
-    let owned: Owned = take(&target.home, entry.record, &target.cancel).await?;
+    let (repo, owned) = take_ended(target).await?;
     half_merged::finish(&target.home, &repo, &owned, &target.cancel).await?;
     let (author, events) = (Identity::fallback(), Emitter::silent());
     let collector = Collector {

@@ -2,6 +2,8 @@
 
 use tokio_util::sync::CancellationToken;
 
+use super::{ManageError, SandboxRef};
+use crate::git::Repository;
 use crate::home::Home;
 use crate::registry::{Owned, Record, RegistryError};
 
@@ -18,4 +20,18 @@ pub(super) async fn take(
     let name = record.name.clone();
     let turn = Owned::turn(home, &record, cancel).await?;
     turn.ok_or(RegistryError::InUse(name))
+}
+
+/// The same of a sandbox that has ended, with its repository.
+pub(super) async fn take_ended(target: &SandboxRef) -> Result<(Repository, Owned), ManageError> {
+    let (repo, entry) = target.find().await?;
+    let name = entry.record.name.to_string();
+    if entry.in_use || entry.record.lives_on() {
+        return Err(ManageError::Running { name });
+    }
+    if entry.record.phase.is_unfinished() {
+        return Err(ManageError::Interrupted { name });
+    }
+    let owned = take(&target.home, entry.record, &target.cancel).await?;
+    Ok((repo, owned))
 }

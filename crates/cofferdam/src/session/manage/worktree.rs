@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 
 use super::risk::own_branch;
-use super::turn::take;
+use super::turn::take_ended;
 use super::{ManageError, SandboxRef};
 use crate::fsx;
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Oid, Repository, UserRules, identity};
-use crate::registry::Owned;
 
 /// In the state directory, as long as the worktree is being made: after a death it has not all of the work.
 const UNFINISHED: &str = "worktree-unfinished";
@@ -18,16 +17,8 @@ const UNFINISHED: &str = "worktree-unfinished";
 /// Makes a linked worktree of the sandbox's branch, and in it, uncommitted as it was, what `rest` has. From then on it is the
 /// sandbox's own: `delete` removes both. Where there is one already, that one is it.
 pub async fn worktree(target: &SandboxRef, rest: Option<Oid>) -> Result<PathBuf, ManageError> {
-    let (repo, entry) = target.find().await?;
+    let (repo, mut owned) = take_ended(target).await?;
     let cancel = &target.cancel;
-    let name = entry.record.name.to_string();
-    if entry.in_use || entry.record.lives_on() {
-        return Err(ManageError::Running { name });
-    }
-    if entry.record.phase.is_unfinished() {
-        return Err(ManageError::Interrupted { name });
-    }
-    let mut owned: Owned = take(&target.home, entry.record, cancel).await?;
     let unfinished = owned.directory().join(UNFINISHED);
     if let Some(path) = owned.record.worktree.as_ref().filter(|path| path.is_dir()) {
         let path = path.clone();

@@ -79,8 +79,7 @@ impl Making<'_> {
                 Lifetime::WithMaker
             },
         };
-        let own_files = matches!(owned.record.mode, Mode::Copy | Mode::Layer);
-        if self.lives_on || own_files {
+        if self.lives_on || owned.record.mode.owns_files() {
             // What is made anew later has the agent's home as it was.
             let home = owned.directory().join(HOME);
             spec.mounts.push(Mount {
