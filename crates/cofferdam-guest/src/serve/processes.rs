@@ -150,6 +150,17 @@ pub(crate) fn tracers(pid: i32) -> BTreeSet<Id> {
         .collect()
 }
 
+/// Whether a signal waits for this thread, or for its process, that it does not keep back.
+pub(crate) fn has_signal(thread: i32) -> bool {
+    let Ok(status) = fs::read(format!("/proc/{thread}/status")) else {
+        return false;
+    };
+    let signals = |name| value(&status, name).and_then(|set| u64::from_str_radix(set, 16).ok());
+    let waiting = ["SigPnd:", "ShdPnd:"].map(|name| signals(name).unwrap_or(0));
+    let kept_back = signals("SigBlk:").unwrap_or(0);
+    (waiting[0] | waiting[1]) & !kept_back != 0
+}
+
 /// A file of each of its threads.
 fn threads(pid: i32, file: &str) -> Vec<Vec<u8>> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -161,11 +172,16 @@ fn threads(pid: i32, file: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A number in `/proc/<pid>/status`. Its first line is a name that may hold anything but a line's end.
+/// A number in `/proc/<pid>/status`.
 fn field(status: &[u8], name: &str) -> Option<i32> {
+    value(status, name)?.parse().ok()
+}
+
+/// Its first line is a name that may hold anything but a line's end.
+fn value<'a>(status: &'a [u8], name: &str) -> Option<&'a str> {
     let mut lines = status.split(|&byte| byte == b'\n');
     let value = lines.find_map(|line| line.strip_prefix(name.as_bytes()))?;
-    std::str::from_utf8(value).ok()?.trim().parse().ok()
+    Some(std::str::from_utf8(value).ok()?.trim())
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use cofferdam_guest::protocol::{Agent, Setup, Source};
 
 use super::last_word::{self, LastWord};
+use super::processes;
 use crate::renames::{self, Arguments, Asked, Kind, Outcome, Path, Place};
 use crate::sys::{self, Notification, Pending};
 use crate::{program, seccomp};
@@ -19,7 +20,7 @@ use crate::{program, seccomp};
 const MOST: usize = 4;
 /// So many calls of one program and its descendants are answered before it is another's turn.
 const TURN: usize = 8;
-/// So many that are done are remembered, in case that who asked for them asks again.
+/// So many that are done are remembered, in case that who asked for them was interrupted and asks again.
 const REMEMBERED: usize = 64;
 /// Of renameat2(2): there must be nothing of the new name.
 const NO_REPLACE: u32 = 1;
@@ -31,12 +32,29 @@ struct Call {
     notification: Notification,
 }
 
-/// A thread's rename.
+/// A thread's rename. Who asks again after a signal asks from the same instruction.
 #[derive(Debug, PartialEq, Eq)]
 struct Known {
     thread: i32,
+    instruction: u64,
     flags: u32,
     paths: [Path; 2],
+}
+
+impl Known {
+    fn of(asking: &Notification, asked: &Asked) -> Self {
+        Self {
+            thread: asking.thread,
+            instruction: asking.instruction,
+            flags: asked.flags,
+            paths: asked.paths(),
+        }
+    }
+
+    /// As far as it is known without a look at who asks.
+    fn is_asked_by(&self, asking: &Notification) -> bool {
+        (self.thread, self.instruction) == (asking.thread, asking.instruction)
+    }
 }
 
 /// A child that renames a directory.
@@ -58,8 +76,8 @@ pub(crate) struct Renames {
     /// One of a thread at most.
     waiting: VecDeque<Call>,
     carriers: Vec<Carrier>,
-    /// Done, and nobody was there who heard it.
-    unheard: VecDeque<Known>,
+    /// Done, one of a thread at most, and perhaps nobody was there who heard it.
+    done: VecDeque<Known>,
 }
 
 impl Renames {
@@ -86,7 +104,7 @@ impl Renames {
             next: 0,
             waiting: VecDeque::new(),
             carriers: Vec::new(),
-            unheard: VecDeque::new(),
+            done: VecDeque::new(),
         }))
     }
 
@@ -170,11 +188,7 @@ impl Renames {
             if !self.waits(call) {
                 continue;
             }
-            let known = Known {
-                thread,
-                flags: asked.flags,
-                paths: asked.paths(),
-            };
+            let known = Known::of(&call.notification, &asked);
             if let Some(carrier) = self.carriers.iter_mut().find(|one| one.known == known) {
                 carrier.call = call;
                 continue;
@@ -222,35 +236,45 @@ impl Renames {
                 Outcome::Failed(errno) => {
                     let _ = self.answer(call, errno);
                 }
-                Outcome::Done if self.answer(call, 0).is_err() => {
-                    self.unheard.push_back(known);
-                    if self.unheard.len() > REMEMBERED {
-                        self.unheard.pop_front();
-                    }
-                }
-                Outcome::Done => {}
+                Outcome::Done => self.tell_done(call, known),
+            }
+        }
+    }
+
+    /// Remembers it where it is not certain that it was heard: a signal that came before an answer was sent may take who
+    /// asked out of the wait without it.
+    fn tell_done(&mut self, call: Call, known: Known) {
+        let interrupted = processes::has_signal(known.thread);
+        let told = self.answer(call, 0).is_ok();
+        self.done.retain(|old| old.thread != known.thread);
+        if interrupted || !told {
+            self.done.push_back(known);
+            if self.done.len() > REMEMBERED {
+                self.done.pop_front();
             }
         }
     }
 
     /// There is nothing of the old name: perhaps because it has been renamed, and who asked was interrupted.
     fn absent(&mut self, call: Call) {
-        let thread = call.notification.thread;
-        let arguments = Arguments::of(&call.notification);
-        if self.unheard.iter().any(|known| known.thread == thread)
-            && let Ok(asked) = Asked::read(thread, &arguments)
+        let asking = call.notification;
+        let mut known = self.carriers.iter().map(|one| &one.known);
+        if !known.any(|known| known.is_asked_by(&asking))
+            && !self.done.iter().any(|known| known.is_asked_by(&asking))
         {
-            let paths = asked.paths();
-            let before = self.unheard.len();
-            self.unheard.retain(|known| {
-                (known.thread, known.flags, &known.paths) != (thread, asked.flags, &paths)
-            });
-            if self.unheard.len() < before {
-                let _ = self.answer(call, 0);
-                return;
-            }
+            return self.go_on(call);
         }
-        self.go_on(call);
+        let Ok(asked) = Asked::read(asking.thread, &Arguments::of(&asking)) else {
+            return self.go_on(call);
+        };
+        let known = Known::of(&asking, &asked);
+        if let Some(carrier) = self.carriers.iter_mut().find(|one| one.known == known) {
+            carrier.call = call;
+        } else if self.done.contains(&known) {
+            self.tell_done(call, known);
+        } else {
+            self.go_on(call);
+        }
     }
 
     fn waits(&self, call: Call) -> bool {

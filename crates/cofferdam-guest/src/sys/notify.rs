@@ -25,6 +25,8 @@ pub(crate) struct Notification {
     /// The thread, in this process's pid namespace.
     pub(crate) thread: i32,
     pub(crate) call: c_long,
+    /// The address that follows the call in the program.
+    pub(crate) instruction: u64,
     pub(crate) arguments: [u64; 6],
 }
 
@@ -112,6 +114,7 @@ pub(crate) fn next_call(listener: BorrowedFd<'_>) -> io::Result<Option<Notificat
             id: raw.id,
             thread: raw.pid.cast_signed(),
             call: c_long::from(raw.call),
+            instruction: raw.instruction,
             arguments: raw.arguments,
         })),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
@@ -130,7 +133,8 @@ pub(crate) fn go_on(listener: BorrowedFd<'_>, id: u64) -> io::Result<()> {
     respond(listener, id, 0, CONTINUE)
 }
 
-/// The call has this error number, or is done where it is 0. ENOENT: nobody waits for it any more.
+/// The call has this error number, or is done where it is 0. ENOENT: nobody waits for it any more. What was sent may be lost
+/// all the same: a signal that came before may take the program out of its wait without it.
 pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, errno: c_int) -> io::Result<()> {
     respond(listener, id, -errno, 0)
 }

@@ -181,10 +181,24 @@ both! {
             my $child = fork; if (!$child) { while (getppid == $me) { kill "USR1", $me; select undef, undef, undef, 0.001 } exit }
             select undef, undef, undef, 0.001 until $heard;
             my @done = map { (mv("many", "lots"), mv("lots", "many")) } 1..3;
-            kill "KILL", $child; say @done, $heard > 0;
+            my $lost = grep { mv("dir", "own") || mv("own", "dir") } 1..500;
+            kill "KILL", $child; say @done, $lost, $heard > 0;
         "#).await;
-        assert_eq!(told, "0 0 0 0 0 0 1\n");
+        assert_eq!(told, "0 0 0 0 0 0 0 1\n");
         assert_eq!(ok(&*sandbox, "find /workspace/r/many -type f | wc -l").await, "1000\n");
+        sandbox.close().await.unwrap();
+    }
+}
+
+both! {
+    /// Who asks twice is not taken for one that did not hear.
+    async fn what_is_renamed_is_not_there_to_be_renamed_again() {
+        let (_layers, sandbox) = fresh(0).await;
+        let told = perl(&*sandbox, r#"
+            my @done = map { my $done = mv("dir", "taken"); system "rm", "-r", "taken"; $done } 1..3;
+            say @done;
+        "#).await;
+        assert_eq!(told, "0 2 2\n");
         sandbox.close().await.unwrap();
     }
 }
