@@ -12,6 +12,7 @@ use crate::fsx::{self, Context, FileError};
 use crate::git::gate::{self, Accepted, Gate, GateError};
 use crate::git::private_clone;
 use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
+use crate::git::refs::Own;
 use crate::git::{ObjectFormat, Oid};
 use crate::process::{Exit, Input};
 use crate::registry::{Mode, Owned};
@@ -53,12 +54,13 @@ impl Collector<'_> {
         self.limit / 4
     }
 
-    /// A pack of `tip` without the base's history, through the gate.
+    /// A pack of `tip` without the base's history, through the gate, to be held by one of the sandbox's refs.
     pub(super) async fn receive(
         &self,
         owned: &Owned,
         source: &Source<'_>,
         tip: &Oid,
+        holder: Own,
     ) -> Result<Received, CollectError> {
         let gate = Gate {
             repo: self.repo.clone(),
@@ -66,6 +68,7 @@ impl Collector<'_> {
             base: owned.record.base.clone(),
             alternate: owned.directory().join("vault"),
             state: owned.directory().to_owned(),
+            holder,
             limits: gate::Limits {
                 time: self.step(),
                 ..gate::Limits::default()
