@@ -115,10 +115,7 @@ fn remove_made_directories(owned: &mut Owned, disposal: &Disposal<'_>) {
     if owned.record.mode != Mode::Bind || owned.record.made_directories.is_empty() {
         return;
     }
-    // Not by dropping it: a program that is being started has it for a moment too.
-    if let Some(held) = owned.held.take() {
-        let _ = held.unlock();
-    }
+    drop(owned.held.take());
     // In a worktree nobody else is.
     let alone = match owned.record.worktree {
         Some(_) => None,
@@ -132,9 +129,7 @@ fn remove_made_directories(owned: &mut Owned, disposal: &Disposal<'_>) {
         // Fails if something is in it, and that is right.
         let _ = std::fs::remove_dir(workspace.join(name));
     }
-    if let Some(alone) = alone {
-        let _ = alone.unlock();
-    }
+    drop(alone);
 }
 
 async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: &mut Disposed) {

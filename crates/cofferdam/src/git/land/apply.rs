@@ -2,7 +2,6 @@
 //! one step. What was brought in is a commit at [`Own::Applied`], whose parent is what was checked out then.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
@@ -14,7 +13,7 @@ use super::lock::IndexLock;
 use super::merge::{Merged, merge_tree};
 use super::under_way::under_way;
 use super::{Barred, LandError};
-use crate::fsx::Context;
+use crate::fsx::{Context, lock};
 use crate::git::lock::vacant;
 use crate::git::refs::{self, Own, Transaction, as_identity};
 use crate::git::{GitError, Identity, Oid, Repository};
@@ -147,7 +146,7 @@ fn reference(repo: &Repository, id: SandboxId) -> String {
 }
 
 /// Nobody else changes the checkout as long as the first two live. The last is a name for a temporary index.
-type Held = ((IndexLock, File), PathBuf);
+type Held = ((IndexLock, lock::Held), PathBuf);
 
 async fn hold(
     repo: &Repository,
