@@ -8,6 +8,7 @@ use super::layers;
 use super::uncommitted::uncommitted;
 use crate::fsx;
 use crate::git::land::Landing;
+use crate::git::private_clone::PrivateClone;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::status::ChangeKind;
 use crate::git::worktree::{self, Worktree, WorktreeError};
@@ -57,27 +58,29 @@ pub(super) async fn dispose(
     }
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
     let directory = owned.directory().to_owned();
-    let mut gone = vec!["modules", "reader"];
+    let in_it = |name: &str| directory.join(name);
+    let clone = PrivateClone::at(&directory);
+    let mut gone: Vec<PathBuf> = ["modules", "reader"].map(in_it).into();
     // Of a sandbox without git.
-    gone.extend(["known", "known-tree", "known-copies", "changes"]);
+    gone.extend(["known", "known-tree", "known-copies", "changes"].map(in_it));
     if owned.record.mode != Mode::Bind {
         if disposal.outcome.copy_is_dirty && !disposal.outcome.no_agent {
             disposed.preserved = Some(owned.record.workspace(disposal.home));
         } else {
-            gone.push("work");
-            gone.extend(layers::OWN);
+            gone.push(in_it("work"));
+            gone.extend(layers::OWN.map(in_it));
         }
     }
     // Uncommitted work that is in no worktree is looked at with the sandbox's own git, when its user asks for it.
     let asked = disposed.preserved.is_some() && owned.record.mode != Mode::Bind;
     if !disposal.outcome.keeps_repository && !asked {
-        gone.extend(["git", "vault"]);
+        gone.extend([clone.git_dir, clone.vault]);
     }
     if !asked {
-        gone.extend(["hooks", "pointer"]);
+        gone.extend([clone.hooks, clone.pointer]);
     }
-    for name in gone {
-        if let Err(error) = fsx::remove_tree_or_file(&directory.join(name)) {
+    for path in gone {
+        if let Err(error) = fsx::remove_tree_or_file(&path) {
             disposed.problems.push(error.to_string());
         }
     }
