@@ -17,6 +17,7 @@ use cofferdam::git::index::{self, Owner};
 use cofferdam::git::private_clone::{
     INSIDE_GIT_DIR, INSIDE_VAULT, IndexFile, PrivateClone, PrivateCloneSpec,
 };
+use cofferdam::git::refs::Own;
 use cofferdam::git::vault::{Export, Vault};
 use cofferdam::git::{Git, Identity, Repository, land};
 use cofferdam::home::Home;
@@ -262,6 +263,7 @@ async fn gate(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()>
             base: repo.head.commit().clone(),
             alternate: state.join("vault"),
             state: state.clone(),
+            holder: Own::Tip,
             limits: GateLimits::default(),
             rules: Rules::default(),
         };

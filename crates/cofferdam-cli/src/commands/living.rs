@@ -17,7 +17,7 @@ use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
 use crate::ui::shell::shell_word;
-use crate::ui::{output, summary};
+use crate::ui::{human, output, summary};
 
 /// Who works in a sandbox notices when it stands still for so long.
 const NOTICED: Duration = Duration::from_secs(1);
@@ -176,7 +176,16 @@ pub(super) async fn rest(
     };
     match rest {
         Rest::Nothing => Ok(Uncommitted::Nothing),
-        Rest::Commit(commit) => Ok(Uncommitted::Commit(commit)),
+        Rest::Commit { commit, unread } => {
+            if unread > 0 {
+                let paths = human::plural(unread as usize, "path");
+                output::note(&format!(
+                    "note: {paths} that its git may not read stay inside: `cofferdam shell {}`\n",
+                    shell_word(name)
+                ));
+            }
+            Ok(Uncommitted::Commit(commit))
+        }
         Rest::Worktree(path) => Ok(Uncommitted::Worktree(path)),
         Rest::Refused { why } => {
             let name = shell_word(name);

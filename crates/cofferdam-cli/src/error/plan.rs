@@ -36,16 +36,16 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
             "set COFFERDAM_HOME to a directory outside of the repository".to_owned()
         }
         PlanError::ShowsHome { .. } => {
-            "use `--mode copy`, or set COFFERDAM_HOME to a directory outside of it".to_owned()
+            "give it files of its own (`--mode copy`, without `--head`), or set COFFERDAM_HOME to a directory outside of it".to_owned()
         }
         PlanError::InHome { .. } => {
-            "use `--mode copy`, or move the repository out of there".to_owned()
+            "give it files of its own (`--mode copy`, without `--head`), or move the repository out of there".to_owned()
         }
         PlanError::RefusedWorkspace { .. } => {
-            "use `--mode copy`, or work in a repository further down".to_owned()
+            "give it files of its own (`--mode copy`, without `--head`), or work in a repository further down".to_owned()
         }
         PlanError::ManySockets { .. } => {
-            "remove those that are left over, or use `--mode copy`".to_owned()
+            "remove those that are left over, or give it files of its own: `--mode copy`, without `--head`".to_owned()
         }
         PlanError::ModelRefused {
             opens: Some(rule), ..
@@ -86,7 +86,7 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
             format!("{trust}; or give it with `--env {variable}=VALUE`")
         }
         PlanError::ManyLinks { .. } => {
-            "use `--mode copy`, or work in a fresh `git clone`".to_owned()
+            "give it files of its own (`--mode copy`, without `--head`), or work in a fresh `git clone`".to_owned()
         }
         PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
         PlanError::NoSuchNetwork { given, .. } => match given.first() {

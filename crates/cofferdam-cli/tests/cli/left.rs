@@ -421,6 +421,136 @@ fn a_living_one_shows_it_whether_it_runs_or_not() {
         .expect_code(1);
 }
 
+/// A sandbox that lives on and has been applied with a first step of work, and then did a second.
+fn twice() -> TestEnvironment {
+    let environment = TestEnvironment::with_repository();
+    let inside = |line: &str| {
+        let line = ["exec", "box", "--", "sh", "-ec", line];
+        environment.cofferdam(&line).expect_code(0);
+    };
+    environment
+        .cofferdam(&["create", "box", "--network", "none"])
+        .expect_code(0);
+    inside("echo one > gone; echo one > stays; echo one > changed; echo more >> README.md");
+    environment.cofferdam(&["apply", "box"]).expect_code(0);
+    environment.write("mine", "mine\n");
+    environment.git(&["add", "mine"]);
+    // An index as a second one finds it.
+    let index = environment.repository().join(".git/index");
+    std::fs::copy(&index, index.with_extension("first")).unwrap();
+    inside("rm gone; echo two > changed; git checkout -q README.md; echo two > late");
+    environment
+}
+
+const SECOND: &str = "A  changed\nA  late\nA  mine\nA  stays";
+
+#[test]
+fn a_second_time_brings_what_was_done_since() {
+    let environment = twice();
+    let done = environment.cofferdam(&["apply", "box"]).expect_code(0);
+    check!(environment, done, @r"
+    code: 0
+    --- stdout
+    applied: the work of box, staged and not committed
+      README.md | 1 -
+      changed   | 2 +-
+      gone      | 1 -
+      late      | 1 +
+      4 files changed, 2 insertions(+), 3 deletions(-)
+    undo: cofferdam apply --undo box
+    --- stderr
+    ");
+    let status = || environment.git(&["status", "--porcelain"]);
+    assert_eq!(status(), SECOND);
+    assert_eq!(environment.read("changed"), "two\n");
+    // What their user changed in it since is in the way, and nothing is done.
+    let inside = [
+        "exec",
+        "box",
+        "--",
+        "sh",
+        "-c",
+        "echo three > changed; echo three > late",
+    ];
+    environment.cofferdam(&inside).expect_code(0);
+    environment.write("late", "theirs\n");
+    let done = environment.cofferdam(&["apply", "box"]).expect_code(1);
+    assert!(
+        done.stderr.contains("local changes are in the way: ") && done.stderr.contains("late"),
+        "{done}"
+    );
+    assert_eq!(environment.read("changed"), "two\n");
+    environment.write("late", "two\n");
+    environment
+        .cofferdam(&["apply", "--undo", "box"])
+        .expect_code(0);
+    assert_eq!(status(), "A  mine");
+    assert_eq!(environment.read("README.md"), "hello\n");
+}
+
+#[test]
+fn a_second_time_that_was_cut_short_is_finished_or_taken_back() {
+    for undo in [false, true] {
+        let environment = twice();
+        environment.cofferdam(&["apply", "box"]).expect_code(0);
+        // As a death leaves it that came after some of the files and before the index.
+        let index = environment.repository().join(".git/index");
+        std::fs::rename(index.with_extension("first"), &index).unwrap();
+        environment.write("changed", "one\n");
+        environment.write("gone", "one\n");
+        let status = || environment.git(&["status", "--porcelain"]);
+        if undo {
+            environment
+                .cofferdam(&["apply", "--undo", "box"])
+                .expect_code(0);
+            assert_eq!(status(), "A  mine");
+        } else {
+            environment.cofferdam(&["apply", "box"]).expect_code(0);
+            assert_eq!(status(), SECOND);
+            assert_eq!(environment.read("changed"), "two\n");
+        }
+    }
+}
+
+#[test]
+fn what_git_may_not_read_is_said() {
+    let environment = left(&["--branch", "work"]);
+    let inside = |line: &str| {
+        let line = ["exec", "left", "--", "sh", "-ec", line];
+        environment.cofferdam(&line).expect_code(0);
+    };
+    environment.cofferdam(&["start", "left"]).expect_code(0);
+    inside("echo secret > shut; chmod 000 shut; mkdir closed; echo x > closed/x; chmod 000 closed");
+    for stop in [false, true] {
+        if stop {
+            environment.cofferdam(&["stop", "left"]).expect_code(0);
+        }
+        let done = environment
+            .cofferdam(&["diff", "--uncommitted", "left", "--name-status"])
+            .expect_code(0);
+        assert_eq!(
+            done.stdout,
+            "D\tREADME.md\nA\tdeep/er/u\nA\trun\nM\tsrc/lib.txt\n"
+        );
+        assert_eq!(
+            done.stderr,
+            "note: 2 paths that its git may not read stay inside: `cofferdam shell left`\n"
+        );
+    }
+    environment.cofferdam(&["start", "left"]).expect_code(0);
+    inside("rm -rf README.md deep run; git checkout -q .");
+    let done = environment.cofferdam(&["apply", "left"]).expect_code(1);
+    assert!(
+        done.stderr.contains("its git may not read 2 paths"),
+        "{done}"
+    );
+    inside("chmod 700 shut closed; rm -r shut closed");
+    let done = environment
+        .cofferdam(&["diff", "--uncommitted", "left"])
+        .expect_code(0);
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("", ""));
+}
+
 #[test]
 fn what_the_gate_refuses_does_not_come_out_uncommitted_either() {
     for (script, said) in [

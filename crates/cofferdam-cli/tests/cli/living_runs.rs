@@ -56,12 +56,17 @@ fn a_run_may_leave_its_sandbox_alive() {
     ] {
         let lives = Lives::new();
         let options = [options, &["--keep", "--name", "kept", "--network", "none"]].concat();
-        lives
+        lives.write("mine", "in no commit\n");
+        let done = lives
             .run(
                 &options,
                 &format!("{} echo kept > ~/note", commit_script(&["a"])),
             )
             .expect_code(0);
+        assert!(!done.stderr.contains("as it was made"), "{done}");
+        let outside = "1 uncommitted change of this checkout";
+        assert!(done.stderr.contains(outside), "{done}");
+        std::fs::remove_file(lives.repository().join("mine")).unwrap();
         assert_eq!(lives.state("kept"), "active");
         let note = lives.exec("kept", "cat ~/note").expect_code(0);
         assert_eq!(note.stdout, "kept\n");

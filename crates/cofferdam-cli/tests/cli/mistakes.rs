@@ -557,7 +557,7 @@ fn no_sandbox_is_given_cofferdams_own_directory_or_a_whole_account() {
     assert!(done.stderr.contains("Cofferdam's own directory"), "{done}");
     hinted(
         &done,
-        "use `--mode copy`, or set COFFERDAM_HOME to a directory outside of it",
+        "give it files of its own (`--mode copy`, without `--head`), or set COFFERDAM_HOME to a directory outside of it",
     );
     assert!(!home.exists());
     run("COFFERDAM_HOME", &home, &["--mode", "copy"]).expect_code(0);
@@ -572,7 +572,7 @@ fn no_sandbox_is_given_cofferdams_own_directory_or_a_whole_account() {
     let done = run("COFFERDAM_HOME", around, &["--head"]).expect_code(1);
     hinted(
         &done,
-        "use `--mode copy`, or move the repository out of there",
+        "give it files of its own (`--mode copy`, without `--head`), or move the repository out of there",
     );
     let inside = repository.join("home");
     let done = run("HOME", &inside, &["--head", "--network", "none"]).expect_code(1);

@@ -2,6 +2,7 @@
 //! no start waits for it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::emitter::Emitter;
 use super::event::Notice;
@@ -9,6 +10,9 @@ use super::options::Caller;
 use super::plan::Plan;
 use crate::git::{UserRules, before};
 use crate::registry::Strategy;
+
+/// So long a command that is about to end waits for it.
+const AT_THE_END: Duration = Duration::from_secs(2);
 
 /// How many paths of the checkout the sandbox does not have; `None` where it could not be found out. With `head` it has
 /// them all. `scratch`: a private directory that is made and removed. No landing may be under way: what landed is committed,
@@ -25,6 +29,12 @@ pub(super) async fn look(caller: &Caller, plan: &Plan, scratch: PathBuf) -> Opti
     let head = repo.resolve("HEAD", cancel).await.ok()??;
     let count = before::count(repo, &head, rules, scratch, cancel);
     count.await.ok()
+}
+
+/// Looks, where a command is about to end, and says what was found.
+pub(super) async fn tell_within(caller: &Caller, plan: &Plan, scratch: PathBuf, events: &Emitter) {
+    let found = tokio::time::timeout(AT_THE_END, look(caller, plan, scratch)).await;
+    tell(found.unwrap_or_default(), events);
 }
 
 /// Says what was found.

@@ -31,8 +31,6 @@ use crate::wall;
 
 /// An agent that is gone sooner did not work.
 const AT_WORK: Duration = Duration::from_millis(250);
-/// How long the end of a run waits for what it looked for in the checkout while the agent worked.
-const OUTSIDE: Duration = Duration::from_secs(2);
 
 /// Runs an agent in a sandbox until it signals completion or the iterations are used up, and brings
 /// verified commits home.
@@ -285,8 +283,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
             .as_ref()
             .is_ok_and(|collected| !collected.commits.is_empty())
     {
-        let found = tokio::time::timeout(OUTSIDE, outside()).await;
-        outside::tell(found.unwrap_or_default(), events);
+        outside::tell_within(&options.caller, plan, scratch.clone(), events).await;
     }
     let kept = Kept {
         id: Some(plan.record.id),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use cofferdam::git::discovery::{Start, Workspaces};
 use cofferdam::git::gate::{Accepted, Gate, GateError, Limits, Refusal, Rules};
 use cofferdam::git::land::{self, Merging};
+use cofferdam::git::refs::Own;
 use cofferdam::git::{Git, Head, Identity, Oid, Repository};
 use cofferdam::names::SandboxId;
 use cofferdam::process::Input;
@@ -268,6 +269,7 @@ impl World {
             base: self.base.clone(),
             alternate: self.state().join("vault"),
             state: self.state(),
+            holder: Own::Tip,
             limits: Limits::default(),
             rules: Rules::default(),
         }

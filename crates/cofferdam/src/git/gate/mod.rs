@@ -102,16 +102,19 @@ pub struct Gate {
     pub alternate: PathBuf,
     /// The sandbox's state directory: where a refused pack is kept.
     pub state: PathBuf,
+    /// Which of the sandbox's refs holds what passes.
+    pub holder: Own,
     pub limits: Limits,
     pub rules: Rules,
 }
 
-/// Commits that passed the gate. They are in the repository, reachable from the sandbox's tip ref.
+/// Commits that passed the gate. They are in the repository, reachable from one of the sandbox's refs.
 #[derive(Debug, Clone)]
 pub struct Accepted {
     id: SandboxId,
     base: Oid,
     tip: Oid,
+    holder: Own,
     commits: Vec<CommitLine>,
     changed: Vec<PathBuf>,
     executes: Vec<String>,
@@ -159,9 +162,9 @@ impl Accepted {
         &self.pack
     }
 
-    /// `refs/cofferdam/<id>/tip`, which holds the commits.
+    /// The ref of the sandbox's that holds the commits.
     pub fn tip_ref(&self) -> String {
-        refs::own(self.id, Own::Tip)
+        refs::own(self.id, self.holder)
     }
 }
 
@@ -243,8 +246,7 @@ impl GateError {
 
 impl Gate {
     /// Takes a pack and the id of the commit it ends in, both from a sandbox, and lets in what
-    /// passes. Afterwards the commits are in the repository and `refs/cofferdam/<id>/tip` is at
-    /// `tip`; no other ref has moved. On any error the repository is as it was. A refused pack is kept
+    /// passes. Afterwards the commits are in the repository and [`holder`](Self::holder) is at `tip`; no other ref has moved. On any error the repository is as it was. A refused pack is kept
     /// in the state directory; an error that is not a refusal is this machine's, and may go away.
     pub async fn receive(
         &self,
@@ -307,7 +309,7 @@ impl Gate {
     ) -> Result<Accepted, GateError> {
         let quarantine = Quarantine::create(&self.repo, self.id, &self.alternate)?;
         let name = intake::index(self, &quarantine, pack, spool, cancel).await?;
-        let reference = refs::own(self.id, Own::Tip);
+        let reference = refs::own(self.id, self.holder);
         let (accepted, old) = tokio::join!(
             self.check(&quarantine, tip, cancel),
             refs::read(&self.repo, &reference, cancel)
@@ -361,6 +363,7 @@ impl Gate {
             id: self.id,
             base: self.base.clone(),
             tip: tip.clone(),
+            holder: self.holder,
             commits: history.commits,
             changed,
             executes: verdict.executes,

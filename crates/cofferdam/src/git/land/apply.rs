@@ -1,5 +1,6 @@
 //! A sandbox's work in the user's working tree, without a commit: as `git merge --squash` leaves it, and to be taken back as
-//! one step. What was brought in is a commit at [`Own::Applied`], whose parent is what was checked out then.
+//! one step. What was brought in is a commit at [`Own::Applied`], whose first parent is what was checked out then; a second
+//! one is what an earlier one had brought in, whose place it took.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ use crate::text::printable;
 pub enum Applied {
     /// What is checked out has it already.
     Nothing,
-    /// It is there and staged. The commit at [`Own::Applied`] and its parent differ in it.
+    /// It is there and staged. `from`: what was there before, with what an earlier one had brought in.
     Done { from: Oid, to: Oid },
     /// Nothing was changed.
     Conflict(Vec<String>),
@@ -48,7 +49,8 @@ pub enum TakenBack {
 }
 
 /// Merges `work` into what is checked out in `repo`, and brings index and files there. What the user changed or staged stays;
-/// where it would be overwritten nothing is done. Killed in the middle, it is finished by doing it again, or taken back.
+/// where it would be overwritten nothing is done. What an earlier one brought in and `work` has no longer goes away. Killed in
+/// the middle, it is finished by doing it again, or taken back.
 pub async fn apply(
     repo: &Repository,
     id: SandboxId,
@@ -61,32 +63,60 @@ pub async fn apply(
         Merged::Conflict(files) => return Ok(Applied::Conflict(files)),
         Merged::Tree(tree) => tree,
     };
-    if tree == repo.tree_of(head, cancel).await? {
+    let earlier = Earlier::read(repo, id, cancel).await?;
+    let earlier = earlier.filter(|earlier| earlier.head == *head);
+    if earlier.is_none() && tree == repo.tree_of(head, cancel).await? {
         return Ok(Applied::Nothing);
     }
-    let new = commit(repo, id, &tree, head, cancel).await?;
     let (held, index) = match hold(repo, id, barred, cancel).await? {
         Ok(held) => held,
         Err(why) => return Ok(Applied::InTheWay(why)),
     };
-    let mut step = step(repo, id, head, &new);
-    let earlier = refs::read(repo, &reference(repo, id), cancel).await?;
-    // What an earlier one has written already, which may have been killed, gives way. What is the same and was never
-    // written by one is the user's: taking it back would take it away.
-    if let Some(earlier) = earlier
-        && repo.resolve(&format!("{earlier}^"), cancel).await?.as_ref() == Some(head)
-    {
-        step.lying = Some((head.clone(), earlier));
-    }
-    let done = step.bring_in(repo, &index, cancel).await;
+    let done = bring(repo, id, &tree, earlier, &index, cancel).await;
     remove_temporary(&index)?;
     drop(held);
-    Ok(match done? {
-        None => Applied::Done {
-            from: head.clone(),
-            to: new,
-        },
-        Some(why) => Applied::InTheWay(why),
+    done
+}
+
+async fn bring(
+    repo: &Repository,
+    id: SandboxId,
+    tree: &Oid,
+    earlier: Option<Earlier>,
+    index: &Path,
+    cancel: &CancellationToken,
+) -> Result<Applied, LandError> {
+    let head = repo.head.commit();
+    let (from, here) = match earlier {
+        None => (head.clone(), head.clone()),
+        Some(earlier) => {
+            let from = earlier.stands_at(repo, id, index, cancel).await?;
+            if let Some(why) = earlier.finish(repo, id, &from, index, cancel).await? {
+                return Ok(Applied::InTheWay(why));
+            }
+            (from, earlier.commit)
+        }
+    };
+    let to = if *tree == repo.tree_of(&here, cancel).await? {
+        here
+    } else {
+        let parents = [head, &here];
+        let parents = if here == *head {
+            &parents[..1]
+        } else {
+            &parents
+        };
+        let new = commit(repo, id, tree, parents, cancel).await?;
+        let step = step(repo, id, &here, &new);
+        if let Some(why) = step.bring_in(repo, index, cancel).await? {
+            return Ok(Applied::InTheWay(why));
+        }
+        new
+    };
+    Ok(if from == to {
+        Applied::Nothing
+    } else {
+        Applied::Done { from, to }
     })
 }
 
@@ -97,29 +127,123 @@ pub async fn take_back(
     barred: Barred<'_>,
     cancel: &CancellationToken,
 ) -> Result<TakenBack, LandError> {
-    let reference = reference(repo, id);
-    let Some(new) = refs::read(repo, &reference, cancel).await? else {
+    let Some(earlier) = Earlier::read(repo, id, cancel).await? else {
         return Ok(TakenBack::Nothing);
     };
-    let head = repo.head.commit();
-    let parent = repo.resolve(&format!("{new}^"), cancel).await?;
-    if parent.as_ref() != Some(head) {
+    if earlier.head != *repo.head.commit() {
         return Ok(TakenBack::Committed);
     }
-    let step = step(repo, id, head, &new);
     let (held, index) = match hold(repo, id, barred, cancel).await? {
         Ok(held) => held,
         Err(why) => return Ok(TakenBack::InTheWay(why)),
     };
-    let left = step.bring_out(repo, &index).await;
+    let done = bring_back(repo, id, &earlier, &index, cancel).await;
     remove_temporary(&index)?;
     drop(held);
-    let left = left?;
+    done
+}
+
+async fn bring_back(
+    repo: &Repository,
+    id: SandboxId,
+    earlier: &Earlier,
+    index: &Path,
+    cancel: &CancellationToken,
+) -> Result<TakenBack, LandError> {
+    // Killed between two that were brought in: files of both lie there.
+    let at = earlier.stands_at(repo, id, index, cancel).await?;
+    if earlier.before.as_ref() == Some(&at)
+        && let Some(why) = earlier.finish(repo, id, &at, index, cancel).await?
+    {
+        return Ok(TakenBack::InTheWay(why));
+    }
+    let step = step(repo, id, &earlier.head, &earlier.commit);
+    let left = step.bring_out(repo, index).await?;
     let gone = Transaction::new(format!("cofferdam {id}: taken back"));
-    gone.delete(&reference, &new)
+    gone.delete(&reference(repo, id), &earlier.commit)
         .commit(repo, &CancellationToken::new())
         .await?;
     Ok(TakenBack::Done { left })
+}
+
+/// What was brought in last.
+#[derive(Debug)]
+struct Earlier {
+    commit: Oid,
+    /// What was checked out then.
+    head: Oid,
+    /// What had been brought in before, whose place it took.
+    before: Option<Oid>,
+}
+
+impl Earlier {
+    async fn read(
+        repo: &Repository,
+        id: SandboxId,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Self>, LandError> {
+        let Some(commit) = refs::read(repo, &reference(repo, id), cancel).await? else {
+            return Ok(None);
+        };
+        let Some(head) = repo.resolve(&format!("{commit}^"), cancel).await? else {
+            return Ok(None);
+        };
+        let before = repo.resolve(&format!("{commit}^2"), cancel).await?;
+        Ok(Some(Self {
+            commit,
+            head,
+            before,
+        }))
+    }
+
+    /// Which of its commits the index is most like: it is replaced last, whole, and what the user staged on top is in the
+    /// way of all of them alike.
+    async fn stands_at(
+        &self,
+        repo: &Repository,
+        id: SandboxId,
+        index: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<Oid, LandError> {
+        let since_head = step(repo, id, &self.head, &self.commit);
+        copy_index(&since_head.git_dir().join("index"), index)?;
+        let index = since_head.entries(repo, index, cancel).await?;
+        let mut states = Vec::new();
+        for commit in [Some(&self.commit), self.before.as_ref()] {
+            let Some(commit) = commit else { continue };
+            let changes = step(repo, id, &self.head, commit)
+                .changes(repo, cancel)
+                .await?;
+            states.push((commit, changes));
+        }
+        states.push((&self.head, Changes::new()));
+        let paths: BTreeSet<&Vec<u8>> = states.iter().flat_map(|(_, all)| all.keys()).collect();
+        let unlike = |changes: &Changes| {
+            let unlike = |path: &&&Vec<u8>| changes.get(**path) != index.get(**path);
+            paths.iter().filter(unlike).count()
+        };
+        let nearest = states.iter().min_by_key(|(_, changes)| unlike(changes));
+        Ok(nearest.map_or(&self.head, |(commit, _)| *commit).clone())
+    }
+
+    /// Brings it in from `at`, where it was killed before all of it was there. `Some`: what is in the way.
+    async fn finish(
+        &self,
+        repo: &Repository,
+        id: SandboxId,
+        at: &Oid,
+        index: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<Option<String>, LandError> {
+        if *at == self.commit {
+            return Ok(None);
+        }
+        let mut step = step(repo, id, at, &self.commit);
+        // What it has written already gives way. What is the same and was never written by one is the user's: taking it
+        // back would take it away.
+        step.lying = Some((at.clone(), self.commit.clone()));
+        step.bring_in(repo, index, cancel).await
+    }
 }
 
 fn step(repo: &Repository, id: SandboxId, head: &Oid, new: &Oid) -> Move {
@@ -185,18 +309,13 @@ async fn commit(
     repo: &Repository,
     id: SandboxId,
     tree: &Oid,
-    parent: &Oid,
+    parents: &[&Oid],
     cancel: &CancellationToken,
 ) -> Result<Oid, GitError> {
+    let parents = parents.iter().flat_map(|parent| ["-p", parent.as_str()]);
     let line = as_identity(repo.command(), &Identity::fallback())
-        .args([
-            "commit-tree",
-            tree.as_str(),
-            "-p",
-            parent.as_str(),
-            "-F",
-            "-",
-        ])
+        .args(["commit-tree", tree.as_str(), "-F", "-"])
+        .args(parents)
         .input(Input::Bytes(
             format!("cofferdam {id}: applied").into_bytes(),
         ))

@@ -56,6 +56,18 @@ impl Move {
         index: &Path,
         cancel: &CancellationToken,
     ) -> Result<BTreeMap<Vec<u8>, bool>, GitError> {
+        let entries = self.entries(repo, index, cancel).await?;
+        let present = |(path, entry): (_, State)| (path, entry.is_some());
+        Ok(entries.into_iter().map(present).collect())
+    }
+
+    /// The index entries that are not the old commit's.
+    pub(super) async fn entries(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<Changes, GitError> {
         let done = self
             .command(repo)
             .env("GIT_INDEX_FILE", index)
@@ -75,11 +87,7 @@ impl Move {
             .output(Sink::Capture(1 << 30))
             .run(cancel)
             .await?;
-        let raw = parse_raw(&done.stdout)?;
-        Ok(raw
-            .into_iter()
-            .map(|(path, entry)| (path, entry.is_some()))
-            .collect())
+        parse_raw(&done.stdout)
     }
 
     /// Three-way by path: entries equal to the old commit's become the new one's, what the user

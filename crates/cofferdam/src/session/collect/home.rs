@@ -107,7 +107,7 @@ impl Collector<'_> {
                 continue;
             }
             looked += 1;
-            match self.receive(owned, source, &tip.id).await? {
+            match self.receive(owned, source, &tip.id, Own::Tip).await? {
                 Received::Accepted(accepted) => {
                     self.welcome(&mut journey, tip, &accepted, collected)
                         .await?;

@@ -10,6 +10,7 @@ use super::{CollectError, Collector, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted, Gate, GateError};
 use crate::git::private_clone::{self, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone};
+use crate::git::refs::Own;
 use crate::git::{Oid, bare};
 use crate::process::{Exit, Input};
 use crate::registry::{Mode, Owned};
@@ -51,12 +52,13 @@ impl Collector<'_> {
         self.limit / 4
     }
 
-    /// A pack of `tip` without the base's history, through the gate.
+    /// A pack of `tip` without the base's history, through the gate, to be held by one of the sandbox's refs.
     pub(super) async fn receive(
         &self,
         owned: &Owned,
         source: &Source<'_>,
         tip: &Oid,
+        holder: Own,
     ) -> Result<Received, CollectError> {
         let gate = Gate {
             repo: self.repo.clone(),
@@ -64,6 +66,7 @@ impl Collector<'_> {
             base: owned.record.base.clone(),
             alternate: PrivateClone::at(owned.directory()).vault,
             state: owned.directory().to_owned(),
+            holder,
             limits: gate::Limits {
                 time: self.step(),
                 ..gate::Limits::default()

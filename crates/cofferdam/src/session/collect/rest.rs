@@ -15,22 +15,28 @@ use crate::sandbox::{Access, Limits, Mount, MountSource};
 use crate::session::layers;
 use crate::session::mounts::jail_mounts;
 
-/// Prints the commit, or nothing where there is nothing to commit. What cannot be read is left out. The same work is the
-/// same commit.
+/// Prints the commit, or a dash where there is nothing to commit, and how many paths git may not read and leaves out. Prints
+/// nothing where git needs to look at nothing more closely. The same work is the same commit.
 pub(in crate::session) const COMMIT_THE_REST: &str = "\
-    test -z \"$(git status --porcelain --untracked-files=normal --ignore-submodules=all)\" && exit 0
+    export LC_ALL=C
+    said=$(mktemp) || exit 1
+    test -z \"$(git status --porcelain --untracked-files=normal --ignore-submodules=all 2>\"$said\")\" &&
+        test ! -s \"$said\" && rm -f \"$said\" && exit 0
     index=$(mktemp) && cp \"$(git rev-parse --absolute-git-dir)/index\" \"$index\" || exit 1
     export GIT_INDEX_FILE=\"$index\"
     export GIT_AUTHOR_NAME=Cofferdam GIT_AUTHOR_EMAIL=agent@cofferdam.invalid
     export GIT_COMMITTER_NAME=Cofferdam GIT_COMMITTER_EMAIL=agent@cofferdam.invalid
     GIT_AUTHOR_DATE=$(git log -1 --format=%cI HEAD) && GIT_COMMITTER_DATE=$GIT_AUTHOR_DATE || exit 1
     export GIT_AUTHOR_DATE GIT_COMMITTER_DATE
-    git add --all --ignore-errors >&2
-    tree=$(git write-tree) && git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\"
+    git add --all --ignore-errors >\"$said\" 2>&1
+    cat \"$said\" >&2
+    unread=$(grep 'Permission denied' \"$said\" | sort -u | wc -l)
+    tree=$(git write-tree) && if test \"$tree\" = \"$(git rev-parse 'HEAD^{tree}')\"; then commit=-
+    else commit=$(git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\"); fi && echo \"$commit\" $unread
     code=$?
-    rm -f \"$index\"
+    rm -f \"$index\" \"$said\"
     exit $code";
-/// An id and a line end.
+/// An id, a number and a line end.
 pub(in crate::session) const ANSWER: usize = 100;
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -39,8 +45,12 @@ const LIMIT: Duration = Duration::from_mins(2);
 pub enum Rest {
     /// There is none.
     Nothing,
-    /// The commit, in the repository. Its only parent is what is checked out in the sandbox.
-    Commit(Oid),
+    /// In the repository. Its only parent is what is checked out in the sandbox.
+    Commit {
+        commit: Oid,
+        /// So many paths could not be read and are not in it.
+        unread: u32,
+    },
     /// It stays where it is.
     Refused { why: String },
     /// The sandbox has ended, and left it in a worktree: there its user's own git shows it.
@@ -123,30 +133,32 @@ impl Collector<'_> {
     ) -> Result<Rest, CollectError> {
         let answer = String::from_utf8_lossy(answer);
         let reference = refs::own(owned.record.id, Own::Uncommitted);
-        let Ok(commit) = answer.trim_end().parse::<Oid>() else {
+        let (made, unread) = answer.trim_end().split_once(' ').unwrap_or_default();
+        let unread: u32 = unread.parse().unwrap_or(0);
+        let Ok(commit) = made.parse::<Oid>() else {
             self.drop_reference(owned, &reference).await?;
-            return Ok(match answer.trim_end() {
-                "" => Rest::Nothing,
+            return Ok(match (made, unread) {
+                ("-", 0) => Rest::Nothing,
+                ("-", _) => Rest::Refused {
+                    why: format!("its git may not read {}", paths(unread)),
+                },
+                _ if answer.trim_end().is_empty() => Rest::Nothing,
                 _ => Rest::Refused {
                     why: "its git did not say which commit it made".to_owned(),
                 },
             });
         };
-        if refs::read(self.repo, &reference, self.cancel)
-            .await?
-            .as_ref()
-            == Some(&commit)
-        {
-            return Ok(Rest::Commit(commit));
+        let there = refs::read(self.repo, &reference, self.cancel).await?;
+        if there.as_ref() == Some(&commit) {
+            return Ok(Rest::Commit { commit, unread });
         }
         let repo = self.repo.without_drivers(self.cancel).await?;
         let this = Collector {
             repo: &repo,
             ..*self
         };
-        let own = refs::own(owned.record.id, Own::Tip);
-        let before = refs::read(&repo, &own, self.cancel).await?;
-        match this.receive(owned, &Source::State, &commit).await? {
+        let received = this.receive(owned, &Source::State, &commit, Own::Uncommitted);
+        match received.await? {
             Received::Refused { why, pack } => {
                 // The files have it all.
                 if let Some(pack) = pack {
@@ -154,14 +166,7 @@ impl Collector<'_> {
                 }
                 Ok(Rest::Refused { why })
             }
-            Received::Accepted(_) => {
-                this.point(owned, &reference, &commit).await?;
-                match before {
-                    Some(tip) => this.point_tip(owned, &tip).await?,
-                    None => this.drop_reference(owned, &own).await?,
-                }
-                Ok(Rest::Commit(commit))
-            }
+            Received::Accepted(_) => Ok(Rest::Commit { commit, unread }),
         }
     }
 
@@ -187,5 +192,12 @@ impl Collector<'_> {
         };
         let path = path.filter(|path| path.is_dir());
         Ok(path.map(MountSource::Path))
+    }
+}
+
+fn paths(count: u32) -> String {
+    match count {
+        1 => "a path".to_owned(),
+        count => format!("{count} paths"),
     }
 }

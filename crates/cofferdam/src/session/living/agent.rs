@@ -18,6 +18,7 @@ use crate::session::mode_reason::ModeReason;
 use crate::session::network;
 use crate::session::network_options::NetworkOptions;
 use crate::session::options::{RunOptions, SessionOptions, Task};
+use crate::session::outside;
 use crate::session::plan::{self, Plan, TaskPlan};
 use crate::session::refusals::Refusals;
 use crate::session::report::{Kept, RunReport, usage};
@@ -86,6 +87,15 @@ impl Session {
         };
         // Cancelling ends the work; what is committed comes home all the same.
         let collected = self.whatever_was_cancelled().collect().await;
+        // The files of one that was there before are as old as it is.
+        if self.why_mode != ModeReason::Made
+            && collected
+                .as_ref()
+                .is_ok_and(|done| !done.commits.is_empty())
+        {
+            let scratch = self.directory().join("scratch-outside");
+            outside::tell_within(&self.caller, &plan, scratch, &events).await;
+        }
         if let Ok(Collection {
             landing,
             commits,
@@ -166,6 +176,7 @@ impl Session {
             named: self.named.clone(),
             sandbox: self.sandbox.clone(),
             abilities: self.abilities,
+            why_mode: self.why_mode.clone(),
         }
     }
 
@@ -242,7 +253,7 @@ impl Session {
             branch_exists: true,
             source_branch: record.branch_text(),
             record,
-            why_mode: ModeReason::Made,
+            why_mode: self.why_mode.clone(),
             target_branch,
             notices: Vec::new(),
             workdir: form.workdir(),

@@ -172,6 +172,7 @@ impl Making<'_> {
             },
             sandbox,
             abilities: self.options.sandbox.abilities(),
+            why_mode: self.plan.why_mode.clone(),
         };
         let lock = owned.lock()?;
         match session.settle(lock).await {

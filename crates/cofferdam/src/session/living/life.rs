@@ -13,6 +13,7 @@ use crate::registry::{self, Owned};
 use crate::sandbox::{BindMountProvider, Handle, Lifetime, SandboxError, SandboxSpec, Stopping};
 use crate::session::Caller;
 use crate::session::form::Form;
+use crate::session::mode_reason::ModeReason;
 use crate::session::{network, place, prepare};
 use crate::wall::change::Change;
 use crate::wall::supervisor::{self, Compiled, Supervisor, Wall};
@@ -205,6 +206,7 @@ pub async fn start(
         named,
         sandbox,
         abilities: provider.abilities(),
+        why_mode: ModeReason::Made,
     };
     if let Err(error) = session.settle(lock).await {
         // Nothing runs that nobody keeps.

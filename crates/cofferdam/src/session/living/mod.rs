@@ -32,6 +32,7 @@ pub use rest::rest;
 pub use stop::{stop, stop_within};
 pub(super) use uncollected::has_uncollected;
 
+use super::mode_reason::ModeReason;
 use super::options::Caller;
 use super::prepare::agent_home;
 use crate::git::Repository;
@@ -94,6 +95,8 @@ pub struct Session {
     sandbox: Arc<dyn Sandbox>,
     /// Of its provider.
     abilities: Abilities,
+    /// As it was made, unless this process made it.
+    why_mode: ModeReason,
 }
 
 /// One living sandbox, as a command names it.
@@ -210,6 +213,7 @@ impl Session {
             named,
             sandbox,
             abilities: provider.abilities(),
+            why_mode: ModeReason::Made,
         };
         session.keep().await?;
         Ok(session)
