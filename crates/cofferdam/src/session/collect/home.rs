@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::changed::REFUSED;
 use super::packing::{Aside, Received};
 use super::tips::{DETACHED, Tip, Tips, extra};
-use super::{CollectError, Collected, Collector, Source};
+use super::{CollectError, Collected, Collector, Reaches, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted};
 use crate::git::land::Landing;
@@ -239,7 +239,7 @@ impl Collector<'_> {
             .extend(self.keep_rewritten(owned, id).await?);
         collected.landing = self.land(owned, accepted).await?;
         if let Landing::Kept { reference, .. } = &mut collected.landing
-            && self.lives()
+            && self.reaches == Reaches::WhileItLives
             && *reference == refs::own(owned.record.id, Own::Tip)
         {
             // That one moves on with the next collecting; this is a name that stays.
