@@ -6,12 +6,14 @@
 #     invariant: 8
 #     removes: ending the process group of a call that took too long
 #     test: -p cofferdam --lib process::tests::limits_end_the_whole_group
-# `test:` holds arguments of `cargo test` and may be repeated: one failing test is enough.
+# `test:` holds arguments of `cargo test` and may be repeated: one failing test is enough. One that is still not done
+# after its time has said nothing, unless waiting for ever is the sign that is expected: `hangs: yes`.
 
 field() { sed -n "/^diff --git/q; s/^$1: //p" "$2"; }
 
-# Runs `cargo test` with the words of $1. 0 passed, 1 failed, 2 not built, 3 nothing ran.
+# Runs `cargo test` with the words of $1. 0 passed, 1 failed, 2 not built, 3 nothing ran, 4 not done within its time.
 run_test() {
+    local status=0
     local -a words
     read -r -a words <<<"$1"
     local before=() after=() word in_names=0
@@ -21,7 +23,12 @@ run_test() {
     done
     cargo test --quiet --locked --no-run "${before[@]}" >"$work/out" 2>&1 || return 2
     timeout --kill-after=10 600 cargo test --locked "${before[@]}" -- "${after[@]}" \
-        >"$work/out" 2>&1 </dev/null || return 1
+        >"$work/out" 2>&1 </dev/null || status=$?
+    case $status in
+        0) ;;
+        124 | 137) return 4 ;;
+        *) return 1 ;;
+    esac
     grep -Eq '^test result: ok\. [1-9][0-9]* passed' "$work/out" || return 3
 }
 
@@ -63,6 +70,7 @@ mutants() {
             case $status in
                 2) die 'it does not build' ;;
                 3) die 'that names no test' ;;
+                4) die 'it hangs without any mutant' ;;
                 *) die 'it fails without any mutant' ;;
             esac
         fi
@@ -81,6 +89,10 @@ mutants() {
                 case $status in
                     1) verdict="caught by ${test##* }"; break ;;
                     2) verdict='does not build'; break ;;
+                    4)
+                        verdict="hung: ${test##* }"
+                        if [[ $(field hangs "$patch") == yes ]]; then verdict="caught, as it hung: ${test##* }"; break; fi
+                        ;;
                 esac
             done < <(field test "$patch")
             git apply -C1 --whitespace=nowarn -R "$patch"

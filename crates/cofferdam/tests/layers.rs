@@ -155,6 +155,83 @@ fn firsts(tree: &str) -> Vec<String> {
     panic!("a use tree without an end: {tree}");
 }
 
+/// Git is called by its folder alone, and what lies in a git directory has its name there.
+#[test]
+fn a_session_leaves_git_to_its_folder() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut wrong = Vec::new();
+    for file in files_below(&source.join("session")) {
+        let path = file.strip_prefix(&source).unwrap().to_str().unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        wrong.extend(git_by_hand(path, &text));
+    }
+    assert_eq!(wrong, <[String; 0]>::default());
+}
+
+/// The control, and what is no such thing: what a sandbox's own git does, and a checkout's `.git`.
+#[test]
+fn git_by_hand_is_found() {
+    for text in [
+        "    let done = Command::new(\"git\").arg(\"status\").output();",
+        "    Invocation::new(\"/usr/bin/git\", directory)",
+        "    let line = repo.command().args([\"rev-parse\"]).line(cancel).await?;",
+        "    repo.command_in_tree()",
+        "use crate::git::command::GitCommand;",
+        "    let git = state.join(\"git\");",
+        "    let git = state\n        .join(\"git/index\");",
+        "    (state.join(\"vault\"), INSIDE_VAULT.into()),",
+        "    let shallow = repo.common_dir.join(\"shallow\");",
+        "    let path = Path::new(\"/.cofferdam/git/objects\");",
+    ] {
+        let found = git_by_hand("session/run.rs", text);
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+    }
+    let fine = "// As `repo.command()` did.\n    let clone = PrivateClone::at(state);\n    repo.resolve(name, cancel).await?;\n\
+                arguments: [\"git\", \"reset\", \"--hard\"],\n    let dot_git = workspace.join(\".git\");\n\
+                self.agent.command(&self.request)?;\nmod tests {\n    let git = Command::new(\"git\");";
+    let fine = fine.replace("mod tests", "#[cfg(test)]\nmod tests");
+    assert_eq!(
+        git_by_hand("session/run.rs", &fine),
+        <[String; 0]>::default()
+    );
+}
+
+/// How a file calls git, or names what is in a git directory, past the folder that does, one sentence each.
+fn git_by_hand(path: &str, text: &str) -> Vec<String> {
+    let code = without_tests(text).replace(" .join(", ".join(");
+    let calls = ["Command", "Invocation"]
+        .iter()
+        .flat_map(|starter| ["", "/usr/bin/"].map(|at| format!("{starter}::new(\"{at}git\"")));
+    let hardened = [".command()", ".command_in_tree()", "GitCommand"];
+    let inside = ["\"/.cofferdam/git", "\"/.cofferdam/vault"];
+    // In a git directory, and beside it in a state directory.
+    let parts = [
+        "git",
+        "vault",
+        "hooks",
+        "pointer",
+        "objects",
+        "refs",
+        "info",
+        "HEAD",
+        "packed-refs",
+        "shallow",
+        "worktrees",
+    ];
+    let joined = parts
+        .iter()
+        .flat_map(|part| ["\"", "/"].map(|end| format!(".join(\"{part}{end}")));
+    let words = hardened
+        .iter()
+        .chain(&inside)
+        .map(|word| (*word).to_owned());
+    let by_hand = calls.chain(words).chain(joined);
+    by_hand
+        .filter(|one| code.contains(one))
+        .map(|one| format!("src/{path} has `{one}`: git/ does that, or has a name for it"))
+        .collect()
+}
+
 fn files_below(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {

@@ -6,7 +6,7 @@ use clap::Args;
 use cofferdam::session::manage::{self, DiffStyle};
 
 use super::here::target;
-use super::living::{self, Uncommitted};
+use super::living::{self, Purpose, Uncommitted};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -53,7 +53,7 @@ pub(crate) async fn run(
             }
         }
     } else {
-        living::refresh(&arguments.name, environment, interrupt).await?;
+        living::refresh(&arguments.name, Purpose::Look, environment, interrupt).await?;
         None
     };
     let style = if arguments.stat {

@@ -127,10 +127,19 @@ pub(super) async fn each(
     Ok(code)
 }
 
-/// Brings the commits of a sandbox home that lives on, for a command that is about to look at them. `None`: it is none
+/// What a command is going to do with the commits of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// What is checked out stays where it is, also where the sandbox works in the checkout itself.
+    Look,
+    Merge,
+}
+
+/// Brings the commits of a sandbox home that lives on, for a command that is about to need them. `None`: it is none
 /// of those, and what it committed came home when it ended.
 pub(super) async fn refresh(
     name: &str,
+    purpose: Purpose,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<Option<Collection>, CliError> {
@@ -139,7 +148,10 @@ pub(super) async fn refresh(
         return Ok(None);
     };
     let name = named.name().to_string();
-    let collection = living::collect(&caller, named, &provider()).await?;
+    let collection = match purpose {
+        Purpose::Look => living::look(&caller, named, &provider()).await?,
+        Purpose::Merge => living::collect(&caller, named, &provider()).await?,
+    };
     let colour = environment.colour.on_stderr();
     if !collection.commits.is_empty() || matches!(collection.landing, Landing::Refused { .. }) {
         let text = summary::merged(&collection.landing, &collection.commits, colour);
@@ -166,7 +178,7 @@ pub(super) async fn rest(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<Uncommitted, CliError> {
-    let rest = match refresh(name, environment, interrupt).await? {
+    let rest = match refresh(name, Purpose::Look, environment, interrupt).await? {
         Some(_) => {
             let caller = caller(environment, interrupt);
             let named = named(name, &caller, environment).await?;

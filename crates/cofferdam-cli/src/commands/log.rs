@@ -6,7 +6,7 @@ use clap::Args;
 use cofferdam::session::manage;
 
 use super::here::target;
-use super::living;
+use super::living::{self, Purpose};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -29,7 +29,7 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    living::refresh(&arguments.name, environment, interrupt).await?;
+    living::refresh(&arguments.name, Purpose::Look, environment, interrupt).await?;
     let target = target(arguments.name, environment, interrupt);
     let commits = manage::log(&target).await?;
     if arguments.json {

@@ -8,7 +8,7 @@ use cofferdam::session::manage::{self, Merge};
 use cofferdam::text::printable_line;
 
 use super::here::target;
-use super::living;
+use super::living::{self, Purpose};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -30,7 +30,7 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    let living = living::refresh(&arguments.name, environment, interrupt).await?;
+    let living = living::refresh(&arguments.name, Purpose::Merge, environment, interrupt).await?;
     let target = target(arguments.name, environment, interrupt);
     let said = |line: &str| output::note(&format!("{}\n", printable_line(line)));
     let merges = manage::merge(&target, None, &said).await?;

@@ -186,7 +186,14 @@ fn two_that_delete_it_leave_nothing_and_one_is_told() {
             .spawn()
             .unwrap()
     });
-    let codes = deleting.map(|child| finish(child).status.code());
-    assert!(codes.contains(&Some(0)), "{codes:?}");
+    let mut done = deleting.map(finish);
+    done.sort_by_key(|done| done.status.code());
+    let [won, told] = done;
+    assert_eq!(won.expect_code(0).stderr, "deleted box\n");
+    // That it is being ended, has ended, or is no more.
+    let told = told.expect_code(1);
+    assert!(told.stdout.is_empty(), "{told}");
+    assert!(told.stderr.starts_with("error: "), "{told}");
+    assert!(told.stderr.contains("`box`"), "{told}");
     lives.expect_clean();
 }

@@ -1,5 +1,9 @@
 //! What sandboxes that stay are made with, and that looking at them moves nothing.
 
+use cofferdam::home::Home;
+use cofferdam::sandbox::native::Native;
+use cofferdam::sandbox::{BindMount, BranchStrategy};
+use cofferdam::session::{Caller, NetworkOptions, Session, SessionOptions};
 use cofferdam_lab::skip;
 
 use crate::environment::commit_script;
@@ -150,6 +154,60 @@ fn looking_moves_nothing_but_its_own() {
                 .expect_code(0);
         }
         assert!(moved >= 3, "{moved}");
+        assert_eq!(lives.git(&["status", "--porcelain"]), "");
+    }
+}
+
+/// Nor does it move what is checked out where the sandbox works there. The command makes none of those, the library does.
+#[test]
+fn looking_moves_no_checkout() {
+    let lives = Lives::new();
+    let mut options = SessionOptions::new(
+        lives.repository(),
+        BindMount::new(Native::default(), BranchStrategy::Head),
+    );
+    options.name = Some("box".to_owned());
+    options.network = NetworkOptions::None;
+    let caller = Caller::new(Home::new(lives.home().join(".cofferdam")));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async { Session::create(&caller, &options).await.unwrap().detach() });
+    let tip = || lives.git(&["log", "-1", "--format=%s", "main"]);
+    lives.exec("box", &commit_script(&["a"])).expect_code(0);
+    for command in [
+        &["status", "box"][..],
+        &["log", "box"],
+        &["diff", "--name-status", "box"],
+        &["diff", "--uncommitted", "box"],
+        &["apply", "box"],
+        &["gc"],
+        &["list"],
+    ] {
+        let done = lives.cofferdam(command);
+        assert_eq!(tip(), "start", "{command:?}: {done}");
+        if let ["log" | "diff", ..] = command {
+            let done = done.expect_code(0);
+            let is_shown = done.stdout.contains(" a\n") || done.stdout == "A\ta.txt\n";
+            assert_eq!(
+                is_shown,
+                command[1] != "--uncommitted",
+                "{command:?}: {done}"
+            );
+            assert!(
+                done.stderr.contains("`collect` moves what is checked out"),
+                "{done}"
+            );
+        }
+    }
+    // The control: both of these move it.
+    for (command, name) in [("collect", "a"), ("merge", "b")] {
+        if name != "a" {
+            lives.exec("box", &commit_script(&[name])).expect_code(0);
+        }
+        lives.cofferdam(&[command, "box"]).expect_code(0);
+        assert_eq!(tip(), name, "{command}");
         assert_eq!(lives.git(&["status", "--porcelain"]), "");
     }
 }

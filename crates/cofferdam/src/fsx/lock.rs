@@ -15,6 +15,41 @@ pub(crate) enum Lock {
     Exclusive,
 }
 
+/// A lock that is free as soon as this is dropped. Closing the file is not enough: a program that another thread starts
+/// just then has a copy of it until it executes, and whoever looks meanwhile would find the lock held.
+#[derive(Debug)]
+pub struct Held {
+    file: File,
+    /// Another process holds the same lock, and keeps it.
+    shared: bool,
+}
+
+impl Held {
+    /// `file` is locked.
+    pub(crate) fn new(file: File) -> Self {
+        let shared = false;
+        Self { file, shared }
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The same lock, for another process: from now on it is free when nobody has it open any more.
+    pub(crate) fn share(&mut self) -> std::io::Result<File> {
+        self.shared = true;
+        self.file.try_clone()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.shared {
+            let _ = self.file.unlock();
+        }
+    }
+}
+
 /// Opens the file of a lock; it is made where there is none.
 pub(crate) fn open(path: &Path) -> Result<File, FileError> {
     options().create(true).open(path).context("open", path)
@@ -99,7 +134,14 @@ pub(crate) fn is_held(path: &Path) -> bool {
     let Ok(lock) = options.open(path) else {
         return false;
     };
-    matches!(try_hold(&lock, Lock::Shared, path), Ok(false))
+    match try_hold(&lock, Lock::Shared, path) {
+        Ok(false) => true,
+        Ok(true) => {
+            drop(Held::new(lock));
+            false
+        }
+        Err(_) => false,
+    }
 }
 
 #[cfg(test)]
@@ -138,6 +180,31 @@ mod tests {
         let [one, other] = [(); 2].map(|()| open_directory(dir.path()).unwrap());
         assert!(try_hold(&one, Lock::Exclusive, dir.path()).unwrap());
         assert!(!try_hold(&other, Lock::Exclusive, dir.path()).unwrap());
+    }
+
+    /// As a program has it that another thread is starting, until it executes.
+    #[test]
+    fn what_is_dropped_is_free_whoever_has_a_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let hold = || {
+            let file = open(&path).unwrap();
+            assert!(try_hold(&file, Lock::Exclusive, &path).unwrap());
+            Held::new(file)
+        };
+        let held = hold();
+        let copy = held.file().try_clone().unwrap();
+        assert!(is_held(&path));
+        drop(held);
+        assert!(!is_held(&path));
+        drop(copy);
+        // One that was given away stays with whoever has it.
+        let mut held = hold();
+        let given = held.share().unwrap();
+        drop(held);
+        assert!(is_held(&path));
+        drop(given);
+        assert!(!is_held(&path));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fsx::FileError;
 pub(crate) use crate::fsx::lock::Lock;
-use crate::fsx::lock::{open, try_hold};
+use crate::fsx::lock::{Held, open, try_hold};
 
 /// A lock was not taken.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ const OCCUPIED: &str = "cofferdam.lock";
 
 /// Says that a sandbox can write the files of the working tree whose git directory this is, for as
 /// long as the result lives. Waits while git of ours brings those files to another commit.
-pub async fn occupy(git_dir: &Path, cancel: &CancellationToken) -> Result<Option<File>, FileError> {
+pub async fn occupy(git_dir: &Path, cancel: &CancellationToken) -> Result<Option<Held>, FileError> {
     match lock(&git_dir.join(OCCUPIED), Lock::Shared, cancel).await {
-        Ok(file) => Ok(Some(file)),
+        Ok(file) => Ok(Some(Held::new(file))),
         // Whoever asked sees it too.
         Err(LockError::Cancelled) => Ok(None),
         Err(LockError::File(error)) => Err(error),
@@ -35,10 +35,11 @@ pub async fn occupy(git_dir: &Path, cancel: &CancellationToken) -> Result<Option
 /// The right to write the files of this working tree; `None` while a sandbox can write them too. It
 /// could put a symlink in the place of a directory that git has just looked at, and git would write
 /// wherever it leads.
-pub fn vacant(git_dir: &Path) -> Result<Option<File>, FileError> {
+pub fn vacant(git_dir: &Path) -> Result<Option<Held>, FileError> {
     let path = git_dir.join(OCCUPIED);
     let file = open(&path)?;
-    Ok(try_hold(&file, Lock::Exclusive, &path)?.then_some(file))
+    let held = try_hold(&file, Lock::Exclusive, &path)?;
+    Ok(held.then(|| Held::new(file)))
 }
 
 /// Waits for a lock that ends with its holder, so a killed process never leaves one.

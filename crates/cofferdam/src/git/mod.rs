@@ -6,6 +6,7 @@
 //! merge-to-head, branch).
 
 pub mod appearing;
+pub mod bare;
 pub mod before;
 pub mod below;
 mod beneath;

@@ -108,6 +108,41 @@ pub(super) async fn status_and_gaps(
     Ok((changes, gaps))
 }
 
+/// Whether `git add` would take the file: it is there, not tracked yet, and nothing in the repository ignores it. A
+/// rule in the user's own settings does not count.
+pub async fn is_addable(
+    repo: &Repository,
+    path: &Path,
+    cancel: &CancellationToken,
+) -> Result<bool, GitError> {
+    let done = repo
+        .command_in_tree()
+        .args(["ls-files", "--others", "--exclude-standard", "-z", "--"])
+        .arg(path)
+        .run(cancel)
+        .await?;
+    Ok(!done.stdout.is_empty())
+}
+
+/// What the index has at these paths, and below them.
+pub async fn in_index(
+    repo: &Repository,
+    paths: &[&Path],
+    cancel: &CancellationToken,
+) -> Result<Vec<PathBuf>, GitError> {
+    let done = repo
+        .command_in_tree()
+        .args(["ls-files", "-z", "--"])
+        .args(paths)
+        .run(cancel)
+        .await?;
+    let entries = done.stdout.split(|&byte| byte == 0);
+    let entries = entries.filter(|entry| !entry.is_empty());
+    Ok(entries
+        .map(|entry| PathBuf::from(OsStr::from_bytes(entry)))
+        .collect())
+}
+
 /// Which of these paths, below the top, differ from HEAD or are untracked and not ignored. `repo`: one whose drivers
 /// do not run.
 pub async fn uncommitted(

@@ -542,6 +542,26 @@ pub async fn dirty(
     Ok(changes)
 }
 
+/// Writes into the worktree what `commit` has, without its index: all of it is uncommitted there. `repo`: one whose
+/// drivers do not run.
+pub async fn restore(
+    repo: &Repository,
+    worktree: &Worktree,
+    commit: &Oid,
+    cancel: &CancellationToken,
+) -> Result<(), WorktreeError> {
+    let there = worktree.repository(repo)?;
+    there
+        .command_in_tree()
+        .args(["restore", "--worktree", "--no-overlay"])
+        .arg("--ignore-skip-worktree-bits")
+        .arg(format!("--source={commit}"))
+        .args(["--", "."])
+        .run(cancel)
+        .await?;
+    Ok(())
+}
+
 /// Brings the worktree's index to `tip`, after the branch moved there. Files are not touched.
 pub async fn advance_index(
     repo: &Repository,

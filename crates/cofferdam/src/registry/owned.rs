@@ -10,7 +10,8 @@ use super::error::RegistryError;
 use super::listing::{RECORD, SameRepository, list, read, read_dir};
 use super::lock::{making, open_lock, take};
 use super::record::{Phase, Record};
-use crate::fsx::{self, Context, lock};
+use crate::fsx::lock::{self, Held};
+use crate::fsx::{self, Context};
 use crate::home::Home;
 use crate::names::Slug;
 use crate::process;
@@ -23,9 +24,9 @@ const TURN_LIMIT: Duration = Duration::from_secs(30);
 pub struct Owned {
     pub record: Record,
     directory: PathBuf,
-    lock: File,
+    pub(super) lock: Held,
     /// Other locks that end with this.
-    pub held: Option<File>,
+    pub held: Option<Held>,
 }
 
 impl Owned {
@@ -54,7 +55,7 @@ impl Owned {
         let owned = Self {
             record,
             directory,
-            lock,
+            lock: Held::new(lock),
             held: None,
         };
         owned.sign()?;
@@ -72,6 +73,7 @@ impl Owned {
         if !take(&lock, &directory)? {
             return Err(RegistryError::InUse(record.name));
         }
+        let lock = Held::new(lock);
         // What was read before the lock was ours may be old.
         let record = read(&directory).map_err(gone)?;
         let owned = Self {
@@ -82,7 +84,7 @@ impl Owned {
         };
         // Who only clears up is not told to stop.
         let path = owned.directory.join("lock");
-        owned.lock.set_len(0).context("write", &path)?;
+        owned.lock.file().set_len(0).context("write", &path)?;
         Ok(owned)
     }
 
@@ -103,6 +105,7 @@ impl Owned {
         let Some(lock) = taken.map_err(|error| gone(error.into()))? else {
             return Ok(None);
         };
+        let lock = Held::new(lock);
         // What was read before may be old.
         let record = read(&directory).map_err(gone)?;
         Ok(Some(Self {
@@ -114,9 +117,9 @@ impl Owned {
     }
 
     /// Its lock, for another process to hold as well.
-    pub(crate) fn lock(&self) -> Result<File, RegistryError> {
+    pub(crate) fn lock(&mut self) -> Result<File, RegistryError> {
         let path = self.directory.join("lock");
-        Ok(self.lock.try_clone().context("share", &path)?)
+        Ok(self.lock.share().context("share", &path)?)
     }
 
     /// Writes into the lock who lives off it, for [`owner`].
@@ -125,10 +128,10 @@ impl Owned {
         let pid = std::process::id();
         let start = process::start_time_of(pid).unwrap_or_default();
         let path = self.directory.join("lock");
-        let signed = self.lock.set_len(0).and_then(|()| {
-            self.lock
-                .write_all_at(format!("{pid} {start}\n").as_bytes(), 0)
-        });
+        let lock = self.lock.file();
+        let signed = lock
+            .set_len(0)
+            .and_then(|()| lock.write_all_at(format!("{pid} {start}\n").as_bytes(), 0));
         Ok(signed.context("write", &path)?)
     }
 

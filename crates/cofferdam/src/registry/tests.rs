@@ -53,11 +53,14 @@ fn records_live_and_die_with_their_lock() {
         Err(RegistryError::InUse(_))
     ));
     owned.set_phase(Phase::Active).unwrap();
+    // Also where another thread is starting a program, which has all that is open until it executes.
+    let being_started = owned.lock.file().try_clone().unwrap();
     drop(owned);
     let entry = find(&home, &repo, "one").unwrap();
     assert!(!entry.in_use);
     assert_eq!(entry.record.phase, Phase::Active);
     Owned::adopt(&home, entry.record).unwrap().forget().unwrap();
+    drop(being_started);
     assert!(find(&home, &repo, "one").is_err());
     assert!(list(&home, None).unwrap().unfinished.is_empty());
 }

@@ -8,6 +8,7 @@ use super::layers;
 use super::uncommitted::uncommitted;
 use crate::fsx;
 use crate::git::land::Landing;
+use crate::git::private_clone::PrivateClone;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::status::ChangeKind;
 use crate::git::worktree::{self, Worktree, WorktreeError};
@@ -57,27 +58,29 @@ pub(super) async fn dispose(
     }
     dispose_worktree(&mut owned, disposal, &mut disposed).await;
     let directory = owned.directory().to_owned();
-    let mut gone = vec!["modules", "reader"];
+    let in_it = |name: &str| directory.join(name);
+    let clone = PrivateClone::at(&directory);
+    let mut gone: Vec<PathBuf> = ["modules", "reader"].map(in_it).into();
     // Of a sandbox without git.
-    gone.extend(["known", "known-tree", "known-copies", "changes"]);
+    gone.extend(["known", "known-tree", "known-copies", "changes"].map(in_it));
     if owned.record.mode != Mode::Bind {
         if disposal.outcome.copy_is_dirty && !disposal.outcome.no_agent {
             disposed.preserved = Some(owned.record.workspace(disposal.home));
         } else {
-            gone.push("work");
-            gone.extend(layers::OWN);
+            gone.push(in_it("work"));
+            gone.extend(layers::OWN.map(in_it));
         }
     }
     // Uncommitted work that is in no worktree is looked at with the sandbox's own git, when its user asks for it.
     let asked = disposed.preserved.is_some() && owned.record.mode != Mode::Bind;
     if !disposal.outcome.keeps_repository && !asked {
-        gone.extend(["git", "vault"]);
+        gone.extend([clone.git_dir, clone.vault]);
     }
     if !asked {
-        gone.extend(["hooks", "pointer"]);
+        gone.extend([clone.hooks, clone.pointer]);
     }
-    for name in gone {
-        if let Err(error) = fsx::remove_tree_or_file(&directory.join(name)) {
+    for path in gone {
+        if let Err(error) = fsx::remove_tree_or_file(&path) {
             disposed.problems.push(error.to_string());
         }
     }
@@ -115,10 +118,7 @@ fn remove_made_directories(owned: &mut Owned, disposal: &Disposal<'_>) {
     if owned.record.mode != Mode::Bind || owned.record.made_directories.is_empty() {
         return;
     }
-    // Not by dropping it: a program that is being started has it for a moment too.
-    if let Some(held) = owned.held.take() {
-        let _ = held.unlock();
-    }
+    drop(owned.held.take());
     // In a worktree nobody else is.
     let alone = match owned.record.worktree {
         Some(_) => None,
@@ -132,9 +132,7 @@ fn remove_made_directories(owned: &mut Owned, disposal: &Disposal<'_>) {
         // Fails if something is in it, and that is right.
         let _ = std::fs::remove_dir(workspace.join(name));
     }
-    if let Some(alone) = alone {
-        let _ = alone.unlock();
-    }
+    drop(alone);
 }
 
 async fn dispose_worktree(owned: &mut Owned, disposal: &Disposal<'_>, disposed: &mut Disposed) {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::{RunErrorKind, step};
 use super::pipes::{pipe_ends, spool};
 use crate::fsx::{self, Context, FileError};
+use crate::git::private_clone::PrivateClone;
 use crate::git::{self, Repository};
 use crate::registry::Owned;
 use crate::sandbox::files::send_directory;
@@ -92,7 +93,7 @@ fn check(is_whole: bool) -> Result<(), SandboxError> {
 
 /// What the repository leaves out and is in no commit, as a private clone has it. This one no sandbox sees.
 fn rules_of_the_user(state: &Path) -> Result<Option<Known>, FileError> {
-    let path = state.join("git/info/exclude");
+    let path = PrivateClone::at(state).exclusions();
     match fsx::read_bounded(&path, LONGEST_RULES as u64) {
         Ok(text) => Ok(Some(Known::Rules {
             directory: None,

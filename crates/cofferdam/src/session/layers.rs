@@ -15,6 +15,7 @@ use super::event::{Event, EventSink};
 use crate::fsx::{self, Context, FileError};
 use crate::git::hex::hex;
 use crate::git::index::{self, HandedIn, Owner};
+use crate::git::private_clone::PrivateClone;
 use crate::git::trees::{self, Stack, Tell, Trees, Trimmed};
 use crate::git::{Oid, Repository};
 use crate::home::Home;
@@ -168,11 +169,12 @@ pub(super) fn look(state: &Path) -> Result<MountSource, FileError> {
 pub(super) fn is_untouched(state: &Path) -> bool {
     let size = |index: &Path| index.metadata().map(|found| found.len()).ok();
     // One file more is as many bytes more, whether it is still there or not.
+    let clone = PrivateClone::at(state);
     let staged = below(state).is_ok_and(|below| {
         let made = below.first().and_then(|files| files.parent());
-        made.is_some_and(|layer| size(&layer.join("index")) != size(&state.join("git/index")))
+        made.is_some_and(|layer| size(&layer.join("index")) != size(&clone.index()))
     });
-    if staged && state.join("git").is_dir() {
+    if staged && clone.git_dir.is_dir() {
         return false;
     }
     let upper = state.join(CHANGES).join(UPPER);

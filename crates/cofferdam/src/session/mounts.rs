@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::hide::{Covered, NO_FILE};
 use super::submodules::{self, Shown, Submodule};
-use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
+use crate::git::private_clone::{HOOKS, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone};
 use crate::sandbox::{Access, Mount, MountSource};
 
 /// An empty file in the state directory, that lies over sockets.
@@ -30,7 +30,7 @@ pub(super) struct Workspace<'a> {
     pub layers: Option<&'a MountSource>,
     /// `/workspace/<repo>`.
     pub target: &'a Path,
-    /// The sandbox's state directory, with `git`, `vault`, `hooks` and `pointer` in it.
+    /// The sandbox's state directory, with its private clone in it.
     pub state: &'a Path,
     pub git: GitPlace,
     /// Hide `.cofferdam`: it holds other sandboxes' worktrees and the user's settings.
@@ -84,32 +84,17 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Mounts {
         target: target.to_owned(),
         access: Access::ReadWrite,
     }];
+    let clone = PrivateClone::at(state);
     let git_inside = match git {
         GitPlace::Directory => target.join(".git"),
         GitPlace::Pointer => {
-            mounts.push(mount(
-                state.join("pointer"),
-                target.join(".git"),
-                Access::ReadOnly,
-            ));
+            mounts.push(mount(clone.pointer, target.join(".git"), Access::ReadOnly));
             PathBuf::from(INSIDE_GIT_DIR)
         }
     };
-    mounts.push(mount(
-        state.join("git"),
-        git_inside.clone(),
-        Access::ReadWrite,
-    ));
-    mounts.push(mount(
-        state.join("hooks"),
-        git_inside.join("hooks"),
-        Access::ReadOnly,
-    ));
-    mounts.push(mount(
-        state.join("vault"),
-        INSIDE_VAULT.into(),
-        Access::ReadOnly,
-    ));
+    mounts.push(mount(clone.git_dir, git_inside.clone(), Access::ReadWrite));
+    mounts.push(mount(clone.hooks, git_inside.join(HOOKS), Access::ReadOnly));
+    mounts.push(mount(clone.vault, INSIDE_VAULT.into(), Access::ReadOnly));
     // A mount point can be neither moved nor removed, but what it lies in can: `mv libs old; mkdir -p
     // libs/sub/.git` would put another one in its place. So every directory above is one too.
     let above: BTreeSet<&Path> = read_only
@@ -202,8 +187,9 @@ pub(super) fn jail_mounts(state: &Path) -> Vec<Mount> {
         target: target.into(),
         access: Access::ReadOnly,
     };
+    let clone = PrivateClone::at(state);
     vec![
-        read_only(state.join("git"), INSIDE_GIT_DIR),
-        read_only(state.join("vault"), INSIDE_VAULT),
+        read_only(clone.git_dir, INSIDE_GIT_DIR),
+        read_only(clone.vault, INSIDE_VAULT),
     ]
 }

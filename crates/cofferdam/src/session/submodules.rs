@@ -10,6 +10,7 @@ use super::error::{RunErrorKind, step};
 use super::event::Notice;
 use crate::git::discovery::Start;
 use crate::git::index::{self, Owner};
+use crate::git::private_clone::PrivateClone;
 use crate::git::private_clone::reading::{self, Reading};
 use crate::git::vault::Vault;
 use crate::git::{Git, GitError, Oid, Repository};
@@ -211,10 +212,11 @@ impl Where<'_> {
             index: &index.bytes,
             hidden: &hidden,
         })?;
+        let clone = PrivateClone::at(&directory);
         let shown = if is_directory {
-            Shown::Directory(directory.join("git"))
+            Shown::Directory(clone.git_dir)
         } else {
-            Shown::Pointer(directory.join("pointer"))
+            Shown::Pointer(clone.pointer)
         };
         let child = Parent {
             repository,

@@ -15,7 +15,7 @@ use super::collect::error::CollectError;
 use super::error::{RunErrorKind, step};
 use super::inside::{Inside, InsideError};
 use crate::fsx::FileError;
-use crate::git::private_clone::{INSIDE_VAULT, PrivateHead, PrivateRefs};
+use crate::git::private_clone::{HOOKS, INSIDE_VAULT, PrivateClone, PrivateHead, PrivateRefs};
 use crate::git::{ObjectFormat, Oid};
 use crate::sandbox::{ExecRequest, IsolatedSandbox};
 
@@ -27,12 +27,12 @@ pub(super) async fn send(
     workdir: &Path,
     sandbox: &dyn IsolatedSandbox,
 ) -> Result<(), RunErrorKind> {
-    let git = workdir.join(".git");
+    let (clone, git) = (PrivateClone::at(state), workdir.join(".git"));
     let parts = [
         (workspace.to_owned(), workdir.to_owned()),
-        (state.join("vault"), INSIDE_VAULT.into()),
-        (state.join("git"), git.clone()),
-        (state.join("hooks"), git.join("hooks")),
+        (clone.vault, INSIDE_VAULT.into()),
+        (clone.git_dir, git.clone()),
+        (clone.hooks, git.join(HOOKS)),
     ];
     for (source, target) in parts {
         sandbox

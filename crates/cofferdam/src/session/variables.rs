@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
 use super::envfile::{self, EnvFile, EnvFileError, NotTrusted, Withheld};
 use super::options::{Caller, RunOptions};
-use crate::git::{GitError, Repository};
+use crate::git::{GitError, Repository, status};
 
 /// Why nobody can say which variables there are.
 #[derive(Debug, thiserror::Error)]
@@ -69,19 +68,12 @@ pub async fn variables(
     Ok((file.resolve(caller, declared), withheld))
 }
 
-/// Whether `git add` would take the file: it is there, not tracked yet, and nothing in the repository ignores it. A
-/// rule in the user's own settings does not count.
+/// Whether `git add` would take the file.
 pub async fn env_file_is_exposed(
     repository: &Repository,
     cancel: &CancellationToken,
 ) -> Result<bool, VariablesError> {
-    let others = repository
-        .command_in_tree()
-        .args(["ls-files", "--others", "--exclude-standard", "-z", "--"])
-        .arg(envfile::PATH)
-        .run(cancel)
-        .await?;
-    Ok(!others.stdout.is_empty())
+    Ok(status::is_addable(repository, Path::new(envfile::PATH), cancel).await?)
 }
 
 /// The file, and what it wanted and did not get: one that came with the repository gives literal values only, or
@@ -111,16 +103,8 @@ async fn not_trusted(
     let plain = repository.top.as_path().join(path);
     let linked = !plain.canonicalize().is_ok_and(|real| real == plain);
     let parent = path.parent().unwrap_or(path);
-    let tracked = repository
-        .command_in_tree()
-        .args(["ls-files", "-z", "--"])
-        .args([parent, path])
-        .run(cancel)
-        .await?;
-    let has = |path: &Path| {
-        let mut entries = tracked.stdout.split(|&byte| byte == 0);
-        entries.any(|entry| Path::new(OsStr::from_bytes(entry)) == path)
-    };
+    let tracked = status::in_index(repository, &[parent, path], cancel).await?;
+    let has = |path: &Path| tracked.iter().any(|entry| entry == path);
     Ok(if linked || has(parent) {
         Some(NotTrusted::Linked)
     } else if has(path) {

@@ -13,6 +13,7 @@ use cofferdam::sandbox::{
     Sandbox, SandboxError, SandboxSpec, Status,
 };
 use cofferdam::session::living::{self, Condition, Named};
+use cofferdam::session::manage::{self, DiffStyle};
 use cofferdam::session::{Session, SessionError, SessionExec, SessionOptions};
 use cofferdam::wall::Sockets;
 use tokio_util::sync::CancellationToken;
@@ -240,6 +241,90 @@ fn what_is_checked_out_follows_each_collecting() {
         delete(&env, "one").await;
     });
     env.assert_no_state();
+    env.assert_sound();
+}
+
+/// Under `head` what is checked out moves when its user says so, and never because somebody looked.
+#[test]
+fn what_is_checked_out_stays_for_who_looks() {
+    let env = Env::new();
+    let look = async || {
+        let named = find(&env, "one").await.unwrap();
+        living::look(&caller(&env), named, &native()).await.unwrap()
+    };
+    let target = crate::support::target(&env, &"one").0;
+    let shown = async || {
+        let commits = manage::log(&target).await.unwrap();
+        let diff = manage::diff(&target, DiffStyle::NameStatus).await.unwrap();
+        let subjects: Vec<_> = commits.into_iter().map(|one| one.subject).collect();
+        (subjects.join(" "), diff)
+    };
+    let checkout = || {
+        let commands = [
+            &["rev-parse", "HEAD", "main"][..],
+            &["ls-files", "--stage"],
+            &["status", "--porcelain"],
+        ];
+        commands.map(|command| env.git(command)).join("\n")
+    };
+    let with_work = |subjects: &str| (subjects.to_owned(), "A\tnew\n".to_owned());
+    block_on(async {
+        let made = with(&env, "one", BranchStrategy::Head);
+        let session = Session::create(&caller(&env), &made).await.unwrap();
+        sh(&session, &format!("{COMMIT} w1")).await;
+        // What the agent wrote lies there already.
+        let before = checkout();
+        assert!(before.contains("?? new"), "{before}");
+        for _ in 0..2 {
+            let seen = look().await;
+            assert!(seen.landing.is_held_back(), "{seen:?}");
+            assert_eq!(seen.commits.len(), 1, "{seen:?}");
+            assert_eq!(shown().await, with_work("w1"));
+            assert_eq!(checkout(), before);
+        }
+        // One that goes on, and one that does not run.
+        sh(&session, &format!("{COMMIT} w2")).await;
+        drop(session);
+        let named = find(&env, "one").await.unwrap();
+        living::stop(&caller(&env), &named, &native())
+            .await
+            .unwrap();
+        look().await;
+        assert_eq!(shown().await, with_work("w1 w2"));
+        assert_eq!(env.subjects("main"), ["first"]);
+        // The control: it moves when it is collected, and what was collected is shown all the same.
+        let named = find(&env, "one").await.unwrap();
+        let collected = living::collect(&caller(&env), named.clone(), &native())
+            .await
+            .unwrap();
+        assert!(
+            matches!(collected.landing, Landing::Landed { .. }),
+            "{collected:?}"
+        );
+        assert_eq!(env.subjects("main"), ["first", "w1", "w2"]);
+        assert_eq!(env.git(&["status", "--porcelain"]), "");
+        assert_eq!(shown().await, with_work("w1 w2"));
+        assert!(look().await.commits.is_empty());
+        // Nor does a merge of what was only looked at go over files that are being written; collected, it is there.
+        let session = living::start(&caller(&env), named, &native())
+            .await
+            .unwrap();
+        sh(&session, &format!("{COMMIT} w3")).await;
+        assert!(session.look().await.unwrap().landing.is_held_back());
+        let merged = manage::merge(&target, None, &|_| {}).await.unwrap();
+        assert!(
+            matches!(merged[0].landing, Landing::Kept { .. }),
+            "{merged:?}"
+        );
+        assert_eq!(env.subjects("main"), ["first", "w1", "w2"]);
+        session.collect().await.unwrap();
+        let merged = manage::merge(&target, None, &|_| {}).await.unwrap();
+        assert_eq!(merged[0].landing, Landing::Nothing, "{merged:?}");
+        assert_eq!(merged[0].commits.len(), 3, "{merged:?}");
+        assert_eq!(env.subjects("main"), ["first", "w1", "w2", "w3"]);
+        drop(session);
+        delete(&env, "one").await;
+    });
     env.assert_sound();
 }
 

@@ -114,7 +114,7 @@ pub(crate) fn is_gateway(process: Pid) -> bool {
         .is_ok_and(|line| line.starts_with(b"cofferdam-gateway\0"))
 }
 
-pub(crate) fn until(what: &str, done: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
         assert!(began.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");

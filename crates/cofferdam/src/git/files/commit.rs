@@ -1,7 +1,6 @@
 //! A commit of what changed, made by `git fast-import` in a git directory of ours: its objects are the sandbox's history
 //! that was given to it, and what is new. It comes home as any commit does, as a pack through the gate.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use super::changes::{Changes, ChangesError, Reader};
 use crate::fsx::{self, Context, FileError};
 use crate::git::command::GitCommand;
 use crate::git::vault::quoted;
-use crate::git::{GitError, Identity, ObjectFormat, Oid, Repository, refs};
+use crate::git::{GitError, Identity, Oid, Repository, bare, refs};
 use crate::process::{Input, Sink};
 
 const REFERENCE: &str = "refs/heads/changes";
@@ -49,21 +48,7 @@ impl<'a> Workshop<'a> {
         vault: PathBuf,
         limit: Duration,
     ) -> Result<Self, FileError> {
-        fsx::remove_tree_or_file(&directory)?;
-        for part in ["objects", "refs"] {
-            fsx::private_dir(&directory.join(part))?;
-        }
-        let config = match repo.format {
-            ObjectFormat::Sha1 => "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
-            ObjectFormat::Sha256 => {
-                "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectFormat = sha256\n"
-            }
-        };
-        fsx::write_private(&directory.join("config"), config.as_bytes())?;
-        if let Ok(bytes) = fs::read(repo.common_dir.join("shallow")) {
-            fsx::write_private(&directory.join("shallow"), &bytes)?;
-        }
-        fsx::write_private(&directory.join("HEAD"), b"ref: refs/heads/none\n")?;
+        bare::make(repo, &directory)?;
         Ok(Self {
             repo,
             directory,

@@ -3,7 +3,6 @@
 //! one is what an earlier one had brought in, whose place it took.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
@@ -15,7 +14,7 @@ use super::lock::IndexLock;
 use super::merge::{Merged, merge_tree};
 use super::under_way::under_way;
 use super::{Barred, LandError};
-use crate::fsx::Context;
+use crate::fsx::{Context, lock};
 use crate::git::lock::vacant;
 use crate::git::refs::{self, Own, Transaction, as_identity};
 use crate::git::{GitError, Identity, Oid, Repository};
@@ -271,7 +270,7 @@ fn reference(repo: &Repository, id: SandboxId) -> String {
 }
 
 /// Nobody else changes the checkout as long as the first two live. The last is a name for a temporary index.
-type Held = ((IndexLock, File), PathBuf);
+type Held = ((IndexLock, lock::Held), PathBuf);
 
 async fn hold(
     repo: &Repository,

@@ -30,11 +30,12 @@ pub enum Landing {
 pub(crate) const FINISH_FIRST: &str = "finish or abort it first";
 
 /// Why a target was left where it is although nothing stood in the way.
-pub(crate) const HELD_BACK: [&str; 4] = [STOPPED, FAILED, INTERRUPTED, LIVES];
+pub(crate) const HELD_BACK: [&str; 5] = [STOPPED, FAILED, INTERRUPTED, LIVES, SEEN];
 pub(crate) const STOPPED: &str = "the run was stopped";
 pub(crate) const FAILED: &str = "the run failed";
 pub(crate) const INTERRUPTED: &str = "the run was interrupted";
 pub(crate) const LIVES: &str = "the sandbox goes on: `merge` moves the target";
+pub(crate) const SEEN: &str = "the sandbox goes on: `collect` moves what is checked out";
 
 impl Landing {
     /// Whether the commits are kept on their branch because nobody has said yet that they shall go on from there.

@@ -28,6 +28,11 @@ pub const INSIDE_GIT_DIR: &str = "/.cofferdam/git";
 /// Where [`PrivateClone::vault`] is mounted inside, read-only.
 pub const INSIDE_VAULT: &str = "/.cofferdam/vault";
 
+/// The name of [`PrivateClone::git_dir`] in the state directory.
+pub const GIT_DIR: &str = "git";
+/// The name of a git directory's hooks in it, inside as well.
+pub const HOOKS: &str = "hooks";
+
 /// Larger hooks are no scripts.
 const HOOK_LIMIT: u64 = 16 << 20;
 const EXCLUDE_LIMIT: u64 = 64 << 20;
@@ -75,11 +80,21 @@ impl PrivateClone {
     /// The paths of the private clone in the state directory `directory`, made or not.
     pub fn at(directory: &Path) -> Self {
         Self {
-            git_dir: directory.join("git"),
+            git_dir: directory.join(GIT_DIR),
             vault: directory.join("vault"),
-            hooks: directory.join("hooks"),
+            hooks: directory.join(HOOKS),
             pointer: directory.join("pointer"),
         }
+    }
+
+    /// What it hands in to the sandbox's git, and what that has staged since.
+    pub fn index(&self) -> PathBuf {
+        self.git_dir.join("index")
+    }
+
+    /// What is left out without a line in any commit.
+    pub fn exclusions(&self) -> PathBuf {
+        self.git_dir.join("info/exclude")
     }
 
     /// Makes it. HEAD is written last: without it, what is there is no git directory.
@@ -109,9 +124,9 @@ impl PrivateClone {
         let pointer = format!("gitdir: {INSIDE_GIT_DIR}\n");
         fsx::write_with_mode(&clone.pointer, pointer.as_bytes(), 0o444)?;
         match spec.index {
-            Some(IndexFile::Bytes(index)) => put(&git.join("index"), index)?,
+            Some(IndexFile::Bytes(index)) => put(&clone.index(), index)?,
             Some(IndexFile::Copy(from)) => {
-                fsx::copy_with_mode(from, &git.join("index"), 0o644)?;
+                fsx::copy_with_mode(from, &clone.index(), 0o644)?;
             }
             None => {}
         }

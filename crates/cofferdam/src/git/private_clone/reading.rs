@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{config_value, exclude, lines, link_packs, make_dir, put};
+use super::{PrivateClone, config_value, exclude, lines, link_packs, make_dir, put};
 use crate::fsx::{self, FileError};
 use crate::git::ObjectFormat;
 use crate::git::vault::Export;
@@ -30,11 +30,12 @@ pub fn create(spec: &Reading<'_>) -> Result<(), FileError> {
     let Reading {
         directory, inside, ..
     } = spec;
-    let git = directory.join("git");
+    let clone = PrivateClone::at(directory);
+    let git = &clone.git_dir;
     for part in ["info", "objects/info", "objects/pack", "refs/heads"] {
         make_dir(&git.join(part))?;
     }
-    link_packs(&directory.join("vault"), &spec.export.packs)?;
+    link_packs(&clone.vault, &spec.export.packs)?;
     let shown = |name: &str| inside.join(name).display().to_string();
     let alternate = format!("{}\n", shown("vault"));
     put(&git.join("objects/info/alternates"), alternate.as_bytes())?;
@@ -43,9 +44,9 @@ pub fn create(spec: &Reading<'_>) -> Result<(), FileError> {
         put(&git.join("shallow"), lines(&spec.export.shallow).as_bytes())?;
     }
     put(&git.join("index"), spec.index)?;
-    exclude(&git, spec.hidden)?;
+    exclude(git, spec.hidden)?;
     let pointer = format!("gitdir: {}\n", shown("git"));
-    fsx::write_with_mode(&directory.join("pointer"), pointer.as_bytes(), 0o444)?;
+    fsx::write_with_mode(&clone.pointer, pointer.as_bytes(), 0o444)?;
     put(
         &git.join("HEAD"),
         format!("{}\n", spec.export.tip).as_bytes(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{CollectError, Collector};
 use crate::fsx::{self, Context};
 use crate::git::files::{Changes, ChangesError, Limits, Made, MakeError, Workshop};
+use crate::git::private_clone::PrivateClone;
 use crate::git::{Oid, gate};
 use crate::registry::Owned;
 use crate::sandbox::{Ability, IsolatedSandbox, SandboxError};
@@ -116,7 +117,7 @@ impl Collector<'_> {
         limit: Duration,
     ) -> Result<Taken<'_>, MakeError> {
         let state = owned.directory();
-        let (directory, vault) = (state.join(WORKSHOP), state.join("vault"));
+        let (directory, vault) = (state.join(WORKSHOP), PrivateClone::at(state).vault);
         let workshop = Workshop::open(self.repo, directory, vault, limit)?;
         let message = format!(
             "Work of the sandbox {name}\n\n\

@@ -8,10 +8,11 @@ use std::time::Instant;
 use super::changed::REFUSED;
 use super::packing::{Aside, Received};
 use super::tips::{DETACHED, Tip, Tips, extra};
-use super::{CollectError, Collected, Collector, Source};
+use super::{CollectError, Collected, Collector, Reaches, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted};
 use crate::git::land::Landing;
+use crate::git::private_clone::{GIT_DIR, PrivateClone};
 use crate::git::refs::{self, Own};
 use crate::git::{Oid, recorded};
 use crate::registry::{Owned, Strategy};
@@ -238,7 +239,7 @@ impl Collector<'_> {
             .extend(self.keep_rewritten(owned, id).await?);
         collected.landing = self.land(owned, accepted).await?;
         if let Landing::Kept { reference, .. } = &mut collected.landing
-            && self.lives()
+            && self.reaches == Reaches::WhileItLives
             && *reference == refs::own(owned.record.id, Own::Tip)
         {
             // That one moves on with the next collecting; this is a name that stays.
@@ -254,12 +255,13 @@ impl Collector<'_> {
         collected: &mut Collected,
     ) -> Result<(), CollectError> {
         let owned = journey.owned;
-        let repository = crate::text::printable_line(&owned.directory().to_string_lossy());
+        let repository = PrivateClone::at(owned.directory()).git_dir;
+        let repository = crate::text::printable_line(&repository.to_string_lossy());
         if let Some(first) = journey.tips.odd.first() {
             collected.keeps_repository = true;
             collected.beside.push(Beside {
                 names: vec!["the sandbox's git directory".to_owned()],
-                at: format!("{repository}/git"),
+                at: repository.clone(),
                 refused: Some(first.to_string()),
             });
         }
@@ -298,7 +300,7 @@ impl Collector<'_> {
                 collected.keeps_repository = true;
                 Beside {
                     names,
-                    at: format!("{repository}/git"),
+                    at: repository,
                     refused: Some(why),
                 }
             }
@@ -333,7 +335,7 @@ fn is_kept_as(pack: &Path, listed: &Path, list: &str) -> bool {
 
 /// The first refusal is the run's landing where there is no other; the rest is beside it.
 fn tell_refusals(journey: &Journey<'_>, collected: &mut Collected) {
-    let repository = journey.owned.directory().join("git");
+    let repository = PrivateClone::at(journey.owned.directory()).git_dir;
     for (name, landing) in &journey.refused {
         let Landing::Refused { pack, why } = landing else {
             continue;
@@ -362,7 +364,7 @@ fn tell_refusals(journey: &Journey<'_>, collected: &mut Collected) {
 
 /// Whether the state directory of a sandbox that ended holds work that came no further.
 pub(in crate::session) fn keeps_work(directory: &Path) -> bool {
-    let own = |name: &str| matches!(name, "work" | "git") || name == layers::CHANGES;
+    let own = |name: &str| matches!(name, "work" | GIT_DIR) || name == layers::CHANGES;
     has_entry(directory, |name| own(name) || is_set_aside(name))
 }
 

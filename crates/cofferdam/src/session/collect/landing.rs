@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{CollectError, Collector, merge_message};
+use super::{CollectError, Collector, Reaches, merge_message};
 use crate::fsx::{self, FileError};
 use crate::git::gate::Accepted;
 use crate::git::land::Landing;
@@ -34,6 +34,12 @@ impl Collector<'_> {
     ) -> Result<Landing, CollectError> {
         let record = &owned.record;
         match (&record.strategy, &record.branch) {
+            (Strategy::Head, _) | (_, None) if self.reaches == Reaches::ToBeSeen => {
+                Ok(Landing::Kept {
+                    reference: accepted.tip_ref(),
+                    why: land::SEEN.to_owned(),
+                })
+            }
             (Strategy::Head, _) | (_, None) => {
                 let left = match &record.branch {
                     Some(branch) => self.left_at(owned, branch).await?,

@@ -69,6 +69,8 @@ pub(super) enum Reaches {
     OwnBranch(&'static str),
     /// The same, and what is the sandbox's own is left where it is: it goes on.
     WhileItLives,
+    /// The same for somebody who only looks: what is checked out is left as well.
+    ToBeSeen,
 }
 
 impl Reaches {
@@ -77,7 +79,7 @@ impl Reaches {
         match self {
             Self::Target => None,
             Self::OwnBranch(why) => Some(why),
-            Self::WhileItLives => Some(land::LIVES),
+            Self::WhileItLives | Self::ToBeSeen => Some(land::LIVES),
         }
     }
 }
@@ -142,7 +144,7 @@ impl Collected {
 impl Collector<'_> {
     /// Whether the sandbox goes on afterwards.
     fn lives(&self) -> bool {
-        self.reaches == Reaches::WhileItLives
+        matches!(self.reaches, Reaches::WhileItLives | Reaches::ToBeSeen)
     }
 
     pub(super) async fn collect(

@@ -2,18 +2,16 @@
 //! running isolated sandbox. Host git never opens that repository.
 
 use std::ffi::OsString;
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{CollectError, Collector, Source};
-use crate::fsx::{self, Context, FileError};
+use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted, Gate, GateError};
-use crate::git::private_clone;
-use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
+use crate::git::private_clone::{self, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone};
 use crate::git::refs::Own;
-use crate::git::{ObjectFormat, Oid};
+use crate::git::{Oid, bare};
 use crate::process::{Exit, Input};
 use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
@@ -66,7 +64,7 @@ impl Collector<'_> {
             repo: self.repo.clone(),
             id: owned.record.id,
             base: owned.record.base.clone(),
-            alternate: owned.directory().join("vault"),
+            alternate: PrivateClone::at(owned.directory()).vault,
             state: owned.directory().to_owned(),
             holder,
             limits: gate::Limits {
@@ -224,9 +222,11 @@ impl Collector<'_> {
         stdin: Vec<u8>,
         stdout: JailOutput,
     ) -> Result<JailOutcome, CollectError> {
+        let reader = owned.directory().join("reader");
+        bare::make(self.repo, &reader)?;
         let mut mounts = jail_mounts(owned.directory());
         mounts.push(Mount {
-            source: MountSource::Path(self.make_reader(owned)?),
+            source: MountSource::Path(reader),
             target: READER.into(),
             access: Access::ReadOnly,
         });
@@ -275,28 +275,6 @@ impl Collector<'_> {
             timeout: self.step(),
         };
         Ok(jail::run(request, self.cancel).await?)
-    }
-
-    /// A git directory without refs and settings. The jail's user may be another than this one.
-    fn make_reader(&self, owned: &Owned) -> Result<PathBuf, FileError> {
-        let reader = owned.directory().join("reader");
-        fsx::remove_tree_or_file(&reader)?;
-        for part in ["objects", "refs"] {
-            fs::create_dir_all(reader.join(part)).context("create", &reader)?;
-        }
-        let config = match self.repo.format {
-            ObjectFormat::Sha1 => "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
-            ObjectFormat::Sha256 => {
-                "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectFormat = sha256\n"
-            }
-        };
-        fsx::write_with_mode(&reader.join("config"), config.as_bytes(), 0o644)?;
-        let shallow = self.repo.common_dir.join("shallow");
-        if let Ok(bytes) = fs::read(&shallow) {
-            fsx::write_with_mode(&reader.join("shallow"), &bytes, 0o644)?;
-        }
-        fsx::write_with_mode(&reader.join("HEAD"), b"ref: refs/heads/none\n", 0o644)?;
-        Ok(reader)
     }
 
     /// Whether a private copy holds uncommitted work, asked of its own git in a jail. A copy that

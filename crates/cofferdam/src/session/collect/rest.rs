@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::packing::Received;
 use super::{CollectError, Collector, Source};
 use crate::git::Oid;
-use crate::git::private_clone::INSIDE_GIT_DIR;
+use crate::git::private_clone::{INSIDE_GIT_DIR, PrivateClone};
 use crate::git::refs::{self, Own, Transaction};
 use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
@@ -66,7 +66,7 @@ impl Collector<'_> {
         let Some(source) = self.files(owned)? else {
             return self.let_in(owned, b"").await;
         };
-        if !owned.directory().join("git").is_dir() {
+        if !PrivateClone::at(owned.directory()).git_dir.is_dir() {
             if let MountSource::Path(path) = source {
                 return Ok(Rest::Worktree(path));
             }

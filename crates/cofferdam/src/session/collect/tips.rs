@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{CollectError, Collector, Source};
 use crate::git::Oid;
-use crate::git::private_clone::{self, PrivateHead, PrivateRefs, RefsError};
+use crate::git::private_clone::{self, PrivateClone, PrivateHead, PrivateRefs, RefsError};
 use crate::git::refs::{self, Own, Transaction};
 use crate::names::BranchName;
 use crate::registry::Owned;
@@ -51,7 +51,7 @@ impl Collector<'_> {
         let mut odd = Vec::new();
         let mut found = match source {
             Source::State => {
-                let git = owned.directory().join("git");
+                let git = PrivateClone::at(owned.directory()).git_dir;
                 let tidied = private_clone::tidy(&git)?;
                 for path in tidied.removed {
                     let path = crate::text::printable_line(&path.to_string_lossy());

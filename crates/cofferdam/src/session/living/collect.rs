@@ -38,6 +38,16 @@ impl Session {
     /// gate, and the sandbox's own branch moves. Bounded by [`Caller::collect_limit`] and [`Caller::cancel`]; then the programs
     /// go on.
     pub async fn collect(&self) -> Result<Collection, SessionError> {
+        self.bring_home(Reaches::WhileItLives).await
+    }
+
+    /// As [`Self::collect`], for whoever is about to look at the commits: under `head` they are kept beside what is checked
+    /// out, which stays where it is.
+    pub async fn look(&self) -> Result<Collection, SessionError> {
+        self.bring_home(Reaches::ToBeSeen).await
+    }
+
+    async fn bring_home(&self, reaches: Reaches) -> Result<Collection, SessionError> {
         let named = &self.named;
         let mut turn = turn(&self.caller, named).await?;
         // A paused one too: somebody may resume it meanwhile, and each of both holds for itself.
@@ -47,14 +57,14 @@ impl Session {
             Err(SandboxError::Restless) => {
                 let closed = self.sandbox.close().await;
                 closed.map_err(|source| self.failed(source))?;
-                let mut collection = gather(&self.caller, named, &mut turn).await?;
+                let mut collection = gather(&self.caller, named, &mut turn, reaches).await?;
                 collection.ended = true;
                 return Ok(collection);
             }
             Err(source) => return Err(self.failed(source)),
         }
         let began = Instant::now();
-        let mut gathered = gather(&self.caller, named, &mut turn).await;
+        let mut gathered = gather(&self.caller, named, &mut turn, reaches).await;
         // Where that fails they go on when this process is gone.
         let thawed = self.sandbox.thaw().await;
         if let Ok(collection) = &mut gathered {
@@ -71,13 +81,31 @@ pub async fn collect(
     named: Named,
     provider: &dyn BindMountProvider,
 ) -> Result<Collection, SessionError> {
+    bring_home(caller, named, provider, Reaches::WhileItLives).await
+}
+
+/// As [`collect`], for whoever is about to look at the commits: see [`Session::look`].
+pub async fn look(
+    caller: &Caller,
+    named: Named,
+    provider: &dyn BindMountProvider,
+) -> Result<Collection, SessionError> {
+    bring_home(caller, named, provider, Reaches::ToBeSeen).await
+}
+
+async fn bring_home(
+    caller: &Caller,
+    named: Named,
+    provider: &dyn BindMountProvider,
+    reaches: Reaches,
+) -> Result<Collection, SessionError> {
     match Session::open(caller, named.clone(), provider).await {
-        Ok(session) => session.collect().await,
+        Ok(session) => session.bring_home(reaches).await,
         Err(SessionError::Stopped { .. }) => {
             let mut turn = turn(caller, &named).await?;
             // Nothing starts it now; what a killed one left does not write either.
             halt(caller, &named, provider).await?;
-            gather(caller, &named, &mut turn).await
+            gather(caller, &named, &mut turn, reaches).await
         }
         Err(error) => Err(error),
     }
@@ -115,13 +143,17 @@ pub(super) async fn gather(
     caller: &Caller,
     named: &Named,
     turn: &mut Owned,
+    reaches: Reaches,
 ) -> Result<Collection, SessionError> {
     let user = caller.user_home.as_deref();
     let config = identity::user_config(&named.repository, user, &caller.cancel).await?;
     let fallback = Identity::fallback();
     let events = Emitter::sink(caller.events.clone());
     let author = config.identity.as_ref().unwrap_or(&fallback);
-    let collector = collector(caller, named, author, &events);
+    let collector = Collector {
+        reaches,
+        ..collector(caller, named, author, &events)
+    };
     let collected = Box::pin(collector.collect(turn, Source::State)).await;
     let collected = collected.map_err(|source| SessionError::Collect {
         name: named.record.name.to_string(),

@@ -21,7 +21,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use collect::{Collection, collect};
+pub use collect::{Collection, collect, look};
 pub use detached::{Program, left_running};
 pub use error::SessionError;
 pub use exec::{ProgramId, SessionExec};

@@ -9,6 +9,7 @@ use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
 use crate::registry::{Lifetime, Owned};
 use crate::sandbox::{BindMountProvider, SandboxError};
+use crate::session::collect::Reaches;
 use crate::session::manage::{self, DeleteOptions, ManageError, Recovered, SandboxRef, at_risk};
 use crate::session::options::Caller;
 use crate::text::printable_line;
@@ -112,7 +113,7 @@ async fn close(
 }
 
 async fn look(caller: &Caller, named: &Named, turn: &mut Owned) -> Result<(), SessionError> {
-    let collection = gather(caller, named, turn).await?;
+    let collection = gather(caller, named, turn, Reaches::WhileItLives).await?;
     if matches!(collection.landing, Landing::Refused { .. }) {
         let risk = ManageError::KeptWork {
             name: turn.record.name.to_string(),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Named, SessionError, discover, made_from};
 use crate::git::land::Landing;
+use crate::git::private_clone::PrivateClone;
 use crate::registry::{self, Entry, Lifetime, Owned, Phase, Setup};
 use crate::session::collect;
 use crate::session::form::Form;
@@ -29,7 +30,7 @@ impl Named {
         if record.phase != Phase::Stopped
             || !record.mode.owns_files()
             || !record.workspace(&caller.home).is_dir()
-            || !state.join("git").is_dir()
+            || !PrivateClone::at(&state).git_dir.is_dir()
             || Form::read(&state).is_err()
         {
             return Err(ended());

@@ -2,7 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
-use crate::git::private_clone::{self, PrivateHead};
+use crate::git::private_clone::{self, PrivateClone, PrivateHead};
 use crate::git::{Oid, Repository, refs};
 use crate::home::Home;
 use crate::names::BranchName;
@@ -19,7 +19,7 @@ pub(in crate::session) async fn has_uncollected(
     record: &Record,
     cancel: &CancellationToken,
 ) -> Option<bool> {
-    let git = home.sandbox(record.id).join("git");
+    let git = PrivateClone::at(&home.sandbox(record.id)).git_dir;
     let own = record.branch.as_ref().map(BranchName::full);
     let found = private_clone::read_refs(&git, repo.format, own.as_deref()).ok()?;
     let branches = found.refs.iter();

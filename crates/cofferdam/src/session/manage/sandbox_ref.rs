@@ -61,14 +61,14 @@ impl SandboxRef {
         if !found.is_empty() {
             return Ok(found);
         }
-        if record.lives_on() && record.landed.is_none() {
-            // Its branch is made when something comes home.
+        let own = tips::branch(record);
+        if record.lives_on() && (own.is_none() || record.landed.is_none()) {
+            // Its branch is made when something comes home, and one that works in the checkout has none.
             return Ok(vec![Tip {
-                id: record.base.clone(),
+                id: record.begins().clone(),
                 on_branch: false,
             }]);
         }
-        let own = tips::branch(record);
         let landed = record.outcome.as_ref().map(|outcome| &outcome.landing);
         let tip = match (own, landed) {
             (Some(own), Some(Landing::Landed { branch, tip })) if own.as_str() == branch => {

@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
-use tokio_util::sync::CancellationToken;
-
 use super::risk::own_branch;
 use super::turn::take_ended;
 use super::{ManageError, SandboxRef};
 use crate::fsx;
-use crate::git::worktree::{self, Worktree, WorktreeError};
-use crate::git::{Oid, Repository, UserRules, identity};
+use crate::git::worktree::{self, WorktreeError};
+use crate::git::{Oid, UserRules, identity};
 
 /// In the state directory, as long as the worktree is being made: after a death it has not all of the work.
 const UNFINISHED: &str = "worktree-unfinished";
@@ -58,7 +56,7 @@ pub async fn worktree(target: &SandboxRef, rest: Option<Oid>) -> Result<PathBuf,
         }
     };
     if let Some(rest) = rest
-        && let Err(error) = fill(&repo, &made, &rest, cancel).await
+        && let Err(error) = worktree::restore(&repo, &made, &rest, cancel).await
     {
         // Nobody knows it yet.
         worktree::remove(&repo, &made)?;
@@ -68,26 +66,4 @@ pub async fn worktree(target: &SandboxRef, rest: Option<Oid>) -> Result<PathBuf,
     }
     fsx::remove_file_if_exists(&unfinished)?;
     Ok(made.path)
-}
-
-async fn fill(
-    repo: &Repository,
-    made: &Worktree,
-    rest: &Oid,
-    cancel: &CancellationToken,
-) -> Result<(), WorktreeError> {
-    let there = made.repository(repo)?;
-    there
-        .command_in_tree()
-        .args([
-            "restore",
-            "--worktree",
-            "--no-overlay",
-            "--ignore-skip-worktree-bits",
-        ])
-        .arg(format!("--source={rest}"))
-        .args(["--", "."])
-        .run(cancel)
-        .await?;
-    Ok(())
 }

@@ -201,6 +201,9 @@ fn it_has_no_more_rights_than_it_needs() {
         }
         assert_eq!(of("NoNewPrivs"), "1");
         assert_eq!(of("Threads"), "1");
+        // Nobody else of the same user looks into it: what is below its number is root's then.
+        let found = fs::metadata(format!("/proc/{}/fd", status.process)).unwrap();
+        assert_eq!(found.uid(), 0);
         let socket = fs::metadata(sandbox.socket()).unwrap();
         assert_eq!(socket.mode() & 0o777, 0o600);
         // With them it starts gateways that are nobody special.

@@ -221,11 +221,68 @@ async fn a_guest_that_never_reads_does_not_block() {
     connection.ended().await;
 }
 
-/// Every question that a user of a sandbox can ask.
-const QUESTIONS: [&str; 15] = [
-    "exec", "terminal", "detached", "freeze", "thaw", "pause", "resume", "status", "programs",
-    "signal", "sockets", "prove", "connect", "unpack", "snapshot",
-];
+macro_rules! questions {
+    ($($question:ident),* $(,)?) => {
+        /// What a user of a sandbox can ask.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        enum Question {
+            $($question),*
+        }
+
+        const QUESTIONS: &[Question] = &[$(Question::$question),*];
+    };
+}
+questions!(
+    Exec, Terminal, Detached, Freeze, Thaw, Pause, Resume, Status, Programs, Signal, Sockets,
+    Prove, Connect, Unpack, Snapshot,
+);
+
+/// Which question it is that is asked by a request. Who adds one to the protocol says here how it is asked, or where else
+/// it meets a guest that lies.
+fn question_of(request: &Request) -> Result<Question, &'static str> {
+    Ok(match request {
+        Request::Exec { streams, .. } => match streams {
+            Streams::Given => Question::Exec,
+            Streams::Terminal => Question::Terminal,
+            Streams::Detached => Question::Detached,
+        },
+        Request::Terminals { .. } => Question::Terminal,
+        Request::SignalProgram { .. } => Question::Signal,
+        Request::Freeze { .. } => Question::Freeze,
+        Request::Thaw { .. } => Question::Thaw,
+        Request::Pause { .. } => Question::Pause,
+        Request::Resume { .. } => Question::Resume,
+        Request::Status { .. } => Question::Status,
+        Request::Programs { .. } => Question::Programs,
+        Request::Sockets { .. } => Question::Sockets,
+        Request::Prove { .. } => Question::Prove,
+        Request::Connect { .. } => Question::Connect,
+        Request::Unpack { .. } => Question::Unpack,
+        Request::Snapshot { .. } => Question::Snapshot,
+        Request::Signal { .. } => return Err("follows an exec"),
+        Request::Stay { .. } => return Err("nobody_stays_by_a_lie"),
+        Request::Ping { .. } => return Err("nothing_a_guest_says_hangs_the_host"),
+        Request::End => return Err("nobody waits for an answer"),
+    })
+}
+
+/// Each question sends what it stands for: the list above is of what is really asked.
+#[tokio::test]
+async fn each_question_is_the_one_that_it_is_called() {
+    for &question in QUESTIONS {
+        let (host, mut guest) = UnixStream::pair().unwrap();
+        let sandbox = sandbox(host, Duration::from_millis(60));
+        let heard = async {
+            let mut head = [0; protocol::HEAD];
+            guest.read_exact(&mut head).await.unwrap();
+            let mut body = vec![0; protocol::body_length(head).unwrap()];
+            guest.read_exact(&mut body).await.unwrap();
+            protocol::decode::<Request>(&body).unwrap()
+        };
+        let (_, request) = tokio::join!(asked(&sandbox, question), heard);
+        assert_eq!(question_of(&request), Ok(question), "{request:?}");
+    }
+}
 
 /// So long whoever has files carried waits for it here: it may take any time.
 const CARRIED: Duration = Duration::from_millis(60);
@@ -243,7 +300,7 @@ fn sandbox(host: UnixStream, limit: Duration) -> NativeSandbox {
 }
 
 /// Asks, and says whether that was answered as asked.
-async fn asked(sandbox: &NativeSandbox, question: &str) -> bool {
+async fn asked(sandbox: &NativeSandbox, question: Question) -> bool {
     let run = async |request: ExecRequest| match sandbox.exec(request).await {
         Ok(mut program) => {
             let ended = tokio::time::timeout(Duration::from_millis(20), program.wait());
@@ -255,31 +312,31 @@ async fn asked(sandbox: &NativeSandbox, question: &str) -> bool {
     };
     let mut request = ExecRequest::new(["true"]);
     match question {
-        "exec" => run(request).await,
-        "terminal" => {
+        Question::Exec => run(request).await,
+        Question::Terminal => {
             request.terminal = Some(TerminalSize {
                 rows: 24,
                 columns: 80,
             });
             run(request).await
         }
-        "detached" => {
+        Question::Detached => {
             let dir = tempfile::tempdir().unwrap();
             let [output, end] = ["output", "end"].map(|name| dir.path().join(name));
             request.detached = Some(Detached { output, end });
             run(request).await
         }
-        "freeze" => sandbox.freeze().await.is_ok(),
-        "thaw" => sandbox.thaw().await.is_ok(),
-        "pause" => sandbox.pause().await.is_ok(),
-        "resume" => sandbox.resume().await.is_ok(),
-        "status" => sandbox.status().await.is_ok(),
-        "programs" => sandbox.programs().await.is_ok(),
-        "signal" => sandbox.signal(7, 9).await.is_ok(),
-        "sockets" => sandbox.sockets().await.is_ok(),
-        "connect" => sandbox.connect(80).await.is_ok(),
-        "unpack" | "snapshot" => carried(sandbox, question).await,
-        "prove" => {
+        Question::Freeze => sandbox.freeze().await.is_ok(),
+        Question::Thaw => sandbox.thaw().await.is_ok(),
+        Question::Pause => sandbox.pause().await.is_ok(),
+        Question::Resume => sandbox.resume().await.is_ok(),
+        Question::Status => sandbox.status().await.is_ok(),
+        Question::Programs => sandbox.programs().await.is_ok(),
+        Question::Signal => sandbox.signal(7, 9).await.is_ok(),
+        Question::Sockets => sandbox.sockets().await.is_ok(),
+        Question::Connect => sandbox.connect(80).await.is_ok(),
+        Question::Unpack | Question::Snapshot => carried(sandbox, question).await,
+        Question::Prove => {
             let prove = |request| Request::Prove {
                 request,
                 passes: Passage {
@@ -289,17 +346,16 @@ async fn asked(sandbox: &NativeSandbox, question: &str) -> bool {
             };
             sandbox.connection.question(prove).await.is_ok()
         }
-        other => panic!("{other}"),
     }
 }
 
 /// Whoever gives up waiting lets go of both streams' other ends, and whoever has them inside hears of that.
-async fn carried(sandbox: &NativeSandbox, question: &str) -> bool {
+async fn carried(sandbox: &NativeSandbox, question: Question) -> bool {
     let directory = std::path::Path::new("/work");
     let [(from, gives), (takes, to)] = [(); 2].map(|()| rustix::pipe::pipe_with(PIPE).unwrap());
     let asked = async {
         match question {
-            "unpack" => sandbox.unpack(directory, true, from, to).await,
+            Question::Unpack => sandbox.unpack(directory, true, from, to).await,
             _ => sandbox.snapshot(directory, 1 << 20, from, to).await,
         }
     };
@@ -343,8 +399,8 @@ fn offer(guest: &UnixStream, reply: &Reply, fd: &OwnedFd) {
     let _ = rustix::net::sendmsg(guest, &parts, &mut control, SendFlags::NOSIGNAL);
 }
 
-/// What the guest of this question's sandbox does when it was asked.
-async fn lie(mut guest: UnixStream, liar: Liar, question: &str) {
+/// What the guest does that was asked this question, or to stay.
+async fn lie(mut guest: UnixStream, liar: Liar, question: Option<Question>) {
     // Until it is asked.
     guest.readable().await.unwrap();
     let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
@@ -375,22 +431,22 @@ async fn lie(mut guest: UnixStream, liar: Liar, question: &str) {
                 stopping: Stopping::Freezer,
             };
             let all = [
-                ("terminal", Reply::Terminals { request: 0 }),
-                ("status", Reply::Status { request: 0, status }),
+                (Question::Terminal, Reply::Terminals { request: 0 }),
+                (Question::Status, Reply::Status { request: 0, status }),
                 (
-                    "programs",
+                    Question::Programs,
                     Reply::Programs {
                         request: 0,
                         programs: Vec::new(),
                     },
                 ),
-                ("sockets", Reply::Sockets { request: 0 }),
-                ("connect", Reply::Connected { request: 0 }),
+                (Question::Sockets, Reply::Sockets { request: 0 }),
+                (Question::Connect, Reply::Connected { request: 0 }),
             ];
             // Only the first answer counts.
             for (fits, reply) in all {
-                let has_files = ["terminal", "sockets", "connect"].contains(&fits);
-                if fits != question || has_files {
+                let with_files = [Question::Terminal, Question::Sockets, Question::Connect];
+                if question != Some(fits) || with_files.contains(&fits) {
                     offer(&guest, &reply, &file);
                 }
             }
@@ -411,17 +467,24 @@ async fn no_question_hangs_at_a_liar() {
         .iter()
         .flat_map(|one| LIARS.map(|liar| (*one, liar)))
     {
-        let what = format!("{question} of one that is {liar:?}");
+        let what = format!("{question:?} of one that is {liar:?}");
         let (host, guest) = UnixStream::pair().unwrap();
         let sandbox = sandbox(host, LIMIT);
-        let lying = tokio::spawn(lie(guest, liar, question));
+        let lying = tokio::spawn(lie(guest, liar, Some(question)));
         let began = Instant::now();
         let answered = asked(&sandbox, question).await;
         assert!(began.elapsed() < Duration::from_secs(5), "{what}");
         // What is done as asked is all that can be said by one word.
         let by_a_word = matches!(
             question,
-            "freeze" | "thaw" | "pause" | "resume" | "signal" | "prove" | "unpack" | "snapshot"
+            Question::Freeze
+                | Question::Thaw
+                | Question::Pause
+                | Question::Resume
+                | Question::Signal
+                | Question::Prove
+                | Question::Unpack
+                | Question::Snapshot
         );
         assert_eq!(answered, liar == Liar::Floods && by_a_word, "{what}");
         let state = sandbox.connection.shared.state();
@@ -442,7 +505,7 @@ async fn stays(host: &UnixStream, limit: Duration) -> Result<(), SandboxError> {
 async fn nobody_stays_by_a_lie() {
     for liar in LIARS {
         let (host, guest) = UnixStream::pair().unwrap();
-        let lying = tokio::spawn(lie(guest, liar, "stay"));
+        let lying = tokio::spawn(lie(guest, liar, None));
         let began = Instant::now();
         let said = stays(&host, Duration::from_millis(60)).await;
         assert!(began.elapsed() < Duration::from_secs(5), "{liar:?}");
@@ -480,17 +543,17 @@ async fn an_honest_guest_is_understood() {
         stopping: Stopping::Freezer,
     };
     for (question, reply) in [
-        ("status", Reply::Status { request: 0, status }),
+        (Question::Status, Reply::Status { request: 0, status }),
         (
-            "programs",
+            Question::Programs,
             Reply::Programs {
                 request: 0,
                 programs: Vec::new(),
             },
         ),
-        ("freeze", Reply::Done { request: 0 }),
-        ("unpack", Reply::Done { request: 0 }),
-        ("snapshot", Reply::Done { request: 0 }),
+        (Question::Freeze, Reply::Done { request: 0 }),
+        (Question::Unpack, Reply::Done { request: 0 }),
+        (Question::Snapshot, Reply::Done { request: 0 }),
     ] {
         let (host, mut guest) = UnixStream::pair().unwrap();
         let sandbox = sandbox(host, Duration::from_secs(10));
@@ -500,7 +563,7 @@ async fn an_honest_guest_is_understood() {
             guest.write_all(&said).await.unwrap();
         };
         let (answered, ()) = tokio::join!(asked(&sandbox, question), talk);
-        assert!(answered, "{question}");
+        assert!(answered, "{question:?}");
     }
 }
 
