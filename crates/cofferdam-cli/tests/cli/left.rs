@@ -513,6 +513,21 @@ fn a_second_time_that_was_cut_short_is_finished_or_taken_back() {
 }
 
 #[test]
+fn a_rename_that_was_killed_leaves_nothing_to_commit() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(
+            &["-q", "--network", "none", "--mode", "layer"],
+            "set -e; mkdir .cofferdam-unfinished-rename-7 src/.cofferdam-unfinished-rename-8; echo n > n; \
+             cp README.md .cofferdam-unfinished-rename-7; cp README.md src/.cofferdam-unfinished-rename-8; \
+             test \"$(git status --porcelain)\" = '?? n'; git add -A; git commit -qm all",
+        )
+        .expect_code(0);
+    let files = environment.git(&["ls-tree", "-r", "--name-only", "main"]);
+    assert_eq!(files, "README.md\nn\nsrc/lib.txt");
+}
+
+#[test]
 fn what_git_may_not_read_is_said() {
     let environment = left(&["--branch", "work"]);
     let inside = |line: &str| {

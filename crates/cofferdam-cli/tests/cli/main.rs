@@ -16,6 +16,7 @@ mod demo;
 mod doctor;
 mod environment;
 mod gc;
+mod homes;
 mod hooks;
 mod interrupt;
 mod kept;

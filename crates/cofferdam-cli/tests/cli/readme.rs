@@ -17,6 +17,35 @@ fn block(heading: &str) -> Vec<String> {
     block.lines().map(|line| typed(line).unwrap()).collect()
 }
 
+#[test]
+fn its_numbers_are_those_of_the_benchmarks() {
+    let read = |name: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        std::fs::read_to_string(path.join(name)).unwrap()
+    };
+    let (readme, table) = (read("README.md"), read("docs/benchmarks.md"));
+    let row = |start: &str| {
+        let row = table.lines().find(|line| line.starts_with(start));
+        let cells = row.unwrap().split('|').map(|cell| cell.trim().to_owned());
+        cells.collect::<Vec<_>>()
+    };
+    let whole = row(
+        "| layers: `cofferdam run --agent command -- true`, the whole command, tree known, 100,000 files |",
+    );
+    let said = format!(
+        "takes {} where there are 100,000\nfiles and {} where there are 100 ",
+        whole[2], whole[4]
+    );
+    assert!(readme.contains(&said), "{said}");
+    let git = row("| layers: the same | ");
+    let milliseconds: f64 = git[4].strip_suffix(" ms").unwrap().parse().unwrap();
+    let said = format!(
+        "`git worktree add` of the 100,000 took {:.0} s there",
+        milliseconds / 1000.0
+    );
+    assert!(readme.contains(&said), "{said}");
+}
+
 /// A user with these programs in `~/.local/bin`, and `cofferdam` among them.
 fn user() -> Lives {
     let lives = Lives::new();

@@ -83,6 +83,9 @@ pub enum Source {
 /// In the directory of an overlay's changes: the changes, and what the kernel needs beside them.
 pub const UPPER: &str = "upper";
 pub const WORK: &str = "work";
+/// Begins the name of a directory that becomes another, which has been renamed in an ordinary user's overlay. A number
+/// follows. Who was killed meanwhile leaves it, and its files are where they were as well.
+pub const UNFINISHED_RENAME: &str = ".cofferdam-unfinished-rename-";
 
 /// Limits that every program inherits. `None` leaves the caller's in force.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,11 +8,12 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use cofferdam_guest::protocol::UNFINISHED_RENAME;
+
 use super::asked::{Asked, End};
 use crate::sys::{self, Name};
 
 /// Of the tree while it is made, with a number behind it. Whoever finds one may remove it.
-const UNFINISHED: &str = ".cofferdam-unfinished-rename-";
 /// So many numbers are tried.
 const NUMBERS: u32 = 64;
 /// So often the old directory is looked through for what was made there meanwhile.
@@ -138,7 +139,7 @@ impl<'a> Unfinished<'a> {
     fn make(parent: BorrowedFd<'a>) -> io::Result<Self> {
         let first = std::process::id();
         for number in first..first.saturating_add(NUMBERS) {
-            let name = sys::c_string(format!("{UNFINISHED}{number}").as_bytes())?;
+            let name = sys::c_string(format!("{UNFINISHED_RENAME}{number}").as_bytes())?;
             match sys::make_directory(parent.as_raw_fd(), &name, OWN) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 other => {

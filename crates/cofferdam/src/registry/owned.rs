@@ -163,7 +163,13 @@ impl Owned {
             }
         }
         fsx::remove_file_if_exists(&self.directory.join(RECORD))?;
-        Ok(fsx::remove_tree(&self.directory)?)
+        if fsx::remove_tree(&self.directory).is_ok() {
+            return Ok(());
+        }
+        // A network file system keeps a name in it for what is open: the lock.
+        let directory = self.directory.clone();
+        drop(self);
+        Ok(fsx::remove_tree(&directory)?)
     }
 }
 

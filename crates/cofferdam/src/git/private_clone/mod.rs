@@ -151,10 +151,32 @@ impl PrivateClone {
     pub fn exclude(&self, paths: &[PathBuf]) -> Result<(), FileError> {
         exclude(&self.git_dir, paths)
     }
+
+    /// The same for untracked files of whose name this is the beginning, wherever they are. It has no special characters.
+    pub fn exclude_names(&self, beginning: &str) -> Result<(), FileError> {
+        add_rules(&self.git_dir, format!("{beginning}*\n").as_bytes())
+    }
 }
 
 fn exclude(git_dir: &Path, paths: &[PathBuf]) -> Result<(), FileError> {
-    if paths.is_empty() {
+    let mut rules = Vec::new();
+    for path in paths {
+        rules.push(b'/');
+        for &byte in path.as_os_str().as_bytes() {
+            // Any other byte stands for itself; a line feed cannot be written there.
+            if b"\\*?[ ".contains(&byte) {
+                rules.push(b'\\');
+            }
+            rules.push(byte);
+        }
+        rules.push(b'\n');
+    }
+    add_rules(git_dir, &rules)
+}
+
+/// Adds lines of `info/exclude`.
+fn add_rules(git_dir: &Path, rules: &[u8]) -> Result<(), FileError> {
+    if rules.is_empty() {
         return Ok(());
     }
     let file = git_dir.join("info/exclude");
@@ -163,17 +185,8 @@ fn exclude(git_dir: &Path, paths: &[PathBuf]) -> Result<(), FileError> {
         Err(error) if error.is_not_found() => Vec::new(),
         Err(error) => return Err(error),
     };
-    for path in paths {
-        bytes.extend_from_slice(b"\n/");
-        for &byte in path.as_os_str().as_bytes() {
-            // Any other byte stands for itself; a line feed cannot be written there.
-            if b"\\*?[ ".contains(&byte) {
-                bytes.push(b'\\');
-            }
-            bytes.push(byte);
-        }
-    }
     bytes.push(b'\n');
+    bytes.extend_from_slice(rules);
     put(&file, &bytes)
 }
 

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam_guest::protocol::UNFINISHED_RENAME;
+
 use super::emitter::Emitter;
 use super::error::{RunErrorKind, step};
 use super::event::Event;
@@ -175,7 +177,7 @@ impl Making<'_> {
                 (None, Some(stack)) => Some(IndexFile::Copy(&stack.index)),
                 (None, None) => None,
             };
-            PrivateClone::create(&PrivateCloneSpec {
+            let clone = PrivateClone::create(&PrivateCloneSpec {
                 directory: &state,
                 repo: &self.plan.repository,
                 export: &exported,
@@ -183,8 +185,11 @@ impl Making<'_> {
                 identity: Some(&self.plan.author),
                 config: &self.plan.config,
                 index,
-            })?
-            .exclude(&hidden)?;
+            })?;
+            clone.exclude(&hidden)?;
+            if stack.is_some() {
+                clone.exclude_names(UNFINISHED_RENAME)?;
+            }
             let made = made.map(|made| (made.gitlinks, made.hidden));
             Ok::<_, RunErrorKind>(made.unwrap_or_default())
         };

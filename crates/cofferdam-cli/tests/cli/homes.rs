@@ -1,0 +1,108 @@
+//! Homes on other file systems, and trees that are hard to write there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::environment::{Done, TestEnvironment};
+
+/// A directory that is seen through another file system, as a network's.
+struct Fuse {
+    at: PathBuf,
+}
+
+impl Fuse {
+    /// None where this machine has no FUSE for who asks.
+    fn mount(environment: &TestEnvironment) -> Option<Self> {
+        let below = environment.temporary().join("below");
+        let at = environment.temporary().join("fuse");
+        for path in [&below, &at] {
+            std::fs::create_dir(path).unwrap();
+        }
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .ok()?;
+        let done = Command::new("bindfs").arg(&below).arg(&at).status();
+        done.unwrap().success().then_some(Self { at })
+    }
+}
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        let _ = Command::new("fusermount").arg("-uz").arg(&self.at).status();
+    }
+}
+
+fn run(environment: &TestEnvironment, home: &Path, options: &[&str], script: &str) -> Done {
+    let all = [
+        &["run", "--network", "none"],
+        options,
+        &["--", "sh", "-c", script],
+    ]
+    .concat();
+    let mut command = environment.command(&all);
+    command.env("COFFERDAM_HOME", home);
+    command.stdout(std::process::Stdio::piped());
+    command.stderr(std::process::Stdio::piped());
+    crate::environment::finish(command.spawn().unwrap())
+}
+
+const COMMIT: &str = "echo x > n && git add n && git commit -qm n";
+
+#[test]
+fn a_home_where_layers_are_refused_is_worked_in_without_them() {
+    let environment = TestEnvironment::with_repository();
+    let Some(fuse) = Fuse::mount(&environment) else {
+        println!("not tried: there is no FUSE here");
+        return;
+    };
+    let home = fuse.at.join("home");
+    let done = run(&environment, &home, &[], COMMIT);
+    if rustix::process::geteuid().is_root() {
+        // Nobody else's ids can be given to files there.
+        let done = done.expect_code(1);
+        assert!(done.stderr.contains("does not map owners"), "{done}");
+        assert!(
+            done.stderr.contains(
+                "hint: run as the ordinary user who owns it, or put it on ext4, xfs or btrfs"
+            ),
+            "{done}"
+        );
+    } else {
+        let done = done.expect_code(0);
+        assert!(
+            done.stderr
+                .contains("mode bind (layers are not possible here: "),
+            "{done}"
+        );
+        assert_eq!(environment.read("n"), "x\n");
+    }
+    // Such a file system keeps a name for each open file that is removed: the lock's is the last.
+    let left: Vec<_> = std::fs::read_dir(home.join("state")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn paths_may_be_as_long_as_the_kernels() {
+    let environment = TestEnvironment::with_repository();
+    let line = "{ printf 'commit refs/heads/main\\ncommitter a <a@b> 1 +0000\\ndata 1\\nx\\nfrom refs/heads/main^0\\n'; \
+        perl -e 'print \"M 100644 inline \", (\"d\" x 200 . \"/\") x 20, \"f\\ndata 1\\nx\\n\"'; } | git fast-import --quiet && git read-tree HEAD";
+    environment.shell(line).expect_code(0);
+    let home = environment.home().join("own");
+    let done = run(
+        &environment,
+        &home,
+        &["-q"],
+        &format!("test -z \"$(git status --porcelain)\" && {COMMIT}"),
+    );
+    done.expect_code(0);
+    assert_eq!(environment.git(&["log", "-1", "--format=%s", "main"]), "n");
+    // A name that no file system of this kernel has.
+    let line = "{ printf 'commit refs/heads/main\\ncommitter a <a@b> 1 +0000\\ndata 1\\nx\\nfrom refs/heads/main^0\\n'; \
+        perl -e 'print \"M 100644 inline \", \"n\" x 300, \"\\ndata 1\\nx\\n\"'; } | git fast-import --quiet && git read-tree HEAD";
+    environment.shell(line).expect_code(0);
+    let done = run(&environment, &home, &["-q"], COMMIT).expect_code(1);
+    assert!(done.stderr.contains("File name too long"), "{done}");
+    assert!(done.stderr.contains("hint: "), "{done}");
+}
