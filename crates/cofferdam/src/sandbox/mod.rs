@@ -7,6 +7,7 @@ mod abilities;
 mod ability;
 mod error;
 pub(crate) mod files;
+mod guest;
 pub mod host;
 mod kinds;
 pub mod native;

@@ -2,7 +2,7 @@
 //! come from generators and from a list of spite. The host never hangs, and no reference but the
 //! sandbox's own moves.
 //!
-//! The guest's protocol itself is fuzzed beside its reader, in `sandbox/native/connection.rs`.
+//! The guest's protocol itself is fuzzed beside its reader, in `sandbox/guest/connection.rs`.
 
 #![expect(
     clippy::disallowed_methods,

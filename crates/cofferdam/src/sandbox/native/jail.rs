@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::NativeOptions;
 use super::host::Host;
 use super::make;
-use super::streams::Output;
 use crate::names::{SandboxId, Slug};
+use crate::sandbox::guest::Output;
 use crate::sandbox::{
     ExecRequest, Execution, Exit, Limits, Mount, Sandbox, SandboxError, SandboxSpec,
 };

@@ -1,6 +1,5 @@
 //! Starting the guest: its launcher, and what was started with it.
 
-use std::io;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -11,14 +10,10 @@ use tokio::process::Child;
 use super::cgroup::Group;
 use crate::embedded;
 use crate::sandbox::SandboxError;
+use crate::sandbox::guest::start_error;
 
 /// How long the launcher may take to follow its sandbox into death before it is killed.
 const LAUNCHER_LIMIT: Duration = Duration::from_secs(4);
-
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-pub(super) fn start_error(error: io::Error) -> SandboxError {
-    SandboxError::Start(error.to_string())
-}
 
 /// The launcher with one end of the control socket as its standard input.
 pub(super) fn spawn() -> Result<(UnixStream, Child), SandboxError> {

@@ -3,29 +3,24 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use cofferdam_guest::protocol::{self, Agent, Reply, Request, Setup, SetupMount, Source};
+use cofferdam_guest::protocol::{self, Agent, Setup, SetupMount, Source};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::cgroup::Group;
-use super::connection::Connection;
 use super::host::Host;
-use super::launch::{Starting, spawn, start_error};
-use super::resident::{self, Door, Process};
-use super::sandbox::{Life, Living, NativeSandbox, bytes};
-use super::stream::{self, Received};
+use super::launch::{Starting, spawn};
+use super::life::{UntilRemoved, WithMaker};
+use super::resident::{Door, Process};
 use super::tools;
 use super::{NativeOptions, identity, limits, wall};
+use crate::sandbox::guest::{self, Connection, End, GuestSandbox, bounded, bytes, start_error};
 use crate::sandbox::{
     Access, Handle, Lifetime, Mount, MountSource, Network, SandboxError, SandboxSpec,
 };
 use crate::wall::Registration;
-
-/// The wall is tried with the number before it.
-pub(super) const STAY: u64 = 1;
 
 /// A sandbox that has come up.
 struct Up {
@@ -60,7 +55,7 @@ pub(super) async fn make(
     spec: &SandboxSpec,
     options: &NativeOptions,
     cancel: &CancellationToken,
-) -> Result<NativeSandbox, SandboxError> {
+) -> Result<GuestSandbox, SandboxError> {
     if cancel.is_cancelled() {
         return Err(SandboxError::Cancelled);
     }
@@ -92,40 +87,26 @@ pub(super) async fn make(
             return Err(error);
         }
     };
-    let (connection, life) = match (living, &spec.lifetime) {
-        (Some((stream, newborn)), Lifetime::UntilRemoved { state }) => {
-            let life = Life::UntilRemoved(Living {
-                process: newborn.keep(),
-                handle: Handle {
-                    id: spec.id,
-                    state: state.clone(),
-                },
-            });
+    let (connection, end): (_, Box<dyn End>) =
+        if let (Some((stream, newborn)), Lifetime::UntilRemoved { state }) =
+            (living, &spec.lifetime)
+        {
+            let process = newborn.keep();
+            let (id, state) = (spec.id, state.clone());
+            let handle = Handle { id, state };
             starting.leave().await;
-            (Connection::new(stream), life)
-        }
-        _ => keep(stream, starting),
-    };
-    Ok(NativeSandbox {
+            let end = UntilRemoved { process, handle };
+            (Connection::new(stream), Box::new(end))
+        } else {
+            let (connection, end) = keep(stream, starting);
+            (connection, Box::new(end))
+        };
+    Ok(GuestSandbox {
         connection,
         agent,
-        life,
+        end,
         wall,
     })
-}
-
-/// Whatever a guest says or does not say meanwhile.
-pub(super) async fn bounded<T>(
-    step: impl Future<Output = Result<T, SandboxError>>,
-    limit: Duration,
-    cancel: &CancellationToken,
-) -> Result<T, SandboxError> {
-    tokio::select! {
-        () = cancel.cancelled() => Err(SandboxError::Cancelled),
-        done = tokio::time::timeout(limit, step) => {
-            done.unwrap_or(Err(SandboxError::TimedOut(limit.as_secs())))
-        }
-    }
 }
 
 /// Everything until the sandbox is whole.
@@ -139,10 +120,10 @@ async fn come_up(
     starting.join_group()?;
     let way = door.map(Door::bind).transpose().map_err(start_error)?;
     let fds = way.unwrap_or_default();
-    let sent = stream::send(stream, frame, &fds).await;
+    let sent = guest::send(stream, frame, &fds).await;
     drop(fds);
     sent.map_err(start_error)?;
-    let sockets = stream::greet(stream).await?;
+    let sockets = guest::ready(stream).await?;
     let wall = match &spec.network {
         Network::Wall(spec) => Some(wall::raise(stream, sockets, spec).await?),
         Network::None | Network::Open if sockets.is_empty() => None,
@@ -160,35 +141,16 @@ async fn come_up(
         process: Arc::new(Process::of(&ours)?),
         kept: false,
     };
-    resident::greet(&ours).await?;
-    stay(stream).await?;
+    guest::greet(&ours).await?;
+    guest::stay(stream).await?;
     Ok(Up {
         wall,
         living: Some((ours, newborn)),
     })
 }
 
-/// The last step: until it is taken the end of this process is the sandbox's.
-pub(super) async fn stay(stream: &UnixStream) -> Result<(), SandboxError> {
-    let request = Request::Stay { request: STAY };
-    let frame =
-        protocol::encode(&request).map_err(|error| start_error(std::io::Error::other(error)))?;
-    stream::send(stream, &frame, &[])
-        .await
-        .map_err(start_error)?;
-    match stream::receive(stream).await.map_err(start_error)? {
-        Some(Received {
-            reply: Reply::Done { request: STAY },
-            ..
-        }) => Ok(()),
-        _ => Err(SandboxError::Start(
-            "its init did not say that it stays".to_owned(),
-        )),
-    }
-}
-
 /// It lives as long as its connection, and this process.
-fn keep(stream: UnixStream, starting: Starting) -> (Connection, Life) {
+fn keep(stream: UnixStream, starting: Starting) -> (Connection, WithMaker) {
     let connection = Connection::new(stream);
     let (gone, closed) = watch::channel(false);
     let keeper = connection.clone();
@@ -197,7 +159,7 @@ fn keep(stream: UnixStream, starting: Starting) -> (Connection, Life) {
         starting.finish().await;
         gone.send_replace(true);
     });
-    (connection, Life::WithMaker(closed))
+    (connection, WithMaker(closed))
 }
 
 /// Where a sandbox is to listen, if none does, and if none could see it there.

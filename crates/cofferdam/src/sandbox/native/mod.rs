@@ -1,30 +1,23 @@
 //! The embedded sandbox: Linux namespaces, no daemon, no image. The default.
 //!
 //! [`Native::create`] starts the guest from a sealed memory file; the guest's init builds the
-//! sandbox and runs programs on request over the [`connection`]. One that outlives its maker is found
+//! sandbox and runs programs on request ([`guest`](super::guest)). One that outlives its maker is found
 //! again by its socket ([`resident`]). [`jail`] runs one program in a
 //! throw-away sandbox; [`probe`] says what this machine lacks.
 
 mod cgroup;
-mod connection;
-mod execution;
 mod host;
 mod identity;
 pub mod jail;
 mod launch;
+mod life;
 mod limits;
 mod make;
 mod package;
-mod polled;
-mod port;
 mod probe;
 mod program;
 mod rehearse;
 mod resident;
-mod sandbox;
-mod stream;
-mod streams;
-mod terminal;
 mod tools;
 mod wall;
 
@@ -130,7 +123,7 @@ impl BindMountProvider for Native {
     }
 
     async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
-        Ok(Arc::new(sandbox::NativeSandbox::open(handle).await?))
+        Ok(Arc::new(life::open(handle).await?))
     }
 
     async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {

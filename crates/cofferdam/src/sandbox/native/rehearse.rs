@@ -11,12 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::host::Host;
 use super::jail::{self, JailOutput, JailRequest};
-use super::launch::{Starting, spawn, start_error};
-use super::{NativeOptions, identity, stream, tools};
+use super::launch::{Starting, spawn};
+use super::{NativeOptions, identity, tools};
 use crate::embedded;
 use crate::fsx;
 use crate::names::SandboxId;
 use crate::process::Invocation;
+use crate::sandbox::guest::{self, start_error};
 use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 
 /// Where layers are tried.
@@ -48,10 +49,10 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
         group: None,
     };
     let up = async {
-        stream::send(&stream, &frame, &[])
+        guest::send(&stream, &frame, &[])
             .await
             .map_err(start_error)?;
-        match stream::greet(&stream).await?.len() {
+        match guest::ready(&stream).await?.len() {
             WALL_SOCKETS => Ok(()),
             count => Err(SandboxError::Start(format!(
                 "its init handed over {count} sockets"

@@ -20,12 +20,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
 use super::cgroup;
-use super::stream;
+use crate::sandbox::guest::{self, ANSWER_LIMIT};
 use crate::sandbox::{Handle, SandboxError};
 
 const SOCKET: &str = "guest.sock";
-/// How long a guest may take to answer whoever connects, on a machine that is busy.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// How long a sandbox may take to end when it is asked, and when it is killed.
 const END_LIMIT: Duration = Duration::from_secs(4);
 /// How long one that closed a connection may take to be dead, where it is dying.
@@ -207,35 +205,6 @@ fn is_first(status: &str) -> bool {
     matches!(numbers[..], [_, .., "1"])
 }
 
-/// Each side says its version.
-pub(super) async fn greet(stream: &UnixStream) -> Result<(), SandboxError> {
-    let broken = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => SandboxError::Gone("it takes no more users".to_owned()),
-        _ => SandboxError::Gone(error.to_string()),
-    };
-    let greeting = async {
-        let ours = protocol::greeting(PROTOCOL);
-        stream::send(stream, &ours, &[]).await?;
-        let mut theirs = [0; GREETING];
-        stream::read_exact(stream, &mut theirs).await?;
-        Ok(theirs)
-    };
-    let theirs = tokio::time::timeout(ANSWER_LIMIT, greeting)
-        .await
-        .map_err(|_| SandboxError::TimedOut(ANSWER_LIMIT.as_secs()))?
-        .map_err(broken)?;
-    match protocol::greeted(theirs) {
-        Some(PROTOCOL) => Ok(()),
-        Some(theirs) => Err(SandboxError::OtherVersion {
-            theirs,
-            ours: PROTOCOL,
-        }),
-        None => Err(SandboxError::Gone(
-            "it is no sandbox that answers".to_owned(),
-        )),
-    }
-}
-
 /// Ends a sandbox and clears away what is left of it.
 pub(super) async fn remove(handle: &Handle) -> Result<(), SandboxError> {
     let ended = match Door::at(&handle.state) {
@@ -255,7 +224,7 @@ async fn end(door: &Door) -> Result<(), SandboxError> {
     // One that speaks another version closes the connection, and one that has stopped reads nothing.
     let request = protocol::encode(&Request::End).unwrap_or_default();
     let said = [&protocol::greeting(PROTOCOL)[..], &request].concat();
-    let told = stream::send(&stream, &said, &[]).await;
+    let told = guest::send(&stream, &said, &[]).await;
     let answered = greeted(&stream);
     if told.is_err() || tokio::time::timeout(END_LIMIT, answered).await != Ok(true) {
         process.kill();
@@ -266,7 +235,7 @@ async fn end(door: &Door) -> Result<(), SandboxError> {
 /// Whether it understands what it was told.
 async fn greeted(stream: &UnixStream) -> bool {
     let mut theirs = [0; GREETING];
-    let read = stream::read_exact(stream, &mut theirs).await;
+    let read = guest::read_exact(stream, &mut theirs).await;
     read.is_ok() && protocol::greeted(theirs) == Some(PROTOCOL)
 }
 

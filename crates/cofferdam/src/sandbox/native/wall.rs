@@ -13,8 +13,8 @@ use cofferdam_guest::protocol::{
 use cofferdam_wall::HostName;
 use tokio::net::UnixStream;
 
-use super::stream::{self, Received};
 use crate::sandbox::SandboxError;
+use crate::sandbox::guest::{self, Received};
 use crate::wall::{Registration, Seen, Sockets, WallError, WallSpec};
 
 /// How long trying the wall may take; about a millisecond where it stands.
@@ -58,10 +58,10 @@ async fn prove(stream: &UnixStream, port: u16) -> Result<Findings, SandboxError>
     };
     let request = Request::Prove { request: 0, passes };
     let frame = protocol::encode(&request).map_err(|error| broken(error.to_string()))?;
-    stream::send(stream, &frame, &[])
+    guest::send(stream, &frame, &[])
         .await
         .map_err(|error| broken(error.to_string()))?;
-    let received = stream::receive(stream).await;
+    let received = guest::receive(stream).await;
     match received.map(|received| received.map(|Received { reply, .. }| reply)) {
         Ok(Some(Reply::Proved { findings, .. })) => Ok(findings),
         Ok(Some(Reply::Failed { errno, .. })) => {

@@ -1,96 +1,64 @@
-//! One native sandbox, as one of its users has it.
+//! One sandbox with a guest, as one of its users has it, whoever made it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use cofferdam_guest::protocol::{
     self, Agent, ExecStep, GuestExit, ProgramEntry, Request, WALL_SOCKETS,
 };
-use tokio::sync::watch;
 
 use super::connection::{Answer, Connection, NotStarted, refused, standing};
-use super::execution::NativeExecution;
-use super::identity;
+use super::execution::GuestExecution;
 use super::port;
-use super::resident::{self, Door, Process};
 use super::streams::{self, Ends, Output};
 use crate::sandbox::{
-    ExecRequest, Execution, Exit, Handle, Listed, PortStream, ProgramFault, Sandbox, SandboxError,
-    Status, Stopping, TerminalSize,
+    ExecRequest, Execution, Exit, Listed, PortStream, ProgramFault, Sandbox, SandboxError, Status,
+    Stopping, TerminalSize,
 };
 use crate::wall::{Registration, Sockets};
 
-/// The bound of [`Sandbox::close`] in seconds.
-const CLOSE_LIMIT: u64 = 10;
-
 #[derive(Debug)]
-pub(super) struct NativeSandbox {
-    pub(super) connection: Connection,
-    pub(super) agent: Agent,
-    pub(super) life: Life,
+pub(in crate::sandbox) struct GuestSandbox {
+    pub(in crate::sandbox) connection: Connection,
+    pub(in crate::sandbox) agent: Agent,
+    pub(in crate::sandbox) end: Box<dyn End>,
     /// Keeps it behind the wall.
-    pub(super) wall: Option<Registration>,
+    pub(in crate::sandbox) wall: Option<Registration>,
 }
 
-/// How long it lives, and how its end is seen.
-#[derive(Debug)]
-pub(super) enum Life {
-    /// True when everything of the sandbox is gone.
-    WithMaker(watch::Receiver<bool>),
-    UntilRemoved(Living),
-}
+/// How a sandbox ends: that is its provider's.
+#[async_trait]
+pub(in crate::sandbox) trait End: Send + Sync + fmt::Debug {
+    /// As [`Sandbox::close`]. The connection is to be ended in any case.
+    async fn close(&self, connection: &Connection) -> Result<(), SandboxError>;
 
-#[derive(Debug)]
-pub(super) struct Living {
-    pub(super) process: Arc<Process>,
-    pub(super) handle: Handle,
+    /// As [`Sandbox::process`].
+    fn process(&self) -> Option<BorrowedFd<'_>>;
 }
 
 /// An environment, as the guest gets it.
-pub(super) fn bytes(environment: BTreeMap<OsString, OsString>) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub(in crate::sandbox) fn bytes(
+    environment: BTreeMap<OsString, OsString>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
     environment
         .into_iter()
         .map(|(name, value)| (name.into_vec(), value.into_vec()))
         .collect()
 }
 
-impl NativeSandbox {
-    /// One that outlives its maker.
-    pub(super) async fn open(handle: &Handle) -> Result<Self, SandboxError> {
-        let agent = identity::agent(handle.id)?;
-        let stream = Door::at(&handle.state)?.connect().await?;
-        let process = Process::of(&stream)?;
-        match resident::greet(&stream).await {
-            // One that dies closes what it has one after another, its listener among the last.
-            Err(SandboxError::Gone(_)) if process.is_dying().await => {
-                return Err(SandboxError::NotRunning);
-            }
-            greeted => greeted?,
-        }
-        Ok(Self {
-            connection: Connection::new(stream),
-            agent,
-            life: Life::UntilRemoved(Living {
-                process: Arc::new(process),
-                handle: handle.clone(),
-            }),
-            wall: None,
-        })
-    }
-
+impl GuestSandbox {
     /// As [`Sandbox::exec`], with a choice for standard output.
-    pub(super) async fn start(
+    pub(in crate::sandbox) async fn start(
         &self,
         request: ExecRequest,
         output: Output,
-    ) -> Result<NativeExecution, SandboxError> {
+    ) -> Result<GuestExecution, SandboxError> {
         let shown = program_name(&request);
         let fail = |fault, reason: String| SandboxError::Program {
             program: shown.clone(),
@@ -130,7 +98,7 @@ impl NativeSandbox {
         );
         let error = match asked.await {
             Ok(Ok(program)) => {
-                return Ok(NativeExecution {
+                return Ok(GuestExecution {
                     program,
                     streams: ends.outside,
                 });
@@ -193,39 +161,20 @@ impl NativeSandbox {
     }
 }
 
-impl Drop for NativeSandbox {
+impl Drop for GuestSandbox {
     fn drop(&mut self) {
         self.connection.end("closed");
     }
 }
 
 #[async_trait]
-impl Sandbox for NativeSandbox {
+impl Sandbox for GuestSandbox {
     async fn exec(&self, request: ExecRequest) -> Result<Box<dyn Execution>, SandboxError> {
         Ok(Box::new(self.start(request, Output::Pipe).await?))
     }
 
     async fn close(&self) -> Result<(), SandboxError> {
-        let closed = match &self.life {
-            Life::WithMaker(closed) => closed,
-            Life::UntilRemoved(Living { process, handle }) => {
-                self.connection.say(&Request::End).await;
-                let closed = resident::close(process, handle).await;
-                self.connection.end("closed");
-                return closed;
-            }
-        };
-        self.connection.end("closed");
-        let mut closed = closed.clone();
-        let limit = Duration::from_secs(CLOSE_LIMIT);
-        match tokio::time::timeout(limit, closed.wait_for(|closed| *closed))
-            .await
-            .map(|r| r.is_ok())
-        {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(SandboxError::Gone("its keeper was stopped".to_owned())),
-            Err(_) => Err(SandboxError::TimedOut(CLOSE_LIMIT)),
-        }
+        self.end.close(&self.connection).await
     }
 
     fn wall(&self) -> Option<&Registration> {
@@ -341,10 +290,7 @@ impl Sandbox for NativeSandbox {
     }
 
     fn process(&self) -> Option<BorrowedFd<'_>> {
-        match &self.life {
-            Life::WithMaker(_) => None,
-            Life::UntilRemoved(living) => Some(living.process.descriptor().as_fd()),
-        }
+        self.end.process()
     }
 }
 

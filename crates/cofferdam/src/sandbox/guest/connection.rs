@@ -20,7 +20,7 @@ use super::stream::{self, Received};
 use crate::sandbox::{Exit, ProgramFault, SandboxError};
 
 /// How long a healthy guest may take, on a machine that is busy, to execute a program.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+pub(in crate::sandbox) const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a program was not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,14 +118,14 @@ impl Shared {
 
 /// Talks to one guest. Cheap to clone; [`Connection::end`] ends it for all.
 #[derive(Debug, Clone)]
-pub(super) struct Connection {
+pub(in crate::sandbox) struct Connection {
     outgoing: mpsc::Sender<Outgoing>,
     shared: Arc<Shared>,
 }
 
 impl Connection {
     /// Takes over a stream whose guest is ready.
-    pub(super) fn new(stream: UnixStream) -> Self {
+    pub(in crate::sandbox) fn new(stream: UnixStream) -> Self {
         Self::with_limit(stream, ANSWER_LIMIT)
     }
 
@@ -146,12 +146,12 @@ impl Connection {
     }
 
     /// Closes the socket, which ends a sandbox that lives as long as this connection.
-    pub(super) fn end(&self, reason: &str) {
+    pub(in crate::sandbox) fn end(&self, reason: &str) {
         self.shared.end(reason);
     }
 
     /// Returns when the connection has ended, for whatever reason.
-    pub(super) async fn ended(&self) {
+    pub(in crate::sandbox) async fn ended(&self) {
         self.shared.end.cancelled().await;
     }
 
@@ -230,7 +230,7 @@ impl Connection {
     }
 
     /// Says something that the end of the connection answers.
-    pub(super) async fn say(&self, request: &Request) {
+    pub(in crate::sandbox) async fn say(&self, request: &Request) {
         if let Ok(frame) = protocol::encode(request) {
             let fds = Vec::new();
             let _ = self.outgoing.send(Outgoing { frame, fds }).await;

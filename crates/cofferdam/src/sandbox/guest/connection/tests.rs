@@ -8,8 +8,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::pipe::PipeFlags;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::super::sandbox::{Life, NativeSandbox};
-use super::super::{make, port, resident, terminal};
+use super::super::sandbox::{End, GuestSandbox};
+use super::super::{coming_up, port, terminal};
 use super::*;
 use crate::sandbox::{Detached, ExecRequest, Sandbox, TerminalSize};
 
@@ -150,7 +150,7 @@ async fn a_greeting_brings_four_descriptors_and_no_more() {
         let (read, write) = rustix::pipe::pipe_with(PIPE).unwrap();
         push(&guest, &ready, &write, copies);
         drop(write);
-        let greeted = stream::greet(&host).await;
+        let greeted = coming_up::ready(&host).await;
         if copies <= WALL_SOCKETS {
             assert_eq!(greeted.unwrap().len(), copies);
         } else {
@@ -170,7 +170,7 @@ async fn descriptors_that_come_later_are_closed() {
     push(&guest, &ready[..1], &write, 0);
     // In the middle of the greeting, and with the reply after it.
     push(&guest, &ready[1..], &write, 4);
-    assert_eq!(stream::greet(&host).await.unwrap().len(), 0);
+    assert_eq!(coming_up::ready(&host).await.unwrap().len(), 0);
     let connection = Connection::new(host);
     let asked = tokio::spawn({
         let connection = connection.clone();
@@ -287,20 +287,34 @@ async fn each_question_is_the_one_that_it_is_called() {
 /// So long whoever has files carried waits for it here: it may take any time.
 const CARRIED: Duration = Duration::from_millis(60);
 
+/// There is nothing to end but the connection.
+#[derive(Debug)]
+struct Nothing;
+
+#[async_trait::async_trait]
+impl End for Nothing {
+    async fn close(&self, connection: &Connection) -> Result<(), SandboxError> {
+        connection.end("closed");
+        Ok(())
+    }
+
+    fn process(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+}
+
 /// A sandbox whose guest is at the other end.
-fn sandbox(host: UnixStream, limit: Duration) -> NativeSandbox {
-    let (gone, closed) = tokio::sync::watch::channel(true);
-    drop(gone);
-    NativeSandbox {
+fn sandbox(host: UnixStream, limit: Duration) -> GuestSandbox {
+    GuestSandbox {
         connection: Connection::with_limit(host, limit),
         agent: Agent::Caller,
-        life: Life::WithMaker(closed),
+        end: Box::new(Nothing),
         wall: None,
     }
 }
 
 /// Asks, and says whether that was answered as asked.
-async fn asked(sandbox: &NativeSandbox, question: Question) -> bool {
+async fn asked(sandbox: &GuestSandbox, question: Question) -> bool {
     let run = async |request: ExecRequest| match sandbox.exec(request).await {
         Ok(mut program) => {
             let ended = tokio::time::timeout(Duration::from_millis(20), program.wait());
@@ -350,7 +364,7 @@ async fn asked(sandbox: &NativeSandbox, question: Question) -> bool {
 }
 
 /// Whoever gives up waiting lets go of both streams' other ends, and whoever has them inside hears of that.
-async fn carried(sandbox: &NativeSandbox, question: Question) -> bool {
+async fn carried(sandbox: &GuestSandbox, question: Question) -> bool {
     let directory = std::path::Path::new("/work");
     let [(from, gives), (takes, to)] = [(); 2].map(|()| rustix::pipe::pipe_with(PIPE).unwrap());
     let asked = async {
@@ -497,7 +511,7 @@ async fn no_question_hangs_at_a_liar() {
 
 /// Whether it stays: the one question that is asked while a sandbox is being made, on a connection of its own.
 async fn stays(host: &UnixStream, limit: Duration) -> Result<(), SandboxError> {
-    make::bounded(make::stay(host), limit, &CancellationToken::new()).await
+    coming_up::bounded(coming_up::stay(host), limit, &CancellationToken::new()).await
 }
 
 /// No lie and no silence makes a sandbox that is taken to stay, and whoever makes it waits for none.
@@ -520,14 +534,14 @@ async fn nobody_stays_by_a_lie() {
     let (host, _silent) = UnixStream::pair().unwrap();
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let step = make::stay(&host);
-    let said = make::bounded(step, Duration::from_secs(60), &cancel).await;
+    let step = coming_up::stay(&host);
+    let said = coming_up::bounded(step, Duration::from_secs(60), &cancel).await;
     assert!(matches!(said, Err(SandboxError::Cancelled)), "{said:?}");
     // The control: one that says so stays, whatever it hands over with it.
     let (host, guest) = UnixStream::pair().unwrap();
     let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
     let said = Reply::Done {
-        request: make::STAY,
+        request: coming_up::STAY,
     };
     offer(&guest, &said, &file);
     stays(&host, Duration::from_secs(10)).await.unwrap();
@@ -595,7 +609,7 @@ async fn a_guest_of_another_version_is_told_from_a_liar() {
     let greeted = async |said: &[u8]| {
         let (host, mut guest) = UnixStream::pair().unwrap();
         guest.write_all(said).await.unwrap();
-        resident::greet(&host).await
+        coming_up::greet(&host).await
     };
     let other = greeted(&protocol::greeting(77)).await;
     assert!(

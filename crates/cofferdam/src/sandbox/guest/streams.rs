@@ -17,7 +17,7 @@ const END_ROOM: u64 = 256;
 
 /// Where a program's standard output goes.
 #[derive(Debug)]
-pub(super) enum Output {
+pub(in crate::sandbox) enum Output {
     Pipe,
     Fd(OwnedFd),
     Nothing,

@@ -1,4 +1,4 @@
-//! A program in a native sandbox, as its user has it.
+//! A program in a sandbox with a guest, as its user has it.
 
 use async_trait::async_trait;
 use tokio::net::unix::pipe;
@@ -6,9 +6,9 @@ use tokio::net::unix::pipe;
 use super::connection::Program;
 use crate::sandbox::{BoxRead, BoxWrite, Execution, Exit, SandboxError, Terminal};
 
-/// A program in a native sandbox.
+/// A program in a sandbox with a guest.
 #[derive(Debug)]
-pub(super) struct NativeExecution {
+pub(in crate::sandbox) struct GuestExecution {
     pub(super) program: Program,
     pub(super) streams: Outside,
 }
@@ -23,7 +23,7 @@ pub(super) struct Outside {
 }
 
 #[async_trait]
-impl Execution for NativeExecution {
+impl Execution for GuestExecution {
     fn number(&self) -> Option<u64> {
         Some(self.program.number)
     }

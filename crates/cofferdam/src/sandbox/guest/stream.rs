@@ -13,42 +13,19 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use crate::sandbox::SandboxError;
-
 /// So much of a long reply is made room for at once.
 const PART: usize = 16 << 10;
 
 /// What a guest said.
 #[derive(Debug)]
-pub(super) struct Received {
-    pub(super) reply: Reply,
+pub(in crate::sandbox) struct Received {
+    pub(in crate::sandbox) reply: Reply,
     /// At most [`MOST_DESCRIPTORS`].
-    pub(super) fds: Vec<OwnedFd>,
-}
-
-/// The first reply of a guest: it is ready, or says why not. The descriptors that came with it.
-pub(super) async fn greet(stream: &UnixStream) -> Result<Vec<OwnedFd>, SandboxError> {
-    let received = receive(stream).await;
-    let received = received.map_err(|error| SandboxError::Start(error.to_string()))?;
-    let Some(Received { reply, fds }) = received else {
-        let what = "its init ended before it was ready";
-        return Err(SandboxError::Start(what.to_owned()));
-    };
-    match reply {
-        Reply::Ready => Ok(fds),
-        Reply::Unsupported { what, hint } => Err(SandboxError::Unsupported {
-            what: crate::text::printable(&what),
-            hint: crate::text::printable(&hint),
-        }),
-        Reply::Broken { what } => Err(SandboxError::Start(crate::text::printable(&what))),
-        _ => Err(SandboxError::Start(
-            "its init did not say that it is ready".to_owned(),
-        )),
-    }
+    pub(in crate::sandbox) fds: Vec<OwnedFd>,
 }
 
 /// The next reply, with the descriptors that came with its first byte; none at the end. Not cancel safe.
-pub(super) async fn receive(stream: &UnixStream) -> io::Result<Option<Received>> {
+pub(in crate::sandbox) async fn receive(stream: &UnixStream) -> io::Result<Option<Received>> {
     let mut head = [0u8; HEAD];
     // With a later byte none is taken.
     let (got, fds) = receive_with(stream, &mut head[..1]).await?;
@@ -92,7 +69,10 @@ async fn receive_with(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<(usi
 }
 
 /// Descriptors that come along are closed.
-pub(super) async fn read_exact(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<()> {
+pub(in crate::sandbox) async fn read_exact(
+    stream: &UnixStream,
+    buffer: &mut [u8],
+) -> io::Result<()> {
     let mut filled = 0;
     while filled < buffer.len() {
         let rest = &mut buffer[filled..];
@@ -106,7 +86,11 @@ pub(super) async fn read_exact(stream: &UnixStream, buffer: &mut [u8]) -> io::Re
 }
 
 /// Sends all of it, with descriptors that travel with the first byte: three at most.
-pub(super) async fn send(stream: &UnixStream, bytes: &[u8], fds: &[OwnedFd]) -> io::Result<()> {
+pub(in crate::sandbox) async fn send(
+    stream: &UnixStream,
+    bytes: &[u8],
+    fds: &[OwnedFd],
+) -> io::Result<()> {
     let mut rest = bytes;
     let mut first = true;
     while !rest.is_empty() {

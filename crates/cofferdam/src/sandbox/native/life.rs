@@ -1,0 +1,85 @@
+//! How long a native sandbox lives, and how its end is seen.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cofferdam_guest::protocol::Request;
+use tokio::sync::watch;
+
+use super::identity;
+use super::resident::{self, Door, Process};
+use crate::sandbox::guest::{self, Connection, End, GuestSandbox};
+use crate::sandbox::{Handle, SandboxError};
+
+/// The bound of [`close`](crate::sandbox::Sandbox::close) in seconds.
+const CLOSE_LIMIT: u64 = 10;
+
+/// True when everything of the sandbox is gone.
+#[derive(Debug)]
+pub(super) struct WithMaker(pub(super) watch::Receiver<bool>);
+
+#[derive(Debug)]
+pub(super) struct UntilRemoved {
+    pub(super) process: Arc<Process>,
+    pub(super) handle: Handle,
+}
+
+#[async_trait]
+impl End for WithMaker {
+    async fn close(&self, connection: &Connection) -> Result<(), SandboxError> {
+        connection.end("closed");
+        let mut closed = self.0.clone();
+        let limit = Duration::from_secs(CLOSE_LIMIT);
+        match tokio::time::timeout(limit, closed.wait_for(|closed| *closed))
+            .await
+            .map(|r| r.is_ok())
+        {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SandboxError::Gone("its keeper was stopped".to_owned())),
+            Err(_) => Err(SandboxError::TimedOut(CLOSE_LIMIT)),
+        }
+    }
+
+    fn process(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+#[async_trait]
+impl End for UntilRemoved {
+    async fn close(&self, connection: &Connection) -> Result<(), SandboxError> {
+        connection.say(&Request::End).await;
+        let closed = resident::close(&self.process, &self.handle).await;
+        connection.end("closed");
+        closed
+    }
+
+    fn process(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.process.descriptor().as_fd())
+    }
+}
+
+/// One that outlives its maker.
+pub(super) async fn open(handle: &Handle) -> Result<GuestSandbox, SandboxError> {
+    let agent = identity::agent(handle.id)?;
+    let stream = Door::at(&handle.state)?.connect().await?;
+    let process = Process::of(&stream)?;
+    match guest::greet(&stream).await {
+        // One that dies closes what it has one after another, its listener among the last.
+        Err(SandboxError::Gone(_)) if process.is_dying().await => {
+            return Err(SandboxError::NotRunning);
+        }
+        greeted => greeted?,
+    }
+    Ok(GuestSandbox {
+        connection: Connection::new(stream),
+        agent,
+        end: Box::new(UntilRemoved {
+            process: Arc::new(process),
+            handle: handle.clone(),
+        }),
+        wall: None,
+    })
+}
