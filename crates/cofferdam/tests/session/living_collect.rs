@@ -629,7 +629,12 @@ fn what_its_agent_broke_is_said_and_kept() {
         ),
         (
             "mkfifo .git/refs/heads/pipe; ln -s /etc/passwd .git/refs/heads/link; chmod 0 .git/refs/heads",
-            Broken::Home(None),
+            // Rights keep nothing from root.
+            if rustix::process::geteuid().is_root() {
+                Broken::Home(None)
+            } else {
+                Broken::Refused("`refs/heads` in the sandbox's git directory cannot be read")
+            },
         ),
         (
             "git rev-parse HEAD > /tmp/h; h=$(cat /tmp/h); for n in $(seq 1 20000); do echo \"$h refs/heads/x$n\"; done > .git/packed-refs",
