@@ -6,9 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 
-use cofferdam_guest::protocol::{
-    AGENT_ID, Agent, Lifetime, Network, Reply, Setup, SetupMount, Source,
-};
+use cofferdam_guest::protocol::{AGENT_ID, Agent, Lifetime, Network, Reply, Setup, Source};
 
 use crate::channel::Channel;
 use crate::freezer::Freezer;
@@ -73,7 +71,7 @@ fn launch(
     let prepared = match setup.agent {
         Agent::Caller => setup.mounts.iter().map(|_| Prepared::Later).collect(),
         Agent::Separate { uid, gid } => {
-            let prepared = prepare_all(&setup.mounts, (uid, gid))?;
+            let prepared = prepare_all(setup, (uid, gid))?;
             sys::drop_groups().map_err(broken("cannot drop the caller's groups"))?;
             prepared
         }
@@ -160,15 +158,17 @@ fn namespace_hint(error: &io::Error) -> String {
     }
 }
 
-fn prepare_all(mounts: &[SetupMount], agent: (u32, u32)) -> Result<Vec<Prepared>, Refusal> {
+fn prepare_all(setup: &Setup, agent: (u32, u32)) -> Result<Vec<Prepared>, Refusal> {
     let mut maps: Vec<((u32, u32), Option<OwnedFd>)> = Vec::new();
-    mounts
+    setup
+        .mounts
         .iter()
         .map(|mount| match &mount.source {
             Source::Nothing | Source::Target | Source::Link(_) => Ok(Prepared::Later),
             Source::Layers { lower, upper } => {
                 let prepare = |path: &[u8]| prepare(true, path, agent, &mut maps);
-                layers::of_root(lower, upper.as_deref(), agent, prepare).map(Prepared::Ready)
+                layers::of_root(lower, upper.as_deref(), setup.lifetime, agent, prepare)
+                    .map(Prepared::Ready)
             }
             Source::Path(path) => match prepare(mount.writable, path, agent, &mut maps) {
                 Err(_) if mount.optional => Ok(Prepared::Absent),

@@ -1,12 +1,12 @@
 //! Overlays: directories that lie over one another (docs/decisions/0012-layers.md).
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use cofferdam_guest::protocol::{UPPER, WORK};
+use cofferdam_guest::protocol::{Lifetime, UPPER, WORK};
 
 use crate::sys::{self, ATTR_NODEV, ATTR_NOSUID, TreeKind};
 use crate::tree::{Refusal, mount_error};
@@ -15,6 +15,10 @@ use crate::tree::{Refusal, mount_error};
 const ROOM: &[(&CStr, &CStr)] = &[(c"mode", c"0700"), (c"size", c"64k")];
 /// The directory of the changes there.
 const CHANGES: &str = "u";
+/// The kernel's own directory beside the changes, and its mark there of an overlay that did not wait for the disk: where that
+/// is, the kernel mounts no other one.
+const KERNELS: &str = "work";
+const MARK: [&str; 2] = ["incompat", "incompat/volatile"];
 
 /// Which attributes the kernel keeps in an overlay's directories. One directory of changes has one family all its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +35,15 @@ struct Layers {
     /// The first hides those behind it.
     lower: Vec<OwnedFd>,
     upper: Option<OwnedFd>,
+    lifetime: Lifetime,
 }
 
 /// Of directories that are the caller's own, by whoever has their ids.
-pub(crate) fn of_caller(lower: &[Vec<u8>], upper: Option<&[u8]>) -> Result<OwnedFd, Refusal> {
+pub(crate) fn of_caller(
+    lower: &[Vec<u8>],
+    upper: Option<&[u8]>,
+    lifetime: Lifetime,
+) -> Result<OwnedFd, Refusal> {
     let open = |path: &[u8]| {
         sys::c_string(path)
             .and_then(|path| sys::clone_tree(libc::AT_FDCWD, &path, &TreeKind::Exact))
@@ -46,6 +55,7 @@ pub(crate) fn of_caller(lower: &[Vec<u8>], upper: Option<&[u8]>) -> Result<Owned
             .map(|path| open(path))
             .collect::<Result<_, _>>()?,
         upper: upper.map(open).transpose()?,
+        lifetime,
     };
     mount(&layers, Family::User).map_err(|error| refused(&error))
 }
@@ -54,6 +64,7 @@ pub(crate) fn of_caller(lower: &[Vec<u8>], upper: Option<&[u8]>) -> Result<Owned
 pub(crate) fn of_root(
     lower: &[Vec<u8>],
     upper: Option<&[u8]>,
+    lifetime: Lifetime,
     ids: (u32, u32),
     mut prepare: impl FnMut(&[u8]) -> Result<OwnedFd, Refusal>,
 ) -> Result<OwnedFd, Refusal> {
@@ -63,6 +74,7 @@ pub(crate) fn of_root(
             .map(|path| prepare(path))
             .collect::<Result<_, _>>()?,
         upper: upper.map(prepare).transpose()?,
+        lifetime,
     };
     mount_apart(&layers, ids).map_err(|error| refused(&error))
 }
@@ -107,11 +119,17 @@ fn overlay(layers: &Layers, family: Family) -> io::Result<OwnedFd> {
         names.push(name);
     }
     let text = |text: String| sys::c_string(text.as_bytes());
+    // The end of any other one waits until the whole file system is on the disk, whoever wrote there.
+    let volatile = layers.lifetime == Lifetime::WithConnection;
     let mut options: Vec<(&CStr, CString)> = vec![(c"lowerdir", text(names.join(":"))?)];
     if let Some(tree) = &layers.upper {
         show(tree, CHANGES)?;
         options.push((c"upperdir", text(format!("{CHANGES}/{UPPER}"))?));
         options.push((c"workdir", text(format!("{CHANGES}/{WORK}"))?));
+        forget_mark()?;
+        if volatile {
+            options.push((c"volatile", CString::default()));
+        }
     }
     match family {
         Family::User => options.push((c"userxattr", CString::default())),
@@ -136,11 +154,31 @@ fn overlay(layers: &Layers, family: Family) -> io::Result<OwnedFd> {
         return Err(io::Error::from_raw_os_error(libc::EROFS));
     }
     if layers.upper.is_some() {
-        // The kernel makes a directory there that its owner may not even remove.
-        let kernels = sys::c_string(format!("{CHANGES}/{WORK}/work").as_bytes())?;
-        sys::change_mode_of(&kernels, 0o700)?;
+        open_up_kernels(volatile)?;
     }
     Ok(made)
+}
+
+/// What ended with its maker may be mounted again. Where the machine ended with it, its files are as any others that nobody
+/// waited for.
+fn forget_mark() -> io::Result<()> {
+    match fs::remove_dir_all(format!("{CHANGES}/{WORK}/{KERNELS}/{}", MARK[0])) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The kernel makes directories there that their owner may not even remove.
+fn open_up_kernels(marked: bool) -> io::Result<()> {
+    let open_up = |path: &str| {
+        let path = sys::c_string(format!("{CHANGES}/{WORK}/{KERNELS}/{path}").as_bytes())?;
+        sys::change_mode_of(&path, 0o700)
+    };
+    open_up("")?;
+    if marked {
+        MARK.iter().try_for_each(|path| open_up(path))?;
+    }
+    Ok(())
 }
 
 /// The same for a caller in the first namespaces, whose own mounts it leaves alone: a child does it in a namespace of its

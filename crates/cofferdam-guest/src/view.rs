@@ -7,7 +7,7 @@ use std::io;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use cofferdam_guest::protocol::{NAMESERVER, Network, Setup, SetupMount, Source};
+use cofferdam_guest::protocol::{Lifetime, NAMESERVER, Network, Setup, SetupMount, Source};
 
 use crate::layers;
 use crate::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind};
@@ -123,7 +123,7 @@ pub(crate) fn enter(setup: &Setup, prepared: Vec<Prepared>) -> Result<(), Refusa
     private(&mut tree).map_err(step("make the private directories"))?;
     let devices = dev(&mut tree).map_err(step("make `/dev`"))?;
     for (mount, prepared) in setup.mounts.iter().zip(prepared) {
-        named(&tree, mount, prepared)?;
+        named(&tree, mount, prepared, setup.lifetime)?;
     }
     sys::restrict(devices.as_fd(), ATTR_RDONLY, false).map_err(step("protect `/dev`"))?;
     sys::restrict(tree.root(), ATTR_RDONLY, false).map_err(step("protect the root"))?;
@@ -336,7 +336,12 @@ fn dev(tree: &mut Tree) -> io::Result<OwnedFd> {
 }
 
 /// One mount of the set-up.
-fn named(tree: &Tree, mount: &SetupMount, prepared: Prepared) -> Result<(), Refusal> {
+fn named(
+    tree: &Tree,
+    mount: &SetupMount,
+    prepared: Prepared,
+    lifetime: Lifetime,
+) -> Result<(), Refusal> {
     let source = match (&mount.source, prepared) {
         (_, Prepared::Absent) => return Ok(()),
         (_, Prepared::Ready(source)) => source,
@@ -344,7 +349,7 @@ fn named(tree: &Tree, mount: &SetupMount, prepared: Prepared) -> Result<(), Refu
             nothing().map_err(|error| mount_error(b"nothing", &error))?
         }
         (Source::Layers { lower, upper }, Prepared::Later) => {
-            layers::of_caller(lower, upper.as_deref())?
+            layers::of_caller(lower, upper.as_deref(), lifetime)?
         }
         (Source::Target, Prepared::Later) => tree.clone_at(&mount.target)?,
         (Source::Link(text), _) => {

@@ -6,22 +6,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use cofferdam::sandbox::{Access, Mount, MountSource, SandboxError};
+use cofferdam::sandbox::{Access, Mount, MountSource, Sandbox, SandboxError};
 use rustix::fs::{CWD, FileType, Mode};
 
+use crate::living::Living;
 use crate::world::*;
 
 /// Layers at odd names, and a directory for changes.
 pub(crate) struct Layers {
     room: tempfile::TempDir,
-}
-
-/// An overlay leaves a directory there that its owner may not read, and that is not removed with the rest.
-impl Drop for Layers {
-    fn drop(&mut self) {
-        let left = self.changes().join("work/work");
-        let _ = fs::set_permissions(left, fs::Permissions::from_mode(0o700));
-    }
 }
 
 impl Layers {
@@ -207,6 +200,34 @@ both! {
         spec.mounts = vec![layers.mount()];
         let sandbox = create(&spec).await.unwrap();
         assert_eq!(ok(&*sandbox, LIST).await, "./a=high a\n./b=low b\n./dir/c=low c\n./dir/sub/d=d\n");
+        sandbox.close().await.unwrap();
+    }
+}
+
+both! {
+    /// The end of an overlay waits until all of the file system is on the disk. That is for who lives on with their files.
+    async fn one_that_ends_with_its_maker_waits_for_no_disk() {
+        let layers = Layers::new();
+        let waits = async |sandbox: &dyn Sandbox| {
+            let seen = ok(sandbox, "grep ' /workspace/r ' /proc/self/mountinfo").await;
+            assert!(seen.contains(" - overlay "), "{seen}");
+            !seen.contains("volatile")
+        };
+        let mut spec = spec();
+        spec.mounts = vec![layers.mount()];
+        let sandbox = create(&spec).await.unwrap();
+        assert!(!waits(&*sandbox).await);
+        ok(&*sandbox, "echo changed > /workspace/r/b").await;
+        sandbox.close().await.unwrap();
+        // It can be made to live on.
+        let mut living = Living::new();
+        living.spec.mounts = vec![layers.mount()];
+        let sandbox = living.create().await;
+        assert!(waits(&*sandbox).await);
+        assert_eq!(ok(&*sandbox, "cat /workspace/r/b").await, "changed\n");
+        sandbox.close().await.unwrap();
+        let sandbox = create(&spec).await.unwrap();
+        assert!(!waits(&*sandbox).await);
         sandbox.close().await.unwrap();
     }
 }
