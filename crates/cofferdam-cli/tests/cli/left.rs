@@ -648,3 +648,46 @@ fn what_the_gate_refuses_does_not_come_out_uncommitted_either() {
         assert!(!environment.repository().join("sub/.git").exists());
     }
 }
+
+/// What the user copied in and nobody touched is theirs, and no work of the agent's.
+#[test]
+fn what_was_copied_in_is_no_work() {
+    for mode in ["layer", "copy", "bind"] {
+        let environment = TestEnvironment::with_repository();
+        environment.write(".env", "key=1\n");
+        environment.write("deep/data", "data\n");
+        environment.write("deep/more/data", "data\n");
+        let copies = [
+            "--mode", mode, "--name", "copies", "--copy", ".env", "--copy", "deep",
+        ];
+        let reads = "cat .env deep/data deep/more/data; git status >/dev/null";
+        let done = environment.run(&copies, reads).expect_code(0);
+        assert!(!done.stdout.contains("uncommitted"), "{mode}: {done}");
+        environment.expect_clean();
+        let copies = [&copies[..], &["--branch", "work"]].concat();
+        let works = "echo work > work; echo more >> README.md";
+        let done = environment.run(&copies, works).expect_code(0);
+        assert!(done.stdout.contains("uncommitted"), "{mode}: {done}");
+        if mode == "bind" {
+            continue;
+        }
+        environment.cofferdam(&["apply", "copies"]).expect_code(0);
+        let status = environment.git(&["status", "--porcelain"]);
+        assert_eq!(status, "M  README.md\nA  work\n?? .env\n?? deep/", "{mode}");
+        environment
+            .cofferdam(&["apply", "--undo", "copies"])
+            .expect_code(0);
+        environment
+            .cofferdam(&["delete", "--force", "copies"])
+            .expect_code(0);
+        // One that somebody changed is work, whatever its size and its times are.
+        let touches = "cp -p .env was; echo key=2 > .env; touch -r was .env; rm was";
+        let done = environment.run(&copies, touches).expect_code(0);
+        assert!(done.stdout.contains("uncommitted"), "{mode}: {done}");
+        let done = environment
+            .cofferdam(&["diff", "--uncommitted", "copies"])
+            .expect_code(0);
+        assert!(done.stdout.contains("+key=2"), "{mode}: {done}");
+        assert!(!done.stdout.contains("deep/data"), "{mode}: {done}");
+    }
+}
