@@ -691,3 +691,19 @@ fn what_was_copied_in_is_no_work() {
         assert!(!done.stdout.contains("deep/data"), "{mode}: {done}");
     }
 }
+
+/// Uncommitted work alone keeps the sandbox: nothing of it is missing.
+#[test]
+fn one_with_uncommitted_work_alone_is_stopped() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(&["--name", "left", "-q"], "echo x > x")
+        .expect_code(0);
+    let list = environment.cofferdam(&["list", "--json"]).stdout;
+    assert!(list.contains("\"state\":\"stopped\""), "{list}");
+    let done = environment
+        .cofferdam(&["exec", "left", "--", "true"])
+        .expect_code(1);
+    let hint = "hint: what it committed: `cofferdam log left`; what it did not: `cofferdam diff --uncommitted left`;";
+    assert!(done.stderr.contains(hint), "{done}");
+}
