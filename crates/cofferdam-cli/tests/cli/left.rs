@@ -707,3 +707,14 @@ fn one_with_uncommitted_work_alone_is_stopped() {
     let hint = "hint: what it committed: `cofferdam log left`; what it did not: `cofferdam diff --uncommitted left`;";
     assert!(done.stderr.contains(hint), "{done}");
 }
+
+/// Whatever the agent committed or did not, the user hears that it did not have their work.
+#[test]
+fn a_quick_agent_without_commits_is_told_of_too() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("README.md", "mine\n");
+    let done = environment
+        .run(&["--branch", "work"], "true")
+        .expect_code(0);
+    assert!(done.stderr.contains("1 uncommitted change of"), "{done}");
+}
