@@ -692,6 +692,44 @@ fn what_was_copied_in_is_no_work() {
     }
 }
 
+/// What the user did to something that was brought in makes it theirs: undo leaves it, names it, and can be given again.
+#[test]
+fn what_the_user_touched_is_named_and_left() {
+    let touched = [
+        (
+            "git rm -q --cached src/lib.txt",
+            "src/lib.txt",
+            "git reset -q src/lib.txt",
+        ),
+        ("chmod +x new", "new", "chmod -x new"),
+        (
+            "chmod +x src/lib.txt; git reset -q",
+            "src/lib.txt",
+            "chmod -x src/lib.txt",
+        ),
+        ("git reset -q; git add -N new", "new", "git reset -q new"),
+    ];
+    for (touch, name, back) in touched {
+        let environment = left(&["--branch", "work"]);
+        environment.cofferdam(&["apply", "left"]).expect_code(0);
+        let brought = environment.read(name);
+        environment.shell(touch).expect_code(0);
+        let done = environment
+            .cofferdam(&["apply", "--undo", "left"])
+            .expect_code(1);
+        let said = format!("error: not as before, because they were changed since: {name}\n");
+        assert!(done.stderr.starts_with(&said), "{touch}: {done}");
+        assert_eq!(environment.read(name), brought, "{touch}");
+        let others = environment.git(&["status", "--porcelain", "--", ".", &format!(":!{name}")]);
+        assert_eq!(others, "", "{touch}");
+        environment.shell(back).expect_code(0);
+        environment
+            .cofferdam(&["apply", "--undo", "left"])
+            .expect_code(0);
+        assert_eq!(environment.git(&["status", "--porcelain"]), "", "{touch}");
+    }
+}
+
 /// Uncommitted work alone keeps the sandbox: nothing of it is missing.
 #[test]
 fn one_with_uncommitted_work_alone_is_stopped() {
