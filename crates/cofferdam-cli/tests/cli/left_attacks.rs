@@ -269,8 +269,8 @@ fn what_a_killed_apply_still_writes_is_waited_for() {
     std::fs::create_dir_all(&programs).unwrap();
     let script = "#!/bin/sh\nPATH=${PATH#*:}\nhere=${0%/*}\ncase \"$*\" in\n\
                   *'read-tree -m -u -n'*) ;;\n\
-                  *'read-tree -m -u'*) kill -9 $PPID; while ! test -e \"$here/go\"; do sleep 0.01; done; \
-                  git \"$@\"; : > \"$here/written\"; exit;;\nesac\nexec git \"$@\"\n";
+                  *'read-tree -m -u'*) cp \"$GIT_INDEX_FILE\" \"$here/index\"; kill -9 $PPID; while ! test -e \"$here/go\"; do sleep 0.01; done; \
+                  GIT_INDEX_FILE=$here/index git \"$@\"; : > \"$here/written\"; exit;;\nesac\nexec git \"$@\"\n";
     write_with_mode(&programs.join("git"), script.as_bytes(), 0o755).unwrap();
     let killed = format!(
         "PATH={}:$PATH {} apply left; exit $?",
@@ -278,6 +278,7 @@ fn what_a_killed_apply_still_writes_is_waited_for() {
         env!("CARGO_BIN_EXE_cofferdam")
     );
     environment.shell(&killed).expect_code(137);
+    // It has read the index already.
     let mut undo = environment
         .command(&["apply", "--undo", "left"])
         .stdout(Stdio::piped())
