@@ -206,6 +206,11 @@ mod tests {
 
     /// Files of a directory as they are, beside an index that says after `change` how they were.
     fn compare(change: impl Fn(&mut Entry<'_>)) -> Option<Walked> {
+        compare_with(&[], change)
+    }
+
+    /// The same, where directories have a file each that is not looked at.
+    fn compare_with(directories: &[PathBuf], change: impl Fn(&mut Entry<'_>)) -> Option<Walked> {
         let room = tempfile::tempdir().unwrap();
         fsx::write_private(&room.path().join("empty"), b"").unwrap();
         fsx::write_private(&room.path().join("text"), b"text").unwrap();
@@ -228,6 +233,12 @@ mod tests {
             .collect();
         entries[1].oid = vec![1; 20].into();
         entries.iter_mut().for_each(change);
+        for directory in directories {
+            let path = [directory.as_os_str().as_bytes(), b"/file"].concat();
+            let path = path.into();
+            let one = entries[1].clone();
+            entries.push(Entry { path, ..one });
+        }
         let trees = [b"\x002 0\n", &[7; 20][..]].concat();
         let read = Read {
             bytes: write(&entries, Some(&trees), ObjectFormat::Sha1),
@@ -235,7 +246,7 @@ mod tests {
             written: WRITTEN,
         };
         let expected = read.expected()?;
-        let compared = expected.compare(Path::new(""), &files, &[]);
+        let compared = expected.compare(Path::new(""), &files, directories);
         expected.conclude(compared)
     }
 
@@ -273,5 +284,10 @@ mod tests {
         for change in others {
             assert_eq!(compare(change), None);
         }
+    }
+
+    #[test]
+    fn nothing_is_told_where_a_part_was_not_seen() {
+        assert_eq!(compare_with(&["zz".into()], |_| {}), None);
     }
 }
