@@ -7,3 +7,4 @@ pub mod model;
 pub mod probe;
 pub mod sample;
 pub mod skip;
+pub mod stuck;

@@ -179,6 +179,62 @@ fn what_the_user_changed_is_never_overwritten() {
     );
 }
 
+/// Git removes an ignored file, an entry that is staged and a link without a word where a directory is to be.
+#[test]
+fn what_lies_in_the_place_of_a_directory_is_never_removed() {
+    let theirs: [(&str, &str); 4] = [
+        (
+            "echo place > .git/info/exclude; echo secret > place",
+            "secret\n",
+        ),
+        (
+            "echo place > .git/info/exclude; echo secret > place; git add -f place",
+            "secret\n",
+        ),
+        (
+            "mkdir ../else; echo secret > ../else/mine; ln -s ../else place",
+            "",
+        ),
+        (
+            "git init -q place; git -C place -c user.name=a -c user.email=a@b commit -q --allow-empty -m one; git add place 2>/dev/null",
+            "",
+        ),
+    ];
+    for (line, content) in theirs {
+        for command in ["apply", "merge"] {
+            let environment = TestEnvironment::with_repository();
+            environment
+                .run(
+                    &[
+                        "--name",
+                        "left",
+                        "-q",
+                        "--branch",
+                        "work",
+                        "--network",
+                        "none",
+                    ],
+                    "mkdir place; echo theirs > place/x; git add -f place; git commit -qm place",
+                )
+                .expect_code(0);
+            environment.shell(line).expect_code(0);
+            let before = environment.git(&["status", "--porcelain", "--ignored"]);
+            let done = environment.cofferdam(&[command, "left"]);
+            assert!(!done.status.success(), "{command}: {line}: {done}");
+            let said = format!("{}{}", done.stdout, done.stderr);
+            assert!(
+                said.contains("place") && !said.contains("landed"),
+                "{command}: {line}: {done}"
+            );
+            let after = environment.git(&["status", "--porcelain", "--ignored"]);
+            assert_eq!(after, before, "{command}: {line}");
+            if !content.is_empty() {
+                assert_eq!(environment.read("place"), content, "{command}: {line}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_was_changed_or_committed_since_is_not_taken_back() {
     let environment = left(&["--branch", "work"]);

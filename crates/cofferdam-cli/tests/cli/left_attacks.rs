@@ -171,7 +171,7 @@ fn what_applies_is_shown_before() {
         cat > ~/lie <<END
 #!/bin/sh
 for one in /proc/[0-9]*; do
-    if grep -qa COMMITTER \$one/cmdline; then echo $answer > \$one/fd/1; kill -9 \$PPID; break; fi
+    if grep -qa COMMITTER \$one/cmdline; then echo $answer 0 > \$one/fd/1; kill -9 \$PPID; break; fi
 done
 END
         chmod +x ~/lie; git config core.fsmonitor ~/lie";

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use cofferdam_guest::protocol::{Agent, Setup, Source};
 
@@ -22,6 +23,9 @@ const MOST: usize = 4;
 const TURN: usize = 8;
 /// So many that are done are remembered, in case that who asked for them was interrupted and asks again.
 const REMEMBERED: usize = 64;
+/// So often, so long, whoever has a signal is waited for: it may be stopped, or another thread's.
+const LOOKS: u32 = 10;
+const LOOK: Duration = Duration::from_micros(100);
 /// Of renameat2(2): there must be nothing of the new name.
 const NO_REPLACE: u32 = 1;
 
@@ -241,13 +245,17 @@ impl Renames {
         }
     }
 
-    /// Remembers it where it is not certain that it was heard: a signal that came before an answer was sent may take who
-    /// asked out of the wait without it.
+    /// Remembers it where nobody was there who heard it. A signal that came before an answer was sent may take who asked out of
+    /// the wait without it, so that is let happen first.
     fn tell_done(&mut self, call: Call, known: Known) {
-        let interrupted = processes::has_signal(known.thread);
+        let mut looks = LOOKS;
+        while looks > 0 && self.waits(call) && processes::has_signal(known.thread) {
+            std::thread::sleep(LOOK);
+            looks -= 1;
+        }
         let told = self.answer(call, 0).is_ok();
         self.done.retain(|old| old.thread != known.thread);
-        if interrupted || !told {
+        if !told {
             self.done.push_back(known);
             if self.done.len() > REMEMBERED {
                 self.done.pop_front();

@@ -9,8 +9,10 @@ use std::{env, fs};
 
 use cofferdam::names::SandboxId;
 use cofferdam::sandbox::native::{Native, NativeOptions};
-use cofferdam::sandbox::{Access, BindMountProvider, Exit, Limits, Sandbox, Stopping};
-use cofferdam_lab::skip;
+use cofferdam::sandbox::{
+    Access, BindMountProvider, ExecRequest, Exit, Limits, Sandbox, SandboxError, Stopping,
+};
+use cofferdam_lab::{skip, stuck};
 use tokio_util::sync::CancellationToken;
 
 use crate::layers::Layers;
@@ -18,7 +20,7 @@ use crate::living::{Living, is_gone, remove};
 use crate::renames::{is_paused_in_the_middle, many};
 use crate::world::{
     both, control_groups, eventually, is_root, marker, mount, ok, own_id, processes_with,
-    public_copy, run_async, start,
+    public_copy, run_async, start, status_of,
 };
 
 /// Where control groups of version 2 are, if this user can make any.
@@ -192,6 +194,60 @@ both! {
             shared.stands_still("beats", Duration::from_millis(300)).await;
             sandbox.resume().await.unwrap();
             shared.grows("beats").await;
+        }
+    }
+}
+
+both! {
+    /// A pause may last for days, and a collecting takes moments, in which nothing may go on that wakes itself: where
+    /// signals stop them, init looks much more often.
+    async fn what_is_collected_is_looked_at_all_the_time() {
+        let living = Living::new();
+        let sandbox = create(&living, false).await;
+        let _run = start(&*sandbox, "sleep 1000; :").await;
+        let init = living.init();
+        let wakes = || status_of(init, "voluntary_ctxt_switches").parse::<u64>().unwrap();
+        sandbox.freeze().await.unwrap();
+        // On a busy machine a look takes longer, and there are fewer; a pause has one a second.
+        let (mut before, mut since) = (wakes(), Instant::now());
+        eventually("it looks more often than every 0.2 s", || {
+            let passed = since.elapsed();
+            let often = wakes() - before > 5;
+            if passed > Duration::from_secs(1) {
+                (before, since) = (wakes(), Instant::now());
+            }
+            often && passed <= Duration::from_secs(1)
+        })
+        .await;
+    }
+}
+
+both! {
+    /// Who asked is told, holds nothing, and everything goes on.
+    async fn what_cannot_be_stopped_is_told_in_time() {
+        if let Some(why) = stuck::missing() {
+            return skip!("{why}");
+        }
+        for freezer in [true, false] {
+            let mut living = Living::new();
+            let shared = Shared::in_it(&mut living);
+            let sandbox = create(&living, freezer).await;
+            let _beats = start(&*sandbox, BEATS).await;
+            let request = ExecRequest::new([stuck::PYTHON, "-c", stuck::PROGRAM, "/in"]);
+            let _stuck = sandbox.exec(request).await.unwrap();
+            ok(&*sandbox, &format!("cd /in; {}", stuck::WAIT)).await;
+            let other = living.open().await;
+            let (paused, frozen) = tokio::join!(sandbox.pause(), other.freeze());
+            for told in [paused, frozen] {
+                assert!(matches!(told, Err(SandboxError::Restless)), "{told:?}");
+            }
+            let status = sandbox.status().await.unwrap();
+            assert!(!status.paused && !status.frozen, "{status:?}");
+            shared.grows("beats").await;
+            // The control: let through, it stops as all do.
+            ok(&*sandbox, &format!("cd /in; {}", stuck::LET_GO)).await;
+            sandbox.pause().await.unwrap();
+            shared.stands_still("beats", Duration::from_millis(100)).await;
         }
     }
 }

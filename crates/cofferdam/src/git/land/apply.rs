@@ -294,6 +294,11 @@ async fn hold(
     if let Some(why) = barred(top) {
         return Ok(Err(why));
     }
+    // Somebody else's commit may have had the lock until now.
+    if repo.resolve("HEAD", cancel).await?.as_ref() != Some(repo.head.commit()) {
+        let why = "something was committed or checked out meanwhile: give the command again";
+        return Ok(Err(why.to_owned()));
+    }
     if let Some(what) = under_way(git_dir, repo.head.branch().is_none()) {
         return Ok(Err(format!(
             "{what} is under way in {}: {FINISH_FIRST}",
@@ -360,6 +365,15 @@ impl Move {
                 .restore(repo, index, &changes, &BTreeSet::new())
                 .await?;
             if left.is_empty() {
+                // Nothing of it is there to be taken back.
+                let gone = Transaction::new(format!("cofferdam {}: not applied", self.id));
+                let gone = match &before {
+                    Some(before) => gone.update(&reference, before, Some(&self.new)),
+                    None => gone.delete(&reference, &self.new),
+                };
+                if before.as_ref() != Some(&self.new) {
+                    gone.commit(repo, &none).await?;
+                }
                 return Ok(Some(why));
             }
             let left = super::checkout::some(&left);

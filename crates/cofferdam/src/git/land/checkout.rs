@@ -12,7 +12,7 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use super::index::{Changes, copy_index, remove_temporary};
+use super::index::{Changes, ancestors, collides, copy_index, remove_temporary};
 use super::journal::{Files, JOURNAL, Move, is_half_done, read};
 use super::landing::{FINISH_FIRST, Landing};
 use super::lock::IndexLock;
@@ -298,6 +298,9 @@ impl Move {
         }
         // Git itself gives way to ignored files only; those are somebody's bytes as well.
         let tracked = self.tracked(repo, index, cancel).await?;
+        let staged = self.staged(repo, index, cancel).await?;
+        let theirs = staged.iter().filter(|(_, present)| **present);
+        let theirs: BTreeSet<&[u8]> = theirs.map(|(path, _)| path.as_slice()).collect();
         let top = self.top();
         let mut found = Vec::new();
         for path in changes
@@ -310,7 +313,15 @@ impl Move {
                 && std::fs::symlink_metadata(&file).is_ok_and(|found| {
                     !found.is_dir() || !only_tracked_below(&file, path, &tracked)
                 });
-            if blocked {
+            // What lies in the place of a directory on the way has no room beside it.
+            let above = ancestors(path).find(|above| {
+                !tracked.contains(*above)
+                    && std::fs::symlink_metadata(top.join(OsStr::from_bytes(above)))
+                        .is_ok_and(|found| !found.is_dir())
+            });
+            let path = above.unwrap_or(path);
+            let staged_there = !staged.contains_key(path) && collides(path, &theirs);
+            if blocked || above.is_some() || staged_there {
                 found.push(printable(&String::from_utf8_lossy(path)));
             }
         }

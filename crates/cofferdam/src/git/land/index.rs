@@ -303,13 +303,15 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// The directories that a path is in, as a commit has them.
+pub(super) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+    ends.map(|(at, _)| &path[..at])
+}
+
 /// Whether `path` is below one of `taken`, or one of `taken` is below it.
-fn collides(path: &[u8], taken: &BTreeSet<&[u8]>) -> bool {
-    let above = path
-        .iter()
-        .enumerate()
-        .filter(|&(_, &b)| b == b'/')
-        .any(|(at, _)| taken.contains(&path[..at]));
+pub(super) fn collides(path: &[u8], taken: &BTreeSet<&[u8]>) -> bool {
+    let above = ancestors(path).any(|above| taken.contains(above));
     let directory = [path, b"/"].concat();
     above
         || taken

@@ -79,6 +79,9 @@ pub enum RefsError {
         "the sandbox's git directory stores its refs in the reftable format, which is not read"
     )]
     Tables,
+    /// It had a branch when it was made.
+    #[error("the sandbox's git directory names no commit any more")]
+    NoCommit,
 }
 
 impl RefsError {
@@ -148,12 +151,16 @@ pub fn read_refs(
     let mut others = reader.stashes()?;
     others.extend(reader.worktrees()?);
     reader.resolve_symbolic(&mut refs);
-    Ok(PrivateRefs {
+    let mut found = PrivateRefs {
         head,
         refs,
         others,
         odd: reader.odd,
-    })
+    };
+    if found.refs.is_empty() && found.head_commit().is_none() && found.odd.is_empty() {
+        found.odd.push(RefsError::NoCommit);
+    }
+    Ok(found)
 }
 
 struct Reader<'a> {
@@ -389,6 +396,21 @@ mod tests {
         let refs = read(dir);
         assert_eq!(refs.refs[&b"refs/heads/x/y"[..]].as_str(), A);
         assert!(refs.odd[0].to_string().contains(want), "{:?}", refs.odd);
+    }
+
+    /// As if nobody had committed, although somebody may have.
+    #[test]
+    fn a_directory_without_a_reference_is_odd() {
+        let dir = git_dir();
+        assert!(read(&dir).odd.is_empty());
+        fs::remove_dir_all(dir.path().join("refs/heads/x")).unwrap();
+        assert!(matches!(read(&dir).odd[..], [RefsError::NoCommit]));
+        // HEAD alone is enough, and so is any other branch.
+        put(&dir, "HEAD", &format!("{A}\n"));
+        assert!(read(&dir).odd.is_empty());
+        put(&dir, "HEAD", "ref: refs/heads/new\n");
+        put(&dir, "packed-refs", &format!("{A} refs/heads/z\n"));
+        assert!(read(&dir).odd.is_empty());
     }
 
     #[test]

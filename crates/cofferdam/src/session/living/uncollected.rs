@@ -30,7 +30,8 @@ pub(in crate::session) async fn has_uncollected(
     }
     tips.sort();
     tips.dedup();
-    if tips.len() > BRANCHES {
+    // It had one when it was made.
+    if tips.is_empty() || tips.len() > BRANCHES {
         return None;
     }
     let mut known = vec![record.base.clone()];
