@@ -16,14 +16,13 @@ use crate::process::{Exit, Input};
 use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
-use crate::session::layers;
 use crate::session::mounts::jail_mounts;
 use crate::session::pipes::{pipe_ends, spool};
 use crate::session::transfer;
 
 /// Where the jail has a git directory of ours: of the sandbox's own it reads the objects alone, so
 /// that no setting and no ref in it can keep honest commits inside.
-const READER: &str = "/.cofferdam/reader";
+pub(super) const READER: &str = "/.cofferdam/reader";
 
 /// What the gate said to one tip.
 #[derive(Debug)]
@@ -222,7 +221,7 @@ impl Collector<'_> {
         stdin: Vec<u8>,
         stdout: JailOutput,
     ) -> Result<JailOutcome, CollectError> {
-        let reader = owned.directory().join("reader");
+        let reader = owned.directory().join(super::left::PLACE);
         bare::make(self.repo, &reader)?;
         let mut mounts = jail_mounts(owned.directory());
         mounts.push(Mount {
@@ -280,17 +279,11 @@ impl Collector<'_> {
     /// Whether a private copy holds uncommitted work, asked of its own git in a jail. A copy that
     /// cannot be asked counts as dirty.
     pub(in crate::session) async fn copy_is_dirty(&self, owned: &Owned) -> bool {
-        let source = match owned.record.mode {
-            Mode::Layer if layers::is_untouched(owned.directory()) => return false,
-            Mode::Layer => {
-                let stands = layers::stand(self.home, self.repo, &owned.record, self.cancel);
-                match stands.await.map(|()| layers::look(owned.directory())) {
-                    Ok(Ok(source)) => source,
-                    Ok(Err(_)) | Err(_) => return true,
-                }
-            }
-            _ => MountSource::Path(owned.record.workspace(self.home)),
-        };
+        if owned.record.mode == Mode::Layer {
+            let left = self.left(owned).await;
+            return left.is_none_or(|left| !left.is_nothing());
+        }
+        let source = MountSource::Path(owned.record.workspace(self.home));
         let mut mounts = jail_mounts(owned.directory());
         mounts.push(Mount {
             source,

@@ -197,6 +197,7 @@ impl Making<'_> {
             clone.exclude(&hidden)?;
             if stack.is_some() {
                 clone.exclude_names(UNFINISHED_RENAME)?;
+                layers::keep_rules(&state, &clone)?;
             }
             let made = made.map(|made| (made.gitlinks, made.hidden));
             Ok::<_, RunErrorKind>(made.unwrap_or_default())
