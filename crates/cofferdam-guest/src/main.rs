@@ -63,7 +63,11 @@ fn main() {
 
 /// A new file, and the directory `directory`, which is not new.
 fn try_renames() -> std::io::Result<()> {
-    std::fs::write("a", "x")?;
+    std::fs::File::options()
+        .write(true)
+        .create_new(true)
+        .open("a")?
+        .write_all(b"x")?;
     std::fs::rename("a", "b")?;
     std::fs::rename("directory", "d")?;
     std::fs::remove_dir("d")

@@ -8,7 +8,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::packing::READER;
 use super::{CollectError, Collector};
 use crate::fsx::{self, FileError};
 use crate::git::private_clone::{self, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone};
@@ -20,6 +19,9 @@ use crate::sandbox::{Access, Limits, Mount, MountSource};
 use crate::session::layers;
 use crate::session::mounts::jail_mounts;
 
+/// Where the jail has a git directory of ours: of the sandbox's own it reads the objects alone, so
+/// that no setting and no ref in it can keep honest commits inside.
+pub(super) const READER: &str = "/.cofferdam/reader";
 /// Where a jail has the files.
 pub(super) const FILES: &str = "/workspace/copy";
 /// With more names a look at all files is no slower.

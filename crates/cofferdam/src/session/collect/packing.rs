@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::left::{PLACE, READER};
 use super::{CollectError, Collector, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted, Gate, GateError};
@@ -19,10 +20,6 @@ use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 use crate::session::mounts::jail_mounts;
 use crate::session::pipes::{pipe_ends, spool};
 use crate::session::transfer;
-
-/// Where the jail has a git directory of ours: of the sandbox's own it reads the objects alone, so
-/// that no setting and no ref in it can keep honest commits inside.
-pub(super) const READER: &str = "/.cofferdam/reader";
 
 /// What the gate said to one tip.
 #[derive(Debug)]
@@ -221,7 +218,7 @@ impl Collector<'_> {
         stdin: Vec<u8>,
         stdout: JailOutput,
     ) -> Result<JailOutcome, CollectError> {
-        let reader = owned.directory().join(super::left::PLACE);
+        let reader = owned.directory().join(PLACE);
         bare::make(self.repo, &reader)?;
         let mut mounts = jail_mounts(owned.directory());
         mounts.push(Mount {
