@@ -27,6 +27,7 @@ mod tree;
 mod view;
 mod wall;
 
+use std::io::Write;
 use std::path::Path;
 
 fn main() {
@@ -44,5 +45,30 @@ fn main() {
             .and_then(|()| sys::scope_abstract_sockets());
         sys::exit(scoped.is_err().into());
     }
+    // In the directory where it is started: whether that is written to and renamed in by the calls themselves. A program that
+    // copies what cannot be renamed would hide that.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "try-renames")
+    {
+        let tried = try_renames();
+        if let Err(error) = &tried {
+            // Nobody may be listening.
+            let _ = writeln!(std::io::stderr(), "{error}");
+        }
+        sys::exit(tried.is_err().into());
+    }
     sys::exit(launch::run());
+}
+
+/// A new file, and the directory `directory`, which is not new.
+fn try_renames() -> std::io::Result<()> {
+    std::fs::File::options()
+        .write(true)
+        .create_new(true)
+        .open("a")?
+        .write_all(b"x")?;
+    std::fs::rename("a", "b")?;
+    std::fs::rename("directory", "d")?;
+    std::fs::remove_dir("d")
 }

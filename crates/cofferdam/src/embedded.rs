@@ -17,9 +17,11 @@ use crate::fsx;
 /// A path under which this process (and a child of it before exec) can execute the guest.
 pub(crate) fn guest() -> io::Result<String> {
     static FILE: OnceLock<OwnedFd> = OnceLock::new();
-    let program = include_bytes!(env!("COFFERDAM_GUEST_FILE"));
-    path(&FILE, "cofferdam-guest", program)
+    path(&FILE, "cofferdam-guest", GUEST)
 }
+
+/// For where a sandbox is to see it: no sandbox sees a memory file.
+pub(crate) const GUEST: &[u8] = include_bytes!(env!("COFFERDAM_GUEST_FILE"));
 
 /// The gateway, and what runs in its other roles. They outlive who starts them, and a memory file lives as long as what
 /// runs from it: so all of them run from one file in `directory`, below the caller's home, where that can be. No sandbox

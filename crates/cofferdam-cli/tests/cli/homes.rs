@@ -1,6 +1,9 @@
 //! Homes on other file systems, and trees that are hard to write there.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use cofferdam_lab::skip;
 
 use crate::environment::{Done, TestEnvironment};
 
@@ -88,6 +91,52 @@ fn a_home_where_layers_are_refused_is_worked_in_without_them() {
     // Such a file system keeps a name for each open file that is removed: the lock's is the last.
     let left: Vec<_> = std::fs::read_dir(home.join("state")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Something around the command answers its system calls: a sandbox has no say in renames then, which an ordinary user's
+/// overlay needs. (mv(1) would have copied, and layers would look possible.)
+#[test]
+fn where_directories_cannot_be_renamed_there_are_no_layers() {
+    if rustix::process::geteuid().is_root() {
+        return skip!("renames of an ordinary user's overlay: root's are the kernel's");
+    }
+    let (prctl, seccomp) = match std::env::consts::ARCH {
+        "x86_64" => (157, 317),
+        "aarch64" => (167, 277),
+        arch => return skip!("a listener for system calls: their numbers on {arch}"),
+    };
+    // PR_SET_NO_NEW_PRIVS; a filter that lets everything pass, with a listener that stays open.
+    let listen = format!(
+        "syscall({prctl}, 38, 1, 0, 0, 0) == 0 or die $!; my $pass = pack('SCCL', 6, 0, 0, 0x7fff0000);
+        my $fd = syscall({seccomp}, 1, 8, pack('Sx6P', 1, $pass)); $fd >= 0 or die $!;
+        open(my $listener, '<&=', $fd) or die $!; fcntl($listener, 2, 0) or die $!; exec @ARGV or die $!"
+    );
+    let environment = TestEnvironment::with_repository();
+    let told = |listen: Option<&str>| {
+        let command = env!("CARGO_BIN_EXE_cofferdam");
+        let run = ["run", "--agent", "command", "--", "true"];
+        let mut program = match listen {
+            Some(_) => environment.program("perl"),
+            None => environment.program(command),
+        };
+        if let Some(listen) = listen {
+            program.args(["-e", listen, command]);
+        }
+        program
+            .args(run)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        crate::environment::finish(program.spawn().unwrap())
+            .expect_code(0)
+            .stderr
+    };
+    let said = told(Some(&listen));
+    assert!(
+        said.contains("mode bind (layers are not possible here: "),
+        "{said}"
+    );
+    let said = told(None);
+    assert!(said.contains("mode layer"), "{said}");
 }
 
 #[test]

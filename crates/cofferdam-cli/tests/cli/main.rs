@@ -22,6 +22,7 @@ mod interrupt;
 mod kept;
 mod left;
 mod left_attacks;
+mod left_judged;
 mod list;
 mod lives;
 mod living;

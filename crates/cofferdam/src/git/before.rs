@@ -5,7 +5,7 @@
 //! index and files are only read, and nothing that the tree names is executed: submodules are not
 //! entered and no filter runs, so files are recorded byte for byte as they lie on the disk.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::command::{GitCommand, GitError};
 use super::scratch::{Scratch, UserRules};
-use super::status::{Change, ChangeKind, Changes, Untracked, status};
+use super::status::{Change, ChangeKind, Changes, Untracked, ignored, status};
+use super::walked::Walked;
 use super::{Oid, Repository, own_files};
 use crate::fsx::FileError;
 use crate::names::SandboxId;
@@ -24,6 +25,11 @@ use crate::process::Input;
 
 /// Hashing a lot of untracked files takes its time.
 const LIMIT: Duration = Duration::from_mins(30);
+
+/// With more, git compares each file with so many paths that a look at all files is sooner over.
+const MOST_PATHS: usize = 64;
+/// More that git does not track it is not asked about one by one.
+const MOST_UNTRACKED: usize = 10_000;
 
 /// Bounds of what is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,18 +111,32 @@ impl Seen {
 
 /// Looks at what differs from HEAD in the user's directory. What is Cofferdam's own and what is below
 /// `hidden` is left out: no agent can reach it, and its values have no business in a ref. `scratch`: a
-/// private directory that is made and removed with the value.
+/// private directory that is made and removed with the value. Git looks where
+/// what a walk found leaves a doubt; without one everywhere.
 pub async fn look(
     repo: &Repository,
     rules: UserRules<'_>,
     hidden: &[PathBuf],
     scratch: PathBuf,
+    walked: Option<&Walked>,
     cancel: &CancellationToken,
 ) -> Result<Seen, BeforeError> {
     let head = repo.head.commit();
     let scratch = Scratch::create(scratch, repo, head, rules)?;
+    let doubtful = match walked {
+        Some(walked) if repo.tree_of(head, cancel).await? == walked.tree => {
+            doubtful(&scratch, walked, cancel).await?
+        }
+        _ => None,
+    };
+    if doubtful.as_ref().is_some_and(BTreeSet::is_empty) {
+        let changes = Changes::default();
+        return Ok(Seen { scratch, changes });
+    }
+    let only = doubtful.filter(|paths| paths.len() <= MOST_PATHS);
+    let only: Vec<PathBuf> = only.unwrap_or_default().into_iter().collect();
     scratch.copy_index(&repo.git_dir.join("index"))?;
-    let mut changes = status(scratch.command(), Untracked::Files, cancel).await?;
+    let mut changes = status(scratch.command(), Untracked::Files, &only, cancel).await?;
     let out_of_reach = |path: &Path| {
         path.starts_with(own_files::DIRECTORY) || hidden.iter().any(|one| path.starts_with(one))
     };
@@ -127,6 +147,22 @@ pub async fn look(
     changes = Changes(kept);
     unstage(&scratch, &left_out, cancel).await?;
     Ok(Seen { scratch, changes })
+}
+
+/// Where git has to look, and nowhere else: nothing is staged. `None`: it has to look everywhere.
+async fn doubtful(
+    scratch: &Scratch,
+    walked: &Walked,
+    cancel: &CancellationToken,
+) -> Result<Option<BTreeSet<PathBuf>>, GitError> {
+    if walked.untracked.len() > MOST_UNTRACKED {
+        return Ok(None);
+    }
+    let asked = ignored(scratch.command(), &walked.untracked, cancel).await?;
+    Ok(asked.map(|ignored| {
+        let untracked = walked.untracked.difference(&ignored);
+        walked.doubtful.iter().chain(untracked).cloned().collect()
+    }))
 }
 
 /// How many paths differ from `head` or are untracked and not ignored, a directory with nothing tracked in it as one. What is
@@ -140,7 +176,7 @@ pub async fn count(
 ) -> Result<usize, BeforeError> {
     let scratch = Scratch::create(scratch, repo, head, rules)?;
     scratch.copy_index(&repo.git_dir.join("index"))?;
-    let changes = status(scratch.command(), Untracked::Directories, cancel).await?;
+    let changes = status(scratch.command(), Untracked::Directories, &[], cancel).await?;
     let theirs = |change: &&Change| !change.path.starts_with(own_files::DIRECTORY);
     Ok(changes.0.iter().filter(theirs).count())
 }

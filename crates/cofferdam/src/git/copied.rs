@@ -38,7 +38,7 @@ pub fn note(state: &Path, files: &Path, top: &Path, paths: &[PathBuf]) -> Result
 
 /// Those noted in `state` that lie in `files` as they were noted. What cannot be told is not among them. `files` may be
 /// hostile: nothing outside is looked at.
-fn untouched(state: &Path, files: &Path) -> Vec<PathBuf> {
+pub fn untouched(state: &Path, files: &Path) -> Vec<PathBuf> {
     let text = fsx::read_bounded(&state.join(NOTE), LIMIT).unwrap_or_default();
     let noted = text.split(|&byte| byte == 0).filter_map(|one| {
         let (noted, path) = one.split_at_checked(MARK)?;

@@ -2,13 +2,14 @@
 //! when it is written through a mapping, and rights of other users. Filled by the one walk of [`super::nested`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags};
 use rustix::io::Errno;
 
+use super::index::format::Stat;
 use super::rights::{Indexed, Loosened, Rights, Seen};
 
 /// What is asked of each file.
@@ -46,6 +47,9 @@ pub(super) struct Entry {
     links: u32,
     inode: (u64, u64),
     changed: (i64, i64),
+    modified: (i64, i64),
+    owner: (u32, u32),
+    size: u64,
 }
 
 impl Entry {
@@ -55,7 +59,11 @@ impl Entry {
             | StatxFlags::MODE
             | StatxFlags::NLINK
             | StatxFlags::INO
-            | StatxFlags::CTIME;
+            | StatxFlags::CTIME
+            | StatxFlags::MTIME
+            | StatxFlags::UID
+            | StatxFlags::GID
+            | StatxFlags::SIZE;
         let found = rustix::fs::statx(directory, &name, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
         Some(Self {
             name,
@@ -66,7 +74,42 @@ impl Entry {
                 found.stx_ino,
             ),
             changed: (found.stx_ctime.tv_sec, i64::from(found.stx_ctime.tv_nsec)),
+            modified: (found.stx_mtime.tv_sec, i64::from(found.stx_mtime.tv_nsec)),
+            owner: (found.stx_uid, found.stx_gid),
+            size: found.stx_size,
         })
+    }
+
+    pub(super) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// As an index has it, but for the device. Git keeps the low 32 bits of each number.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "what git does with them"
+    )]
+    pub(super) fn stat(&self) -> Stat {
+        let time = |(seconds, nanoseconds): (i64, i64)| [seconds as u32, nanoseconds as u32];
+        Stat {
+            ctime: time(self.changed),
+            mtime: time(self.modified),
+            dev: 0,
+            ino: self.inode.1 as u32,
+            uid: self.owner.0,
+            gid: self.owner.1,
+            size: self.size as u32,
+        }
+    }
+
+    /// The mode that git has for such a file.
+    pub(super) fn mode_in_git(&self) -> u32 {
+        match (self.is_file(), self.mode & 0o100) {
+            (true, 0) => 0o100_644,
+            (true, _) => 0o100_755,
+            (false, _) => 0o120_000,
+        }
     }
 
     fn is_file(&self) -> bool {

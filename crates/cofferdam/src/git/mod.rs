@@ -39,6 +39,7 @@ pub mod status;
 pub mod steering;
 pub mod trees;
 pub mod vault;
+pub mod walked;
 pub mod worktree;
 
 pub use command::{Git, GitError};

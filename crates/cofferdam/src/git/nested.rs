@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::beneath;
 use super::inodes::{Entry, Inodes, Look};
+use super::walked::{self, Compared, Expected, IndexAt, Walked};
 use crate::fsx::{Context, FileError};
 
 /// As many directories of one depth are worth threads of their own.
@@ -40,6 +41,8 @@ pub struct Found {
     pub directories: Vec<PathBuf>,
     /// What single files say, where that was asked for.
     pub inodes: Inodes,
+    /// Where an index was given, and nothing in the way.
+    pub walked: Option<Walked>,
 }
 
 /// Every path below `top` whose last component is `.git` in any case, and the `HEAD` of every other
@@ -51,7 +54,7 @@ pub struct Found {
 ///
 /// Blocks for as long as the kernel takes to list every directory, on all processors.
 pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> {
-    Ok(walk(top, closed, false, None)?.git)
+    Ok(walk(top, closed, false, None, None)?.git)
 }
 
 /// Before an agent: as [`scan`] with [`Closed::Skip`], and every socket, pipe and device; also what the inodes
@@ -59,12 +62,25 @@ pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> 
 /// there are only files: any of them may be a socket, and the kernel's list does not know those of other
 /// network namespaces.
 pub fn scan_before(top: &Path, inodes: bool) -> Result<Found, FileError> {
-    walk(top, Closed::Skip, true, inodes.then_some(Look::Before))
+    walk(
+        top,
+        Closed::Skip,
+        true,
+        inodes.then_some(Look::Before),
+        None,
+    )
+}
+
+/// As [`scan_before`] with the inodes, and whether the files are as the index `at` says.
+pub fn scan_compared(top: &Path, at: &IndexAt) -> Result<Found, FileError> {
+    let read = walked::Read::from(at);
+    let expected = read.as_ref().and_then(walked::Read::expected);
+    walk(top, Closed::Skip, true, Some(Look::Before), expected)
 }
 
 /// After an agent: as [`scan`] with [`Closed::Open`], and what the inodes say.
 pub fn scan_after(top: &Path, look: Look<'_>) -> Result<Found, FileError> {
-    walk(top, Closed::Open, false, Some(look))
+    walk(top, Closed::Open, false, Some(look), None)
 }
 
 fn walk(
@@ -72,6 +88,7 @@ fn walk(
     closed: Closed,
     doors: bool,
     look: Option<Look<'_>>,
+    expected: Option<Expected<'_>>,
 ) -> Result<Found, FileError> {
     let root = match beneath::root(top) {
         Err(Errno::ACCESS) if closed == Closed::Open => {
@@ -88,7 +105,9 @@ fn walk(
         counts: counted_links(&root),
         doors,
         look,
+        expected: expected.as_ref(),
     };
+    let mut compared = Compared::default();
     let mut found = Found::default();
     let mut level = vec![PathBuf::new()];
     while !level.is_empty() {
@@ -97,6 +116,7 @@ fn walk(
             found.git.extend(seen.git);
             found.doors.extend(seen.doors);
             found.inodes.merge(seen.inodes);
+            compared.merge(seen.compared);
             next.extend(seen.directories);
         }
         if doors {
@@ -107,6 +127,9 @@ fn walk(
         }
         level = next;
     }
+    // What git makes of repositories in it, git knows.
+    let expected = expected.filter(|_| found.git.is_empty());
+    found.walked = expected.and_then(|expected| expected.conclude(compared));
     Ok(found)
 }
 
@@ -117,6 +140,7 @@ struct Seen {
     doors: Vec<PathBuf>,
     directories: Vec<PathBuf>,
     inodes: Inodes,
+    compared: Compared,
 }
 
 #[derive(Clone, Copy)]
@@ -128,6 +152,8 @@ struct Scan<'a> {
     counts: Option<(u32, u32)>,
     doors: bool,
     look: Option<Look<'a>>,
+    /// Compared with what is looked at.
+    expected: Option<&'a Expected<'a>>,
 }
 
 impl Scan<'_> {
@@ -230,6 +256,7 @@ impl Scan<'_> {
         let in_git = self.doors && path.iter().any(|name| name.eq_ignore_ascii_case(".git"));
         let mut bare = Bare::default();
         let mut inodes = Vec::new();
+        let others = seen.directories.len();
         let looked = directory.try_clone().context("open", path)?;
         let entries = Dir::new(directory).context("list", path)?;
         for entry in entries {
@@ -281,6 +308,10 @@ impl Scan<'_> {
         if let (Some(look), false) = (self.look, in_git) {
             let found = rustix::fs::fstat(&looked).context("look at", path)?;
             seen.inodes.note(top, path, found.st_mode, &inodes, look);
+            if let Some(expected) = self.expected {
+                let compared = expected.compare(path, &inodes, &seen.directories[others..]);
+                seen.compared.merge(compared);
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! `git status` as values: what differs between HEAD, index and working tree.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Repository;
 use super::command::{GitCommand, GitError};
+use crate::process::{Exit, Input};
 
 /// What is different about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,13 +74,15 @@ pub(super) enum Untracked {
     Files,
 }
 
-/// Runs `git status` on `call`, which must not be able to execute anything of the tree.
+/// Runs `git status` on `call`, which must not be able to execute anything of the tree, for these paths, or for all where there
+/// are none.
 pub(super) async fn status(
     call: GitCommand,
     untracked: Untracked,
+    only: &[PathBuf],
     cancel: &CancellationToken,
 ) -> Result<Changes, GitError> {
-    Ok(status_and_gaps(call, untracked, cancel).await?.0)
+    Ok(status_and_gaps(call, untracked, only, cancel).await?.0)
 }
 
 /// As [`status`], and whether there are directories that git could not look into: without
@@ -86,6 +90,7 @@ pub(super) async fn status(
 pub(super) async fn status_and_gaps(
     call: GitCommand,
     untracked: Untracked,
+    only: &[PathBuf],
     cancel: &CancellationToken,
 ) -> Result<(Changes, bool), GitError> {
     let done = call
@@ -100,12 +105,52 @@ pub(super) async fn status_and_gaps(
             Untracked::Directories => "--untracked-files=normal",
             Untracked::Files => "--untracked-files=all",
         })
+        .arg("--")
+        .args(only)
         .run(cancel)
         .await?;
     let changes = parse(&done.stdout).ok_or_else(odd)?;
     // It is a warning only, in the language that the call sets.
     let gaps = String::from_utf8_lossy(&done.stderr).contains("could not open directory");
     Ok((changes, gaps))
+}
+
+/// Which of these paths git leaves alone; it tracks none of them. `None` where it does not say. `call` must not be able to
+/// execute anything of the tree.
+pub(super) async fn ignored(
+    call: GitCommand,
+    paths: &BTreeSet<PathBuf>,
+    cancel: &CancellationToken,
+) -> Result<Option<BTreeSet<PathBuf>>, GitError> {
+    if paths.is_empty() {
+        return Ok(Some(BTreeSet::new()));
+    }
+    // This one refuses to take them literally, and does where none begins with a colon.
+    let here: &[u8] = b"./";
+    let lines = paths
+        .iter()
+        .flat_map(|path| [here, path.as_os_str().as_bytes(), b"\0"].concat());
+    let asked = call
+        .without_env("GIT_LITERAL_PATHSPECS")
+        .args(["check-ignore", "--no-index", "--stdin", "-z"])
+        .input(Input::Bytes(lines.collect()))
+        .run(cancel)
+        .await;
+    match asked {
+        Ok(done) => {
+            let lines = done.stdout.split(|&byte| byte == 0);
+            let paths = lines.filter_map(|line| line.strip_prefix(here));
+            Ok(Some(
+                paths.map(|path| OsStr::from_bytes(path).into()).collect(),
+            ))
+        }
+        Err(GitError::Failed {
+            exit: Exit::Code(1),
+            ..
+        }) => Ok(Some(BTreeSet::new())),
+        Err(GitError::Failed { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether `git add` would take the file: it is there, not tracked yet, and nothing in the repository ignores it. A

@@ -542,7 +542,7 @@ pub async fn dirty(
         .run(cancel)
         .await?;
     let (mut changes, gaps) =
-        status_and_gaps(scratch.command(), Untracked::Directories, cancel).await?;
+        status_and_gaps(scratch.command(), Untracked::Directories, &[], cancel).await?;
     if gaps {
         // There may be work in it: as if there were.
         let (path, kind) = (PathBuf::new(), ChangeKind::Untracked);

@@ -26,6 +26,9 @@ use crate::sandbox::{Contained, MountSource, SandboxError};
 pub(super) const CHANGES: &str = "layer";
 /// Beside them: see [`family`].
 const FAMILY: &str = "family";
+/// There too: what git leaves out by no line of a commit, as it was handed in.
+const RULES: &str = "exclude";
+const RULES_LIMIT: u64 = 64 << 20;
 /// In the state directory: the layers below, the uppermost first, each with a zero byte behind it. While it is there, nobody
 /// removes them.
 const BELOW: &str = "layers";
@@ -163,6 +166,25 @@ pub(super) fn look(state: &Path) -> Result<MountSource, FileError> {
     let mut lower = vec![state.join(CHANGES).join(UPPER)];
     lower.extend(below(state)?);
     Ok(MountSource::Layers { lower, upper: None })
+}
+
+/// Keeps the exclusions of a clone that no sandbox has seen yet.
+pub(super) fn keep_rules(state: &Path, clone: &PrivateClone) -> Result<(), FileError> {
+    let rules = fsx::read_bounded(&clone.exclusions(), RULES_LIMIT)?;
+    fsx::write_private(&state.join(CHANGES).join(RULES), &rules)
+}
+
+/// What was kept of them: none of a sandbox that an older version made.
+pub(super) fn rules(state: &Path) -> Result<Vec<u8>, FileError> {
+    match fsx::read_bounded(&state.join(CHANGES).join(RULES), RULES_LIMIT) {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        read => read,
+    }
+}
+
+/// Where what was changed is.
+pub(super) fn upper(state: &Path) -> PathBuf {
+    state.join(CHANGES).join(UPPER)
 }
 
 /// Whether nothing was changed, or staged: then nobody needs to look.

@@ -1,13 +1,19 @@
 //! The before-ref.
 
+use std::fs::{File, Permissions};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use cofferdam::git::UserRules;
 use cofferdam::git::before::{self, Before, BeforeLimits, NotRecorded};
 use cofferdam::git::identity::user_config;
+use cofferdam::git::nested;
+use cofferdam::git::walked::IndexAt;
 use cofferdam::names::SandboxId;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
 use crate::support::{World, gits, never};
 
@@ -22,9 +28,19 @@ async fn record(world: &World, limits: BeforeLimits) -> (Option<Before>, Sandbox
     let id = SandboxId::random().unwrap();
     let scratch = world.path().join("scratch");
     let hidden = [PathBuf::from("hidden")];
-    let seen = before::look(&repo, rules, &hidden, scratch.clone(), &never())
-        .await
-        .unwrap();
+    let index = IndexAt {
+        path: repo.git_dir.join("index"),
+        format: repo.format,
+    };
+    let found = nested::scan_compared(&world.top, &index).unwrap();
+    let cancel = never();
+    let look = async |walked| {
+        let done = before::look(&repo, rules, &hidden, scratch.clone(), walked, &cancel);
+        done.await.unwrap()
+    };
+    let walked = look(found.walked.as_ref()).await.changes().clone();
+    let seen = look(None).await;
+    assert_eq!(&walked, seen.changes());
     let is_clean = seen.changes().is_empty();
     let done = before::record(&repo, seen, id, limits, &never())
         .await
@@ -98,6 +114,163 @@ async fn everything_is_recorded_and_nothing_touched() {
             [("embedded/".into(), NotRecorded::Repository)]
         );
         world.run(&["fsck"]);
+    }
+}
+
+/// A checkout that nobody changed for an hour, with a git that tells what it is asked.
+fn settled() -> World {
+    let mut world = World::new(&gits()[0]);
+    let names = ["a", "b/c", "empty", "node_modules/tracked", ".gitignore"];
+    for name in names {
+        world.write(name, name);
+    }
+    world.write("empty", "");
+    world.write(".gitignore", "node_modules\n*.log\n");
+    world.run(&["add", "--force", "."]);
+    world.commit("a", "text");
+    let old = SystemTime::now() - Duration::from_secs(3600);
+    for name in names {
+        let file = File::options().write(true).open(world.top.join(name));
+        file.unwrap().set_modified(old).unwrap();
+    }
+    std::os::unix::fs::symlink("a", world.top.join("link")).unwrap();
+    let link = world.top.join("link");
+    let times = Timestamps {
+        last_access: seconds(1_600_000_000),
+        last_modification: seconds(1_600_000_000),
+    };
+    rustix::fs::utimensat(CWD, &link, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    world.run(&["add", "."]);
+    world.run(&["commit", "-q", "-m", "link"]);
+    let git = world.path().join("git");
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> {}\nexec git \"$@\"\n",
+        world.path().join("asked").display()
+    );
+    std::fs::write(&git, script).unwrap();
+    std::fs::set_permissions(&git, Permissions::from_mode(0o755)).unwrap();
+    world.git = git;
+    world
+}
+
+fn seconds(tv_sec: i64) -> Timespec {
+    Timespec { tv_sec, tv_nsec: 0 }
+}
+
+/// Where git looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Paths,
+    All,
+}
+use Asked::{All, Nothing, Paths};
+
+/// What a walk of the files finds beyond doubt, git is not asked again.
+#[tokio::test]
+async fn git_looks_where_a_walk_leaves_a_doubt() {
+    type Change = fn(&World);
+    let changes: [(&str, Asked, Change); 20] = [
+        ("nothing", Nothing, |_| {}),
+        ("ignored", Nothing, |world| {
+            world.write("node_modules/deep/er/untracked", "x");
+            world.write("b/x.log", "x");
+            world.write(":(top)x.log", "x");
+        }),
+        ("Cofferdam's own", Nothing, |world| {
+            world.write(".cofferdam/x", "x");
+        }),
+        ("new", Paths, |world| world.write("b/new", "x")),
+        ("new directories", Paths, |world| {
+            world.write("new/er/x", "x");
+            world.write("new/er/x.log", "x");
+            world.write("new/x.log/x", "x");
+            world.write(":(glob)**/x", "x");
+        }),
+        ("nothing in it", Paths, |world| {
+            std::fs::create_dir_all(world.top.join("new/er")).unwrap();
+        }),
+        ("as long, and as old", Paths, |world| {
+            let file = File::options().write(true).open(world.top.join("a"));
+            let mut file = file.unwrap();
+            let before = file.metadata().unwrap().modified().unwrap();
+            file.write_all(b"TEXT").unwrap();
+            file.set_modified(before).unwrap();
+        }),
+        ("younger, and the same", Paths, |world| {
+            world.write("a", "text");
+        }),
+        ("gone", Paths, |world| {
+            std::fs::remove_file(world.top.join("empty")).unwrap();
+        }),
+        ("its directory gone", Paths, |world| {
+            std::fs::remove_dir_all(world.top.join("b")).unwrap();
+        }),
+        ("executable", Paths, |world| {
+            let mode = Permissions::from_mode(0o755);
+            std::fs::set_permissions(world.top.join("a"), mode).unwrap();
+        }),
+        ("a link in its place", Paths, |world| {
+            std::fs::remove_file(world.top.join("a")).unwrap();
+            std::os::unix::fs::symlink("b/c", world.top.join("a")).unwrap();
+        }),
+        ("a directory in its place", Paths, |world| {
+            std::fs::remove_file(world.top.join("a")).unwrap();
+            world.write("a/x.log", "x");
+            world.write("a/x", "x");
+        }),
+        ("a file in the place of its directory", Paths, |world| {
+            std::fs::remove_dir_all(world.top.join("b")).unwrap();
+            world.write("b", "x");
+        }),
+        ("just now", Paths, |world| {
+            let index = File::open(world.top.join(".git/index")).unwrap();
+            let a = world.top.join("a").metadata().unwrap();
+            index.set_modified(a.modified().unwrap()).unwrap();
+        }),
+        ("many", All, |world| {
+            (0..100).for_each(|n| world.write(format!("b/{n}"), "x"));
+        }),
+        ("staged", All, |world| {
+            world.run(&["rm", "-q", "--cached", "b/c"]);
+            world.write(".git/info/exclude", "c\n");
+        }),
+        ("a commit behind", All, |world| {
+            world.run(&["reset", "-q", "--soft", "HEAD~"]);
+        }),
+        ("not to be looked at", All, |world| {
+            world.run(&["update-index", "--assume-unchanged", "a"]);
+        }),
+        ("a repository", All, |world| {
+            world.run(&["init", "-q", "node_modules/inner"]);
+        }),
+    ];
+    for (what, wanted, change) in changes {
+        let world = settled();
+        change(&world);
+        let repo = world.repo().await;
+        let index = IndexAt {
+            path: repo.git_dir.join("index"),
+            format: repo.format,
+        };
+        let found = nested::scan_compared(&world.top, &index).unwrap();
+        let cancel = never();
+        let look = async |walked| {
+            let scratch = world.path().join("scratch");
+            let done = before::look(&repo, UserRules::default(), &[], scratch, walked, &cancel);
+            done.await.unwrap().changes().clone()
+        };
+        let log = world.path().join("asked");
+        let _ = std::fs::remove_file(&log);
+        let walked = look(found.walked.as_ref()).await;
+        let log = std::fs::read_to_string(log).unwrap_or_default();
+        let asked = log.lines().find(|line| line.contains(" status "));
+        let asked = asked.map_or(
+            Nothing,
+            |line| if line.ends_with(" --") { All } else { Paths },
+        );
+        assert_eq!(asked, wanted, "{what}: {log}");
+        assert_eq!(walked, look(None).await, "{what}");
     }
 }
 

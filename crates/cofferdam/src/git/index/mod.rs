@@ -20,11 +20,13 @@ use self::format::{Entry, FormatError, GITLINK, Index, Rewrite, Stat, is_masked,
 use super::command::GitError;
 use super::hex::{from_hex, hex};
 use super::scratch::{CheckOutError, Scratch, UserRules};
-use super::{ObjectFormat, Oid, Repository, own_files};
+use super::{ObjectFormat, Oid, Repository, beneath, own_files};
 use crate::fsx::{self, FileError};
 
 /// A larger index than this is not looked at.
 const LIMIT: u64 = 2 << 30;
+/// Nor one larger than this that a sandbox wrote.
+const HOSTILE_LIMIT: u64 = 512 << 20;
 
 /// Why no index could be made.
 #[derive(Debug, thiserror::Error)]
@@ -376,6 +378,32 @@ pub fn of_layers(
         masked: masked(hidden),
     };
     Ok(finish.write(index.entries, index.trees))
+}
+
+/// The index in `git_dir`, which a sandbox's git wrote, without what makes git pass over a file: no flag but of what is `hidden`,
+/// and nothing known of the files `changed`. `None`: it is not one list of files.
+pub fn without_flags(
+    git_dir: &Path,
+    format: ObjectFormat,
+    hidden: &[PathBuf],
+    changed: &BTreeSet<&Path>,
+) -> Option<Vec<u8>> {
+    let root = beneath::root(git_dir).ok()?;
+    let bytes = beneath::read(root, Path::new("index"), HOSTILE_LIMIT).ok()??;
+    let index = parse(&bytes, format).ok()?;
+    if index.sparse || index.shared.is_some() {
+        return None;
+    }
+    let (mut entries, masked) = (index.entries, masked(hidden));
+    for entry in &mut entries {
+        entry.assume_valid = false;
+        entry.skip_worktree &= is_masked(&entry.path, &masked);
+        if changed.contains(Path::new(OsStr::from_bytes(&entry.path))) {
+            entry.stat = Stat::default();
+        }
+    }
+    // The cache of tree ids is the sandbox's word too.
+    Some(write(&entries, None, format))
 }
 
 /// Writes the tree of `tip` into the empty directory `target`, out of objects alone, and makes the

@@ -158,6 +158,12 @@ impl PrivateClone {
     }
 }
 
+/// The exclusions of a git directory without any other.
+pub fn put_rules(git_dir: &Path, rules: &[u8]) -> Result<(), FileError> {
+    make_dir(&git_dir.join("info"))?;
+    put(&git_dir.join("info/exclude"), rules)
+}
+
 fn exclude(git_dir: &Path, paths: &[PathBuf]) -> Result<(), FileError> {
     let mut rules = Vec::new();
     for path in paths {

@@ -20,6 +20,7 @@ mod delta;
 mod error;
 mod keep;
 mod store;
+mod upper;
 mod write;
 
 pub use about::boot;
@@ -27,6 +28,7 @@ use delta::Candidate;
 pub use error::TreeError;
 pub use keep::{Trimmed, keep, taken};
 use store::{clean_tmp, trees_in, usable};
+pub use upper::{Upper, names};
 pub use write::Tell;
 
 /// More layers than this are never stacked: each costs every look-up of a name.

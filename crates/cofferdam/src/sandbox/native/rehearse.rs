@@ -22,6 +22,8 @@ use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 
 /// Where layers are tried.
 const TRIED: &str = "/workspace/tried";
+/// What tries it.
+const PROGRAM: &str = "program";
 const SCOPE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Whether a sandbox comes up as far as its wall. Bounded: 20 s.
@@ -90,7 +92,10 @@ async fn over(room: &Path, cancel: &CancellationToken) -> Result<(), SandboxErro
         done.map(|()| path)
             .map_err(|error| SandboxError::Start(error.to_string()))
     };
-    let lower = vec![made("lower")?];
+    let lower = made("lower")?;
+    fsx::write_with_mode(&lower.join(PROGRAM), embedded::GUEST, 0o755)
+        .map_err(|error| SandboxError::Start(error.to_string()))?;
+    let lower = vec![lower];
     made("lower/directory")?;
     let changes = made("changes")?;
     for name in [protocol::UPPER, protocol::WORK] {
@@ -103,13 +108,8 @@ async fn over(room: &Path, cancel: &CancellationToken) -> Result<(), SandboxErro
             target: TRIED.into(),
             access: Access::ReadWrite,
         }],
-        arguments: [
-            "sh",
-            "-c",
-            "echo x > a && mv a b && mv directory d && rmdir d",
-        ]
-        .map(Into::into)
-        .to_vec(),
+        // By the guest itself: mv(1) copies what cannot be renamed.
+        arguments: [format!("{TRIED}/{PROGRAM}").into(), "try-renames".into()].into(),
         environment: BTreeMap::new(),
         directory: TRIED.into(),
         stdin: Vec::new(),

@@ -32,6 +32,7 @@ pub(super) mod error;
 mod home;
 mod landing;
 pub(super) use landing::left_at;
+mod left;
 mod packing;
 mod rest;
 mod tips;

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::left::{PLACE, READER};
 use super::{CollectError, Collector, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted, Gate, GateError};
@@ -16,14 +17,9 @@ use crate::process::{Exit, Input};
 use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
-use crate::session::layers;
 use crate::session::mounts::jail_mounts;
 use crate::session::pipes::{pipe_ends, spool};
 use crate::session::transfer;
-
-/// Where the jail has a git directory of ours: of the sandbox's own it reads the objects alone, so
-/// that no setting and no ref in it can keep honest commits inside.
-const READER: &str = "/.cofferdam/reader";
 
 /// What the gate said to one tip.
 #[derive(Debug)]
@@ -222,7 +218,7 @@ impl Collector<'_> {
         stdin: Vec<u8>,
         stdout: JailOutput,
     ) -> Result<JailOutcome, CollectError> {
-        let reader = owned.directory().join("reader");
+        let reader = owned.directory().join(PLACE);
         bare::make(self.repo, &reader)?;
         let mut mounts = jail_mounts(owned.directory());
         mounts.push(Mount {
@@ -280,19 +276,13 @@ impl Collector<'_> {
     /// Whether a private copy holds uncommitted work, asked of its own git in a jail. A copy that
     /// cannot be asked counts as dirty.
     pub(in crate::session) async fn copy_is_dirty(&self, owned: &Owned) -> bool {
-        let source = match owned.record.mode {
-            Mode::Layer if layers::is_untouched(owned.directory()) => return false,
-            Mode::Layer => {
-                let stands = layers::stand(self.home, self.repo, &owned.record, self.cancel);
-                match stands.await.map(|()| layers::look(owned.directory())) {
-                    Ok(Ok(source)) => source,
-                    Ok(Err(_)) | Err(_) => return true,
-                }
-            }
-            _ => MountSource::Path(owned.record.workspace(self.home)),
-        };
+        if owned.record.mode == Mode::Layer {
+            let left = self.left(owned).await;
+            return left.is_none_or(|left| !left.is_nothing());
+        }
         let files = owned.record.workspace(self.home);
         let but_copied = copied::but_untouched(owned.directory(), &files);
+        let source = MountSource::Path(files);
         let mut mounts = jail_mounts(owned.directory());
         mounts.push(Mount {
             source,
@@ -336,7 +326,10 @@ impl Collector<'_> {
             timeout: Duration::from_secs(60),
         };
         match jail::run(request, self.cancel).await {
-            Ok(done) => !done.exit.success() || !done.stdout.is_empty(),
+            // Where it may not look it says so, and there may be work.
+            Ok(done) => {
+                !done.exit.success() || !done.stdout.is_empty() || !done.stderr_tail.is_empty()
+            }
             Err(_) => true,
         }
     }

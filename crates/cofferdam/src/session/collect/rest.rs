@@ -4,39 +4,74 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::left::{self, Left};
 use super::packing::Received;
 use super::{CollectError, Collector, Source};
 use crate::git::private_clone::{INSIDE_GIT_DIR, PrivateClone};
 use crate::git::refs::{self, Own, Transaction};
-use crate::git::{Oid, copied};
+use crate::git::{Oid, bare, copied};
 use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
-use crate::sandbox::{Access, Limits, Mount, MountSource};
+use crate::sandbox::{Access, Limits, MountSource};
 use crate::session::layers;
-use crate::session::mounts::jail_mounts;
 
-/// Prints the commit, or a dash where there is nothing to commit, and how many paths git may not read and leaves out. Prints
-/// nothing where git needs to look at nothing more closely. The same work is the same commit. Its arguments say which paths.
-pub(in crate::session) const COMMIT_THE_REST: &str = "\
-    export LC_ALL=C
-    untracked=normal; test $# = 0 || untracked=all
+/// A script that makes the commit. `$before`: what comes first. `$index`, `$add`: how the file `$index` becomes the one to begin
+/// with, and what adds the work to it.
+macro_rules! commit {
+    ($before:literal, $index:literal, $add:literal) => {
+        concat!(
+            "export LC_ALL=C
     said=$(mktemp) || exit 1
-    test -z \"$(git status --porcelain --untracked-files=$untracked --ignore-submodules=all -- \"$@\" 2>\"$said\")\" &&
-        test ! -s \"$said\" && rm -f \"$said\" && exit 0
-    index=$(mktemp) && cp \"$(git rev-parse --absolute-git-dir)/index\" \"$index\" || exit 1
+    ",
+            $before,
+            "
+    index=$(mktemp) || exit 1
+    ",
+            $index,
+            " || exit 1
     export GIT_INDEX_FILE=\"$index\"
     export GIT_AUTHOR_NAME=Cofferdam GIT_AUTHOR_EMAIL=agent@cofferdam.invalid
     export GIT_COMMITTER_NAME=Cofferdam GIT_COMMITTER_EMAIL=agent@cofferdam.invalid
     GIT_AUTHOR_DATE=$(git log -1 --format=%cI HEAD) && GIT_COMMITTER_DATE=$GIT_AUTHOR_DATE || exit 1
     export GIT_AUTHOR_DATE GIT_COMMITTER_DATE
-    git add --all --ignore-errors -- \"$@\" >\"$said\" 2>&1
+    { ",
+            $add,
+            "; } >\"$said\" 2>&1
     cat \"$said\" >&2
     unread=$(grep 'Permission denied' \"$said\" | sort -u | wc -l)
     tree=$(git write-tree) && if test \"$tree\" = \"$(git rev-parse 'HEAD^{tree}')\"; then commit=-
     else commit=$(git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\"); fi && echo \"$commit\" $unread
     code=$?
     rm -f \"$index\" \"$said\"
-    exit $code";
+    exit $code"
+        )
+    };
+}
+
+/// Prints the commit, or a dash where there is nothing to commit, and how many paths git may not read and leaves out. Prints
+/// nothing where git needs to look at nothing more closely. The same work is the same commit. Its arguments say which paths.
+pub(in crate::session) const COMMIT_THE_REST: &str = commit!(
+    "unset GIT_LITERAL_PATHSPECS
+    untracked=normal; test $# = 0 || untracked=all
+    test -z \"$(git status --porcelain --untracked-files=$untracked --ignore-submodules=all -- \"$@\" 2>\"$said\")\" &&
+        test ! -s \"$said\" && rm -f \"$said\" && exit 0",
+    "cp \"$(git rev-parse --absolute-git-dir)/index\" \"$index\"",
+    "git add --all --ignore-errors -- \"$@\""
+);
+
+/// The same of what [`super::left`] found: what is gone, and what is added whoever ignores it. Everything is looked at where
+/// that is asked for.
+const COMMIT_WHAT_IS_LEFT: &str = commit!(
+    "",
+    "if test -e \"$READER/index\"; then cat \"$READER/index\" >\"$index\"
+    else rm \"$index\" && GIT_INDEX_FILE=\"$index\" git read-tree HEAD; fi",
+    "if test -e \"$READER/gone\"; then git update-index -z --add --remove --stdin <\"$READER/gone\"; else false; fi ||
+        git add --all --ignore-errors
+    if test -s \"$READER/add\"; then
+        git add --all --force --ignore-errors --pathspec-from-file=\"$READER/add\" --pathspec-file-nul ||
+            git add --all --ignore-errors
+    fi"
+);
 /// An id, a number and a line end.
 pub(in crate::session) const ANSWER: usize = 100;
 const LIMIT: Duration = Duration::from_mins(2);
@@ -61,10 +96,7 @@ pub enum Rest {
 impl Collector<'_> {
     /// Of a sandbox in which nothing runs.
     pub(in crate::session) async fn rest(&self, owned: &Owned) -> Result<Rest, CollectError> {
-        if owned.record.mode == Mode::Layer && !layers::is_untouched(owned.directory()) {
-            layers::stand(self.home, self.repo, &owned.record, self.cancel).await?;
-        }
-        let Some(source) = self.files(owned)? else {
+        let Some(source) = self.files(owned).await? else {
             return self.let_in(owned, b"").await;
         };
         if !PrivateClone::at(owned.directory()).git_dir.is_dir() {
@@ -74,42 +106,41 @@ impl Collector<'_> {
             let why = "the sandbox's git directory is gone".to_owned();
             return Ok(Rest::Refused { why });
         }
-        let work_tree = "/workspace/files";
         let files = owned.record.workspace(self.home);
+        let (script, but_copied) = if owned.record.mode == Mode::Layer {
+            let left = self.left(owned).await;
+            if left.as_ref().is_some_and(Left::is_nothing) {
+                return self.let_in(owned, b"").await;
+            }
+            self.put_left(owned, left)?;
+            (COMMIT_WHAT_IS_LEFT, Vec::new())
+        } else {
+            bare::make(self.repo, &owned.directory().join(left::PLACE))?;
+            let but_copied = copied::but_untouched(owned.directory(), &files);
+            (COMMIT_THE_REST, but_copied)
+        };
+        let mut mounts = left::mounts(owned, source);
         // It writes objects, as the sandbox itself did.
-        let mut mounts = jail_mounts(owned.directory());
         for mount in mounts
             .iter_mut()
             .filter(|mount| mount.target.as_os_str() == INSIDE_GIT_DIR)
         {
             mount.access = Access::ReadWrite;
         }
-        mounts.push(Mount {
-            source,
-            target: work_tree.into(),
-            access: Access::ReadOnly,
-        });
         let request = JailRequest {
             mounts,
             // A hostile repository must not decide how much memory is used.
             arguments: [
                 "/bin/sh".into(),
                 "-c".into(),
-                format!("ulimit -v 16777216; {COMMIT_THE_REST}").into(),
+                format!("ulimit -v 16777216; {script}").into(),
                 "sh".into(),
             ]
             .into_iter()
-            .chain(copied::but_untouched(owned.directory(), &files))
+            .chain(but_copied)
             .collect(),
-            environment: [
-                ("GIT_DIR", INSIDE_GIT_DIR),
-                ("GIT_WORK_TREE", work_tree),
-                ("GIT_OPTIONAL_LOCKS", "0"),
-                ("GIT_CONFIG_NOSYSTEM", "1"),
-            ]
-            .map(|(key, value)| (key.into(), value.into()))
-            .into(),
-            directory: work_tree.into(),
+            environment: left::environment(owned),
+            directory: left::FILES.into(),
             stdin: Vec::new(),
             stdout: JailOutput::Capture(ANSWER),
             limits: Limits {
@@ -187,11 +218,14 @@ impl Collector<'_> {
     }
 
     /// Where the files are; `None`: nobody changed any, or they are gone.
-    fn files(&self, owned: &Owned) -> Result<Option<MountSource>, CollectError> {
+    async fn files(&self, owned: &Owned) -> Result<Option<MountSource>, CollectError> {
         let state = owned.directory();
         let path = match owned.record.mode {
             Mode::Layer if layers::is_untouched(state) => return Ok(None),
-            Mode::Layer => return Ok(Some(layers::look(state)?)),
+            Mode::Layer => {
+                layers::stand(self.home, self.repo, &owned.record, self.cancel).await?;
+                return Ok(Some(layers::look(state)?));
+            }
             Mode::Bind => owned.record.worktree.clone(),
             Mode::Copy => Some(owned.record.workspace(self.home)),
             Mode::Inside => None,

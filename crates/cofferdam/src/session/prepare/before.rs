@@ -2,15 +2,23 @@
 
 use std::path::PathBuf;
 
+use tokio::sync::oneshot::Receiver;
+
 use super::{Making, hidden_paths};
 use crate::git::before::{self, BeforeLimits};
+use crate::git::walked::Walked;
 use crate::registry::Strategy;
 use crate::session::error::RunErrorKind;
 use crate::session::event::Notice;
 
 impl Making<'_> {
-    /// Before `head` on a dirty tree, the user's state is recorded (invariant 9).
-    pub(super) async fn record_before(&self, scratch: PathBuf) -> Result<(), RunErrorKind> {
+    /// Before `head` on a dirty tree, the user's state is recorded (invariant 9). What the walk of the checkout finds comes by
+    /// `walk`, if one is under way.
+    pub(super) async fn record_before(
+        &self,
+        scratch: PathBuf,
+        walk: Option<Receiver<Option<Walked>>>,
+    ) -> Result<(), RunErrorKind> {
         if self.plan.record.strategy != Strategy::Head {
             return Ok(());
         }
@@ -20,7 +28,11 @@ impl Making<'_> {
             &self.caller.cancel,
         );
         let (rules, hidden) = (self.rules(), hidden_paths(&self.plan.record));
-        let seen = before::look(repo, rules, &hidden, scratch, cancel).await?;
+        let walked = match walk {
+            Some(walk) => walk.await.unwrap_or_default(),
+            None => None,
+        };
+        let seen = before::look(repo, rules, &hidden, scratch, walked.as_ref(), cancel).await?;
         let uncommitted = seen.changes().0.len();
         self.events.announce(|| (self.announce)(uncommitted));
         let recorded = before::record(repo, seen, id, BeforeLimits::default(), cancel);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_guest::protocol::UNFINISHED_RENAME;
+use tokio::sync::oneshot::{self, Sender};
 
 use super::emitter::Emitter;
 use super::error::{RunErrorKind, step};
@@ -31,6 +32,7 @@ use crate::git::index::{self, Owner};
 use crate::git::nested::{self, Found};
 use crate::git::private_clone::{IndexFile, PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
+use crate::git::walked::{IndexAt, Walked};
 use crate::git::worktree::Worktree;
 use crate::git::{Repository, UserRules};
 use crate::registry::{Mode, Owned, Phase, Record, Strategy, written};
@@ -85,11 +87,15 @@ impl Making<'_> {
         let watch = if self.options.hooks.host_worktree_ready.is_empty() {
             // Nothing changes the user's files before the agent starts: looking for uncommitted work
             // and starting the sandbox can overlap.
-            let made = tokio::try_join!(self.record_before(scratch), self.make(owned, slot));
+            let (tell, walk) = oneshot::channel();
+            let made = tokio::try_join!(
+                self.record_before(scratch, Some(walk)),
+                self.make(owned, slot, Some(tell))
+            );
             made?.1
         } else {
-            self.record_before(scratch).await?;
-            self.make(owned, slot).await?
+            self.record_before(scratch, None).await?;
+            self.make(owned, slot, None).await?
         };
         let Some(ready) = slot else {
             return Err(SandboxError::Start("no sandbox".into()).into());
@@ -122,11 +128,13 @@ impl Making<'_> {
         Ok(watch)
     }
 
-    /// Everything from the vault to a running sandbox. Returns what is to be watched while an agent works.
+    /// Everything from the vault to a running sandbox. Returns what is to be watched while an agent works. `tell`: what is
+    /// found of the files of a checkout that the agent shares.
     async fn make(
         &self,
         owned: &mut Owned,
         slot: &mut Option<Ready>,
+        tell: Option<Sender<Option<Walked>>>,
     ) -> Result<Option<Watch>, RunErrorKind> {
         let cancel = &self.caller.cancel;
         let state = owned.directory().to_owned();
@@ -189,6 +197,7 @@ impl Making<'_> {
             clone.exclude(&hidden)?;
             if stack.is_some() {
                 clone.exclude_names(UNFINISHED_RENAME)?;
+                layers::keep_rules(&state, &clone)?;
             }
             let made = made.map(|made| (made.gitlinks, made.hidden));
             Ok::<_, RunErrorKind>(made.unwrap_or_default())
@@ -198,7 +207,18 @@ impl Making<'_> {
         let shared = owned.record.mode == Mode::Bind
             && (owned.record.worktree.is_none()
                 || !self.options.hooks.host_worktree_ready.is_empty());
-        let nested = nested_git(owned.record.mode, &workspace, shared);
+        let index = tell.as_ref().map(|_| IndexAt {
+            path: seen.git_dir.join("index"),
+            format: seen.format,
+        });
+        let nested = async {
+            let index = index.filter(|_| owned.record.strategy == Strategy::Head);
+            let mut found = nested_git(owned.record.mode, &workspace, shared, index).await?;
+            if let Some(tell) = tell {
+                let _ = tell.send(found.walked.take());
+            }
+            Ok(found)
+        };
         let ((gitlinks, mut tracked), found) = tokio::try_join!(clone, nested)?;
         let (submodules, covered) = if owned.record.mode == Mode::Bind {
             let place = submodules::Where {
@@ -312,13 +332,22 @@ fn git_place(mode: Mode, workspace: &Path) -> Result<GitPlace, RunErrorKind> {
 }
 
 /// What [`nested::scan_before`] finds below a workspace that is the host's.
-async fn nested_git(mode: Mode, workspace: &Path, inodes: bool) -> Result<Found, RunErrorKind> {
+async fn nested_git(
+    mode: Mode,
+    workspace: &Path,
+    inodes: bool,
+    index: Option<IndexAt>,
+) -> Result<Found, RunErrorKind> {
     if mode != Mode::Bind {
         return Ok(Found::default());
     }
     let top = workspace.to_owned();
     let failed = step("scan for nested git directories");
-    let scan = tokio::task::spawn_blocking(move || nested::scan_before(&top, inodes)).await;
+    let scan = move || match index {
+        Some(index) => nested::scan_compared(&top, &index),
+        None => nested::scan_before(&top, inodes),
+    };
+    let scan = tokio::task::spawn_blocking(scan).await;
     scan.map_err(step("scan for nested git directories"))?
         .map_err(failed)
 }

@@ -1,0 +1,99 @@
+//! What an upper directory says was changed. Whoever worked in it chose every name there.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType};
+use rustix::io::Errno;
+
+use crate::git::beneath;
+
+/// Of which family is the mounter's doing, and both are looked at: one that counts for nothing costs time alone.
+const FAMILIES: [&str; 2] = ["trusted", "user"];
+
+/// Every name of an upper directory, below its top.
+#[derive(Debug, Default)]
+pub struct Upper {
+    /// Files and symlinks; of a git directory of any kind below the top its own name alone.
+    pub files: Vec<PathBuf>,
+    /// What is gone, and what git never sees: below these names the layers show nothing any more.
+    pub others: Vec<PathBuf>,
+    /// Where directories are.
+    pub directories: Vec<PathBuf>,
+}
+
+/// Reads it without leaving it. `None`: it has more than `most` names, one that cannot be read, or a directory that shows
+/// another one's files (`redirect`), so that its own names do not say what was changed.
+pub fn names(upper: &Path, most: usize) -> Option<Upper> {
+    let root = beneath::root(upper).ok()?;
+    let mut found = Upper::default();
+    let mut left = most;
+    let mut open = vec![PathBuf::new()];
+    while let Some(path) = open.pop() {
+        let directory = beneath::directory(&root, &path).ok()?;
+        for entry in Dir::read_from(&directory).ok()? {
+            let entry = entry.ok()?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            left = left.checked_sub(1)?;
+            let at_top = path.as_os_str().is_empty();
+            let is_git = name.to_bytes() == b".git";
+            let kind = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)
+                .ok()?
+                .st_mode;
+            let name = path.join(OsStr::from_bytes(name.to_bytes()));
+            match FileType::from_raw_mode(kind) {
+                // Where the sandbox's git directory is mounted.
+                _ if is_git && at_top => {}
+                FileType::RegularFile | FileType::Symlink => found.files.push(name),
+                FileType::Directory if is_git => found.files.push(name),
+                FileType::Directory => {
+                    match shows(&root, &name)? {
+                        Shows::Both => {}
+                        Shows::Own => found.others.push(name.clone()),
+                    }
+                    found.directories.push(name.clone());
+                    open.push(name);
+                }
+                _ => found.others.push(name),
+            }
+        }
+    }
+    Some(found)
+}
+
+/// What is seen in a directory of the upper one.
+enum Shows {
+    /// What it has and what the layers have.
+    Both,
+    /// What it has (`opaque`).
+    Own,
+}
+
+/// `None`: another directory's files, or it cannot be told.
+fn shows(root: impl AsFd, path: &Path) -> Option<Shows> {
+    let directory = beneath::directory(root, path).ok()?;
+    let mut shows = Shows::Both;
+    for family in FAMILIES {
+        if has(&directory, &format!("{family}.overlay.redirect"))? {
+            return None;
+        }
+        if has(&directory, &format!("{family}.overlay.opaque"))? {
+            shows = Shows::Own;
+        }
+    }
+    Some(shows)
+}
+
+fn has(directory: &OwnedFd, attribute: &str) -> Option<bool> {
+    let mut value = [0u8; 1];
+    match rustix::fs::fgetxattr(directory, attribute, &mut value[..]) {
+        Ok(_) | Err(Errno::RANGE) => Some(true),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Some(false),
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,347 @@
+//! What lies in a sandbox's own files and in no commit, judged by what the layers say was changed (decision 0012). No index of
+//! the sandbox's, no setting and no list of exclusions decides which files are looked at, and no file is looked at that nobody
+//! changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{CollectError, Collector};
+use crate::fsx::{self, FileError};
+use crate::git::private_clone::{self, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone};
+use crate::git::trees::{self, Upper};
+use crate::git::{bare, copied, index};
+use crate::registry::Owned;
+use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
+use crate::sandbox::{Access, Limits, Mount, MountSource};
+use crate::session::layers;
+use crate::session::mounts::jail_mounts;
+
+/// Where the jail has a git directory of ours: of the sandbox's own it reads the objects alone, so
+/// that no setting and no ref in it can keep honest commits inside.
+pub(super) const READER: &str = "/.cofferdam/reader";
+/// Where a jail has the files.
+pub(super) const FILES: &str = "/workspace/copy";
+/// With more names a look at all files is no slower.
+const MOST: usize = 20_000;
+/// Bytes that git answers.
+const ANSWER: usize = 32 << 20;
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// In the reader's directory, each name with a zero byte behind it: what may differ from a commit, what of it is there, and where
+/// directories are.
+const NAMES: &str = "names";
+const THERE: &str = "there";
+const DIRECTORIES: &str = "directories";
+/// There too: the sandbox's index without its flags, and for a commit what is gone and what is to be added.
+const INDEX: &str = "index";
+const GONE: &str = "gone";
+const ADD: &str = "add";
+/// Where that directory is, in the state directory.
+pub(super) const PLACE: &str = "reader";
+
+/// What git found.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// The index differs from the commit, or everything had to be looked at.
+    pub staged: bool,
+    /// Something of the commit is not there as the commit has it.
+    pub changed: bool,
+    /// What is there and neither in the commit nor ignored.
+    pub new: Vec<PathBuf>,
+    /// What is in the commit, of all that may have been changed; none where everything had to be looked at.
+    pub tracked: BTreeSet<PathBuf>,
+    /// What of it was changed and is there.
+    pub there: BTreeSet<PathBuf>,
+}
+
+impl Left {
+    pub(super) fn is_nothing(&self) -> bool {
+        !self.staged && !self.changed && self.new.is_empty()
+    }
+}
+
+/// Exits with 0 where it could tell. Answers: `staged` or nothing, `changed` or nothing, what of the names is in the commit, what of the
+/// directories, which names are ignored; each list with an empty name behind it.
+const COMPARE: &str = "\
+    export LC_ALL=C
+    work=$(mktemp -d) && head=$(git rev-parse --verify -q 'HEAD^{commit}') || exit 2
+    git diff-index --cached --quiet --ita-visible-in-index --ignore-submodules=all \"$head\"
+    case $? in 0) printf '\\0' ;; 1) printf 'staged\\0' ;; *) exit 2 ;; esac
+    git diff-tree -r -z --name-only --no-renames \"$BASE\" \"$head\" >\"$work/moved\" || exit 2
+    test \"$(wc -c <\"$work/moved\")\" -lt 1000000 || exit 2
+    cat \"$READER/names\" \"$work/moved\" >\"$work/names\" && : >\"$work/tree\" || exit 2
+    if test -s \"$work/names\"; then
+        xargs -0 git ls-tree -r -z --full-tree \"$head\" -- <\"$work/names\" >\"$work/tree\" || exit 2
+    fi
+    export GIT_INDEX_FILE=\"$work/index\"
+    git update-index -z --index-info <\"$work/tree\" || exit 2
+    git update-index --ignore-submodules --refresh >/dev/null
+    case $? in 0) printf '\\0' ;; 1) printf 'changed\\0' ;; *) exit 2 ;; esac
+    git ls-files -z && printf '\\0' || exit 2
+    if test -s \"$READER/directories\"; then
+        xargs -0 git ls-tree -z --full-tree \"$head\" -- <\"$READER/directories\" || exit 2
+    fi
+    printf '\\0'
+    if test -s \"$READER/there\"; then
+        unset GIT_LITERAL_PATHSPECS
+        GIT_DIR=$READER git check-ignore -z --no-index --stdin <\"$READER/there\"
+        test $? -le 1 || exit 2
+    fi
+    printf '\\0'";
+
+/// The same of all files, where it cannot be told what was changed: what is there and new, behind `staged` where anything else is
+/// not as in the commit.
+const COMPARE_ALL: &str = "\
+    export LC_ALL=C
+    if test -e \"$READER/index\"; then export GIT_INDEX_FILE=\"$READER/index\"; fi
+    found=$(git status --porcelain --untracked-files=no --ignore-submodules=all) || exit 2
+    test -n \"$found\" && printf 'staged\\0' || printf '\\0'
+    git ls-files -z --others --exclude-per-directory=.gitignore --exclude-from=\"$READER/info/exclude\"";
+
+impl Collector<'_> {
+    /// Of a sandbox with layers in which nothing runs. `None`: nobody can tell.
+    pub(super) async fn left(&self, owned: &Owned) -> Option<Left> {
+        let state = owned.directory();
+        if layers::is_untouched(state) {
+            return Some(Left::default());
+        }
+        let stands = layers::stand(self.home, self.repo, &owned.record, self.cancel);
+        stands.await.ok()?;
+        let mut upper = trees::names(&layers::upper(state), MOST);
+        let untouched = copied::untouched(state, &owned.record.workspace(self.home));
+        let is_work = |path: &PathBuf| !untouched.iter().any(|one| path.starts_with(one));
+        if let Some(upper) = &mut upper {
+            upper.files.retain(is_work);
+        }
+        self.put_reader(owned, upper.as_ref()).ok()?;
+        if let Some(upper) = upper
+            && let Some(answer) = self.ask(owned, COMPARE).await
+            && let Some(left) = read(&answer, &upper)
+        {
+            return Some(left);
+        }
+        self.put_index(owned, &BTreeSet::new()).ok()?;
+        let answer = self.ask(owned, COMPARE_ALL).await?;
+        let (staged, new) = split_once(&answer)?;
+        let staged = !staged.is_empty();
+        let mut new: Vec<PathBuf> = paths(new).map(Path::to_owned).collect();
+        new.retain(is_work);
+        Some(Left {
+            // Whoever brings it out looks at everything too.
+            staged: staged || !new.is_empty(),
+            new,
+            ..Left::default()
+        })
+    }
+
+    /// A git directory of ours with the user's own rules and the names.
+    fn put_reader(&self, owned: &Owned, upper: Option<&Upper>) -> Result<(), CollectError> {
+        let reader = owned.directory().join(PLACE);
+        bare::make(self.repo, &reader)?;
+        private_clone::put_rules(&reader, &layers::rules(owned.directory())?)?;
+        if let Some(upper) = upper {
+            let (files, others) = (upper.files.iter(), upper.others.iter());
+            // A whiteout over what is hidden is ours.
+            let hidden = hidden(owned);
+            let others = others.filter(|path| !hidden.iter().any(|one| path.starts_with(one)));
+            let put =
+                |name: &str, list: Vec<u8>| fsx::write_with_mode(&reader.join(name), &list, 0o644);
+            put(NAMES, list(files.clone().chain(others)))?;
+            put(THERE, there(files))?;
+            put(DIRECTORIES, list(upper.directories.iter()))?;
+        }
+        Ok(())
+    }
+
+    /// Beside it the sandbox's index, as far as it can be believed. What is not one list of files is left to git.
+    fn put_index(&self, owned: &Owned, changed: &BTreeSet<&Path>) -> Result<(), FileError> {
+        let clone = PrivateClone::at(owned.directory());
+        let hidden = hidden(owned);
+        let index = index::without_flags(&clone.git_dir, self.repo.format, &hidden, changed);
+        let Some(index) = index else { return Ok(()) };
+        fsx::write_with_mode(&owned.directory().join(PLACE).join(INDEX), &index, 0o644)
+    }
+
+    /// Beside what [`Self::left`] has put there, for a commit of it. Where nobody could tell, everything is added.
+    pub(super) fn put_left(&self, owned: &Owned, left: Option<Left>) -> Result<(), FileError> {
+        let reader = owned.directory().join(PLACE);
+        let left = left.unwrap_or_else(|| Left {
+            staged: true,
+            ..Left::default()
+        });
+        let changed = left.there.iter().chain(&left.new);
+        self.put_index(owned, &changed.map(PathBuf::as_path).collect())?;
+        let mut add: BTreeSet<PathBuf> = (left.new.iter())
+            // Git's name for a repository in it.
+            .map(|path| match (path.ends_with(".git"), path.parent()) {
+                (true, Some(repository)) => repository.to_owned(),
+                _ => path.clone(),
+            })
+            .collect();
+        if !left.staged {
+            // The index has what the commit has, so git knows each of them.
+            let gone = left.tracked.difference(&left.there);
+            fsx::write_with_mode(&reader.join(GONE), &list(gone), 0o644)?;
+            add.extend(left.there.iter().cloned());
+        }
+        fsx::write_with_mode(&reader.join(ADD), &list(add.iter()), 0o644)
+    }
+
+    /// Runs `script` over the files in a jail. `None`: it could not tell.
+    async fn ask(&self, owned: &Owned, script: &str) -> Option<Vec<u8>> {
+        let source = layers::look(owned.directory()).ok()?;
+        let request = JailRequest {
+            mounts: mounts(owned, source),
+            // A hostile repository must not decide how much memory is used.
+            arguments: vec![
+                "/bin/sh".into(),
+                "-c".into(),
+                format!("ulimit -v 16777216; {script}").into(),
+            ],
+            environment: environment(owned),
+            directory: FILES.into(),
+            stdin: Vec::new(),
+            stdout: JailOutput::Capture(ANSWER),
+            limits: Limits {
+                processes: Some(256),
+                ..Limits::default()
+            },
+            timeout: LIMIT,
+        };
+        let done = jail::run(request, self.cancel).await.ok()?;
+        done.exit.success().then_some(done.stdout)
+    }
+}
+
+/// The sandbox's git directory and files, and the reader, all read-only.
+pub(super) fn mounts(owned: &Owned, source: MountSource) -> Vec<Mount> {
+    let mut mounts = jail_mounts(owned.directory());
+    let read_only = |source, target: &str| Mount {
+        source,
+        target: target.into(),
+        access: Access::ReadOnly,
+    };
+    mounts.push(read_only(source, FILES));
+    let reader = owned.directory().join(PLACE);
+    mounts.push(read_only(MountSource::Path(reader), READER));
+    mounts
+}
+
+/// Its settings say what a file's content is in git (filters, line ends), and not which files are looked at.
+pub(super) fn environment(owned: &Owned) -> BTreeMap<OsString, OsString> {
+    let settings = [
+        ("core.fsmonitor", "false"),
+        ("core.untrackedCache", "false"),
+        ("core.sparseCheckout", "false"),
+        ("core.fileMode", "true"),
+        ("core.symlinks", "true"),
+        ("core.ignoreCase", "false"),
+        ("core.excludesFile", "/dev/null"),
+        ("core.splitIndex", "false"),
+    ];
+    let objects = format!("{INSIDE_GIT_DIR}/objects");
+    let count = settings.len().to_string();
+    let mut environment: BTreeMap<OsString, OsString> = [
+        ("GIT_DIR", INSIDE_GIT_DIR),
+        ("GIT_WORK_TREE", FILES),
+        ("GIT_OBJECT_DIRECTORY", &objects),
+        ("GIT_ALTERNATE_OBJECT_DIRECTORIES", INSIDE_VAULT),
+        ("GIT_OPTIONAL_LOCKS", "0"),
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_NO_LAZY_FETCH", "1"),
+        ("GIT_NO_REPLACE_OBJECTS", "1"),
+        ("GIT_LITERAL_PATHSPECS", "1"),
+        ("GIT_CONFIG_COUNT", &count),
+        ("READER", READER),
+        ("BASE", owned.record.base.as_str()),
+    ]
+    .map(|(key, value)| (key.into(), value.into()))
+    .into();
+    for (number, (key, value)) in settings.into_iter().enumerate() {
+        environment.insert(format!("GIT_CONFIG_KEY_{number}").into(), key.into());
+        environment.insert(format!("GIT_CONFIG_VALUE_{number}").into(), value.into());
+    }
+    environment
+}
+
+fn hidden(owned: &Owned) -> Vec<PathBuf> {
+    let hidden = owned.record.hidden.iter();
+    hidden.map(|path| path.0.clone()).collect()
+}
+
+/// Each with a zero byte behind it.
+fn list<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Vec<u8> {
+    paths
+        .flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat())
+        .collect()
+}
+
+/// `git check-ignore` takes no path literally; with this before it each stands for itself.
+const HERE: &str = "./";
+
+fn there<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Vec<u8> {
+    files
+        .flat_map(|path| [HERE.as_bytes(), path.as_os_str().as_bytes(), b"\0"].concat())
+        .collect()
+}
+
+fn paths(list: &[u8]) -> impl Iterator<Item = &Path> {
+    let names = list
+        .split(|&byte| byte == 0)
+        .filter(|name| !name.is_empty());
+    names.map(|name| Path::new(OsStr::from_bytes(name)))
+}
+
+fn split_once(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|&byte| byte == 0)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+/// A list up to the empty name at its end, and what comes behind.
+fn take_list(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    if let Some(rest) = bytes.strip_prefix(b"\0") {
+        return Some((b"", rest));
+    }
+    let end = bytes.windows(2).position(|pair| pair == b"\0\0")?;
+    Some((&bytes[..=end], &bytes[end + 2..]))
+}
+
+/// What [`COMPARE`] answered.
+fn read(answer: &[u8], upper: &Upper) -> Option<Left> {
+    let (staged, rest) = split_once(answer)?;
+    let (changed, rest) = split_once(rest)?;
+    let (tracked, rest) = take_list(rest)?;
+    let (directories, rest) = take_list(rest)?;
+    let (ignored, rest) = take_list(rest)?;
+    if !rest.is_empty() {
+        return None;
+    }
+    let tracked: BTreeSet<PathBuf> = paths(tracked).map(Path::to_owned).collect();
+    let ignored: BTreeSet<&Path> = paths(ignored)
+        .filter_map(|path| path.strip_prefix(".").ok())
+        .collect();
+    // `160000 commit <id>` TAB path: what lies in a submodule is not this repository's.
+    let submodules: Vec<&Path> = (directories.split(|&byte| byte == 0))
+        .filter(|line| line.starts_with(b"160000 "))
+        .filter_map(|line| line.splitn(2, |&byte| byte == b'\t').nth(1))
+        .map(|name| Path::new(OsStr::from_bytes(name)))
+        .collect();
+    let is_new = |path: &&PathBuf| {
+        !tracked.contains(*path)
+            && !ignored.contains(path.as_path())
+            && !submodules.iter().any(|one| path.starts_with(one))
+    };
+    Some(Left {
+        staged: !staged.is_empty(),
+        changed: !changed.is_empty(),
+        new: upper.files.iter().filter(is_new).cloned().collect(),
+        there: (upper.files.iter())
+            .filter(|path| tracked.contains(*path))
+            .cloned()
+            .collect(),
+        tracked,
+    })
+}
