@@ -48,6 +48,33 @@ halve_users() {
         }'
 }
 
+# Of these each test runs in the mode that people get who say nothing, and in each of the others the share that the seed
+# chooses; `--all` and `--repeat`: in all three. What is about one mode names it in the test itself, and the tests of
+# other files either do that or work in the checkout, which has one mode.
+moded='^cofferdam/session::(branches|half_merged|lifecycle|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::'
+mode_share=5
+
+# Adds to each of the jobs on standard input its mode, or `-`; what is left out is counted in $work/moded.
+in_modes() {
+    awk -F'\t' -v OFS='\t' -v seed="$seed" -v moded="$moded" -v all="$repeat${COFFERDAM_TEST_ALL-}" \
+        -v share="$mode_share" -v left="$work/moded" '
+        BEGIN {
+            for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n
+            if (all != "") share = 1
+        }
+        ($4 "::" $5) !~ moded { print $0, "-"; next }
+        {
+            print $0, "layer"
+            for (mode = 1; mode <= 2; mode++) {
+                name = $1 $5 (mode == 1 ? "bind" : "copy")
+                sum = seed % 65521
+                for (n = 1; n <= length(name); n++) sum = (sum * 31 + code[substr(name, n, 1)]) % 65521
+                if (int(sum / 16) % share) { print name >left; continue }
+                print $0, (mode == 1 ? "bind" : "copy")
+            }
+        }'
+}
+
 # --- jobs ------------------------------------------------------------------------------------
 
 # Builds all tests. Writes "<crate directory> <binary> <label>" for each; a label is cofferdam-cli/chaos,
@@ -87,7 +114,7 @@ order_jobs() {
     awk -F'\t' -v OFS='\t' -v times="$1" '
         BEGIN { while ((getline line < times) > 0) { split(line, f, "\t"); known[f[1] FS f[2] FS f[3]] = f[4] } }
         {
-            key = $1 FS $4 FS $5
+            key = $1 FS $4 FS $5 ($6 == "-" ? "" : " in mode " $6)
             guess = $4 == "cofferdam-cli/wall" ? 90000 : $4 ~ /chaos|hostile_guest/ ? 20000 : 1000
             print (key in known ? known[key] : guess), $0
         }' | sort -t$'\t' -k1,1nr -s | cut -f2- | awk -v OFS='\t' '{ print NR, $0 }'
@@ -136,8 +163,8 @@ open_to_user() {
 
 # Runs one line of the jobs. What it leaves in its temporary directory is looked at when all have ended.
 run_job() {
-    local number identity directory binary label test start=$EPOCHREALTIME status=0 words=()
-    IFS=$'\t' read -r number identity directory binary label test <<<"$1"
+    local number identity directory binary label test mode start=$EPOCHREALTIME status=0 words=()
+    IFS=$'\t' read -r number identity directory binary label test mode <<<"$1"
     local log=$work/log/$number place=$work/$number as=() become=command
     if [[ $test != - ]]; then words=(--exact "$test"); fi
     if [[ $identity == user ]]; then
@@ -154,6 +181,7 @@ run_job() {
         as=(env)
     fi
     as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity")
+    if [[ $mode != - ]]; then as+=(COFFERDAM_TEST_MODE="$mode") test+=" in mode $mode"; fi
     (
         [[ $identity == user && -n $closed ]] || cd "$directory"
         "$become" timeout --foreground --kill-after=10 "$limit" "${as[@]}" "$binary" "${words[@]}"
@@ -227,6 +255,9 @@ say_skipped() {
         if ((${#unchecked[@]})); then printf '%s\n' "${unchecked[@]}"; fi
         sed "s/^/as $(id -un): /; s/\t/: /" "$work/skipped.caller"
         sed "s/^/as uid $user: /; s/\t/: /" "$work/skipped.user"
+        if [[ -s $work/moded ]]; then
+            echo "$(grep -c . "$work/moded") tests in a mode that the seed left out (\`--all\` runs them)"
+        fi
         if [[ -s $work/halved ]]; then
             echo "as uid $user: $(grep -c . "$work/halved") tests that the seed left out (\`--all\` runs them)"
         fi
@@ -258,6 +289,7 @@ check_leftovers() {
         if ! rmdir "$place" 2>/dev/null; then
             local job=()
             IFS=$'\t' read -r -a job < <(awk -F'\t' -v n="$number" '$1 == n' "$work/jobs")
+            if [[ ${job[6]} != - ]]; then job[5]+=" in mode ${job[6]}"; fi
             left+="$(named "${job[1]}" "${job[4]}" "${job[5]}") left $(ls -A "$place" | head -n 5 | tr '\n' ' ')"$'\n'
         fi
     done

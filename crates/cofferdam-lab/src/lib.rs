@@ -8,3 +8,4 @@ pub mod probe;
 pub mod sample;
 pub mod skip;
 pub mod stuck;
+pub mod way;

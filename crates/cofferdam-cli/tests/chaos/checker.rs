@@ -50,6 +50,24 @@ impl User {
     }
 }
 
+impl User {
+    /// Whether each file, and the index, is as in one of two states, and the rest as in both.
+    pub(crate) fn is_between(&self, one: &Self, other: &Self) -> bool {
+        let paths = [self, one, other].map(|user| user.files.keys());
+        let mut paths = paths.into_iter().flatten();
+        let either = |path: &PathBuf| {
+            let now = self.files.get(path);
+            now == one.files.get(path) || now == other.files.get(path)
+        };
+        let rest = |user: &Self| (user.head.clone(), user.refs.clone(), user.config.clone());
+        paths.all(either)
+            && [one, other]
+                .iter()
+                .any(|user| user.index == self.index && user.staged == self.staged)
+            && rest(self) == rest(one)
+    }
+}
+
 fn is_the_users(reference: &str) -> bool {
     !["refs/cofferdam/", "refs/heads/cofferdam/"]
         .iter()

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_lab::way::Way;
 use rustix::process::{Signal, kill_process_group};
 
 use crate::checker::{self, User, Work};
@@ -11,32 +12,19 @@ const COMMITS_AND_WAITS: &str = "trap '' INT TERM HUP; mkdir -p agent; for n in 
      echo w$n > agent/$n.txt; git add agent/$n.txt; git commit -qm w$n; done; \
      (setsid sh -c 'trap \"\" TERM HUP INT; sleep 600' &) ; echo now-waiting; sleep 600";
 
-const SETUPS: [&[&str]; 5] = [
-    &["--head"],
-    &["--mode", "bind", "--merge-to-head"],
-    &["--mode", "bind", "--branch", "feature"],
-    &["--mode", "copy", "--merge-to-head"],
-    &["--mode", "layer", "--merge-to-head"],
-];
-
 #[test]
 fn once_brings_the_work_home() {
-    let signals = [
-        (Signal::INT, 130),
-        (Signal::TERM, 143),
-        (Signal::HUP, 129),
-        (Signal::INT, 130),
-    ];
-    for (options, (signal, code)) in SETUPS.into_iter().zip(signals) {
+    let signals = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
+    for (way, (signal, code)) in Way::ALL.into_iter().zip(signals.into_iter().cycle()) {
         let environment = Environment::new();
         let before = User::of(&environment);
-        let mut run = environment.start_run(options, COMMITS_AND_WAITS);
+        let mut run = environment.start_run(way.words(), COMMITS_AND_WAITS);
         run.wait_until_said("now-waiting");
         let ids = checker::ids(&environment);
         let began = Instant::now();
         kill_process_group(run.pid(), signal).unwrap();
         let end = run.finish();
-        let what = format!("{options:?} {signal:?}");
+        let what = format!("{way}, {signal:?}");
         assert_eq!(end.status, code, "{what}: {}", end.stderr);
         assert!(
             began.elapsed() < Duration::from_secs(30),
@@ -57,15 +45,18 @@ fn once_brings_the_work_home() {
 
 #[test]
 fn twice_leaves_at_once_and_gc_brings_the_work_home() {
-    for (options, pause) in SETUPS.into_iter().zip([0, 1, 30, 150]) {
+    for (way, pause) in Way::ALL
+        .into_iter()
+        .zip([0, 1, 30, 150].into_iter().cycle())
+    {
         let environment = Environment::new();
         let before = User::of(&environment);
-        let mut run = environment.start_run(options, COMMITS_AND_WAITS);
+        let mut run = environment.start_run(way.words(), COMMITS_AND_WAITS);
         run.wait_until_said("now-waiting");
         let pid = run.pid();
         kill_process_group(pid, Signal::INT).unwrap();
         std::thread::sleep(Duration::from_millis(pause));
-        let what = format!("{options:?} {pause} ms");
+        let what = format!("{way}, {pause} ms");
         // Two that follow each other at once may arrive as one.
         let began = Instant::now();
         while !run.has_ended() {
@@ -94,16 +85,21 @@ const COMMITS_ALONE: &str = "trap '' INT TERM HUP; \
 /// Signals that come early, while things are being made.
 #[test]
 fn at_the_start() {
-    for (number, delay) in [5, 20, 40, 60, 80, 100, 130, 160].into_iter().enumerate() {
-        let options = SETUPS[number % 4];
+    let delays = [5, 20, 40, 60, 80, 100, 130, 160];
+    // Each way twice, at two of these: 8 and 7 have no divisor in common.
+    let ways = Way::ALL.into_iter().cycle();
+    for (way, delay) in ways
+        .zip(delays.into_iter().cycle())
+        .take(2 * Way::ALL.len())
+    {
         let environment = Environment::new();
         let before = User::of(&environment);
-        let run = environment.start_run(options, COMMITS_ALONE);
+        let run = environment.start_run(way.words(), COMMITS_ALONE);
         let pid = run.pid();
         std::thread::sleep(Duration::from_millis(delay));
         kill_process_group(pid, Signal::INT).unwrap();
         let end = run.finish();
-        let what = format!("{options:?} after {delay} ms");
+        let what = format!("{way}, after {delay} ms");
         // Before it listens the signal has its plain effect.
         assert!(
             [130, -2].contains(&end.status),

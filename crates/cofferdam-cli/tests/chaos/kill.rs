@@ -8,53 +8,31 @@ use std::time::Duration;
 
 use cofferdam_lab::sample::Sample;
 use cofferdam_lab::skip;
+use cofferdam_lab::way::{Mode, Strategy, Way};
 use rustix::process::{Signal, kill_process};
 
 use crate::checker::{self, User, Work};
 use crate::environment::{AGENT, Environment, Moment};
 
-struct Setup {
-    name: &'static str,
-    options: &'static [&'static str],
+/// What people get who say nothing.
+const LAYER: Way = Way::new(Strategy::MergeToHead, Mode::Layer);
+
+/// The options of a run in this way, whose sandbox has a name.
+fn options(way: Way) -> Vec<&'static str> {
+    [way.words(), &["--name", "one"]].concat()
 }
 
-const HEAD: Setup = Setup {
-    name: "head",
-    options: &["--head"],
-};
-const MERGE: Setup = Setup {
-    name: "merge-to-head",
-    options: &["--mode", "bind", "--merge-to-head", "--name", "one"],
-};
-const BRANCH: Setup = Setup {
-    name: "branch",
-    options: &["--mode", "bind", "--branch", "feature"],
-};
-const COPY: Setup = Setup {
-    name: "copy",
-    options: &["--mode", "copy", "--merge-to-head", "--name", "one"],
-};
-
-const LAYER: Setup = Setup {
-    name: "layer",
-    options: &["--mode", "layer", "--merge-to-head", "--name", "one"],
-};
-
 /// How many git calls the whole run makes.
-fn calls_of(setup: &Setup) -> u32 {
+fn calls_of(way: Way) -> u32 {
     let environment = Environment::new();
     let before = User::of(&environment);
     environment.count_calls();
-    let done = environment.start_run(setup.options, AGENT).finish();
-    assert_eq!(
-        done.status, 0,
-        "{}: {}{}",
-        setup.name, done.stdout, done.stderr
-    );
+    let done = environment.start_run(&options(way), AGENT).finish();
+    assert_eq!(done.status, 0, "{way}: {}{}", done.stdout, done.stderr);
     let calls = environment.calls();
     environment.killed_at();
-    checker::assert_clean(&environment, &before, setup.name, &done.stdout);
-    assert_eq!(checker::subjects(&environment).len(), 3, "{}", setup.name);
+    checker::assert_clean(&environment, &before, &way.to_string(), &done.stdout);
+    assert_eq!(checker::subjects(&environment).len(), 3, "{way}");
     calls
 }
 
@@ -108,10 +86,10 @@ fn check(environment: &Environment, before: &User, what: &str, stdout: &str) {
     }
 }
 
-fn at_git_calls(setup: &Setup) {
-    let calls = calls_of(setup);
-    assert!(calls >= 6, "{}: {calls} git calls", setup.name);
-    let mut sample = Sample::new(setup.name);
+fn at_git_calls(way: Way) {
+    let calls = calls_of(way);
+    assert!(calls >= 6, "{way}: {calls} git calls");
+    let mut sample = Sample::new(&way.to_string());
     let chosen = sample.of(1..=calls, SHARE);
     at_each(&sample.again(), chosen, |call| {
         // Each call in one of three ways.
@@ -119,9 +97,9 @@ fn at_git_calls(setup: &Setup) {
         let environment = Environment::new();
         let before = User::of(&environment);
         environment.kill_at(call, moment);
-        let end = environment.start_run(setup.options, AGENT).finish();
+        let end = environment.start_run(&options(way), AGENT).finish();
         let at = environment.killed_at()?;
-        let what = format!("{} killed at git call {at}", setup.name);
+        let what = format!("{way} killed at git call {at}");
         assert_eq!(end.status, -9, "{what}: {}", end.stderr);
         check(&environment, &before, &what, &end.stdout);
         None
@@ -131,42 +109,53 @@ fn at_git_calls(setup: &Setup) {
 // covers: S2-9
 #[test]
 fn at_git_calls_head() {
-    at_git_calls(&HEAD);
+    at_git_calls(Way::HEAD);
 }
 
 // covers: S2-10
 #[test]
 fn at_git_calls_merge_to_head() {
-    at_git_calls(&MERGE);
+    at_git_calls(LAYER);
+}
+
+#[test]
+fn at_git_calls_merge_to_head_bind() {
+    at_git_calls(Way::MERGE);
+}
+
+#[test]
+fn at_git_calls_merge_to_head_copy() {
+    at_git_calls(Way::new(Strategy::MergeToHead, Mode::Copy));
 }
 
 // covers: S2-11
 #[test]
 fn at_git_calls_branch() {
-    at_git_calls(&BRANCH);
+    at_git_calls(Way::new(Strategy::Branch, Mode::Layer));
 }
 
 #[test]
-fn at_git_calls_copy() {
-    at_git_calls(&COPY);
+fn at_git_calls_branch_bind() {
+    at_git_calls(Way::new(Strategy::Branch, Mode::Bind));
 }
 
 #[test]
-fn at_git_calls_layer() {
-    at_git_calls(&LAYER);
+fn at_git_calls_branch_copy() {
+    at_git_calls(Way::new(Strategy::Branch, Mode::Copy));
 }
 
 /// Hooks on the host, which know their caller.
 #[test]
 fn at_the_hooks() {
-    for setup in [&HEAD, &MERGE, &COPY] {
+    // Layers are refused with them.
+    for way in Way::ALL.into_iter().filter(|way| way.mode != Mode::Layer) {
         for hook in ["--on-worktree-ready", "--on-host-ready"] {
             let environment = Environment::new();
             let before = User::of(&environment);
-            let mut options = setup.options.to_vec();
+            let mut options = options(way);
             options.extend([hook, "kill -9 $PPID; sleep 1"]);
             let end = environment.start_run(&options, AGENT).finish();
-            let what = format!("{} killed by {hook}", setup.name);
+            let what = format!("{way} killed by {hook}");
             assert_eq!(end.status, -9, "{what}: {}", end.stderr);
             check(&environment, &before, &what, &end.stdout);
         }
@@ -195,15 +184,15 @@ fn while_the_agent_works() {
     let script = "mkdir -p agent; for n in 1 2 3; do echo w$n > agent/$n.txt; git add agent/$n.txt; \
          git commit -qm w$n; done; (setsid sh -c 'trap \"\" TERM HUP INT; sleep 600' &) ; \
          echo now-waiting; trap '' TERM HUP INT; sleep 600";
-    for setup in [&HEAD, &MERGE, &BRANCH, &COPY, &LAYER] {
+    for way in Way::ALL {
         let environment = Environment::new();
         let before = User::of(&environment);
-        let mut options = setup.options.to_vec();
+        let mut options = options(way);
         // Control groups must go too.
-        let limited = rustix::process::geteuid().is_root() && setup.name == "head";
+        let limited = rustix::process::geteuid().is_root() && way == Way::HEAD;
         if limited {
             options.extend(["--memory", "512m"]);
-        } else if setup.name == "head" {
+        } else if way == Way::HEAD {
             skip!("that control groups go too: only root has them");
         }
         let mut run = environment.start_run(&options, script);
@@ -219,7 +208,7 @@ fn while_the_agent_works() {
         kill_process(run.pid(), Signal::KILL).unwrap();
         let end = run.finish();
         assert_eq!(end.status, -9);
-        let what = format!("{} killed while the agent works", setup.name);
+        let what = format!("{way} killed while the agent works");
         check(&environment, &before, &what, &end.stdout);
         assert_eq!(checker::subjects(&environment).len(), 3, "{what}");
     }
@@ -231,17 +220,16 @@ fn at_random_times() {
     let mut sample = Sample::new("random times");
     let chosen = sample.of(0..16, 2);
     at_each(&sample.again(), chosen, |_| {
-        let setups = [&HEAD, &MERGE, &BRANCH, &COPY, &LAYER];
-        let setup = setups[usize::try_from(sample.below(5)).unwrap()];
+        let way = Way::ALL[usize::try_from(sample.below(Way::ALL.len() as u64)).unwrap()];
         let delay = Duration::from_micros(sample.below(300_000));
         let environment = Environment::new();
         let before = User::of(&environment);
-        let run = environment.start_run(setup.options, AGENT);
+        let run = environment.start_run(&options(way), AGENT);
         let pid = run.pid();
         std::thread::sleep(delay);
         let _ = kill_process(pid, Signal::KILL);
         let end = run.finish();
-        let what = format!("{} killed after {delay:?}", setup.name);
+        let what = format!("{way} killed after {delay:?}");
         check(&environment, &before, &what, &end.stdout);
         None
     });
@@ -253,12 +241,12 @@ fn a_branch_that_the_user_went_on_with() {
     let environment = Environment::new();
     let before = User::of(&environment);
     // The landing is done, the branch still there: `update-ref` is the last git call but few.
-    let calls = calls_of(&MERGE);
+    let calls = calls_of(Way::MERGE);
     let mut tried = 0;
     for call in (calls.saturating_sub(6)..=calls).rev() {
         let environment = Environment::new();
         environment.kill_at(call, Moment::Before);
-        environment.start_run(MERGE.options, AGENT).finish();
+        environment.start_run(&options(Way::MERGE), AGENT).finish();
         environment.killed_at();
         let Ok(tip) = environment.try_git(&["rev-parse", "--verify", "-q", "cofferdam/one"]) else {
             continue;
@@ -288,11 +276,11 @@ fn a_branch_that_the_user_went_on_with() {
 /// `gc` is killed at each of its own git calls, and repeated.
 #[test]
 fn gc_itself() {
-    for setup in [&HEAD, &MERGE] {
+    for way in [Way::HEAD, Way::MERGE, LAYER] {
         let died = || {
             let environment = Environment::new();
             let before = User::of(&environment);
-            let mut run = environment.start_run(setup.options, &format!("{AGENT}; sleep 600"));
+            let mut run = environment.start_run(&options(way), &format!("{AGENT}; sleep 600"));
             run.wait_until_said("all-committed");
             kill_process(run.pid(), Signal::KILL).unwrap();
             run.finish();
@@ -303,7 +291,7 @@ fn gc_itself() {
         checker::gc(&environment, "as it should be");
         let calls = environment.calls();
         assert!(calls > 5, "gc makes {calls} git calls");
-        let mut sample = Sample::new(&format!("gc of {}", setup.name));
+        let mut sample = Sample::new(&format!("gc of {way}"));
         let chosen = sample.of(1..=calls, SHARE);
         at_each(&sample.again(), chosen, |call| {
             let (environment, before) = died();
@@ -311,7 +299,7 @@ fn gc_itself() {
             environment.kill_at(call, moment(sample.below(3)));
             let end = environment.start(&["gc"]).finish();
             let at = environment.killed_at()?;
-            let what = format!("gc of {} killed at git call {}", setup.name, at);
+            let what = format!("gc of {way} killed at git call {at}");
             assert_eq!(end.status, -9, "{what}");
             checker::assert_recovers(&environment, &before, &work, &what);
             assert_eq!(checker::subjects(&environment).len(), 3, "{what}");

@@ -17,6 +17,7 @@ mod full_disk;
 mod interrupts;
 mod keeper;
 mod kill;
+mod left;
 mod living;
 mod no_room;
 mod roles;

@@ -17,6 +17,8 @@ fn planted(environment: &TestEnvironment, script: &str, seen: &str) {
         .expect_code(0);
     let look = ["exec", "box", "--", "sh", "-c", seen];
     environment.cofferdam(&look).expect_code(0);
+    let listed = environment.cofferdam(&["list", "--json"]).stdout;
+    assert!(listed.contains("\"mode\":\"layer\""), "{listed}");
 }
 
 /// The sandbox goes, and then too nothing of it is in the checkout, where git's own view is `status`.

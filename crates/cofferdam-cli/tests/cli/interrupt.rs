@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use cofferdam_lab::way::{Strategy, Way};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::environment::{TestEnvironment, finish};
@@ -148,15 +149,8 @@ fn the_summary_is_true_for_each_strategy_and_has_the_next_step() {
         let line = format!("cofferdam() {{ '{program}' \"$@\"; }}; {next}");
         environment.shell(&line).expect_code(0);
     };
-    let copy = ["--mode", "copy", "--merge-to-head"];
-    let layer = ["--mode", "layer", "--merge-to-head"];
-    for (options, branch) in [
-        (&["--head"][..], "main"),
-        (&["--merge-to-head"], "main"),
-        (&copy, "main"),
-        (&layer, "main"),
-        (&["--branch", "feature"], "feature"),
-    ] {
+    for way in Way::ALL {
+        let (options, branch) = (way.words(), way.strategy.lands_on());
         let environment = TestEnvironment::with_repository();
         let said = stopped(
             &environment,
@@ -166,7 +160,7 @@ fn the_summary_is_true_for_each_strategy_and_has_the_next_step() {
             130,
         );
         // A run that was stopped moves no target: its own branch waits for its user.
-        let own = if options.contains(&"--merge-to-head") {
+        let own = if way.strategy == Strategy::MergeToHead {
             let words = "stopped: the run was stopped\nkept: 1 commit on cofferdam/";
             assert!(said.contains(words), "{options:?}: {said}");
             assert_eq!(

@@ -632,14 +632,13 @@ fn what_git_may_not_read_is_said() {
 #[test]
 fn what_the_gate_refuses_does_not_come_out_uncommitted_either() {
     for (script, said) in [
-        ("mkdir .husky; echo evil > .husky/pre-commit", "protected"),
         (
-            "git init -q sub; echo x > sub/x; git -C sub add x; git -C sub -c user.name=a -c user.email=b commit -qm x",
-            "",
+            "mkdir .husky; echo evil > .husky/pre-commit",
+            Some("protected"),
         ),
         (
-            "git config filter.evil.clean 'touch /tmp/x; cat'; echo '* filter=evil' > .gitattributes",
-            "",
+            "git init -q sub; echo x > sub/x; git -C sub add x; git -C sub -c user.name=a -c user.email=b commit -qm x",
+            None,
         ),
     ] {
         let environment = TestEnvironment::with_repository();
@@ -647,7 +646,7 @@ fn what_the_gate_refuses_does_not_come_out_uncommitted_either() {
             .run(&["--name", "left", "-q"], script)
             .expect_code(0);
         let done = environment.cofferdam(&["apply", "left"]);
-        if !said.is_empty() {
+        if let Some(said) = said {
             assert!(done.stderr.contains(said), "{done}");
             assert_eq!(done.status.code(), Some(1), "{done}");
         }
@@ -762,4 +761,37 @@ fn a_quick_agent_without_commits_is_told_of_too() {
         .run(&["--branch", "work"], "true")
         .expect_code(0);
     assert!(done.stderr.contains("1 uncommitted change of"), "{done}");
+}
+
+/// A filter is run where the work is committed, and that is inside: what comes out is what is in the files, or what the
+/// filter of the sandbox made of it, and on the host nobody ran it.
+#[test]
+fn a_filter_of_the_sandboxs_runs_nothing_here() {
+    let environment = TestEnvironment::with_repository();
+    let mark = environment.temporary().join("fired");
+    let script = format!(
+        "git config filter.evil.clean 'touch {0}; cat'; git config filter.evil.smudge 'touch {0}; cat'
+         git config filter.evil.required true; echo '* filter=evil' > .gitattributes; echo mine > mine",
+        mark.display()
+    );
+    environment
+        .run(&["--name", "left", "-q"], &script)
+        .expect_code(0);
+    let shown = environment
+        .cofferdam(&["diff", "--uncommitted", "left", "--name-status"])
+        .expect_code(0);
+    assert_eq!(shown.stdout, "A\t.gitattributes\nA\tmine\n", "{shown}");
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    assert_eq!(environment.read("mine"), "mine\n");
+    assert!(!mark.exists());
+    let settings = environment.git(&["config", "--local", "--list"]);
+    assert!(!settings.contains("filter"), "{settings}");
+    // The control: with such a setting the user's own git runs it.
+    environment
+        .shell(&format!(
+            "git config filter.evil.clean 'touch {}; cat' && echo more >> mine && git add mine",
+            mark.display()
+        ))
+        .expect_code(0);
+    assert!(mark.exists());
 }

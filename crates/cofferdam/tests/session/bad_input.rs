@@ -12,9 +12,10 @@ mod users;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
+use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::Landing;
 use cofferdam::{RunError, RunOptions, RunReport};
+use cofferdam_lab::way::{Mode, Strategy, Way};
 
 use crate::support::{Env, command, run};
 
@@ -95,39 +96,36 @@ fn work(name: &str) -> std::sync::Arc<dyn cofferdam::agent::AgentProvider> {
     command(&["/bin/sh", "-c", WORK, name])
 }
 
-/// The same small job by every way of working: each must land.
+/// The same small job by every way of working: each must land. A branch of the caller's in the mode of this pass, or the
+/// same would take twice as long.
 pub(crate) fn exercise(env: &Env) {
-    let strategies = [
-        ("head", HEAD),
-        ("merge", BranchStrategy::MergeToHead),
-        ("branch", branch("feature/x")),
-    ];
-    for (name, strategy) in strategies {
-        let may_move = if name == "branch" {
-            "refs/heads/feature/x"
-        } else {
-            "refs/heads/main"
-        };
-        let report = whole_ok(env, env.options(strategy, work(name)), &[may_move]);
+    let wanted = |way: &Way| way.strategy != Strategy::Branch || way.mode == Mode::of_this_pass();
+    let (mut main, mut feature) = (String::new(), String::new());
+    for way in Way::ALL.into_iter().filter(wanted) {
+        let target = way.strategy.lands_on();
+        let line = format!("{way}\n");
+        let mut options = env.in_way(way, "");
+        options.task.agent = work(&way.to_string());
+        let report = whole_ok(env, options, &[&format!("refs/heads/{target}")]);
         assert!(
             matches!(report.landing, Landing::Landed { .. }),
-            "{name}: {}\n{}",
+            "{way}: {}\n{}",
             report.landing,
             env.said()
         );
-        assert_eq!(report.preserved_worktree, None, "{name}");
+        assert_eq!(report.preserved_worktree, None, "{way}");
+        if way.strategy == Strategy::Branch {
+            feature = format!("{main}{line}");
+        } else {
+            main.push_str(&line);
+        }
     }
-    let options = env.with(
-        cofferdam::sandbox::PrivateCopy::new(crate::support::native(), CopyStrategy::MergeToHead),
-        work("copy"),
-    );
-    whole_ok(env, options, &["refs/heads/main"]);
-    assert_eq!(env.git(&["show", "main:work.txt"]), "head\nmerge\ncopy");
-    assert_eq!(env.read("work.txt"), "head\nmerge\ncopy\n");
-    let branch = env.git(&["show", "feature/x:work.txt"]);
-    assert_eq!(branch, "head\nmerge\nbranch");
+    assert_eq!(env.git(&["show", "main:work.txt"]), main.trim_end());
+    assert_eq!(env.read("work.txt"), main);
+    let branch = env.git(&["show", "feature:work.txt"]);
+    assert_eq!(branch, feature.trim_end());
     assert_eq!(env.git(&["status", "--porcelain"]), "");
-    // The sandbox of `feature/x` stays in `list` as long as its branch.
+    // The sandbox of `feature` stays in `list` as long as its branch.
     let left = std::fs::read_dir(env.home.state()).unwrap().count();
     assert_eq!(left, 1);
 }

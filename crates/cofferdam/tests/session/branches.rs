@@ -2,7 +2,7 @@
 
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{Hook, Landing};
+use cofferdam::session::{Event, EventSink, Hook, Landing};
 
 use crate::support::{Env, gc, run, run_ok, target};
 
@@ -62,7 +62,7 @@ fn a_worktree_lives_below_the_config_directory_and_is_mounted() {
         (branch("feature"), "feature"),
     ] {
         let env = Env::new();
-        let mut options = env.script(
+        let mut options = env.bind(
             strategy,
             "test \"$(cat from-host)\" = host && rm from-host from-inside",
         );
@@ -168,11 +168,11 @@ fn a_copy_with_uncommitted_work_is_kept() {
 #[test]
 fn names_that_differ_only_in_a_separator_have_their_own_worktrees() {
     let env = Env::new();
-    run_ok(env.script(
+    run_ok(env.bind(
         branch("a/b"),
         "echo slash > s && git add s && git commit -qm slash; echo x > left",
     ));
-    run_ok(env.script(
+    run_ok(env.bind(
         branch("a-b"),
         "echo dash > d && git add d && git commit -qm dash; echo y > left",
     ));
@@ -188,7 +188,7 @@ fn names_that_differ_only_in_a_separator_have_their_own_worktrees() {
 #[test]
 fn uncommitted_work_in_a_worktree_is_kept_and_named() {
     let env = Env::new();
-    let report = run_ok(env.script(
+    let report = run_ok(env.bind(
         branch("draft"),
         &format!("{COMMIT}; echo draft > draft.txt"),
     ));
@@ -208,7 +208,7 @@ fn files_that_were_copied_in_and_not_changed_do_not_keep_a_worktree() {
     env.write("tool/agent.sh", "echo hi\n");
     env.write("tool/notes", "n\n");
     let run_with = |script: &str| {
-        let mut options = env.script(BranchStrategy::MergeToHead, script);
+        let mut options = env.bind(BranchStrategy::MergeToHead, script);
         options.session.copy = vec!["tool".into()];
         run_ok(options).preserved_worktree
     };
@@ -227,15 +227,30 @@ fn a_conflict_moves_nothing_and_names_the_branch() {
         "echo agent > src/a.txt && git commit -qam agent",
     );
     options.session.name = Some("clash".into());
-    // The user commits a clash while the agent works: a host hook stands for them.
-    options.session.hooks.host_sandbox_ready = vec![cofferdam::session::Hook::new(format!(
-        "cd '{}' && echo user > src/a.txt && git commit -qam user",
-        env.repo.display()
-    ))];
-    options
-        .caller
-        .environment
-        .insert("HOME".into(), env.dir.path().join("user").into());
+    // The user commits a clash while the agent works.
+    let repo = env.repo.clone();
+    let clash = move || {
+        std::fs::write(repo.join("src/a.txt"), "user\n").unwrap();
+        let words = [
+            "-c",
+            "user.name=u",
+            "-c",
+            "user.email=u",
+            "commit",
+            "-qam",
+            "user",
+        ];
+        let done = std::process::Command::new("git")
+            .args(words)
+            .current_dir(&repo)
+            .status();
+        assert!(done.unwrap().success());
+    };
+    options.caller.events = EventSink::new(move |event| {
+        if matches!(event, Event::IterationStarted { .. }) {
+            clash();
+        }
+    });
     let report = run_ok(options);
     assert!(
         matches!(report.landing, Landing::Kept { .. }),
@@ -424,7 +439,7 @@ fn the_hosts_git_directory_is_out_of_reach() {
         let dot_git = env.repo.join(".git");
         env.git(&["config", "core.hooksPath", "dev/hooks"]);
         let config = std::fs::read(dot_git.join("config")).unwrap();
-        let report = run_ok(env.script(
+        let report = run_ok(env.bind(
             strategy.clone(),
             "git config alias.x '!id' && touch \"$(git rev-parse --git-dir)/planted\" || exit 1
              touch \"$(git rev-parse --git-dir)/hooks/planted\" 2>/dev/null && exit 2

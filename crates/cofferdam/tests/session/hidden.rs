@@ -45,7 +45,7 @@ fn every(env: &Env, script: &str) -> Vec<(&'static str, RunOptions)> {
         branch: name.parse().unwrap(),
         base: None,
     };
-    let mut copied = env.script(branch("c"), script);
+    let mut copied = env.bind(branch("c"), script);
     copied.session.copy = vec!["pl [a] in*".into(), "keys/untracked".into()];
     let mut private = env.copy(CopyStrategy::MergeToHead, script);
     private.session.copy = vec!["pl [a] in*".into(), "keys".into()];
@@ -53,9 +53,9 @@ fn every(env: &Env, script: &str) -> Vec<(&'static str, RunOptions)> {
     layered.session.copy = vec!["pl [a] in*".into(), "keys".into()];
     vec![
         ("layer", layered),
-        ("head", env.script(BranchStrategy::Head, script)),
-        ("merge", env.script(BranchStrategy::MergeToHead, script)),
-        ("branch", env.script(branch("b"), script)),
+        ("head", env.bind(BranchStrategy::Head, script)),
+        ("merge", env.bind(BranchStrategy::MergeToHead, script)),
+        ("branch", env.bind(branch("b"), script)),
         ("branch with copies", copied),
         ("copy", private),
     ]
@@ -167,7 +167,7 @@ fn a_hidden_file_is_empty_a_hidden_directory_too_and_a_copy_has_neither() {
         test -d all && test -z \"$(ls -A all)\" && ! touch all/x || exit 8; test -s README.md";
     for strategy in [BranchStrategy::Head, BranchStrategy::MergeToHead] {
         let env = env();
-        run_ok(hiding(env.script(strategy, covered)));
+        run_ok(hiding(env.bind(strategy, covered)));
     }
     let env = env();
     let absent = "test ! -e keys/tracked && test ! -e all && test -s README.md";

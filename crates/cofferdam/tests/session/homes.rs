@@ -66,7 +66,7 @@ fn a_home_around_the_workspace_is_never_shown() {
     for home in [env.repo.clone(), env.dir.path().to_owned()] {
         env.home = Home::new(home);
         for strategy in [HEAD, BranchStrategy::MergeToHead] {
-            let error = refused(env.script(strategy, "true"));
+            let error = refused(env.bind(strategy, "true"));
             let known = matches!(
                 error,
                 PlanError::InHome { .. } | PlanError::ShowsHome { .. }

@@ -27,6 +27,7 @@ mod notes;
 mod older;
 mod prompts;
 mod providers;
+mod same_work;
 mod shared;
 mod shown;
 mod silence;

@@ -461,7 +461,7 @@ fn no_directory_is_made_that_the_users_git_does_not_name() {
     for strategy in [BranchStrategy::Head, BranchStrategy::MergeToHead] {
         let looks =
             "test ! -e .husky && test ! -e .githooks || exit 9; git commit -q --allow-empty -m x";
-        run_ok(env.script(strategy, looks));
+        run_ok(env.bind(strategy, looks));
         assert!(env.repo.join(".husky").symlink_metadata().is_err());
         assert_eq!(env.git(&["status", "--porcelain"]), "");
     }
@@ -470,7 +470,7 @@ fn no_directory_is_made_that_the_users_git_does_not_name() {
     for strategy in [BranchStrategy::Head, BranchStrategy::MergeToHead] {
         let tries = "touch .husky/x && exit 9; echo x >> .husky/pre-commit && exit 8; mv .husky y && exit 7; \
             git commit -q --allow-empty -m y";
-        run_ok(env.script(strategy, tries));
+        run_ok(env.bind(strategy, tries));
         assert_eq!(env.read(".husky/pre-commit"), "#!/bin/sh\n");
     }
 }

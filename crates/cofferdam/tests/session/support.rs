@@ -11,10 +11,11 @@ use cofferdam::agent::{self, AgentOptions, AgentProvider};
 use cofferdam::git::{Git, Identity};
 use cofferdam::home::Home;
 use cofferdam::sandbox::native::{Native, NativeOptions};
-use cofferdam::sandbox::{BindMount, BranchStrategy, CopyStrategy, PrivateCopy};
+use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, PrivateCopy};
 use cofferdam::session::manage::{DeleteOptions, Deleted, ManageError, delete};
 use cofferdam::session::{Event, EventSink, NetworkOptions, RunLog};
 use cofferdam::{RunError, RunOptions, RunReport};
+use cofferdam_lab::way::{Mode, Strategy, Way};
 
 pub(crate) struct Env {
     pub(crate) dir: tempfile::TempDir,
@@ -132,17 +133,47 @@ impl Env {
         assert!(left.is_empty(), "state was left: {left:?}");
     }
 
-    /// Options for a shell script as agent.
+    /// Options for a shell script as agent, in the mode of this pass.
     pub(crate) fn script(&self, strategy: BranchStrategy, script: &str) -> RunOptions {
         self.options(strategy, command(&["/bin/sh", "-c", script]))
     }
 
+    /// In the mode of this pass; `head` has one mode.
     pub(crate) fn options(
         &self,
         strategy: BranchStrategy,
         agent: Arc<dyn AgentProvider>,
     ) -> RunOptions {
-        self.with(BindMount::new(native(), strategy), agent)
+        self.with(in_mode(Mode::of_this_pass(), strategy), agent)
+    }
+
+    /// In a linked worktree, for what is about one.
+    pub(crate) fn bind(&self, strategy: BranchStrategy, script: &str) -> RunOptions {
+        let sandbox = BindMount::new(native(), strategy);
+        self.with(sandbox, command(&["/bin/sh", "-c", script]))
+    }
+
+    /// In the mode of this pass, or in a linked worktree where that has no directory on the host: for what the host is to
+    /// find there.
+    pub(crate) fn in_a_directory(&self, strategy: BranchStrategy, script: &str) -> RunOptions {
+        match Mode::of_this_pass() {
+            Mode::Layer | Mode::Bind => self.bind(strategy, script),
+            Mode::Copy => self.script(strategy, script),
+        }
+    }
+
+    /// In one way of the table.
+    pub(crate) fn in_way(&self, way: Way, script: &str) -> RunOptions {
+        let strategy = match way.strategy {
+            Strategy::Head => BranchStrategy::Head,
+            Strategy::MergeToHead => BranchStrategy::MergeToHead,
+            Strategy::Branch => BranchStrategy::Branch {
+                branch: Strategy::BRANCH.parse().unwrap(),
+                base: None,
+            },
+        };
+        let sandbox = in_mode(way.mode, strategy);
+        self.with(sandbox, command(&["/bin/sh", "-c", script]))
     }
 
     pub(crate) fn copy(&self, strategy: CopyStrategy, script: &str) -> RunOptions {
@@ -161,7 +192,7 @@ impl Env {
 
     pub(crate) fn with(
         &self,
-        sandbox: impl Into<cofferdam::sandbox::Contained>,
+        sandbox: impl Into<Contained>,
         agent: Arc<dyn AgentProvider>,
     ) -> RunOptions {
         let mut options = RunOptions::new(self.home.clone(), &self.repo, agent, sandbox);
@@ -194,6 +225,20 @@ impl Env {
 /// The git that the host side uses: another one where `COFFERDAM_TEST_GIT` names it.
 pub(crate) fn host_git() -> Git {
     Git::new(std::env::var_os("COFFERDAM_TEST_GIT").unwrap_or_else(|| "git".into()))
+}
+
+/// The sandbox of this strategy in this mode; `head` has one mode.
+fn in_mode(mode: Mode, strategy: BranchStrategy) -> Contained {
+    let own = match strategy.clone() {
+        BranchStrategy::Head => return BindMount::new(native(), strategy).into(),
+        BranchStrategy::MergeToHead => CopyStrategy::MergeToHead,
+        BranchStrategy::Branch { branch, base } => CopyStrategy::Branch { branch, base },
+    };
+    match mode {
+        Mode::Layer => PrivateCopy::layered(native(), own).into(),
+        Mode::Bind => BindMount::new(native(), strategy).into(),
+        Mode::Copy => PrivateCopy::new(native(), own).into(),
+    }
 }
 
 pub(crate) fn native() -> Native {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use cofferdam::RunReport;
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::Landing;
+use cofferdam_lab::way::{Mode, Strategy, Way};
 
 use super::{HEAD, whole_ok};
 use crate::support::{Env, run_ok};
@@ -43,9 +44,18 @@ fn an_agent_that_deletes_its_files() {
     assert!(env.repo.join(".git/HEAD").exists());
 
     let env = Env::new();
-    let report = merge_ok(&env, delete);
+    let report = whole_ok(&env, env.bind(MERGE, delete), &["refs/heads/main"]);
     landed(&report);
     assert!(report.preserved_worktree.is_some());
+    // Where its git directory is among its files, what is in that goes with them.
+    for mode in [Mode::Layer, Mode::Copy] {
+        let way = Way::new(Strategy::MergeToHead, mode);
+        let report = whole_ok(&env, env.in_way(way, delete), &[]);
+        let Landing::Refused { pack, .. } = &report.landing else {
+            panic!("{way}: {}", report.landing)
+        };
+        assert!(pack.as_ref().unwrap().is_dir(), "{way}");
+    }
     assert_eq!(env.read("README.md"), "hello\n");
     assert_eq!(env.git(&["status", "--porcelain"]), "");
 }
@@ -118,7 +128,7 @@ fn everything_without_permissions() {
     // In no commit, and nobody may look at it: it stays.
     let script =
         "mkdir locked; echo x > locked/work; git commit -qm y --allow-empty; chmod 000 locked";
-    let report = merge_ok(&env, script);
+    let report = whole_ok(&env, env.bind(MERGE, script), &["refs/heads/main"]);
     landed(&report);
     let kept = report.preserved_worktree.expect("there is work in it");
     assert!(kept.join("locked").exists());
@@ -133,7 +143,7 @@ fn very_deep_directories() {
         )
     };
     for last in ["", "open(F, \">\", \"bottom\"); print F \"x\""] {
-        let report = merge_ok(&env, &deep(last));
+        let report = whole_ok(&env, env.bind(MERGE, &deep(last)), &["refs/heads/main"]);
         landed(&report);
         // Git does not see what is at the bottom; it stays where it is.
         let kept = report.preserved_worktree.expect("there may be work in it");
@@ -310,7 +320,7 @@ fn pipes_that_git_would_wait_for() {
         let began = Instant::now();
         landed(&whole_ok(
             &env,
-            env.script(strategy, script),
+            env.bind(strategy, script),
             &["refs/heads/main"],
         ));
         assert!(

@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use cofferdam::sandbox::BranchStrategy;
 use cofferdam_lab::sample::Sample;
 use cofferdam_lab::skip;
+use cofferdam_lab::way::Mode;
 
 use super::{HEAD, exercise, whole, whole_ok};
 use crate::support::{Env, run};
@@ -39,7 +40,8 @@ fn inner(name: &str, prepare: impl FnOnce(&mut Command)) -> Output {
         .current_dir("/")
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .env("COFFERDAM_TEST_INNER", "1");
+        .env("COFFERDAM_TEST_INNER", "1")
+        .env("COFFERDAM_TEST_MODE", Mode::of_this_pass().to_string());
     prepare(&mut command);
     command.output().unwrap()
 }
@@ -141,9 +143,9 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     );
     chmod(&env.dir.path().join("user"), 0o700);
     env.assert_no_state();
-    // A repository that may be read only.
+    // A repository that may be read only, and a worktree is to be listed in it.
     chmod(&env.repo.join(".git"), 0o500);
-    let error = run(env.script(BranchStrategy::MergeToHead, "true"))
+    let error = run(env.bind(BranchStrategy::MergeToHead, "true"))
         .unwrap_err()
         .to_string();
     assert!(

@@ -1,0 +1,76 @@
+//! What else than files and links is in the files of a sandbox's own: devices, set-user-id files, files with several names.
+//! None of it is opened, and what comes out of it are plain files.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use cofferdam_lab::skip;
+
+use crate::environment::TestEnvironment;
+
+/// An agent can make no device, not even one that says of a file that it is gone, and no set-user-id file. Where they are
+/// all the same, git has no devices and no such rights, and none is opened.
+#[test]
+fn devices_and_rights_and_second_names_stay_inside() {
+    let environment = TestEnvironment::with_repository();
+    let script = "set -e; ln README.md second; echo more >> second; ln second src/third
+        cp /bin/true tool; chmod u+s tool 2>/dev/null && exit 8
+        for device in 'c 1 3' 'c 1 5' 'b 7 0' 'c 0 0'; do mknod made $device 2>/dev/null && exit 9; done; test ! -e made";
+    environment
+        .run(&["--name", "left", "-q"], script)
+        .expect_code(0);
+    let state = environment.home().join(".cofferdam/state");
+    let state = state.read_dir().unwrap().flatten().next().unwrap().path();
+    let upper = state.join("layer/upper");
+    // Whoever could all the same.
+    let rights = std::fs::Permissions::from_mode(0o6755);
+    std::fs::set_permissions(upper.join("tool"), rights).unwrap();
+    let planted = rustix::process::geteuid().is_root();
+    if planted {
+        // `zero` has no end: who read it would never come back.
+        for (name, minor) in [("zero", 5), ("src/null", 3)] {
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                upper.join(name),
+                rustix::fs::FileType::CharacterDevice,
+                rustix::fs::Mode::from_raw_mode(0o666),
+                rustix::fs::makedev(1, minor),
+            )
+            .unwrap();
+        }
+    } else {
+        skip!("devices in the upper directory: only root can make them");
+    }
+    let shown = environment
+        .cofferdam(&["diff", "--uncommitted", "left", "--name-status"])
+        .expect_code(0);
+    assert_eq!(
+        shown.stdout, "M\tREADME.md\nA\tsecond\nA\tsrc/third\nA\ttool\n",
+        "{shown}"
+    );
+    environment.cofferdam(&["list"]).expect_code(0);
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    for name in ["README.md", "second", "src/third"] {
+        assert_eq!(environment.read(name), "hello\nmore\n", "{name}");
+        let found = environment.repository().join(name).metadata().unwrap();
+        assert_eq!(found.nlink(), 1, "{name}");
+    }
+    let tool = environment.repository().join("tool").metadata().unwrap();
+    assert_eq!(tool.mode() & 0o7111, 0o111);
+    assert!(!environment.repository().join("zero").exists());
+    environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(0);
+    // Inside no device opens either: nothing there is one.
+    environment.cofferdam(&["start", "left"]).expect_code(0);
+    if planted {
+        let open = "test -c zero && ! head -c 1 zero";
+        environment
+            .cofferdam(&["exec", "left", "--", "sh", "-c", open])
+            .expect_code(0);
+    }
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+    environment.expect_clean();
+    assert!(!state.exists());
+}
