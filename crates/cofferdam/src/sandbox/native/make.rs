@@ -13,12 +13,13 @@ use super::cgroup::Group;
 use super::host::Host;
 use super::launch::{Starting, spawn};
 use super::life::{UntilRemoved, WithMaker};
-use super::resident::{Door, Process};
-use super::tools;
-use super::{NativeOptions, identity, limits, wall};
-use crate::sandbox::guest::{self, Connection, End, GuestSandbox, bounded, bytes, start_error};
+use super::{NativeOptions, tools};
+use crate::sandbox::guest::{
+    self, Connection, Door, End, GuestSandbox, Process, bounded, bytes, raise_wall, start_error,
+};
 use crate::sandbox::{
-    Access, Handle, Lifetime, Mount, MountSource, Network, SandboxError, SandboxSpec,
+    Access, Handle, Lifetime, Mount, MountSource, Network, SandboxError, SandboxSpec, identity,
+    limits,
 };
 use crate::wall::Registration;
 
@@ -125,7 +126,7 @@ async fn come_up(
     sent.map_err(start_error)?;
     let sockets = guest::ready(stream).await?;
     let wall = match &spec.network {
-        Network::Wall(spec) => Some(wall::raise(stream, sockets, spec).await?),
+        Network::Wall(spec) => Some(raise_wall(stream, sockets, spec).await?),
         Network::None | Network::Open if sockets.is_empty() => None,
         Network::None | Network::Open => {
             return Err(SandboxError::Start(

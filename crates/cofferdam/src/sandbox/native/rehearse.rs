@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use super::host::Host;
 use super::jail::{self, JailOutput, JailRequest};
 use super::launch::{Starting, spawn};
-use super::{NativeOptions, identity, tools};
+use super::{NativeOptions, tools};
 use crate::embedded;
 use crate::fsx;
 use crate::names::SandboxId;
 use crate::process::Invocation;
 use crate::sandbox::guest::{self, start_error};
-use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
+use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError, identity};
 
 /// Where layers are tried.
 const TRIED: &str = "/workspace/tried";
