@@ -7,12 +7,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use cofferdam_guest::protocol::{Agent, Lifetime, Network, Setup};
+use cofferdam_guest::protocol::{Agent, Lifetime, Network, Seen, Setup};
 
 use crate::channel::Channel;
 use crate::serve::{self, Resident};
 use crate::sys;
-use crate::tree::Refusal;
+use crate::tree::{Refusal, shown};
 
 /// Serves until the end. `socket`: a path below a directory of the host's, which is mounted read-only inside; a host
 /// process listens there. Without one it is this process's standard input. The exit code.
@@ -75,6 +75,9 @@ fn set_up(setup: &Setup, fds: Vec<OwnedFd>) -> Result<Option<Resident>, Refusal>
     if setup.network != Network::None {
         return given("a network");
     }
+    for seen in &setup.seen {
+        look(seen)?;
+    }
     let resident = resident(setup.lifetime, fds)?;
     match sys::drop_bounding_set() {
         // An engine has started it without the right to do so: then no new privileges does what is to be done.
@@ -104,6 +107,37 @@ fn set_up(setup: &Setup, fds: Vec<OwnedFd>) -> Result<Option<Resident>, Refusal>
     // The agent has this process's uid: it must not be able to trace or read it.
     sys::process_option(libc::PR_SET_DUMPABLE, 0).map_err(step("refuse to be traced"))?;
     Ok(resident)
+}
+
+/// Whether an engine shows what it was asked to show. By now nobody else works in here.
+fn look(seen: &Seen) -> Result<(), Refusal> {
+    let target = shown(&seen.target);
+    let wrong =
+        |what: String| Refusal::Broken(format!("{target} is not what was mounted there: {what}"));
+    let looked = || {
+        let root = sys::open_at(libc::AT_FDCWD, c"/", libc::O_PATH, 0)?;
+        let path = sys::c_string(&seen.target)?;
+        let there = sys::open_inside(root.as_fd(), &path)?;
+        let found = sys::name_at(there.as_fd(), c"")?;
+        Ok((found, sys::is_read_only(there.as_fd())?))
+    };
+    let (found, read_only) = looked().map_err(|error: io::Error| wrong(error.to_string()))?;
+    if seen
+        .file
+        .is_some_and(|file| file != (found.device, found.inode))
+    {
+        return Err(wrong("another file is there".to_owned()));
+    }
+    if found.begins == Some(false) {
+        return Err(wrong("no mount begins there".to_owned()));
+    }
+    if !seen.writable && !read_only {
+        return Err(wrong("it can be written".to_owned()));
+    }
+    if seen.writable && read_only {
+        return Err(wrong("it cannot be written".to_owned()));
+    }
+    Ok(())
 }
 
 /// What a sandbox that outlives its maker has. Nobody is to be told that it stays.

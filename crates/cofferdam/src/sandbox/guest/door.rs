@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::UnixStream;
 
 use super::connection::ANSWER_LIMIT;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{Mount, SandboxError, SandboxSpec};
 
 const SOCKET: &str = "guest.sock";
 /// Between two attempts to connect where many others do.
@@ -112,4 +112,36 @@ fn socket() -> io::Result<OwnedFd> {
         flags,
         None,
     )?)
+}
+
+/// Where a sandbox is to listen, if none does, and if none could see it there.
+pub(in crate::sandbox) async fn free_door(
+    spec: &SandboxSpec,
+    state: &Path,
+) -> Result<Door, SandboxError> {
+    let refused = |what: String| SandboxError::Unsupported {
+        what,
+        hint: "choose another directory for it, or mount less".to_owned(),
+    };
+    let real = state
+        .canonicalize()
+        .map_err(|error| refused(format!("cannot use {}: {error}", state.display())))?;
+    let shows = |mount: &&Mount| {
+        let holds =
+            |source: &Path| (source.canonicalize()).is_ok_and(|source| real.starts_with(source));
+        mount.source.shows().any(holds)
+    };
+    if let Some(mount) = spec.mounts.iter().find(shows) {
+        return Err(refused(format!(
+            "the mount at {} shows {}, by which the sandbox is reached",
+            mount.target.display(),
+            state.display()
+        )));
+    }
+    let door = Door::at(state)?;
+    match door.connect().await {
+        Err(SandboxError::NotRunning) => Ok(door),
+        Ok(_) => Err(SandboxError::Running),
+        Err(error) => Err(error),
+    }
 }

@@ -4,6 +4,7 @@
 mod coming_up;
 mod connection;
 mod door;
+mod executable;
 mod execution;
 mod polled;
 mod port;
@@ -16,7 +17,8 @@ mod wall;
 
 pub(super) use coming_up::{bounded, greet, ready, start_error, stay};
 pub(super) use connection::Connection;
-pub(super) use door::Door;
+pub(super) use door::{Door, free_door};
+pub(super) use executable::spawn;
 pub(super) use process::{END_LIMIT, Process};
 pub(super) use sandbox::{End, GuestSandbox, bytes};
 pub(super) use stream::{read_exact, send};

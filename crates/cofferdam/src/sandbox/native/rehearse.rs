@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::host::Host;
 use super::jail::{self, JailOutput, JailRequest};
-use super::launch::{Starting, spawn};
+use super::launch::Starting;
 use super::{NativeOptions, tools};
 use crate::embedded;
 use crate::fsx;
@@ -41,9 +41,10 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
         network: protocol::Network::Wall,
         lifetime: protocol::Lifetime::WithConnection,
         group: None,
+        seen: Vec::new(),
     };
     let frame = protocol::encode(&setup).map_err(|error| SandboxError::Start(error.to_string()))?;
-    let (stream, launcher) = spawn()?;
+    let (stream, launcher) = guest::spawn(None)?;
     let starting = Starting {
         launcher: Some(launcher),
         group: None,
