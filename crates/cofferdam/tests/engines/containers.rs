@@ -52,3 +52,19 @@ fn a_program_runs_as_nobody_special_and_sees_what_it_was_given() {
         let _ = world.engine.name();
     });
 }
+
+#[test]
+fn behind_the_wall_there_is_nothing_else() {
+    run_async(async {
+        if let Err(why) = has(Kind::Docker).await {
+            skip!("{why}");
+        }
+        let world = World::of(Kind::Docker);
+        let (mut spec, _) = world.living();
+        spec.network = world.wall(&spec, &[]);
+        let sandbox = world.create(&spec).await.unwrap();
+        println!("{}", ok(&*sandbox, "ip a; cat /etc/resolv.conf /etc/hosts; hostname; wget -O - http://example.invalid 2>&1 || true").await);
+        sandbox.close().await.unwrap();
+        assert_eq!(world.left(), <[String; 0]>::default());
+    });
+}

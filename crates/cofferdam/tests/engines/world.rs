@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam::home::Home;
 use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::engine::{self, Engine, EngineOptions, Kind, Surroundings};
 use cofferdam::sandbox::{
     Access, BindMountProvider, ExecRequest, Execution, Exit, Handle, Lifetime, Mount, MountSource,
-    Sandbox, SandboxError, SandboxSpec,
+    Network, Sandbox, SandboxError, SandboxSpec,
 };
+use cofferdam::wall::rules::Sources;
+use cofferdam::wall::{Origin, Rule, WallSpec};
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
@@ -66,6 +69,26 @@ impl World {
         spec: &SandboxSpec,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         self.engine.create(spec, &CancellationToken::new()).await
+    }
+
+    /// A wall whose gateway is this test's alone.
+    pub(crate) fn wall(&self, spec: &SandboxSpec, rules: &[&str]) -> Network {
+        let home = Home::new(self.place.path().join("home"));
+        let flags = rules
+            .iter()
+            .map(|rule| Rule::parse(rule, Origin::Flag).unwrap())
+            .collect();
+        Network::Wall(Box::new(WallSpec {
+            home: home.clone(),
+            sandbox: spec.id,
+            name: spec.slug.clone(),
+            sources: Sources {
+                home,
+                repository: None,
+                sandbox: Some(spec.id),
+                flags,
+            },
+        }))
     }
 
     /// What is left below the engine's place.

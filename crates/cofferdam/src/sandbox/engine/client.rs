@@ -10,9 +10,10 @@ use bollard::Docker as Api;
 use bollard::errors::Error as ApiError;
 use bollard::models::{ContainerCreateBody, ImageInspect};
 use bollard::query_parameters::{
-    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,
-    StartContainerOptions,
+    CreateContainerOptions, CreateImageOptions, InspectContainerOptions, ListContainersOptions,
+    RemoveContainerOptions, StartContainerOptions,
 };
+use futures_util::StreamExt;
 
 use super::Kind;
 use super::find::{Endpoint, Surroundings, endpoint};
@@ -131,6 +132,29 @@ impl Client {
         };
         let config = found.config.unwrap_or_default();
         Ok(config.env.unwrap_or_default())
+    }
+
+    /// Makes an image without a file in it, unless it is there.
+    pub(super) async fn empty_image(&self, name: &str) -> Result<(), SandboxError> {
+        match self.api.inspect_image(name).await {
+            Err(error) if status(&error) == Some(NOT_FOUND) => {}
+            Err(error) => return Err(self.failed("look at the image", &error)),
+            Ok(_) => return Ok(()),
+        }
+        let (repo, tag) = name.split_once(':').unwrap_or((name, "latest"));
+        let options = CreateImageOptions {
+            from_src: Some("-".to_owned()),
+            repo: Some(repo.to_owned()),
+            tag: Some(tag.to_owned()),
+            ..CreateImageOptions::default()
+        };
+        // The end of an archive.
+        let body = bollard::body_full(vec![0; 1024].into());
+        let mut made = Box::pin(self.api.create_image(Some(options), Some(body), None));
+        while let Some(step) = made.next().await {
+            step.map_err(|error| self.failed("make an image", &error))?;
+        }
+        Ok(())
     }
 
     /// A name that is taken gets the end of `other` instead.

@@ -12,6 +12,8 @@ use super::EngineOptions;
 use super::attached::Attached;
 use super::client::Client;
 use super::environment::environment;
+use super::etc;
+use super::holder::{Holder, Holding};
 use super::life::{Keeper, labels};
 use super::mounts::{self, Bind};
 use super::profile::{GUEST, MEETING, Profile};
@@ -19,14 +21,13 @@ use super::rendezvous::Rendezvous;
 use crate::embedded;
 use crate::fsx;
 use crate::sandbox::guest::{
-    self, Connection, Door, GuestSandbox, Process, bounded, bytes, start_error,
+    self, Connection, Door, GuestSandbox, Process, bounded, bytes, raise_wall, start_error,
 };
 use crate::sandbox::{Access, Lifetime, Network, SandboxError, SandboxSpec, identity, limits};
 
 /// Below [`EngineOptions::home`]: where guests are met, and what root mounts for its containers.
 const MEETINGS: &str = "meet";
 const MOUNTS: &str = "mounts";
-/// A directory that stays empty.
 const NOTHING: &str = "nothing";
 /// How often a container is looked at that does not come.
 const LOOK: Duration = Duration::from_millis(500);
@@ -41,29 +42,42 @@ pub(super) fn mounted(options: &EngineOptions, id: &impl ToString) -> PathBuf {
 }
 
 /// A container that is there, and is removed unless it is kept.
-struct Newborn<'a> {
+pub(super) struct Newborn<'a> {
     client: &'a Client,
-    id: Option<String>,
+    id: String,
+    kept: bool,
 }
 
-impl Newborn<'_> {
-    /// It came to nothing.
-    async fn remove(mut self) {
-        if let Some(id) = self.id.take() {
-            let _ = self.client.remove(&id).await;
+impl<'a> Newborn<'a> {
+    pub(super) fn of(client: &'a Client, id: String) -> Self {
+        Self {
+            client,
+            id,
+            kept: false,
         }
     }
 
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// It came to nothing, or has done what it was for.
+    pub(super) async fn remove(mut self) {
+        self.kept = true;
+        let _ = self.client.remove(&self.id).await;
+    }
+
     fn keep(mut self) -> String {
-        self.id.take().unwrap_or_default()
+        self.kept = true;
+        std::mem::take(&mut self.id)
     }
 }
 
 impl Drop for Newborn<'_> {
     fn drop(&mut self) {
-        // Only where the future was dropped.
-        if let Some(id) = self.id.take() {
-            let client = self.client.clone();
+        // Only where the future was dropped, or something failed.
+        if !self.kept {
+            let (client, id) = (self.client.clone(), std::mem::take(&mut self.id));
             tokio::spawn(async move { client.remove(&id).await });
         }
     }
@@ -82,7 +96,7 @@ pub(super) async fn make(
         Lifetime::WithMaker => None,
         Lifetime::UntilRemoved { state } => Some(guest::free_door(spec, state).await?),
     };
-    let made = come_up(client, options, spec, door.as_ref(), cancel);
+    let made = come_up(client, options, spec, door.as_ref());
     let made = bounded(made, options.ready_limit, cancel).await;
     if let (Err(_), Some(door)) = (&made, door) {
         door.remove();
@@ -95,14 +109,30 @@ async fn come_up(
     options: &EngineOptions,
     spec: &SandboxSpec,
     door: Option<&Door>,
-    cancel: &CancellationToken,
 ) -> Result<GuestSandbox, SandboxError> {
     let agent = identity::agent(spec.id)?;
     let image = client.image(&options.image).await?;
-    fsx::private_dir(&options.home).map_err(|error| SandboxError::Start(error.to_string()))?;
+    let private = fsx::private_dir(&options.home);
+    private.map_err(|error| SandboxError::Start(error.to_string()))?;
+    let guest = embedded::guest_file(&options.home).map_err(start_error)?;
+    let hostname = hostname(&spec.hostname);
+    let labels = HashMap::from(labels(options, spec.id));
+    let wall_meeting = meeting(options, &format!("{}-wall", spec.id));
+    let mut holder = match &spec.network {
+        Network::Wall(_) => Some(
+            Holder::make(Holding {
+                client,
+                id: spec.id,
+                hostname: &hostname,
+                labels: labels.clone(),
+                guest: &guest,
+                meeting: &wall_meeting,
+            })
+            .await?,
+        ),
+        Network::None | Network::Open => None,
+    };
     let rendezvous = Rendezvous::at(&meeting(options, &spec.id)).map_err(start_error)?;
-    let (mut binds, own) = binds(options, spec, &rendezvous)?;
-    let seen = binds.iter().map(Bind::seen).collect();
     let ids = match agent {
         Agent::Caller => (
             rustix::process::geteuid().as_raw(),
@@ -110,100 +140,108 @@ async fn come_up(
         ),
         Agent::Separate { uid, gid } => (uid, gid),
     };
+    let mut binds = own(&guest, &rendezvous)?;
+    binds.extend(etc::write(&rendezvous, &hostname, &spec.network, ids)?);
+    // What is ours can be read by everybody who comes so far.
+    let ours = binds.len();
+    binds.extend(mounts::plan(&spec.mounts, &nothing(options)?)?);
+    let seen = binds.iter().map(Bind::seen).collect();
     let attached = match agent {
         Agent::Caller => None,
-        // What is ours can be read by everybody who comes so far.
         Agent::Separate { .. } => {
             let directory = mounted(options, &spec.id);
-            Some(Attached::make(&directory, &mut binds[own..], ids).await?)
+            Some(Attached::make(&directory, &mut binds[ours..], ids).await?)
         }
+    };
+    let network = match (&spec.network, &holder) {
+        (Network::Open, _) => "bridge".to_owned(),
+        (_, Some(holder)) => holder.network(),
+        (_, None) => "none".to_owned(),
     };
     let profile = Profile {
         kind: client.kind(),
         image: &options.image,
-        hostname: &hostname(&spec.hostname),
+        hostname: &hostname,
         ids,
-        labels: HashMap::from(labels(options, spec.id)),
+        labels,
         binds: &binds,
         limits: &spec.limits,
-        network: network(&spec.network)?,
+        network: &network,
         socket: Rendezvous::socket(MEETING),
     };
     let body = profile.body();
     let name = container_name(spec);
     let other = format!("{name}-{}", short(&spec.id.to_string()));
-    let newborn = Newborn {
-        client,
-        id: Some(client.create(&name, &other, &body).await?),
-    };
-    let id = newborn.id.clone().unwrap_or_default();
-    let up = async {
-        client.start(&id).await?;
-        let (stream, process) = meet(client, &rendezvous, &id).await?;
-        // It has them now; from here on nothing of the host's leads there by another name.
-        drop((attached, rendezvous));
-        let frame = describe(spec, environment(spec, &image), seen)?;
-        let way = door.map(Door::bind).transpose().map_err(start_error)?;
-        let sent = guest::send(&stream, &frame, &way.unwrap_or_default()).await;
-        sent.map_err(start_error)?;
-        let given = guest::ready(&stream).await?;
-        if !given.is_empty() {
+    let newborn = Newborn::of(client, client.create(&name, &other, &body).await?);
+    client.start(newborn.id()).await?;
+    let (stream, process) = meet(client, &rendezvous, newborn.id()).await?;
+    // It has them now; from here on nothing of the host's leads there by another name.
+    drop((attached, rendezvous));
+    let frame = describe(spec, environment(spec, &image), seen)?;
+    let mut fds = holder
+        .as_mut()
+        .map(Holder::take_sockets)
+        .unwrap_or_default();
+    fds.extend(
+        door.map(Door::bind)
+            .transpose()
+            .map_err(start_error)?
+            .unwrap_or_default(),
+    );
+    let sent = guest::send(&stream, &frame, &fds).await;
+    drop(fds);
+    sent.map_err(start_error)?;
+    let sockets = guest::ready(&stream).await?;
+    // The namespace is the agent's container's now.
+    if let Some(holder) = holder {
+        holder.leave().await;
+    }
+    let wall = match &spec.network {
+        Network::Wall(spec) => Some(raise_wall(&stream, sockets, spec).await?),
+        Network::None | Network::Open if sockets.is_empty() => None,
+        Network::None | Network::Open => {
             let what = "its init handed over what nobody asked for";
             return Err(SandboxError::Start(what.to_owned()));
         }
-        let Some(door) = door else {
-            return Ok((stream, process));
-        };
-        let ours = door.connect().await?;
-        guest::greet(&ours).await?;
-        guest::stay(&stream).await?;
-        Ok((ours, process))
     };
-    let (stream, process) = match bounded(up, options.ready_limit, cancel).await {
-        Ok(up) => up,
-        Err(error) => {
-            newborn.remove().await;
-            return Err(error);
+    let stream = match door {
+        None => stream,
+        Some(door) => {
+            let ours = door.connect().await?;
+            guest::greet(&ours).await?;
+            guest::stay(&stream).await?;
+            ours
         }
     };
-    let container = newborn.keep();
-    let lives_on = door.is_some();
-    let (client, connection) = (client.clone(), Connection::new(stream));
-    let end = Keeper::new(client, container, process, lives_on);
+    let end = Keeper::new(client.clone(), newborn.keep(), process, door.is_some());
     Ok(GuestSandbox {
-        connection,
+        connection: Connection::new(stream),
         agent,
         end: Box::new(end),
-        wall: None,
+        wall,
     })
 }
 
-/// What the container sees, and how many of these are ours alone, which everybody may read.
-fn binds(
-    options: &EngineOptions,
-    spec: &SandboxSpec,
-    rendezvous: &Rendezvous,
-) -> Result<(Vec<Bind>, usize), SandboxError> {
-    let guest = embedded::guest_file(&options.home).map_err(start_error)?;
+/// What every container sees: its process 1, and where that meets its maker.
+fn own(guest: &Path, rendezvous: &Rendezvous) -> Result<Vec<Bind>, SandboxError> {
+    let read_only = Access::ReadOnly;
+    Ok(vec![
+        Bind::of(guest, Path::new(GUEST), read_only)?,
+        Bind::of(rendezvous.directory(), Path::new(MEETING), read_only)?,
+    ])
+}
+
+/// A directory that stays empty.
+fn nothing(options: &EngineOptions) -> Result<PathBuf, SandboxError> {
     let nothing = options.home.join(NOTHING);
     match std::fs::create_dir(&nothing) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(start_error(error));
-        }
-        _ => {}
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(start_error(error)),
+        _ => Ok(nothing),
     }
-    let read_only = Access::ReadOnly;
-    let mut binds = vec![
-        Bind::of(&guest, Path::new(GUEST), read_only)?,
-        Bind::of(rendezvous.directory(), Path::new(MEETING), read_only)?,
-    ];
-    let own = binds.len();
-    binds.extend(mounts::plan(&spec.mounts, &nothing)?);
-    Ok((binds, own))
 }
 
 /// The guest of this container, and no other: programs inside could find the way too, but none runs before it was met.
-async fn meet(
+pub(super) async fn meet(
     client: &Client,
     rendezvous: &Rendezvous,
     id: &str,
@@ -247,7 +285,11 @@ fn describe(
         limits,
         workdir: spec.workdir.as_os_str().as_bytes().to_vec(),
         environment: bytes(environment),
-        network: protocol::Network::None,
+        network: match spec.network {
+            Network::None => protocol::Network::None,
+            Network::Wall(_) => protocol::Network::Wall,
+            Network::Open => protocol::Network::Open,
+        },
         lifetime: match spec.lifetime {
             Lifetime::WithMaker => protocol::Lifetime::WithConnection,
             Lifetime::UntilRemoved { .. } => protocol::Lifetime::UntilEnded,
@@ -259,18 +301,6 @@ fn describe(
         what: format!("cannot describe the sandbox to its init: {error}"),
         hint: "mount fewer or shorter paths".to_owned(),
     })
-}
-
-/// The engine's name for it.
-fn network(network: &Network) -> Result<&'static str, SandboxError> {
-    match network {
-        Network::None => Ok("none"),
-        Network::Open => Ok("bridge"),
-        Network::Wall(_) => Err(SandboxError::Unsupported {
-            what: "containers have no wall yet".to_owned(),
-            hint: "give it no network: `--network none`".to_owned(),
-        }),
-    }
 }
 
 /// What sethostname(2) takes.
@@ -287,6 +317,6 @@ fn container_name(spec: &SandboxSpec) -> String {
     name
 }
 
-fn short(id: &str) -> &str {
+pub(super) fn short(id: &str) -> &str {
     &id[..8.min(id.len())]
 }

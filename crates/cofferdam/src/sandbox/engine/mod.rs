@@ -7,7 +7,9 @@
 mod attached;
 mod client;
 mod environment;
+mod etc;
 mod find;
+mod holder;
 mod kind;
 mod life;
 mod make;
@@ -92,7 +94,7 @@ impl BindMountProvider for Engine {
 
     fn abilities(&self) -> Abilities {
         Abilities {
-            networks: &[NetworkKind::None, NetworkKind::Open],
+            networks: &[NetworkKind::None, NetworkKind::Allowlist, NetworkKind::Open],
             others: &[
                 Ability::Mount,
                 Ability::Pause,

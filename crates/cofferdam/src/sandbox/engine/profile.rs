@@ -41,7 +41,9 @@ impl Profile<'_> {
         let (uid, gid) = self.ids;
         ContainerCreateBody {
             image: Some(self.image.to_owned()),
-            hostname: Some(self.hostname.to_owned()).filter(|name| !name.is_empty()),
+            // One that joins another's network shows that one's.
+            hostname: Some(self.hostname.to_owned())
+                .filter(|name| !name.is_empty() && !self.network.starts_with("container:")),
             user: Some(format!("{uid}:{gid}")),
             // Nothing that an image names is started: neither its entry point nor its health check.
             entrypoint: Some(vec![
@@ -50,10 +52,7 @@ impl Profile<'_> {
                 self.socket.clone(),
             ]),
             cmd: Some(Vec::new()),
-            healthcheck: Some(HealthConfig {
-                test: Some(vec!["NONE".to_owned()]),
-                ..HealthConfig::default()
-            }),
+            healthcheck: Some(none()),
             working_dir: Some("/".to_owned()),
             // Process 1 is not asked: what is to be kept is on disk by then.
             stop_signal: Some("SIGKILL".to_owned()),
@@ -73,21 +72,6 @@ impl Profile<'_> {
             tmpfs: Some(self.own_files()),
             network_mode: Some(self.network.to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
-            security_opt: Some(vec!["no-new-privileges".to_owned()]),
-            privileged: Some(false),
-            ipc_mode: Some("private".to_owned()),
-            cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
-            restart_policy: Some(RestartPolicy {
-                name: Some(RestartPolicyNameEnum::NO),
-                maximum_retry_count: None,
-            }),
-            // Nothing stays of one whose command was killed.
-            auto_remove: Some(true),
-            init: Some(false),
-            log_config: Some(HostConfigLogConfig {
-                typ: Some("none".to_owned()),
-                config: None,
-            }),
             pids_limit: limits.processes.map(integer),
             memory,
             memory_swap: memory,
@@ -103,7 +87,7 @@ impl Profile<'_> {
                     hard: Some(integer(most)),
                 }]
             }),
-            ..HostConfig::default()
+            ..common()
         }
     }
 
@@ -125,6 +109,80 @@ impl Profile<'_> {
             })
             .map(|(place, options)| (place.to_owned(), options))
             .collect()
+    }
+}
+
+/// The container that makes a wall. It has the right to, until it has handed the sockets over.
+pub(super) fn holder(
+    image: &str,
+    hostname: &str,
+    labels: HashMap<String, String>,
+    binds: &[Bind],
+    socket: String,
+) -> ContainerCreateBody {
+    let capabilities = ["NET_ADMIN", "SETUID", "SETGID"];
+    ContainerCreateBody {
+        image: Some(image.to_owned()),
+        hostname: Some(hostname.to_owned()).filter(|name| !name.is_empty()),
+        user: Some("0:0".to_owned()),
+        entrypoint: Some(vec![GUEST.to_owned(), "hold".to_owned(), socket]),
+        cmd: Some(Vec::new()),
+        healthcheck: Some(none()),
+        stop_signal: Some("SIGKILL".to_owned()),
+        stop_timeout: Some(1),
+        labels: Some(labels),
+        host_config: Some(HostConfig {
+            mounts: Some(binds.iter().map(mount).collect()),
+            network_mode: Some("none".to_owned()),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            cap_add: Some(capabilities.map(str::to_owned).to_vec()),
+            readonly_rootfs: Some(true),
+            pids_limit: Some(16),
+            memory: Some(64 << 20),
+            // Programs listen where they like, and `::1` is there where the kernel has it.
+            sysctls: Some(HashMap::from([
+                (
+                    "net.ipv4.ip_unprivileged_port_start".to_owned(),
+                    "0".to_owned(),
+                ),
+                // Nobody: Docker's own is everybody.
+                ("net.ipv4.ping_group_range".to_owned(), "1 0".to_owned()),
+                ("net.ipv6.conf.all.disable_ipv6".to_owned(), "0".to_owned()),
+                ("net.ipv6.conf.lo.disable_ipv6".to_owned(), "0".to_owned()),
+            ])),
+            ..common()
+        }),
+        ..ContainerCreateBody::default()
+    }
+}
+
+/// No health check, whatever the image says.
+fn none() -> HealthConfig {
+    HealthConfig {
+        test: Some(vec!["NONE".to_owned()]),
+        ..HealthConfig::default()
+    }
+}
+
+/// What every container of ours has.
+fn common() -> HostConfig {
+    HostConfig {
+        security_opt: Some(vec!["no-new-privileges".to_owned()]),
+        privileged: Some(false),
+        ipc_mode: Some("private".to_owned()),
+        cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+        restart_policy: Some(RestartPolicy {
+            name: Some(RestartPolicyNameEnum::NO),
+            maximum_retry_count: None,
+        }),
+        // Nothing stays of one whose command was killed.
+        auto_remove: Some(true),
+        init: Some(false),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("none".to_owned()),
+            config: None,
+        }),
+        ..HostConfig::default()
     }
 }
 

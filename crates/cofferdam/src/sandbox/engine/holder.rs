@@ -1,0 +1,122 @@
+//! The container that makes a wall: a network namespace with nothing but `lo`, the rules in it, and the sockets that the gateway
+//! serves. The agent's container joins it, and has no right over it. It runs our guest alone, from an image with nothing in it, and
+//! goes as soon as the agent's container is in: the namespace lives on with that.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use bollard::models::ContainerCreateBody;
+use cofferdam_guest::protocol::{self, Agent, Setup, WALL_SOCKETS};
+use tokio::net::UnixStream;
+
+use super::client::Client;
+use super::make::{Newborn, meet, short};
+use super::mounts::Bind;
+use super::profile::{self, GUEST, MEETING};
+use super::rendezvous::Rendezvous;
+use crate::ids;
+use crate::names::SandboxId;
+use crate::sandbox::guest::{self, start_error};
+use crate::sandbox::{Access, SandboxError};
+
+/// The image with nothing in it. Its content never changes.
+const IMAGE: &str = "cofferdam-holder:1";
+
+/// A wall that stands, and what keeps it until somebody has joined it.
+pub(super) struct Holder<'a> {
+    container: Newborn<'a>,
+    /// Its end is the holder's.
+    _stream: UnixStream,
+    sockets: Vec<OwnedFd>,
+}
+
+/// What a holder is made from.
+pub(super) struct Holding<'a> {
+    pub(super) client: &'a Client,
+    pub(super) id: SandboxId,
+    /// A joined container shows its holder's.
+    pub(super) hostname: &'a str,
+    pub(super) labels: HashMap<String, String>,
+    /// The guest's file.
+    pub(super) guest: &'a Path,
+    /// A directory for the meeting, of its own.
+    pub(super) meeting: &'a Path,
+}
+
+impl<'a> Holder<'a> {
+    pub(super) async fn make(of: Holding<'a>) -> Result<Self, SandboxError> {
+        let Holding {
+            client,
+            id,
+            hostname,
+            labels,
+            guest,
+            meeting,
+        } = of;
+        client.empty_image(IMAGE).await?;
+        let rendezvous = Rendezvous::at(meeting).map_err(start_error)?;
+        let binds = [
+            Bind::of(guest, Path::new(GUEST), Access::ReadOnly)?,
+            Bind::of(rendezvous.directory(), Path::new(MEETING), Access::ReadOnly)?,
+        ];
+        let socket = Rendezvous::socket(MEETING);
+        let body: ContainerCreateBody = profile::holder(IMAGE, hostname, labels, &binds, socket);
+        let name = format!("cofferdam-holder-{}", short(&id.to_string()));
+        let other = format!("cofferdam-holder-{id}");
+        let container = client.create(&name, &other, &body).await?;
+        let container = Newborn::of(client, container);
+        client.start(container.id()).await?;
+        let (stream, _) = meet(client, &rendezvous, container.id()).await?;
+        let frame = describe()?;
+        guest::send(&stream, &frame, &[])
+            .await
+            .map_err(start_error)?;
+        let sockets = guest::ready(&stream).await?;
+        if sockets.len() != WALL_SOCKETS {
+            let what = "its holder did not hand over the wall's sockets";
+            return Err(SandboxError::Start(what.to_owned()));
+        }
+        Ok(Self {
+            container,
+            _stream: stream,
+            sockets,
+        })
+    }
+
+    /// As an engine names it for who joins.
+    pub(super) fn network(&self) -> String {
+        format!("container:{}", self.container.id())
+    }
+
+    pub(super) fn take_sockets(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.sockets)
+    }
+
+    /// Somebody has joined.
+    pub(super) async fn leave(self) {
+        self.container.remove().await;
+    }
+}
+
+/// It becomes who the gateway is: nobody of a sandbox.
+fn describe() -> Result<Vec<u8>, SandboxError> {
+    let uid = ids::gateway().filter(|&uid| uid != 0);
+    let uid = uid.ok_or_else(|| SandboxError::Unsupported {
+        what: "root has no unprivileged user id to give to a container's wall".to_owned(),
+        hint: "run as an ordinary user, or map more ids into the container".to_owned(),
+    })?;
+    let setup = Setup {
+        hostname: String::new(),
+        agent: Agent::Separate { uid, gid: uid },
+        mounts: Vec::new(),
+        limits: protocol::ProcessLimits::default(),
+        workdir: b"/".to_vec(),
+        environment: Vec::new(),
+        network: protocol::Network::Wall,
+        lifetime: protocol::Lifetime::WithConnection,
+        group: None,
+        seen: Vec::new(),
+    };
+    protocol::encode(&setup).map_err(|error| SandboxError::Start(error.to_string()))
+}
