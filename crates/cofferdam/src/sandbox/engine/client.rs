@@ -16,7 +16,7 @@ use bollard::query_parameters::{
 use futures_util::StreamExt;
 
 use super::Kind;
-use super::find::{Endpoint, Surroundings, endpoint};
+use super::find::Endpoint;
 use crate::sandbox::SandboxError;
 
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
@@ -56,9 +56,8 @@ pub(super) struct Container {
 }
 
 impl Client {
-    /// Finds it, and sees whether the caller may use it.
-    pub(super) async fn connect(kind: Kind, around: &Surroundings) -> Result<Self, SandboxError> {
-        let endpoint = endpoint(kind, around)?;
+    /// Sees whether the caller may use it.
+    pub(super) fn connect(endpoint: Endpoint) -> Result<Self, SandboxError> {
         // By hand first: the library tells neither why it could not connect nor where.
         UnixStream::connect(&endpoint.socket).map_err(|error| unreachable(&endpoint, &error))?;
         let version = bollard::ClientVersion {

@@ -48,6 +48,8 @@ pub(super) enum From {
     Usual,
     /// The caller's own.
     Rootless,
+    /// A sandbox that was made there.
+    Record,
 }
 
 #[derive(Debug, Deserialize)]
@@ -79,7 +81,7 @@ impl From {
         match self {
             Self::Variable(name) => Some((*name).to_owned()),
             Self::Context(name) => Some(format!("the context `{name}`")),
-            Self::Usual | Self::Rootless => None,
+            Self::Usual | Self::Rootless | Self::Record => None,
         }
     }
 }

@@ -20,6 +20,11 @@ impl Kind {
         }
     }
 
+    /// The other direction.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The variable that says where its socket is.
     pub(super) fn variable(self) -> &'static str {
         match self {

@@ -16,6 +16,7 @@ mod make;
 mod mounts;
 mod probe;
 mod profile;
+mod record;
 mod rendezvous;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ pub use kind::Kind;
 pub use probe::{Found, probe};
 
 use client::Client;
+use find::Endpoint;
 
 use super::{
     Abilities, Ability, BindMountProvider, Handle, NetworkKind, Sandbox, SandboxError, SandboxSpec,
@@ -68,6 +70,10 @@ pub struct Engine {
     kind: Kind,
     options: Arc<EngineOptions>,
     client: Arc<OnceCell<Client>>,
+    /// Where a sandbox of it was made.
+    endpoint: Option<Endpoint>,
+    /// Whether there is anything that it could have made.
+    began: bool,
 }
 
 impl Engine {
@@ -76,13 +82,36 @@ impl Engine {
             kind,
             options: Arc::new(options),
             client: Arc::default(),
+            endpoint: None,
+            began: true,
         }
     }
 
+    /// The engine that made a sandbox, whatever the caller's surroundings say now. `place`: the sandbox's
+    /// [`SandboxSpec::place`].
+    pub fn recorded(kind: Kind, place: &Path) -> Result<Self, SandboxError> {
+        Ok(match record::read(kind, place)? {
+            Some((options, endpoint)) => Self {
+                endpoint: Some(endpoint),
+                ..Self::new(kind, options)
+            },
+            // Whoever made it came to its end before.
+            None => Self {
+                began: false,
+                ..Self::new(kind, EngineOptions::new(place, Surroundings::default()))
+            },
+        })
+    }
+
     async fn client(&self) -> Result<&Client, SandboxError> {
-        self.client
-            .get_or_try_init(|| Client::connect(self.kind, &self.options.around))
-            .await
+        let connect = async || {
+            let endpoint = match &self.endpoint {
+                Some(endpoint) => endpoint.clone(),
+                None => find::endpoint(self.kind, &self.options.around)?,
+            };
+            Client::connect(endpoint)
+        };
+        self.client.get_or_try_init(connect).await
     }
 }
 
@@ -120,16 +149,25 @@ impl BindMountProvider for Engine {
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         let client = self.client().await?;
+        if let Some(place) = &spec.place {
+            record::write(place, &client.endpoint, &self.options)?;
+        }
         let sandbox = make::make(client, &self.options, spec, cancel).await?;
         Ok(Arc::new(sandbox))
     }
 
     async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        if !self.began {
+            return Err(SandboxError::NotRunning);
+        }
         let client = self.client().await?;
         Ok(Arc::new(life::open(client, &self.options, handle).await?))
     }
 
     async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
+        if !self.began {
+            return Ok(());
+        }
         life::remove(self.client().await?, &self.options, handle).await
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::client::Client;
+use super::find::endpoint;
 use super::{Kind, Surroundings};
 use crate::sandbox::SandboxError;
 
@@ -22,7 +23,7 @@ pub struct Found {
 
 /// Looks for an engine and asks it. The error says what is wrong with it and what to do.
 pub async fn probe(kind: Kind, around: &Surroundings) -> Result<Found, SandboxError> {
-    let client = Client::connect(kind, around).await?;
+    let client = Client::connect(endpoint(kind, around)?)?;
     let about = client.about().await?;
     let mut lacks = Vec::new();
     // Rootless engines limit nothing without delegated control groups of version 2.

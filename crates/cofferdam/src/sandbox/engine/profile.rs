@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
-    Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits,
-    RestartPolicy, RestartPolicyNameEnum,
+    Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType, RestartPolicy,
+    RestartPolicyNameEnum,
 };
 
 use super::Kind;
@@ -72,6 +72,7 @@ impl Profile<'_> {
             tmpfs: Some(self.own_files()),
             network_mode: Some(self.network.to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
+            // Open files are each program's own: the guest sees to that.
             pids_limit: limits.processes.map(integer),
             memory,
             memory_swap: memory,
@@ -80,13 +81,6 @@ impl Profile<'_> {
                 reason = "thousands of CPUs are far below the largest number"
             )]
             nano_cpus: limits.cpus.map(|cpus| (cpus * BILLION) as i64),
-            ulimits: limits.open_files.map(|most| {
-                vec![ResourcesUlimits {
-                    name: Some("nofile".to_owned()),
-                    soft: Some(integer(most)),
-                    hard: Some(integer(most)),
-                }]
-            }),
             ..common()
         }
     }
