@@ -10,13 +10,16 @@ use bollard::Docker as Api;
 use bollard::errors::Error as ApiError;
 use bollard::models::{ContainerCreateBody, ImageInspect};
 use bollard::query_parameters::{
-    CreateContainerOptions, CreateImageOptions, InspectContainerOptions, ListContainersOptions,
-    RemoveContainerOptions, StartContainerOptions,
+    CreateContainerOptions, CreateImageOptions, RemoveContainerOptions, StartContainerOptions,
 };
 use futures_util::StreamExt;
 
 use super::Kind;
+use serde::Deserialize;
+
+use super::ask;
 use super::find::Endpoint;
+use super::life::{HOLDER, ROLE};
 use crate::sandbox::SandboxError;
 
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
@@ -49,10 +52,31 @@ pub(super) struct About {
 /// A container of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Container {
-    pub(super) id: String,
     /// Its first process, as the host numbers it; none where it does not run.
     pub(super) process: Option<i64>,
     pub(super) problem: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Listed {
+    #[serde(rename = "Id")]
+    id: String,
+    #[serde(rename = "Labels", default)]
+    labels: HashMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Inspected {
+    #[serde(rename = "State")]
+    state: State,
+}
+
+#[derive(Debug, Deserialize)]
+struct State {
+    #[serde(rename = "Pid", default)]
+    pid: i64,
+    #[serde(rename = "Error", default)]
+    error: String,
 }
 
 impl Client {
@@ -133,18 +157,21 @@ impl Client {
         Ok(config.env.unwrap_or_default())
     }
 
-    /// Makes an image without a file in it, unless it is there.
-    pub(super) async fn empty_image(&self, name: &str) -> Result<(), SandboxError> {
-        match self.api.inspect_image(name).await {
-            Err(error) if status(&error) == Some(NOT_FOUND) => {}
-            Err(error) => return Err(self.failed("look at the image", &error)),
-            Ok(_) => return Ok(()),
+    /// The id of an image without a file in it, which is made unless it is there. By its name one engine would look for it at
+    /// a registry.
+    pub(super) async fn empty_image(&self, name: &str) -> Result<String, SandboxError> {
+        let id = async || match self.api.inspect_image(name).await {
+            Err(error) if status(&error) == Some(NOT_FOUND) => Ok(None),
+            Err(error) => Err(self.failed("look at the image", &error)),
+            Ok(found) => Ok(found.id),
+        };
+        if let Some(id) = id().await? {
+            return Ok(id);
         }
-        let (repo, tag) = name.split_once(':').unwrap_or((name, "latest"));
         let options = CreateImageOptions {
             from_src: Some("-".to_owned()),
-            repo: Some(repo.to_owned()),
-            tag: Some(tag.to_owned()),
+            // With its tag: Podman 4.3 takes none by itself.
+            repo: Some(name.to_owned()),
             ..CreateImageOptions::default()
         };
         // The end of an archive.
@@ -153,7 +180,9 @@ impl Client {
         while let Some(step) = made.next().await {
             step.map_err(|error| self.failed("make an image", &error))?;
         }
-        Ok(())
+        id().await?.ok_or_else(|| {
+            SandboxError::Start(format!("{} has lost an image that it made", self.kind()))
+        })
     }
 
     /// A name that is taken gets the end of `other` instead.
@@ -186,43 +215,37 @@ impl Client {
 
     /// None where there is no such container.
     pub(super) async fn look(&self, id: &str) -> Result<Option<Container>, SandboxError> {
-        let found = self
-            .api
-            .inspect_container(id, None::<InspectContainerOptions>);
-        let found = match found.await {
-            Err(error) if status(&error) == Some(NOT_FOUND) => return Ok(None),
-            other => other.map_err(|error| self.failed("look at a container", &error))?,
-        };
-        let state = found.state.unwrap_or_default();
-        Ok(Some(Container {
-            id: found.id.unwrap_or_default(),
-            process: state.pid.filter(|&pid| pid > 0),
-            problem: state.error.filter(|error| !error.is_empty()),
+        let path = format!("/v{}.{}/containers/{id}/json", OLDEST.0, OLDEST.1);
+        let found = ask::get::<Inspected>(&self.endpoint.socket, &path).await;
+        let found = found.map_err(|error| self.broken("look at a container", &error))?;
+        Ok(found.map(|Inspected { state }| Container {
+            process: Some(state.pid).filter(|&pid| pid > 0),
+            problem: Some(state.error).filter(|error| !error.is_empty()),
         }))
     }
 
-    /// The containers that have all of these labels, running or not.
+    /// The containers that have all of these labels, running or not: those first that have joined another.
     pub(super) async fn labelled(&self, labels: &[String]) -> Result<Vec<String>, SandboxError> {
-        let options = ListContainersOptions {
-            all: true,
-            filters: Some(HashMap::from([("label".to_owned(), labels.to_vec())])),
-            ..ListContainersOptions::default()
-        };
-        let found = self.api.list_containers(Some(options)).await;
-        let found = found.map_err(|error| self.failed("list its containers", &error))?;
+        let filters = serde_json::json!({ "label": labels }).to_string();
+        let (major, minor) = OLDEST;
+        let path = format!(
+            "/v{major}.{minor}/containers/json?all=1&filters={}",
+            ask::encoded(&filters)
+        );
+        let found = ask::get::<Vec<Listed>>(&self.endpoint.socket, &path).await;
+        let found = found.map_err(|error| self.broken("list its containers", &error))?;
         // What an engine does not filter is not ours.
-        let has_all = |one: &HashMap<String, String>| {
+        let has_all = |one: &Listed| {
             labels.iter().all(|label| {
-                label
-                    .split_once('=')
-                    .is_some_and(|(name, value)| one.get(name).is_some_and(|own| own == value))
+                label.split_once('=').is_some_and(|(name, value)| {
+                    one.labels.get(name).is_some_and(|own| own == value)
+                })
             })
         };
-        Ok(found
-            .into_iter()
-            .filter(|one| one.labels.as_ref().is_some_and(has_all))
-            .filter_map(|one| one.id)
-            .collect())
+        let mut found: Vec<_> = found.unwrap_or_default();
+        found.retain(has_all);
+        found.sort_by_key(|one| one.labels.get(ROLE).is_some_and(|role| role == HOLDER));
+        Ok(found.into_iter().map(|one| one.id).collect())
     }
 
     /// Ends it where it runs. It is no error where it is gone, or about to go.
@@ -236,6 +259,11 @@ impl Client {
             Err(error) if matches!(status(&error), Some(NOT_FOUND | CONFLICT)) => Ok(()),
             other => other.map_err(|error| self.failed("remove a container", &error)),
         }
+    }
+
+    fn broken(&self, what: &str, error: &io::Error) -> SandboxError {
+        let kind = self.kind();
+        SandboxError::Start(format!("{kind} cannot {what}: {error}"))
     }
 
     fn failed(&self, what: &str, error: &ApiError) -> SandboxError {

@@ -11,6 +11,7 @@ use cofferdam_guest::protocol::{self, Agent, Setup, WALL_SOCKETS};
 use tokio::net::UnixStream;
 
 use super::client::Client;
+use super::life::{HOLDER, ROLE};
 use super::make::{Newborn, meet, short};
 use super::mounts::Bind;
 use super::profile::{self, GUEST, MEETING};
@@ -50,18 +51,19 @@ impl<'a> Holder<'a> {
             client,
             id,
             hostname,
-            labels,
+            mut labels,
             guest,
             meeting,
         } = of;
-        client.empty_image(IMAGE).await?;
+        labels.insert(ROLE.to_owned(), HOLDER.to_owned());
+        let image = client.empty_image(IMAGE).await?;
         let rendezvous = Rendezvous::at(meeting).map_err(start_error)?;
         let binds = [
             Bind::of(guest, Path::new(GUEST), Access::ReadOnly)?,
             Bind::of(rendezvous.directory(), Path::new(MEETING), Access::ReadOnly)?,
         ];
         let socket = Rendezvous::socket(MEETING);
-        let body: ContainerCreateBody = profile::holder(IMAGE, hostname, labels, &binds, socket);
+        let body: ContainerCreateBody = profile::holder(&image, hostname, labels, &binds, socket);
         let name = format!("cofferdam-holder-{}", short(&id.to_string()));
         let other = format!("cofferdam-holder-{id}");
         let container = client.create(&name, &other, &body).await?;
@@ -93,9 +95,9 @@ impl<'a> Holder<'a> {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Somebody has joined.
-    pub(super) async fn leave(self) {
-        self.container.remove().await;
+    /// Somebody has joined: it is not needed any more. An engine that keeps it as long as who has joined gives back its name.
+    pub(super) async fn leave(self) -> Option<String> {
+        self.container.leave().await
     }
 }
 

@@ -16,6 +16,9 @@ use crate::sandbox::{Handle, SandboxError, identity};
 /// The id of a sandbox, and whose Cofferdam it is: both are looked for before anything is ended.
 const ID: &str = "io.cofferdam.id";
 const HOME: &str = "io.cofferdam.home";
+/// What a container is to its sandbox, where it is not the agent's.
+pub(super) const ROLE: &str = "io.cofferdam.role";
+pub(super) const HOLDER: &str = "holder";
 /// How long an engine may take to be done with a container that has ended, and how often it is asked.
 const GONE: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(20);
@@ -34,16 +37,22 @@ pub(super) fn labels(options: &EngineOptions, id: SandboxId) -> [(String, String
 #[derive(Debug)]
 pub(super) struct Keeper {
     client: Client,
-    container: String,
+    /// The agent's first.
+    containers: Vec<String>,
     process: Process,
     lives_on: bool,
 }
 
 impl Keeper {
-    pub(super) fn new(client: Client, container: String, process: Process, lives_on: bool) -> Self {
+    pub(super) fn new(
+        client: Client,
+        containers: Vec<String>,
+        process: Process,
+        lives_on: bool,
+    ) -> Self {
         Self {
             client,
-            container,
+            containers,
             process,
             lives_on,
         }
@@ -59,7 +68,9 @@ impl End for Keeper {
         connection.end("closed");
         let ended = self.process.end().await;
         // Also where it did not end: the engine kills it then.
-        gone(&self.client, &self.container).await?;
+        for container in &self.containers {
+            gone(&self.client, container).await?;
+        }
         ended
     }
 
@@ -100,13 +111,13 @@ pub(super) async fn open(
         greeted => greeted?,
     }
     let containers = client.labelled(&written(options, handle.id)).await?;
-    let Some(container) = containers.into_iter().next() else {
+    if containers.is_empty() {
         return Err(SandboxError::NotRunning);
-    };
+    }
     Ok(GuestSandbox {
         connection: Connection::new(stream),
         agent,
-        end: Box::new(Keeper::new(client.clone(), container, process, true)),
+        end: Box::new(Keeper::new(client.clone(), containers, process, true)),
         wall: None,
     })
 }

@@ -61,10 +61,13 @@ impl<'a> Newborn<'a> {
         &self.id
     }
 
-    /// It came to nothing, or has done what it was for.
-    pub(super) async fn remove(mut self) {
+    /// It has done what it was for. Its id, where the engine still has it: Podman lets none go that another has joined.
+    pub(super) async fn leave(mut self) -> Option<String> {
         self.kept = true;
-        let _ = self.client.remove(&self.id).await;
+        let id = std::mem::take(&mut self.id);
+        let removed = self.client.remove(&id).await.is_ok();
+        let is_gone = removed && matches!(self.client.look(&id).await, Ok(None));
+        (!is_gone).then_some(id)
     }
 
     fn keep(mut self) -> String {
@@ -193,8 +196,9 @@ async fn come_up(
     sent.map_err(start_error)?;
     let sockets = guest::ready(&stream).await?;
     // The namespace is the agent's container's now.
+    let mut containers = Vec::new();
     if let Some(holder) = holder {
-        holder.leave().await;
+        containers.extend(holder.leave().await);
     }
     let wall = match &spec.network {
         Network::Wall(spec) => Some(raise_wall(&stream, sockets, spec).await?),
@@ -213,7 +217,8 @@ async fn come_up(
             ours
         }
     };
-    let end = Keeper::new(client.clone(), newborn.keep(), process, door.is_some());
+    containers.insert(0, newborn.keep());
+    let end = Keeper::new(client.clone(), containers, process, door.is_some());
     Ok(GuestSandbox {
         connection: Connection::new(stream),
         agent,

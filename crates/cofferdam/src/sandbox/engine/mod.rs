@@ -4,6 +4,7 @@
 //! ([`guest`](super::guest)). Here is what is the engine's: where it is ([`find`]), what it is asked ([`client`]), what a container
 //! is ([`profile`], [`mounts`]), how one comes up ([`make`]) and ends ([`life`]). docs/decisions/0013-engines.md.
 
+mod ask;
 mod attached;
 mod client;
 mod environment;
