@@ -188,8 +188,7 @@ impl Client {
     /// A name that is taken gets the end of `other` instead.
     pub(super) async fn create(
         &self,
-        name: &str,
-        other: &str,
+        [name, other]: &[String; 2],
         body: &ContainerCreateBody,
     ) -> Result<String, SandboxError> {
         let create = async |name: &str| {
@@ -200,7 +199,7 @@ impl Client {
             self.api.create_container(Some(options), body.clone()).await
         };
         let made = match create(name).await {
-            Err(error) if status(&error) == Some(CONFLICT) => create(other).await,
+            Err(error) if is_taken(&error) => create(other).await,
             made => made,
         };
         made.map(|made| made.id)
@@ -277,6 +276,11 @@ fn status(error: &ApiError) -> Option<u16> {
         ApiError::DockerResponseServerError { status_code, .. } => Some(*status_code),
         _ => None,
     }
+}
+
+/// Podman 4.3 has no status of its own for it.
+fn is_taken(error: &ApiError) -> bool {
+    status(error) == Some(CONFLICT) || said(error).contains("already in use")
 }
 
 fn said(error: &ApiError) -> String {

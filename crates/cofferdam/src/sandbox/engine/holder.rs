@@ -5,20 +5,22 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use bollard::models::ContainerCreateBody;
 use cofferdam_guest::protocol::{self, Agent, Setup, WALL_SOCKETS};
 use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use super::life::{HOLDER, ROLE};
-use super::make::{Newborn, meet, short};
+use super::make::{Newborn, go_on, meet, short};
 use super::mounts::Bind;
 use super::profile::{self, GUEST, MEETING};
 use super::rendezvous::Rendezvous;
 use crate::ids;
 use crate::names::SandboxId;
-use crate::sandbox::guest::{self, start_error};
+use crate::sandbox::guest::{self, bounded, start_error};
 use crate::sandbox::{Access, SandboxError};
 
 /// The image with nothing in it. Its content never changes.
@@ -43,6 +45,9 @@ pub(super) struct Holding<'a> {
     pub(super) guest: &'a Path,
     /// A directory for the meeting, of its own.
     pub(super) meeting: &'a Path,
+    /// For each step of its guest.
+    pub(super) limit: Duration,
+    pub(super) cancel: &'a CancellationToken,
 }
 
 impl<'a> Holder<'a> {
@@ -54,6 +59,8 @@ impl<'a> Holder<'a> {
             mut labels,
             guest,
             meeting,
+            limit,
+            cancel,
         } = of;
         labels.insert(ROLE.to_owned(), HOLDER.to_owned());
         let image = client.empty_image(IMAGE).await?;
@@ -66,15 +73,17 @@ impl<'a> Holder<'a> {
         let body: ContainerCreateBody = profile::holder(&image, hostname, labels, &binds, socket);
         let name = format!("cofferdam-holder-{}", short(&id.to_string()));
         let other = format!("cofferdam-holder-{id}");
-        let container = client.create(&name, &other, &body).await?;
-        let container = Newborn::of(client, container);
+        go_on(cancel)?;
+        let container = Newborn::create(client, [name, other], body).await?;
+        go_on(cancel)?;
         client.start(container.id()).await?;
-        let (stream, _) = meet(client, &rendezvous, container.id()).await?;
+        let met = meet(client, &rendezvous, container.id());
+        let (stream, _) = bounded(met, limit, cancel).await?;
         let frame = describe()?;
         guest::send(&stream, &frame, &[])
             .await
             .map_err(start_error)?;
-        let sockets = guest::ready(&stream).await?;
+        let sockets = bounded(guest::ready(&stream), limit, cancel).await?;
         if sockets.len() != WALL_SOCKETS {
             let what = "its holder did not hand over the wall's sockets";
             return Err(SandboxError::Start(what.to_owned()));

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bollard::models::ContainerCreateBody;
 use cofferdam_guest::protocol::{self, Agent, Setup};
 use tokio::net::UnixStream;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::EngineOptions;
@@ -49,12 +51,28 @@ pub(super) struct Newborn<'a> {
 }
 
 impl<'a> Newborn<'a> {
-    pub(super) fn of(client: &'a Client, id: String) -> Self {
-        Self {
+    /// A name that is taken gets the end of `other` instead. Whoever gives up meanwhile leaves nothing: what the engine has begun it
+    /// ends, and then it is removed.
+    pub(super) async fn create(
+        client: &'a Client,
+        names: [String; 2],
+        body: ContainerCreateBody,
+    ) -> Result<Self, SandboxError> {
+        let (told, made) = oneshot::channel();
+        let maker = client.clone();
+        tokio::spawn(async move {
+            let created = maker.create(&names, &body).await;
+            if let Err(Ok(id)) = told.send(created) {
+                let _ = maker.remove(&id).await;
+            }
+        });
+        let made = made.await;
+        let id = made.map_err(|_| SandboxError::Start("its maker was stopped".to_owned()))??;
+        Ok(Self {
             client,
             id,
             kept: false,
-        }
+        })
     }
 
     pub(super) fn id(&self) -> &str {
@@ -99,8 +117,8 @@ pub(super) async fn make(
         Lifetime::WithMaker => None,
         Lifetime::UntilRemoved { state } => Some(guest::free_door(spec, state).await?),
     };
-    let made = come_up(client, options, spec, door.as_ref());
-    let made = bounded(made, options.ready_limit, cancel).await;
+    // An engine's step is waited for, because it goes on whoever waits; what a guest does is not.
+    let made = come_up(client, options, spec, door.as_ref(), cancel).await;
     if let (Err(_), Some(door)) = (&made, door) {
         door.remove();
     }
@@ -112,6 +130,7 @@ async fn come_up(
     options: &EngineOptions,
     spec: &SandboxSpec,
     door: Option<&Door>,
+    cancel: &CancellationToken,
 ) -> Result<GuestSandbox, SandboxError> {
     let agent = identity::agent(spec.id)?;
     let image = client.image(&options.image).await?;
@@ -130,6 +149,8 @@ async fn come_up(
                 labels: labels.clone(),
                 guest: &guest,
                 meeting: &wall_meeting,
+                limit: options.ready_limit,
+                cancel,
             })
             .await?,
         ),
@@ -175,9 +196,12 @@ async fn come_up(
     let body = profile.body();
     let name = container_name(spec);
     let other = format!("{name}-{}", short(&spec.id.to_string()));
-    let newborn = Newborn::of(client, client.create(&name, &other, &body).await?);
+    go_on(cancel)?;
+    let newborn = Newborn::create(client, [name, other], body).await?;
+    go_on(cancel)?;
     client.start(newborn.id()).await?;
-    let (stream, process) = meet(client, &rendezvous, newborn.id()).await?;
+    let met = meet(client, &rendezvous, newborn.id());
+    let (stream, process) = bounded(met, options.ready_limit, cancel).await?;
     // It has them now; from here on nothing of the host's leads there by another name.
     drop((attached, rendezvous));
     let frame = describe(spec, environment(spec, &image), seen)?;
@@ -194,14 +218,18 @@ async fn come_up(
     let sent = guest::send(&stream, &frame, &fds).await;
     drop(fds);
     sent.map_err(start_error)?;
-    let sockets = guest::ready(&stream).await?;
+    let ready = guest::ready(&stream);
+    let sockets = bounded(ready, options.ready_limit, cancel).await?;
     // The namespace is the agent's container's now.
     let mut containers = Vec::new();
     if let Some(holder) = holder {
         containers.extend(holder.leave().await);
     }
     let wall = match &spec.network {
-        Network::Wall(spec) => Some(raise_wall(&stream, sockets, spec).await?),
+        Network::Wall(spec) => {
+            let raised = raise_wall(&stream, sockets, spec);
+            Some(bounded(raised, options.ready_limit, cancel).await?)
+        }
         Network::None | Network::Open if sockets.is_empty() => None,
         Network::None | Network::Open => {
             let what = "its init handed over what nobody asked for";
@@ -211,10 +239,13 @@ async fn come_up(
     let stream = match door {
         None => stream,
         Some(door) => {
-            let ours = door.connect().await?;
-            guest::greet(&ours).await?;
-            guest::stay(&stream).await?;
-            ours
+            let stays = async {
+                let ours = door.connect().await?;
+                guest::greet(&ours).await?;
+                guest::stay(&stream).await?;
+                Ok(ours)
+            };
+            bounded(stays, options.ready_limit, cancel).await?
         }
     };
     containers.insert(0, newborn.keep());
@@ -243,6 +274,14 @@ fn nothing(options: &EngineOptions) -> Result<PathBuf, SandboxError> {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(start_error(error)),
         _ => Ok(nothing),
     }
+}
+
+/// Between two steps of an engine.
+pub(super) fn go_on(cancel: &CancellationToken) -> Result<(), SandboxError> {
+    if cancel.is_cancelled() {
+        return Err(SandboxError::Cancelled);
+    }
+    Ok(())
 }
 
 /// The guest of this container, and no other: programs inside could find the way too, but none runs before it was met.

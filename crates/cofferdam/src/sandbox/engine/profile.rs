@@ -88,21 +88,28 @@ impl Profile<'_> {
     /// File systems in memory that are the sandbox's alone, where nothing of the host's is mounted.
     fn own_files(&self) -> HashMap<String, String> {
         let (uid, gid) = self.ids;
-        let home = if self.kind.owns_tmpfs() {
-            format!("rw,exec,nosuid,nodev,mode=0700,uid={uid},gid={gid}")
-        } else {
-            "rw,exec,nosuid,nodev,mode=1777".to_owned()
+        let options = |mode: &str| {
+            let all = "rw,exec,nosuid,nodev";
+            if self.kind.owns_tmpfs() {
+                // Where an image has the directory with other rights, they win, whatever is said here; not over the owner.
+                format!("{all},mode={mode},uid={uid},gid={gid}")
+            } else {
+                format!("{all},mode=1777")
+            }
         };
-        let all = "rw,exec,nosuid,nodev,mode=1777".to_owned();
-        [(AGENT_HOME, home), ("/tmp", all.clone()), ("/var/tmp", all)]
-            .into_iter()
-            .filter(|(place, _)| {
-                self.binds
-                    .iter()
-                    .all(|bind| bind.target.as_os_str() != *place)
-            })
-            .map(|(place, options)| (place.to_owned(), options))
-            .collect()
+        [
+            (AGENT_HOME, options("0700")),
+            ("/tmp", options("1777")),
+            ("/var/tmp", options("1777")),
+        ]
+        .into_iter()
+        .filter(|(place, _)| {
+            self.binds
+                .iter()
+                .all(|bind| bind.target.as_os_str() != *place)
+        })
+        .map(|(place, options)| (place.to_owned(), options))
+        .collect()
     }
 }
 
