@@ -24,13 +24,22 @@ pub(crate) struct Arguments {
     #[arg(long)]
     dry_run: bool,
 
-    /// How much may stay on disk of files of commits that no sandbox stands on; 10g unless given
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    /// How much the files of commits may take on disk, all together; what a sandbox stands on stays all the same; 10g
+    /// unless given
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     keep_trees: Option<u64>,
 
     /// One object: `recovered`, `removed`, `expired_refs`, `trees`, `problems`
     #[arg(long)]
     json: bool,
+}
+
+/// Nothing is a size, too.
+fn parse_size(text: &str) -> Result<u64, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    parse_bytes(text)
 }
 
 pub(crate) async fn run(

@@ -1,12 +1,13 @@
 //! `cofferdam status`.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::git::Oid;
 use cofferdam::names::Slug;
-use cofferdam::registry::{Record, Setup};
+use cofferdam::registry::{Mode, Record, Setup};
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage;
@@ -62,7 +63,8 @@ struct Status<'a> {
     pause: Option<&'static str>,
     /// Its first process, as this machine numbers it; nothing where it is stopped.
     process: Option<u32>,
-    workdir: String,
+    /// Nothing where no directory of the host has its files as they are inside.
+    workdir: Option<String>,
     repository: String,
     created: Timestamp,
     programs: Vec<Running>,
@@ -246,10 +248,7 @@ fn told_as_json<'a>(
         },
         pause: told.stopping.map(pause),
         process: told.process,
-        workdir: record
-            .workspace(&environment.home)
-            .to_string_lossy()
-            .into_owned(),
+        workdir: workdir(record, environment).map(|path| path.to_string_lossy().into_owned()),
         repository: record.repository.to_string_lossy().into_owned(),
         created: record.created,
         programs: programs
@@ -261,6 +260,11 @@ fn told_as_json<'a>(
             })
             .collect(),
     }
+}
+
+/// Of layers what was changed alone is no place to work in.
+fn workdir(record: &Record, environment: &Environment) -> Option<PathBuf> {
+    (record.mode != Mode::Layer).then(|| record.workspace(&environment.home))
 }
 
 fn render(
@@ -294,7 +298,13 @@ fn render(
         ("landed", landed(record)),
         ("new", new),
         ("mode", record.mode.as_str().to_owned()),
-        ("workdir", shown(&record.workspace(&environment.home))),
+        (
+            "workdir",
+            match workdir(record, environment) {
+                Some(path) => shown(&path),
+                None => format!("inside alone: cofferdam shell {}", record.name),
+            },
+        ),
         ("network", reach(record, told)),
     ];
     match told.stopping {

@@ -23,7 +23,8 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
              `cofferdam delete --force {name}`"
         ),
         SessionError::Ended { name } => format!(
-            "what it committed is there: `cofferdam log {name}`; remove the rest with `cofferdam delete {name}`"
+            "what it committed: `cofferdam log {name}`; what it did not: `cofferdam diff --uncommitted {name}`; go on \
+             in it with `cofferdam shell {name}`, if it kept its files"
         ),
         SessionError::InWorktree { path, .. } => format!(
             "go on there; or save what you need of it, then `git worktree remove {}`",

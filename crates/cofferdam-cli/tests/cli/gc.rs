@@ -262,3 +262,62 @@ pub(crate) fn wait_for(stream: impl std::io::Read, word: &str) {
     }
     panic!("`{word}` was never said:\n{seen}");
 }
+
+/// The layers that are on the disk.
+fn layers(environment: &TestEnvironment) -> usize {
+    let line = "ls -d ~/.cofferdam/trees/*/????????????????????????????????????????";
+    environment.shell(line).stdout.lines().count()
+}
+
+/// Files of commits that nobody stands on go where they take too much; what a sandbox stands on never does.
+#[test]
+fn files_of_commits_are_trimmed_to_a_size() {
+    let environment = TestEnvironment::with_repository();
+    let other = ["--mode", "layer", "--branch", "other"];
+    environment.run(&other, "true").expect_code(0);
+    environment.write("big", &"much\n".repeat(50_000));
+    environment.git(&["add", "big"]);
+    environment.git(&["commit", "-qm", "big"]);
+    let kept = ["--mode", "layer", "--name", "kept", "--branch", "work"];
+    environment.run(&kept, "echo new > new").expect_code(0);
+    environment.git(&["reset", "-q", "--hard", "HEAD~1"]);
+    environment.write("more", "more\n");
+    environment.git(&["add", "more"]);
+    environment.git(&["commit", "-qm", "more"]);
+    environment.run(&other, "true").expect_code(0);
+    assert_eq!(layers(&environment), 3);
+    environment
+        .cofferdam(&["gc", "--keep-trees", "1g"])
+        .expect_code(0);
+    assert_eq!(layers(&environment), 3);
+    let done = environment.cofferdam(&["doctor", "--json"]);
+    assert!(done.stdout.contains("files of 3 commits, "), "{done}");
+    let dry = environment
+        .cofferdam(&["gc", "--keep-trees", "0", "--dry-run"])
+        .expect_code(0);
+    assert!(
+        dry.stdout.starts_with("would be removed: files of "),
+        "{dry}"
+    );
+    assert_eq!(layers(&environment), 3);
+    let done = environment
+        .cofferdam(&["gc", "--keep-trees", "0"])
+        .expect_code(0);
+    assert_eq!(format!("would be {}", done.stdout), dry.stdout);
+    let diff = ["diff", "--uncommitted", "kept"];
+    let left = layers(&environment);
+    assert!((1..3).contains(&left), "{left}");
+    environment.cofferdam(&diff).expect_code(0);
+    assert_eq!(
+        layers(&environment),
+        left,
+        "what it stands on was written again"
+    );
+    environment
+        .cofferdam(&["delete", "--force", "kept"])
+        .expect_code(0);
+    environment
+        .cofferdam(&["gc", "--keep-trees", "0"])
+        .expect_code(0);
+    assert_eq!(layers(&environment), 0);
+}

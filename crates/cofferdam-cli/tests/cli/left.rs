@@ -648,3 +648,111 @@ fn what_the_gate_refuses_does_not_come_out_uncommitted_either() {
         assert!(!environment.repository().join("sub/.git").exists());
     }
 }
+
+/// What the user copied in and nobody touched is theirs, and no work of the agent's.
+#[test]
+fn what_was_copied_in_is_no_work() {
+    for mode in ["layer", "copy", "bind"] {
+        let environment = TestEnvironment::with_repository();
+        environment.write(".env", "key=1\n");
+        environment.write("deep/data", "data\n");
+        environment.write("deep/more/data", "data\n");
+        let copies = [
+            "--mode", mode, "--name", "copies", "--copy", ".env", "--copy", "deep",
+        ];
+        let reads = "cat .env deep/data deep/more/data; git status >/dev/null";
+        let done = environment.run(&copies, reads).expect_code(0);
+        assert!(!done.stdout.contains("uncommitted"), "{mode}: {done}");
+        environment.expect_clean();
+        let copies = [&copies[..], &["--branch", "work"]].concat();
+        let works = "echo work > work; echo more >> README.md";
+        let done = environment.run(&copies, works).expect_code(0);
+        assert!(done.stdout.contains("uncommitted"), "{mode}: {done}");
+        if mode == "bind" {
+            continue;
+        }
+        environment.cofferdam(&["apply", "copies"]).expect_code(0);
+        let status = environment.git(&["status", "--porcelain"]);
+        assert_eq!(status, "M  README.md\nA  work\n?? .env\n?? deep/", "{mode}");
+        environment
+            .cofferdam(&["apply", "--undo", "copies"])
+            .expect_code(0);
+        environment
+            .cofferdam(&["delete", "--force", "copies"])
+            .expect_code(0);
+        // One that somebody changed is work, whatever its size and its times are.
+        let touches = "cp -p .env was; echo key=2 > .env; touch -r was .env; rm was";
+        let done = environment.run(&copies, touches).expect_code(0);
+        assert!(done.stdout.contains("uncommitted"), "{mode}: {done}");
+        let done = environment
+            .cofferdam(&["diff", "--uncommitted", "copies"])
+            .expect_code(0);
+        assert!(done.stdout.contains("+key=2"), "{mode}: {done}");
+        assert!(!done.stdout.contains("deep/data"), "{mode}: {done}");
+    }
+}
+
+/// What the user did to something that was brought in makes it theirs: undo leaves it, names it, and can be given again.
+#[test]
+fn what_the_user_touched_is_named_and_left() {
+    let touched = [
+        (
+            "git rm -q --cached src/lib.txt",
+            "src/lib.txt",
+            "git reset -q src/lib.txt",
+        ),
+        ("chmod +x new", "new", "chmod -x new"),
+        (
+            "chmod +x src/lib.txt; git reset -q",
+            "src/lib.txt",
+            "chmod -x src/lib.txt",
+        ),
+        ("git reset -q; git add -N new", "new", "git reset -q new"),
+    ];
+    for (touch, name, back) in touched {
+        let environment = left(&["--branch", "work"]);
+        environment.cofferdam(&["apply", "left"]).expect_code(0);
+        let brought = environment.read(name);
+        environment.shell(touch).expect_code(0);
+        let done = environment
+            .cofferdam(&["apply", "--undo", "left"])
+            .expect_code(1);
+        let said = format!("error: not as before, because they were changed since: {name}\n");
+        assert!(done.stderr.starts_with(&said), "{touch}: {done}");
+        assert_eq!(environment.read(name), brought, "{touch}");
+        let others = environment.git(&["status", "--porcelain", "--", ".", &format!(":!{name}")]);
+        assert_eq!(others, "", "{touch}");
+        environment.shell(back).expect_code(0);
+        environment
+            .cofferdam(&["apply", "--undo", "left"])
+            .expect_code(0);
+        assert_eq!(environment.git(&["status", "--porcelain"]), "", "{touch}");
+    }
+}
+
+/// Uncommitted work alone keeps the sandbox: nothing of it is missing.
+#[test]
+fn one_with_uncommitted_work_alone_is_stopped() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(&["--name", "left", "-q"], "echo x > x")
+        .expect_code(0);
+    let list = environment.cofferdam(&["list", "--json"]).stdout;
+    assert!(list.contains("\"state\":\"stopped\""), "{list}");
+    let done = environment
+        .cofferdam(&["exec", "left", "--", "true"])
+        .expect_code(1);
+    let hint = "hint: what it committed: `cofferdam log left`; what it did not: `cofferdam diff --uncommitted left`;";
+    assert!(done.stderr.contains(hint), "{done}");
+}
+
+/// Whatever the agent committed or did not, the user hears that it did not have their work.
+#[test]
+fn a_quick_agent_without_commits_is_told_of_too() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("README.md", "mine\n");
+    let done = environment
+        .run(&["--branch", "work"], "true")
+        .expect_code(0);
+    assert!(done.stderr.contains("1 uncommitted change of"), "{done}");
+}

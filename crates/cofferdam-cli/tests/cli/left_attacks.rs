@@ -2,10 +2,12 @@
 //! that was not shown.
 
 use std::os::unix::fs::symlink;
+use std::process::Stdio;
+use std::time::Duration;
 
 use cofferdam::fsx::{write_private, write_with_mode};
 
-use crate::environment::TestEnvironment;
+use crate::environment::{TestEnvironment, finish};
 
 /// A sandbox `left` on branch `work`, in which that was done in files `base` of the repository.
 #[track_caller]
@@ -257,4 +259,45 @@ fn settings_inside_do_not_make_new_files_vanish() {
             .expect_code(0);
         assert_eq!(done.stdout, "A\tnew\n", "{done}");
     }
+}
+
+/// A git that a killed `apply` left running is waited for: else it writes after the undo.
+#[test]
+fn what_a_killed_apply_still_writes_is_waited_for() {
+    let environment = left("true", "echo new > new; echo more >> README.md", &[]);
+    let programs = environment.home().join("programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    let script = "#!/bin/sh\nPATH=${PATH#*:}\nhere=${0%/*}\ncase \"$*\" in\n\
+                  *'read-tree -m -u -n'*) ;;\n\
+                  *'read-tree -m -u'*) cp \"$GIT_INDEX_FILE\" \"$here/index\"; kill -9 $PPID; while ! test -e \"$here/go\"; do sleep 0.01; done; \
+                  GIT_INDEX_FILE=$here/index git \"$@\"; : > \"$here/written\"; exit;;\nesac\nexec git \"$@\"\n";
+    write_with_mode(&programs.join("git"), script.as_bytes(), 0o755).unwrap();
+    let killed = format!(
+        "PATH={}:$PATH {} apply left; exit $?",
+        programs.display(),
+        env!("CARGO_BIN_EXE_cofferdam")
+    );
+    environment.shell(&killed).expect_code(137);
+    // It has read the index already.
+    let mut undo = environment
+        .command(&["apply", "--undo", "left"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One that does not wait has ended by then, mostly; one that waits is there however long this takes.
+    for _ in 0..200 {
+        if undo.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    write_private(&programs.join("go"), b"").unwrap();
+    finish(undo).expect_code(0);
+    let written = format!(
+        "until test -e {}; do sleep 0.01; done",
+        programs.join("written").display()
+    );
+    environment.shell(&written).expect_code(0);
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
 }

@@ -637,3 +637,29 @@ fn uncommitted_work_is_kept_and_named() {
         "{done}"
     );
 }
+
+/// A layer has all of a commit; a worktree has what the checkout has.
+#[test]
+fn a_sparse_checkout_has_a_sparse_sandbox() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("docs/big", "big\n");
+    environment.git(&["add", "docs"]);
+    environment.git(&["commit", "-qm", "docs"]);
+    environment.git(&["sparse-checkout", "set", "src"]);
+    let script = "test ! -e docs && echo a >> src/lib.txt && git commit -qam a";
+    let done = environment
+        .run(&["--branch", "work"], script)
+        .expect_code(0);
+    let first = done.stderr.lines().next().unwrap();
+    assert!(
+        first.contains("mode bind (as sparse as this checkout)"),
+        "{done}"
+    );
+    assert_eq!(
+        environment.git(&["show", "--format=", "--name-only", "work"]),
+        "src/lib.txt"
+    );
+    environment.git(&["sparse-checkout", "disable"]);
+    let whole = ["--branch", "other"];
+    environment.run(&whole, "test -e docs/big").expect_code(0);
+}

@@ -309,7 +309,7 @@ fn like(target: impl AsFd, found: &rustix::fs::Stat) -> Result<(), Errno> {
 }
 
 /// The directory of a cleaned path, and its last name.
-fn split(path: &Path) -> (&Path, &std::ffi::OsStr) {
+pub(super) fn split(path: &Path) -> (&Path, &std::ffi::OsStr) {
     (
         path.parent().unwrap_or(Path::new("")),
         path.file_name().unwrap_or_default(),

@@ -12,6 +12,7 @@ pub mod below;
 mod beneath;
 pub mod command;
 mod commit_line;
+pub mod copied;
 pub mod copies;
 pub mod discovery;
 pub mod files;

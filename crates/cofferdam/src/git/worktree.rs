@@ -391,6 +391,15 @@ async fn sparse(
     Ok(in_force.then_some(Sparse { patterns, cone }))
 }
 
+/// Whether the working tree whose own git directory is `admin` leaves files of its commit out.
+pub async fn is_sparse(
+    repo: &Repository,
+    admin: &Path,
+    cancel: &CancellationToken,
+) -> Result<bool, WorktreeError> {
+    Ok(sparse(repo, admin, cancel).await?.is_some())
+}
+
 async fn undo(repo: &Repository, planned: &Planned<'_>) -> Result<(), WorktreeError> {
     fsx::remove_tree(&planned.path)?;
     if let Some(admin) = admin_of(repo, &planned.path)? {

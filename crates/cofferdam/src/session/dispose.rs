@@ -12,7 +12,7 @@ use crate::git::private_clone::PrivateClone;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::status::ChangeKind;
 use crate::git::worktree::{self, Worktree, WorktreeError};
-use crate::git::{Repository, UserRules, recorded, vacant};
+use crate::git::{Repository, UserRules, copied, recorded, vacant};
 use crate::home::Home;
 use crate::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 
@@ -63,6 +63,9 @@ pub(super) async fn dispose(
     let mut gone: Vec<PathBuf> = ["modules", "reader"].map(in_it).into();
     // Of a sandbox without git.
     gone.extend(["known", "known-tree", "known-copies", "changes"].map(in_it));
+    if disposed.preserved.is_none() && !disposal.outcome.copy_is_dirty {
+        gone.push(in_it(copied::NOTE));
+    }
     if owned.record.mode != Mode::Bind {
         if disposal.outcome.copy_is_dirty && !disposal.outcome.no_agent {
             disposed.preserved = Some(owned.record.workspace(disposal.home));

@@ -18,6 +18,8 @@ pub enum ModeReason {
     Head,
     /// A hook on the host needs a directory with all files.
     HostHook,
+    /// The checkout leaves files out (`git sparse-checkout`), and a layer has all of a commit.
+    Sparse,
     /// There can be no layers here, and why.
     Impossible(String),
 }
@@ -31,6 +33,7 @@ impl fmt::Display for ModeReason {
             Self::Possible => f.write_str("the default"),
             Self::Head => f.write_str("as the strategy is"),
             Self::HostHook => f.write_str("a hook on the host needs the directory"),
+            Self::Sparse => f.write_str("as sparse as this checkout"),
             Self::Impossible(why) => write!(f, "layers are not possible here: {why}"),
         }
     }

@@ -277,12 +277,8 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
             }
         }
     }
-    // Who made no commit keeps nobody waiting for it.
-    if !looked
-        && collected
-            .as_ref()
-            .is_ok_and(|collected| !collected.commits.is_empty())
-    {
+    // Who committed nothing may have missed just that.
+    if !looked && work.prepared {
         outside::tell_within(&options.caller, plan, scratch.clone(), events).await;
     }
     let kept = Kept {

@@ -5,15 +5,17 @@ mod engines;
 mod finding;
 
 use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::config::{self, Config};
+use cofferdam::home::Home;
 use cofferdam::sandbox::native;
 use cofferdam::session::manage;
-use cofferdam::text::{printable, printable_line};
+use cofferdam::text::{printable, printable_bytes_line, printable_line};
 use cofferdam::wall::{self, Answer, Ask, Start, WallError};
 
 use finding::{Finding, Standing};
@@ -59,6 +61,7 @@ pub(crate) async fn run(
         agent: None,
     }));
     findings.extend(engines::find(environment).await);
+    findings.extend(trees(&environment.home));
     findings.push(config(environment));
     findings.push(gateway(environment).await);
     findings.push(leftovers(environment, interrupt).await);
@@ -76,6 +79,26 @@ pub(crate) async fn run(
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Where the files of commits are that sandboxes stand on, and what they take.
+fn trees(home: &Home) -> Option<Finding> {
+    let place = home.all_trees();
+    let taken = match cofferdam::git::trees::taken(home) {
+        Ok(taken) if taken.layers == 0 => return None,
+        Ok(taken) => taken,
+        Err(error) => {
+            let why = error.to_string();
+            return Some(Finding::new("trees", Standing::Degraded, why, ""));
+        }
+    };
+    let detail = format!(
+        "files of {} commits, {} bytes, in {}; less with `cofferdam gc --keep-trees SIZE`",
+        human::count(taken.layers),
+        human::count(taken.bytes),
+        printable_bytes_line(place.as_os_str().as_bytes())
+    );
+    Some(Finding::new("trees", Standing::Ok, detail, ""))
 }
 
 async fn git(environment: &Environment, interrupt: &Interrupt) -> Finding {

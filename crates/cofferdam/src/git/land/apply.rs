@@ -2,7 +2,7 @@
 //! one step. What was brought in is a commit at [`Own::Applied`], whose first parent is what was checked out then; a second
 //! one is what an earlier one had brought in, whose place it took.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
@@ -12,6 +12,7 @@ use super::journal::{Files, Move};
 use super::landing::FINISH_FIRST;
 use super::lock::IndexLock;
 use super::merge::{Merged, merge_tree};
+use super::orphans::await_orphans;
 use super::under_way::under_way;
 use super::{Barred, LandError};
 use crate::fsx::{Context, lock};
@@ -159,6 +160,10 @@ async fn bring_back(
     }
     let step = step(repo, id, &earlier.head, &earlier.commit);
     let left = step.bring_out(repo, index).await?;
+    if !left.is_empty() {
+        // So it can be given again once they are out of the way.
+        return Ok(TakenBack::Done { left });
+    }
     let gone = Transaction::new(format!("cofferdam {id}: taken back"));
     gone.delete(&reference(repo, id), &earlier.commit)
         .commit(repo, &CancellationToken::new())
@@ -294,6 +299,9 @@ async fn hold(
     if let Some(why) = barred(top) {
         return Ok(Err(why));
     }
+    if let Some(why) = await_orphans(git_dir, top).await {
+        return Ok(Err(why));
+    }
     // Somebody else's commit may have had the lock until now.
     if repo.resolve("HEAD", cancel).await?.as_ref() != Some(repo.head.commit()) {
         let why = "something was committed or checked out meanwhile: give the command again";
@@ -361,8 +369,9 @@ impl Move {
                 .await?;
         }
         if let Err(why) = self.update_files(repo, index).await {
+            let nothing = BTreeSet::new();
             let left = self
-                .restore(repo, index, &changes, &BTreeSet::new())
+                .restore(repo, index, &changes, &nothing, &nothing)
                 .await?;
             if left.is_empty() {
                 // Nothing of it is there to be taken back.
@@ -425,18 +434,28 @@ impl Move {
         let mut back = self.clone();
         std::mem::swap(&mut back.old, &mut back.new);
         let before: Changes = back.changes(repo, &none).await?;
-        // What the user staged since stays.
-        let theirs = back.staged(repo, index, &none).await?;
-        let ours: BTreeMap<_, _> = before
-            .iter()
-            .filter(|(path, _)| !theirs.contains_key(*path))
+        let staged = back.staged(repo, index, &none).await?;
+        let since_head = self.entries(repo, index, &none).await?;
+        let tracked = self.tracked(repo, index, &none).await?;
+        // An entry that neither has is its user's work, and with it what lies there; so is an intent to add, which no
+        // comparison shows. Where it is as before, this was cut short, or they took it out of the index.
+        let theirs: BTreeSet<Vec<u8>> = (changes.keys())
+            .filter(|path| {
+                let is_before = !since_head.contains_key(*path)
+                    && tracked.contains(*path) == before.get(*path).is_some_and(Option::is_some);
+                staged.contains_key(*path) && !is_before
+            })
+            .cloned()
             .collect();
-        let ours: Vec<_> = ours.into_iter().collect();
+        let ours = before.iter();
+        let ours: Vec<_> = ours
+            .filter(|(path, _)| !staged.contains_key(*path))
+            .collect();
         self.set_entries(repo, index, &ours, &none).await?;
         // Where the index has what was brought in, the files were whole: who made one shorter is its user.
-        let whole = changes.keys().filter(|path| !theirs.contains_key(*path));
+        let whole = changes.keys().filter(|path| !staged.contains_key(*path));
         let whole = whole.cloned().collect();
-        let left = self.restore(repo, index, &changes, &whole).await?;
+        let left = self.restore(repo, index, &changes, &whole, &theirs).await?;
         std::fs::rename(index, &there).context("replace", &there)?;
         Ok(left)
     }

@@ -16,6 +16,7 @@ use super::index::{Changes, ancestors, collides, copy_index, remove_temporary};
 use super::journal::{Files, JOURNAL, Move, is_half_done, read};
 use super::landing::{FINISH_FIRST, Landing};
 use super::lock::IndexLock;
+use super::orphans::await_orphans;
 use super::settle::{index_state, running_in, wait_for};
 use super::under_way::under_way;
 use super::{Barred, LandError};
@@ -104,6 +105,12 @@ impl Move {
         // Git would open what lies there: a git directory in a submodule's place, a pipe that never ends.
         if self.files == Files::Update
             && let Some(why) = barred(&self.top())
+        {
+            self.forget_unless_landed(repo, journal).await?;
+            return Ok(Moved::InTheWay(why));
+        }
+        if self.files == Files::Update
+            && let Some(why) = await_orphans(&git_dir, &self.top()).await
         {
             self.forget_unless_landed(repo, journal).await?;
             return Ok(Moved::InTheWay(why));
@@ -247,7 +254,8 @@ impl Move {
         if self.files == Files::Update
             && let Err(why) = self.update_files(repo, index).await
         {
-            let left = self.restore(repo, index, &changes, &BTreeSet::new()).await;
+            let none = BTreeSet::new();
+            let left = self.restore(repo, index, &changes, &none, &none).await;
             let left = left.unwrap_or_else(|error| vec![error.to_string()]);
             if !left.is_empty() {
                 let why = format!("{why}; not as before: {}", some(&left));

@@ -61,14 +61,31 @@ impl Move {
     ) -> Result<BTreeSet<Vec<u8>>, LandError> {
         let top = self.top();
         let mut unlike = BTreeSet::new();
-        let mut present: Vec<(&Vec<u8>, &State)> = Vec::new();
-        for (path, state) in candidates {
+        let mut present = BTreeMap::new();
+        for (&path, &state) in candidates {
             if state.is_some() {
-                present.push((path, state));
+                present.insert(path, state);
             } else if std::fs::symlink_metadata(top.join(OsStr::from_bytes(path))).is_ok() {
-                unlike.insert((*path).clone());
+                unlike.insert(path.clone());
             }
         }
+        unlike.extend(self.unlike(repo, index, &present, cancel).await?);
+        Ok(unlike)
+    }
+
+    /// Of the paths: those that are not on disk as these states say. An index beside `index` is made for it.
+    pub(super) async fn unlike(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        present: &BTreeMap<&Vec<u8>, &State>,
+        cancel: &CancellationToken,
+    ) -> Result<BTreeSet<Vec<u8>>, LandError> {
+        let mut unlike = BTreeSet::new();
+        let present: Vec<(&Vec<u8>, &State)> = present
+            .iter()
+            .map(|(&path, &state)| (path, state))
+            .collect();
         let mut own = index.as_os_str().to_owned();
         own.push(".tip");
         let own = Path::new(&own);

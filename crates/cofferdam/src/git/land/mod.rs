@@ -17,6 +17,7 @@ mod leftovers;
 mod lock;
 mod merge;
 mod nested;
+mod orphans;
 mod restore;
 mod settle;
 mod under_way;

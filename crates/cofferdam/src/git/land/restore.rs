@@ -1,7 +1,7 @@
 //! A checkout whose files git could not bring to the new commit, for want of space or of a right: what it
 //! had written is taken back, and only that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -69,6 +69,22 @@ impl Move {
         })
     }
 
+    /// What lies at a path whose content git does not tell from the commit's.
+    fn kind(&self, path: &[u8], state: &State) -> Found {
+        let file = self.top().join(OsStr::from_bytes(path));
+        if self.is_beneath_another(path) {
+            return Found::Other;
+        }
+        let Ok(on_disk) = std::fs::symlink_metadata(&file) else {
+            return Found::Missing;
+        };
+        match state {
+            Some((mode, _)) if mode == "120000" && on_disk.is_symlink() => Found::Whole,
+            Some((mode, _)) if mode.starts_with("100") && on_disk.is_file() => Found::Whole,
+            _ => Found::Other,
+        }
+    }
+
     /// Whether something else lies in the place of a directory on the way: behind a symlink are files of another
     /// place, and git would remove what is no directory to make one.
     pub(super) fn is_beneath_another(&self, path: &[u8]) -> bool {
@@ -94,7 +110,8 @@ impl Move {
     }
 
     /// Brings the changed paths back to what `index` has, in which they are still the old commit's. Only
-    /// what is missing or is the new commit's is ours to touch; what is cut off as well, but at the paths in `whole`.
+    /// what is missing or is the new commit's is ours to touch; what is cut off as well, but at the paths in `whole`; and
+    /// nothing at the paths in `theirs`.
     /// Returns, printable, what is not as before.
     pub(super) async fn restore(
         &self,
@@ -102,6 +119,7 @@ impl Move {
         index: &Path,
         changes: &Changes,
         whole: &BTreeSet<Vec<u8>>,
+        theirs: &BTreeSet<Vec<u8>>,
     ) -> Result<Vec<String>, LandError> {
         let cancel = CancellationToken::new();
         self.refresh(repo, index, &cancel).await?;
@@ -109,11 +127,26 @@ impl Move {
         let top = self.top();
         let (mut back, mut gone) = (Vec::new(), Vec::new());
         // All are compared before one is changed: among them may be the attributes that say how git writes the others.
-        for path in self.differing(repo, index, changes, &cancel).await? {
+        let mut differing = self.differing(repo, index, changes, &cancel).await?;
+        differing.retain(|path| !theirs.contains(path));
+        let present: BTreeMap<&Vec<u8>, &State> = (differing.iter())
+            .filter_map(|path| Some((path, changes.get(path).filter(|state| state.is_some())?)))
+            .collect();
+        // By git, with the rights that a file has and in one call.
+        let unlike = self.unlike(repo, index, &present, &cancel).await?;
+        for path in differing {
             let Some(state) = changes.get(&path) else {
                 continue;
             };
-            let found = self.found(repo, &path, state, &cancel).await?;
+            let found = if unlike.contains(&path) {
+                match self.found(repo, &path, state, &cancel).await? {
+                    // Only its rights are others.
+                    Found::Whole => Found::Other,
+                    found => found,
+                }
+            } else {
+                self.kind(&path, state)
+            };
             let ours = match found {
                 Found::Missing | Found::Whole => true,
                 Found::CutOff => !whole.contains(&path),
@@ -149,6 +182,7 @@ impl Move {
         let _ = self.write_files(repo, index, &back).await;
         self.refresh(repo, index, &cancel).await?;
         let left = self.differing(repo, index, changes, &cancel).await?;
+        let left: BTreeSet<&Vec<u8>> = left.iter().chain(theirs).collect();
         let left = left.iter().map(|path| String::from_utf8_lossy(path));
         Ok(left.map(|path| printable(&path)).collect())
     }

@@ -12,7 +12,7 @@ use crate::fsx::{self, FileError};
 use crate::git::Oid;
 use crate::home::Home;
 
-/// What was removed, or would be.
+/// What was removed, would be, or is there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Trimmed {
     pub layers: u64,
@@ -82,6 +82,21 @@ pub fn keep(
     Ok(trimmed)
 }
 
+/// What all layers take, those that nobody can use any more too.
+pub fn taken(home: &Home) -> Result<Trimmed, FileError> {
+    let mut taken = Trimmed::default();
+    for store in directories(&home.all_trees())? {
+        for (_, place) in trees_in(&store)? {
+            // One that goes away now is none.
+            if let Ok(Some(about)) = About::read(&place) {
+                taken.layers += 1;
+                taken.bytes += about.bytes;
+            }
+        }
+    }
+    Ok(taken)
+}
+
 /// In the order in which they go: whatever stands on one goes before it.
 fn chosen(mut layers: Vec<Layer>, bytes: u64, gone: &BTreeSet<usize>) -> Vec<Layer> {
     let mut total: u64 = layers.iter().map(|layer| layer.about.bytes).sum();
@@ -96,7 +111,8 @@ fn chosen(mut layers: Vec<Layer>, bytes: u64, gone: &BTreeSet<usize>) -> Vec<Lay
     loop {
         let free = |layer: &Layer| {
             let needed = stand_on.get(&(layer.store, layer.tree.clone()));
-            let wanted = total > bytes || gone.contains(&layer.store);
+            // One of whiteouts alone takes nothing, and goes where nothing is to stay.
+            let wanted = total > bytes || bytes == 0 || gone.contains(&layer.store);
             !layer.held && wanted && needed.is_none_or(|count| *count == 0)
         };
         // The one that was used longest ago is the last.

@@ -25,7 +25,7 @@ mod write;
 pub use about::boot;
 use delta::Candidate;
 pub use error::TreeError;
-pub use keep::{Trimmed, keep};
+pub use keep::{Trimmed, keep, taken};
 use store::{clean_tmp, trees_in, usable};
 pub use write::Tell;
 

@@ -11,7 +11,7 @@ use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted, Gate, GateError};
 use crate::git::private_clone::{self, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone};
 use crate::git::refs::Own;
-use crate::git::{Oid, bare};
+use crate::git::{Oid, bare, copied};
 use crate::process::{Exit, Input};
 use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
@@ -291,6 +291,8 @@ impl Collector<'_> {
             }
             _ => MountSource::Path(owned.record.workspace(self.home)),
         };
+        let files = owned.record.workspace(self.home);
+        let but_copied = copied::but_untouched(owned.directory(), &files);
         let mut mounts = jail_mounts(owned.directory());
         mounts.push(Mount {
             source,
@@ -304,11 +306,18 @@ impl Collector<'_> {
                 "git",
                 "status",
                 "--porcelain",
-                "--untracked-files=normal",
+                if but_copied.is_empty() {
+                    "--untracked-files=normal"
+                } else {
+                    "--untracked-files=all"
+                },
                 "--ignore-submodules=all",
+                "--",
             ]
             .map(Into::into)
-            .to_vec(),
+            .into_iter()
+            .chain(but_copied)
+            .collect(),
             environment: [
                 ("GIT_DIR", INSIDE_GIT_DIR),
                 ("GIT_WORK_TREE", "/workspace/copy"),

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::packing::Received;
 use super::{CollectError, Collector, Source};
-use crate::git::Oid;
 use crate::git::private_clone::{INSIDE_GIT_DIR, PrivateClone};
 use crate::git::refs::{self, Own, Transaction};
+use crate::git::{Oid, copied};
 use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource};
@@ -16,11 +16,12 @@ use crate::session::layers;
 use crate::session::mounts::jail_mounts;
 
 /// Prints the commit, or a dash where there is nothing to commit, and how many paths git may not read and leaves out. Prints
-/// nothing where git needs to look at nothing more closely. The same work is the same commit.
+/// nothing where git needs to look at nothing more closely. The same work is the same commit. Its arguments say which paths.
 pub(in crate::session) const COMMIT_THE_REST: &str = "\
     export LC_ALL=C
+    untracked=normal; test $# = 0 || untracked=all
     said=$(mktemp) || exit 1
-    test -z \"$(git status --porcelain --untracked-files=normal --ignore-submodules=all 2>\"$said\")\" &&
+    test -z \"$(git status --porcelain --untracked-files=$untracked --ignore-submodules=all -- \"$@\" 2>\"$said\")\" &&
         test ! -s \"$said\" && rm -f \"$said\" && exit 0
     index=$(mktemp) && cp \"$(git rev-parse --absolute-git-dir)/index\" \"$index\" || exit 1
     export GIT_INDEX_FILE=\"$index\"
@@ -28,7 +29,7 @@ pub(in crate::session) const COMMIT_THE_REST: &str = "\
     export GIT_COMMITTER_NAME=Cofferdam GIT_COMMITTER_EMAIL=agent@cofferdam.invalid
     GIT_AUTHOR_DATE=$(git log -1 --format=%cI HEAD) && GIT_COMMITTER_DATE=$GIT_AUTHOR_DATE || exit 1
     export GIT_AUTHOR_DATE GIT_COMMITTER_DATE
-    git add --all --ignore-errors >\"$said\" 2>&1
+    git add --all --ignore-errors -- \"$@\" >\"$said\" 2>&1
     cat \"$said\" >&2
     unread=$(grep 'Permission denied' \"$said\" | sort -u | wc -l)
     tree=$(git write-tree) && if test \"$tree\" = \"$(git rev-parse 'HEAD^{tree}')\"; then commit=-
@@ -74,6 +75,7 @@ impl Collector<'_> {
             return Ok(Rest::Refused { why });
         }
         let work_tree = "/workspace/files";
+        let files = owned.record.workspace(self.home);
         // It writes objects, as the sandbox itself did.
         let mut mounts = jail_mounts(owned.directory());
         for mount in mounts
@@ -90,11 +92,15 @@ impl Collector<'_> {
         let request = JailRequest {
             mounts,
             // A hostile repository must not decide how much memory is used.
-            arguments: vec![
+            arguments: [
                 "/bin/sh".into(),
                 "-c".into(),
                 format!("ulimit -v 16777216; {COMMIT_THE_REST}").into(),
-            ],
+                "sh".into(),
+            ]
+            .into_iter()
+            .chain(copied::but_untouched(owned.directory(), &files))
+            .collect(),
             environment: [
                 ("GIT_DIR", INSIDE_GIT_DIR),
                 ("GIT_WORK_TREE", work_tree),

@@ -1,12 +1,13 @@
 //! What in a living sandbox is in no commit, as a commit.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::time::Duration;
 
 use super::collect::collector;
 use super::life::{condition, halt, turn};
 use super::{Condition, Named, Session, SessionError};
-use crate::git::Identity;
+use crate::git::{Identity, copied};
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::collect::{ANSWER, COMMIT_THE_REST, Rest};
 use crate::session::emitter::Emitter;
@@ -31,7 +32,10 @@ pub async fn rest(
         Condition::Stopped => None,
         Condition::Running => {
             let session = Session::open(caller, named.clone(), provider).await?;
-            Some(session.commit_the_rest().await?)
+            let state = caller.home.sandbox(named.record.id);
+            let files = named.record.workspace(&caller.home);
+            let which = copied::but_untouched(&state, &files);
+            Some(session.commit_the_rest(which).await?)
         }
     };
     let turn = turn(caller, named).await?;
@@ -53,11 +57,15 @@ pub async fn rest(
 
 impl Session {
     /// What the sandbox's own git answers: hostile.
-    async fn commit_the_rest(&self) -> Result<Vec<u8>, SessionError> {
+    async fn commit_the_rest(&self, which: Vec<OsString>) -> Result<Vec<u8>, SessionError> {
         let environment = BTreeMap::new();
         let inside = Inside {
             sandbox: self.sandbox(),
-            arguments: ["sh", "-c", COMMIT_THE_REST].map(Into::into).to_vec(),
+            arguments: ["sh", "-c", COMMIT_THE_REST, "sh"]
+                .map(Into::into)
+                .into_iter()
+                .chain(which)
+                .collect(),
             environment: &environment,
             limit: LIMIT,
             // Its warnings count as well.

@@ -19,6 +19,7 @@ use crate::names::{BranchName, SandboxId, Slug};
 use crate::registry::{self, Entry, Mode, Phase, Record, RegistryError, Setup, Strategy};
 use crate::sandbox::{self, BindMountProvider, SandboxError};
 use crate::session::collect;
+use crate::session::layers;
 use crate::session::living::{self, Condition};
 use crate::session::uncommitted::uncommitted;
 
@@ -189,6 +190,8 @@ async fn summary(
     };
     let half_merged = !in_use && land::is_half_done(&home.sandbox(record.id));
     let lives_on = record.lives_on();
+    // Uncommitted work alone keeps one that ended.
+    let left_files = record.mode.owns_files() && record.has_files(home);
     let has_branch = record.strategy == Strategy::Head || ahead.is_some();
     let state = match record.phase {
         _ if orphaned => State::Missing,
@@ -197,7 +200,7 @@ async fn summary(
         _ if lives_on && !record.has_files(home) => State::Missing,
         _ if lives_on && record.setup == Setup::Failed => State::FailedSetup,
         Phase::Active | Phase::Collected if in_use => State::Active,
-        Phase::Stopped if !has_branch && record.kept.is_none() => State::Missing,
+        Phase::Stopped if !has_branch && record.kept.is_none() && !left_files => State::Missing,
         _ => State::Stopped,
     };
     let uncollected = match repo {
@@ -226,6 +229,10 @@ async fn summary(
             .outcome
             .as_ref()
             .map(|outcome| outcome.copy_is_dirty && !outcome.no_agent),
+        // What is there may be committed inside, or be ignored there: only its own git tells.
+        _ if record.mode == Mode::Layer && layers::is_untouched(&home.sandbox(record.id)) => {
+            Some(false)
+        }
         _ => None,
     };
     Ok(Summary {

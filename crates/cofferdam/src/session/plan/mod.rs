@@ -132,7 +132,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         }
     }
     let branches = branches(caller, options, &repository, &name).await?;
-    let (mode, why_mode) = mode::choose(caller, options, &branches.strategy).await?;
+    let (mode, why_mode) = mode::choose(caller, options, &repository, &branches.strategy).await?;
     place::check(
         caller,
         options,

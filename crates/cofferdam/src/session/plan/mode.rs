@@ -1,6 +1,7 @@
 //! How the sandbox sees its files, where that is left open.
 
 use super::PlanError;
+use crate::git::{Repository, worktree};
 use crate::registry::{Mode, Strategy};
 use crate::sandbox::{Ability, Contained};
 use crate::session::error::RunErrorKind;
@@ -12,6 +13,7 @@ use crate::session::options::{Caller, Hooks, SessionOptions};
 pub(super) async fn choose(
     caller: &Caller,
     options: &SessionOptions,
+    repo: &Repository,
     strategy: &Strategy,
 ) -> Result<(Mode, ModeReason), RunErrorKind> {
     let sandbox = &options.sandbox;
@@ -33,6 +35,10 @@ pub(super) async fn choose(
     }
     if runs_on_host(&options.hooks) {
         return Ok((Mode::Bind, ModeReason::HostHook));
+    }
+    let sparse = worktree::is_sparse(repo, &repo.git_dir, &caller.cancel);
+    if sparse.await? {
+        return Ok((Mode::Bind, ModeReason::Sparse));
     }
     Ok(
         match layers::possible(&caller.home, sandbox, &caller.cancel).await {

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::{Making, hidden_paths};
 use crate::fsx;
-use crate::git::copies;
 use crate::git::progress::Progress;
 use crate::git::trees::Stack;
 use crate::git::worktree::{self, WorktreeError};
+use crate::git::{copied, copies};
 use crate::names::BranchName;
 use crate::registry::{Mode, Owned, Strategy};
 use crate::session::error::RunErrorKind;
@@ -119,23 +119,27 @@ impl Making<'_> {
         self.events.emit(&Event::Step { step: "copies" });
         let Timeouts { copy: limit, .. } = self.options.timeouts;
         let hidden = hidden_paths(&self.plan.record);
-        let copied = copies::copy_into(
+        let done = copies::copy_into(
             workspace,
             self.plan.repository.top.as_path(),
             &self.options.copy,
             &hidden,
             &self.caller.cancel,
         );
-        let copied = tokio::time::timeout(limit, copied).await.map_err(|_| {
-            RunErrorKind::StepTimedOut {
-                step: "copying into the worktree",
-                limit,
-            }
-        })??;
-        for path in copied.missing {
+        let done =
+            tokio::time::timeout(limit, done)
+                .await
+                .map_err(|_| RunErrorKind::StepTimedOut {
+                    step: "copying into the worktree",
+                    limit,
+                })??;
+        let state = self.caller.home.sandbox(self.plan.record.id);
+        let top = self.plan.repository.top.as_path();
+        copied::note(&state, workspace, top, &self.options.copy)?;
+        for path in done.missing {
             self.events.notice(Notice::CopyMissing { path });
         }
-        for path in copied.skipped {
+        for path in done.skipped {
             let text = format!(
                 "{} was not copied: it is no file, directory or link",
                 path.display()
