@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use cofferdam::git::Git;
 use cofferdam::home::Home;
 use cofferdam::registry;
+use cofferdam::sandbox::engine::Surroundings;
 use cofferdam::session::Caller;
 
 /// What the command takes from its surroundings.
@@ -79,6 +80,24 @@ impl Environment {
                 source,
             })?;
         Self::from_variables(variables, directory)
+    }
+
+    /// What says where engines are.
+    pub(crate) fn engines(&self) -> Surroundings {
+        let set = |name: &str| {
+            self.variables
+                .get(OsStr::new(name))
+                .filter(|value| !value.is_empty())
+                .cloned()
+        };
+        Surroundings {
+            docker_host: set("DOCKER_HOST"),
+            docker_context: set("DOCKER_CONTEXT"),
+            docker_config: set("DOCKER_CONFIG").map(PathBuf::from),
+            container_host: set("CONTAINER_HOST"),
+            runtime: set("XDG_RUNTIME_DIR").map(PathBuf::from),
+            home: self.user_home.clone(),
+        }
     }
 
     /// The word that starts this command again, from any directory.

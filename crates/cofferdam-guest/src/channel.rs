@@ -32,6 +32,15 @@ impl Channel {
         Ok((setup, fds))
     }
 
+    /// One frame that comes alone.
+    pub(crate) fn read<T: serde::de::DeserializeOwned>(&mut self) -> io::Result<T> {
+        let mut head = [0u8; HEAD];
+        self.socket.read_exact(&mut head)?;
+        let mut body = vec![0u8; protocol::body_length(head).map_err(io::Error::other)?];
+        self.socket.read_exact(&mut body)?;
+        protocol::decode(&body).map_err(io::Error::other)
+    }
+
     pub(crate) fn send(&mut self, reply: &Reply) -> io::Result<()> {
         let frame = protocol::encode(reply).map_err(io::Error::other)?;
         self.socket.write_all(&frame)

@@ -7,12 +7,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use cofferdam_guest::protocol::{Agent, Lifetime, Network, Setup};
+use cofferdam_guest::protocol::{Agent, Lifetime, Network, Seen, Setup, WALL_SOCKETS};
 
 use crate::channel::Channel;
 use crate::serve::{self, Resident};
 use crate::sys;
-use crate::tree::Refusal;
+use crate::tree::{Refusal, shown};
 
 /// Serves until the end. `socket`: a path below a directory of the host's, which is mounted read-only inside; a host
 /// process listens there. Without one it is this process's standard input. The exit code.
@@ -24,9 +24,9 @@ pub(crate) fn run(socket: Option<&Path>) -> i32 {
         return 2;
     };
     match set_up(&setup, fds) {
-        Ok(resident) => {
+        Ok((resident, sockets)) => {
             // Control groups belong to whoever made the namespaces: it stops by signals.
-            serve::run(channel.into_socket(), &setup, Vec::new(), resident, None).map_or(1, |()| 0)
+            serve::run(channel.into_socket(), &setup, sockets, resident, None).map_or(1, |()| 0)
         }
         Err(refusal) => {
             let _ = channel.send(&refusal.into());
@@ -35,7 +35,7 @@ pub(crate) fn run(socket: Option<&Path>) -> i32 {
     }
 }
 
-fn connect(socket: Option<&Path>) -> io::Result<Channel> {
+pub(crate) fn connect(socket: Option<&Path>) -> io::Result<Channel> {
     let inherited = sys::take_standard_input()?;
     // Nothing that arrives later may become a standard descriptor.
     sys::install_fd(1, 0)?;
@@ -51,7 +51,11 @@ fn connect(socket: Option<&Path>) -> io::Result<Channel> {
     }
 }
 
-fn set_up(setup: &Setup, fds: Vec<OwnedFd>) -> Result<Option<Resident>, Refusal> {
+/// What it has where it outlives its maker, and the sockets of the wall, which whoever holds the network made.
+fn set_up(
+    setup: &Setup,
+    mut fds: Vec<OwnedFd>,
+) -> Result<(Option<Resident>, Vec<OwnedFd>), Refusal> {
     let step = |what: &'static str| {
         move |error: io::Error| Refusal::Broken(format!("cannot {what}: {error}"))
     };
@@ -72,8 +76,13 @@ fn set_up(setup: &Setup, fds: Vec<OwnedFd>) -> Result<Option<Resident>, Refusal>
     if !setup.mounts.is_empty() {
         return given("a mount");
     }
-    if setup.network != Network::None {
-        return given("a network");
+    let sockets = match setup.network {
+        Network::Wall if fds.len() < WALL_SOCKETS => return given("a wall"),
+        Network::Wall => fds.drain(..WALL_SOCKETS).collect(),
+        Network::None | Network::Open => Vec::new(),
+    };
+    for seen in &setup.seen {
+        look(seen)?;
     }
     let resident = resident(setup.lifetime, fds)?;
     match sys::drop_bounding_set() {
@@ -103,7 +112,38 @@ fn set_up(setup: &Setup, fds: Vec<OwnedFd>) -> Result<Option<Resident>, Refusal>
     sys::clear_capabilities().map_err(step("drop capabilities"))?;
     // The agent has this process's uid: it must not be able to trace or read it.
     sys::process_option(libc::PR_SET_DUMPABLE, 0).map_err(step("refuse to be traced"))?;
-    Ok(resident)
+    Ok((resident, sockets))
+}
+
+/// Whether an engine shows what it was asked to show. By now nobody else works in here.
+fn look(seen: &Seen) -> Result<(), Refusal> {
+    let target = shown(&seen.target);
+    let wrong =
+        |what: String| Refusal::Broken(format!("{target} is not what was mounted there: {what}"));
+    let looked = || {
+        let root = sys::open_at(libc::AT_FDCWD, c"/", libc::O_PATH, 0)?;
+        let path = sys::c_string(&seen.target)?;
+        let there = sys::open_inside(root.as_fd(), &path)?;
+        let found = sys::name_at(there.as_fd(), c"")?;
+        Ok((found, sys::is_read_only(there.as_fd())?))
+    };
+    let (found, read_only) = looked().map_err(|error: io::Error| wrong(error.to_string()))?;
+    if seen
+        .file
+        .is_some_and(|file| file != (found.device, found.inode))
+    {
+        return Err(wrong("another file is there".to_owned()));
+    }
+    if found.begins == Some(false) {
+        return Err(wrong("no mount begins there".to_owned()));
+    }
+    if !seen.writable && !read_only {
+        return Err(wrong("it can be written".to_owned()));
+    }
+    if seen.writable && read_only {
+        return Err(wrong("it cannot be written".to_owned()));
+    }
+    Ok(())
 }
 
 /// What a sandbox that outlives its maker has. Nobody is to be told that it stays.

@@ -159,7 +159,7 @@ fn namespace_hint(error: &io::Error) -> String {
 }
 
 fn prepare_all(setup: &Setup, agent: (u32, u32)) -> Result<Vec<Prepared>, Refusal> {
-    let mut maps: Vec<((u32, u32), Option<OwnedFd>)> = Vec::new();
+    let mut maps = Owners::default();
     setup
         .mounts
         .iter()
@@ -178,13 +178,16 @@ fn prepare_all(setup: &Setup, agent: (u32, u32)) -> Result<Vec<Prepared>, Refusa
         .collect()
 }
 
+/// A map for each owner that was met; none where none can be made.
+pub(crate) type Owners = Vec<((u32, u32), Option<OwnedFd>)>;
+
 /// A detached copy whose owner on disk shows as the agent. A file system that cannot do that gives
 /// a plain mount where that is not `needed`.
-fn prepare(
+pub(crate) fn prepare(
     needed: bool,
     path: &[u8],
     agent: (u32, u32),
-    maps: &mut Vec<((u32, u32), Option<OwnedFd>)>,
+    maps: &mut Owners,
 ) -> Result<OwnedFd, Refusal> {
     let failed = |error| mount_error(path, &error);
     let source = sys::c_string(path).map_err(failed)?;

@@ -4,12 +4,14 @@
 //! Two processes come of it: the [`launch`]er, which stays in the host's namespaces and waits, and
 //! the [`init`] of the sandbox, which builds the sandbox's [`view`] of the file system, gives up all
 //! privileges and then [`serve`]s the host: it runs programs on request. Where something else has made the namespaces it is
-//! their process 1 alone ([`given`]).
+//! their process 1 alone ([`given`]), or of those whose network another joins ([`hold`]); what root gives to those is made ready by [`attach`].
 
+mod attach;
 mod channel;
 mod files;
 mod freezer;
 mod given;
+mod hold;
 mod idmap;
 mod init;
 mod launch;
@@ -33,8 +35,19 @@ use std::path::Path;
 fn main() {
     // In a container: process 1 of namespaces that an engine has made.
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == "init") {
+    let role = words.next();
+    if role.as_ref().is_some_and(|word| word == "init") {
         sys::exit(given::run(words.next().as_deref().map(Path::new)));
+    }
+    if role.as_ref().is_some_and(|word| word == "hold") {
+        sys::exit(hold::run(words.next().as_deref().map(Path::new)));
+    }
+    // For a container of root's: what the engine is to mount, as the agent is to have it.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "attach")
+    {
+        sys::exit(attach::run());
     }
     // For `cofferdam doctor`: whether the kernel gives what a sandbox in the host's network would ask for.
     if std::env::args_os()

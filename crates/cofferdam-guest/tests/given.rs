@@ -67,6 +67,7 @@ fn setup(who: Who) -> Setup {
         network: Network::None,
         lifetime: Lifetime::UntilEnded,
         group: None,
+        seen: Vec::new(),
     }
 }
 

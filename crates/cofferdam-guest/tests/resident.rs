@@ -60,6 +60,7 @@ impl Made {
             network: Network::None,
             lifetime,
             group: None,
+            seen: Vec::new(),
         };
         let mut made = Self {
             place,

@@ -153,6 +153,7 @@ impl Inside {
                 network,
                 lifetime: Lifetime::WithConnection,
                 group: None,
+                seen: Vec::new(),
             })
             .unwrap(),
             &[],

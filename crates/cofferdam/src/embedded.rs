@@ -46,6 +46,31 @@ const GATEWAY: &str = "cofferdam-gateway";
 /// How long its file may be busy.
 const BUSY: Duration = Duration::from_millis(500);
 
+/// The guest as a file in `directory`, for namespaces that something else makes: an engine mounts it by its name, read-only. Nothing
+/// on the host executes it. Its name has its content in it, so that it never changes for those who run from it.
+pub(crate) fn guest_file(directory: &Path) -> io::Result<std::path::PathBuf> {
+    let program = include_bytes!(env!("COFFERDAM_GUEST_FILE"));
+    let name = format!("cofferdam-guest-{}", digest(program));
+    let path = directory.join(name);
+    if open_same(&path, program).is_ok() {
+        return Ok(path);
+    }
+    sweep(directory);
+    // The agent may have ids of its own.
+    fsx::write_with_mode(&path, program, 0o555).map_err(io::Error::other)?;
+    open_same(&path, program).map(|_| path)
+}
+
+/// The beginning of its SHA-256, in hexadecimal digits.
+fn digest(program: &'static [u8]) -> &'static str {
+    static DIGEST: OnceLock<String> = OnceLock::new();
+    DIGEST.get_or_init(|| {
+        let digest = <sha2::Sha256 as sha2::Digest>::digest(program);
+        let bytes = digest.iter().take(8);
+        bytes.map(|byte| format!("{byte:02x}")).collect()
+    })
+}
+
 /// What is to be executed.
 #[derive(Debug)]
 pub(crate) struct Executable {

@@ -53,6 +53,11 @@ impl Home {
         self.0.join("programs")
     }
 
+    /// What containers are given.
+    pub fn engines(&self) -> PathBuf {
+        self.0.join("engines")
+    }
+
     /// The list of directories in which agents have written.
     pub fn written(&self) -> PathBuf {
         self.0.join("written.json")

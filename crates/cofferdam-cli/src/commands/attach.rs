@@ -166,7 +166,11 @@ async fn gone(
             }
             Err(error) => return error.into(),
         };
-        let condition = lives::condition(caller, &named, &living::provider()).await;
+        let provider = match named.provider(caller) {
+            Ok(provider) => provider,
+            Err(error) => return error.into(),
+        };
+        let condition = lives::condition(caller, &named, &provider).await;
         stopped = matches!(condition, Ok(Condition::Stopped));
         if !stopped {
             break;

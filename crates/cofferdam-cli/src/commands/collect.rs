@@ -38,7 +38,8 @@ pub(crate) async fn run(
         async |caller, named| {
             let name = named.name().clone();
             let own = named.record().branch_text();
-            let collection = lives::collect(caller, named, &living::provider()).await?;
+            let provider = named.provider(caller)?;
+            let collection = lives::collect(caller, named, &provider).await?;
             let (landing, commits) = (&collection.landing, &collection.commits);
             output::data(&match landing {
                 Landing::Nothing => format!(

@@ -114,7 +114,7 @@ fn options(
             .map_err(|error| misnamed(&error))?,
         base: None,
     };
-    let contained = making::contained(&arguments.strategy, arguments.sandbox.mode, own)?;
+    let contained = making::contained(&arguments.strategy, &arguments.sandbox, environment, own)?;
     let making = making::session(arguments.sandbox, environment)?;
     let mut options = SessionOptions::new(environment.directory.clone(), contained);
     making.put_into(&mut options);

@@ -134,7 +134,7 @@ async fn end(
     let Some(named) = living::named_if_it_lives_on(name, &caller, environment).await? else {
         return Ok(false);
     };
-    let provider = living::provider();
+    let provider = named.provider(&caller)?;
     if options.force {
         lives::end(&caller, &named, &provider).await?;
         return Ok(true);

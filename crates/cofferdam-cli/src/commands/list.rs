@@ -11,7 +11,7 @@ use cofferdam::session::manage::{self, ManageError, Summary};
 use cofferdam::text::{printable_bytes_line, printable_line};
 use jiff::Timestamp;
 
-use super::{here, living};
+use super::here;
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
@@ -67,7 +67,7 @@ pub(crate) async fn run(
         &interrupt.cancel,
     )
     .await?;
-    let silent = manage::ask(&environment.home, &living::provider(), &mut found).await;
+    let silent = manage::ask(&environment.home, &mut found).await;
     if arguments.json {
         output::data(&json::line(&found)?)?;
     } else if found.is_empty() {

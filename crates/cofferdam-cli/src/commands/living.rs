@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::Args;
 use cofferdam::git::Oid;
-use cofferdam::sandbox::native::Native;
 use cofferdam::session::living::{self, Collection, Named};
 use cofferdam::session::manage::{self, Rest};
 use cofferdam::session::{Caller, Landing, Session, SessionError};
@@ -28,11 +27,6 @@ pub(super) struct Sandboxes {
     /// The sandboxes, as `cofferdam list` names them
     #[arg(required = true, value_name = "SANDBOX")]
     pub(super) names: Vec<String>,
-}
-
-/// Who makes sandboxes that live on.
-pub(super) fn provider() -> Native {
-    Native::default()
 }
 
 /// The library's caller, whom the user's signals cancel.
@@ -92,7 +86,8 @@ pub(super) async fn open(
     environment: &Environment,
 ) -> Result<Session, SessionError> {
     let named = named(name, caller, environment).await?;
-    Session::open(caller, named, &provider()).await
+    let provider = named.provider(caller)?;
+    Session::open(caller, named, &provider).await
 }
 
 /// Does something with each of several sandboxes. All are found before anything is done with one; what fails with
@@ -148,9 +143,10 @@ pub(super) async fn refresh(
         return Ok(None);
     };
     let name = named.name().to_string();
+    let provider = named.provider(&caller)?;
     let collection = match purpose {
-        Purpose::Look => living::look(&caller, named, &provider()).await?,
-        Purpose::Merge => living::collect(&caller, named, &provider()).await?,
+        Purpose::Look => living::look(&caller, named, &provider).await?,
+        Purpose::Merge => living::collect(&caller, named, &provider).await?,
     };
     let colour = environment.colour.on_stderr();
     if !collection.commits.is_empty() || matches!(collection.landing, Landing::Refused { .. }) {
@@ -182,7 +178,8 @@ pub(super) async fn rest(
         Some(_) => {
             let caller = caller(environment, interrupt);
             let named = named(name, &caller, environment).await?;
-            living::rest(&caller, &named, &provider()).await?
+            let provider = named.provider(&caller)?;
+            living::rest(&caller, &named, &provider).await?
         }
         None => manage::rest(&target(name.to_owned(), environment, interrupt)).await?,
     };

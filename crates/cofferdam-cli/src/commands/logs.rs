@@ -70,7 +70,8 @@ pub(crate) async fn run(
         Err(error) => return Err(error.into()),
     };
     // One whose starter was killed has no name before the sandbox is asked; one that is stopped cannot be.
-    if let Ok(session) = Session::open(&caller, named.clone(), &living::provider()).await {
+    let provider = named.provider(&caller)?;
+    if let Ok(session) = Session::open(&caller, named.clone(), &provider).await {
         let _ = session.programs().await;
     }
     let programs = lives::left_running(&caller, &named)?;
@@ -168,7 +169,8 @@ fn changed(path: &Path) -> Option<SystemTime> {
 
 async fn somebody_works(named: &Named, caller: &Caller) -> Result<bool, CliError> {
     let again = Named::find(caller, &named.record().repository, &named.id().to_string()).await?;
-    let programs = match Session::open(caller, again, &living::provider()).await {
+    let provider = again.provider(caller)?;
+    let programs = match Session::open(caller, again, &provider).await {
         Ok(session) => session.programs().await?,
         Err(SessionError::Stopped { .. }) => return Ok(false),
         Err(error) => return Err(error.into()),
@@ -222,7 +224,8 @@ async fn listed(
     caller: &Caller,
 ) -> Result<Option<Listed>, CliError> {
     let again = Named::find(caller, &named.record().repository, &named.id().to_string()).await?;
-    let session = match Session::open(caller, again, &living::provider()).await {
+    let provider = again.provider(caller)?;
+    let session = match Session::open(caller, again, &provider).await {
         Ok(session) => session,
         Err(SessionError::Stopped { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
@@ -241,7 +244,8 @@ async fn list(
     named: Named,
     caller: &Caller,
 ) -> Result<ExitCode, CliError> {
-    let (now, known) = match Session::open(caller, named, &living::provider()).await {
+    let provider = named.provider(caller)?;
+    let (now, known) = match Session::open(caller, named, &provider).await {
         Ok(session) => (Some(session.starts()?), session.programs().await?),
         Err(SessionError::Stopped { .. }) => (None, Vec::new()),
         Err(error) => return Err(error.into()),

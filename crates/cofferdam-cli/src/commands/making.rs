@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, ValueEnum};
 use cofferdam::names::BranchName;
 use cofferdam::network::NetworkKind;
+use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind};
 use cofferdam::sandbox::native::Native;
-use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy};
+use cofferdam::sandbox::{
+    BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy,
+};
 use cofferdam::session::{Hook, Hooks, NetworkOptions, SessionOptions};
 use cofferdam::wall::rules::{CheckError, Loaded};
 use cofferdam::wall::{self, Origin, Rule, RuleError};
@@ -57,6 +61,14 @@ pub(super) struct Sandbox {
     /// How the sandbox sees the files; `layer` where that is possible, else `bind`
     #[arg(long, value_enum, help_heading = "Sandbox")]
     pub(super) mode: Option<FileMode>,
+
+    /// Where the sandbox is
+    #[arg(long, value_enum, default_value_t = Place::Native, help_heading = "Sandbox")]
+    pub(super) sandbox: Place,
+
+    /// The image of a container; anything that the engine has
+    #[arg(long, value_name = "IMAGE", value_parser = parse_image, help_heading = "Sandbox")]
+    pub(super) image: Option<String>,
 
     /// A file or directory below the repository's top to copy in as it is, committed or not
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "head", help_heading = "Sandbox")]
@@ -124,6 +136,29 @@ pub(super) enum FileMode {
     Copy,
 }
 
+/// Where a sandbox is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Place {
+    /// On this machine itself, with its programs: no engine, no image
+    Native,
+    /// In a container of Docker's
+    Docker,
+    /// In a container of Podman's
+    Podman,
+}
+
+/// What may stand in the name of an image: a registry, a path, a tag, a digest.
+fn parse_image(text: &str) -> Result<String, String> {
+    let usable = |c: char| c.is_ascii_alphanumeric() || "._-/:@+".contains(c);
+    if !text.is_empty() && !text.starts_with(['-', '/', '.']) && text.chars().all(usable) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "`{}` is no name of an image such as debian:bookworm-slim",
+        text.escape_debug()
+    ))
+}
+
 fn networks() -> impl TypedValueParser<Value = NetworkKind> {
     let values = NetworkKind::ALL.map(|kind| {
         PossibleValue::new(kind.as_str()).help(match kind {
@@ -150,7 +185,8 @@ fn parse_cpus(text: &str) -> Result<f64, String> {
 /// The sandbox with its strategy; `unnamed` is meant where the command line names none.
 pub(super) fn contained(
     given: &Strategy,
-    mode: Option<FileMode>,
+    sandbox: &Sandbox,
+    environment: &Environment,
     unnamed: BranchStrategy,
 ) -> Result<Contained, CliError> {
     let strategy = match (&given.branch, given.merge_to_head, given.head) {
@@ -162,10 +198,10 @@ pub(super) fn contained(
         (None, false, true) => BranchStrategy::Head,
         (None, false, false) => unnamed,
     };
-    let native = Native::default();
-    let layered = match mode {
-        None => return Ok(BindMount::or_layers(native, strategy).into()),
-        Some(FileMode::Bind) => return Ok(BindMount::new(native, strategy).into()),
+    let provider = provider(sandbox, environment)?;
+    let layered = match sandbox.mode {
+        None => return Ok(BindMount::or_layers(provider, strategy).into()),
+        Some(FileMode::Bind) => return Ok(BindMount::new(provider, strategy).into()),
         Some(FileMode::Layer) => true,
         Some(FileMode::Copy) => false,
     };
@@ -180,10 +216,32 @@ pub(super) fn contained(
         BranchStrategy::Branch { branch, base } => CopyStrategy::Branch { branch, base },
     };
     Ok(if layered {
-        PrivateCopy::layered(native, strategy).into()
+        PrivateCopy::layered(provider, strategy).into()
     } else {
-        PrivateCopy::new(native, strategy).into()
+        PrivateCopy::new(provider, strategy).into()
     })
+}
+
+/// Who makes it.
+fn provider(
+    given: &Sandbox,
+    environment: &Environment,
+) -> Result<Arc<dyn BindMountProvider>, CliError> {
+    let kind = match given.sandbox {
+        Place::Native if given.image.is_some() => {
+            return usage(
+                "`--image` is for containers: add `--sandbox docker` or `--sandbox podman`",
+            );
+        }
+        Place::Native => return Ok(Arc::new(Native::default())),
+        Place::Docker => Kind::Docker,
+        Place::Podman => Kind::Podman,
+    };
+    let mut options = EngineOptions::new(environment.home.engines(), environment.engines());
+    if let Some(image) = &given.image {
+        options.image.clone_from(image);
+    }
+    Ok(Arc::new(Engine::new(kind, options)))
 }
 
 /// What [`Sandbox`] says, checked.

@@ -29,7 +29,8 @@ pub(crate) async fn run(
         environment,
         interrupt,
         async |caller, named| {
-            let session = Session::open(caller, named, &living::provider()).await?;
+            let provider = named.provider(caller)?;
+            let session = Session::open(caller, named, &provider).await?;
             let name = session.name();
             if session.condition().await? == Condition::Paused {
                 output::note(&format!("{name} is paused already\n"));

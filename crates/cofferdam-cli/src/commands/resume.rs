@@ -31,7 +31,8 @@ pub(crate) async fn run(
         environment,
         interrupt,
         async |caller, named| {
-            let session = Session::open(caller, named, &living::provider()).await?;
+            let provider = named.provider(caller)?;
+            let session = Session::open(caller, named, &provider).await?;
             let name = session.name();
             if session.condition().await? == Condition::Running {
                 output::note(&format!("{name} is running already\n"));

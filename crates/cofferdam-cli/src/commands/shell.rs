@@ -75,7 +75,8 @@ async fn open(
     match living::open(name, caller, environment).await {
         Err(SessionError::Ended { .. }) => {
             let named = living::revived(name, caller, environment).await?;
-            start(caller, named, &living::provider()).await
+            let provider = named.provider(caller)?;
+            start(caller, named, &provider).await
         }
         opened => opened,
     }

@@ -37,7 +37,7 @@ pub(crate) async fn run(
         environment,
         interrupt,
         async |caller, named| {
-            let provider = living::provider();
+            let provider = named.provider(caller)?;
             let name = named.name().clone();
             match lives::condition(caller, &named, &provider).await? {
                 Condition::Paused => {

@@ -98,7 +98,7 @@ pub(crate) async fn run(
     let caller = living::caller(environment, interrupt);
     let named = living::named(&arguments.name, &caller, environment).await?;
     let record = named.record().clone();
-    let provider = living::provider();
+    let provider = named.provider(&caller)?;
     let missing = !record.has_files(&environment.home);
     let uncollected = lives::uncollected(&caller, &named).await;
     let mut told = match lives::condition(&caller, &named, &provider).await {

@@ -50,7 +50,7 @@ pub(crate) async fn run(
         environment,
         interrupt,
         async |caller, named| {
-            let provider = living::provider();
+            let provider = named.provider(caller)?;
             let name = named.name().clone();
             // One that does not answer is stopped all the same.
             let before = lives::condition(caller, &named, &provider).await;

@@ -19,6 +19,38 @@ pub struct Setup {
     /// A control group of version 2 for the sandbox alone, with one below it ([`super::PROGRAMS_GROUP`]) by which its
     /// programs are stopped. One that cannot be used is as none: [`super::Status`] says so.
     pub group: Option<Vec<u8>>,
+    /// What has to be seen where, in namespaces that something else made: looked at before anything else is done.
+    pub seen: Vec<Seen>,
+}
+
+/// One mount of a container, as whoever asked for it knows it: an engine that shows something else, because a name led elsewhere
+/// by the time it looked or because it did not do what it was told, is found out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// An absolute path without symlinks, at which a mount begins.
+    pub target: Vec<u8>,
+    /// `st_dev` and `st_ino` of what is there; none where only the engine could know them.
+    pub file: Option<(u64, u64)>,
+    pub writable: bool,
+}
+
+/// What the executable is asked to do on the host as `attach`: to mount directories and files of root's, as the agent of a container
+/// is to have them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attach {
+    /// Whose they are to seem.
+    pub uid: u32,
+    pub gid: u32,
+    /// A host path, and where it is mounted: something of its kind that is there.
+    pub mounts: Vec<Attached>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    pub source: Vec<u8>,
+    pub place: Vec<u8>,
+    /// Where owners cannot be mapped, it is refused only if the agent is to write.
+    pub writable: bool,
 }
 
 /// How long a sandbox lives.

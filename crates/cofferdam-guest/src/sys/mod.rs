@@ -33,8 +33,8 @@ pub(crate) use file::{
 };
 pub(crate) use mount::{
     ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, TreeKind, attach, change_directory,
-    clone_tree, is_read_only, make_mounts_private, map_ids, new_filesystem, open_inside,
-    pivot_here, restrict, unmount_here,
+    clone_tree, is_read_only, make_mounts_private, make_private, map_ids, new_filesystem,
+    open_inside, pivot_here, restrict, unmount_here,
 };
 pub(crate) use names::{
     Name, Resolve, copy_attributes, link_at, name_at, remove_directory_at, rename_at, resolve,

@@ -116,6 +116,15 @@ pub(crate) fn make_mounts_private() -> io::Result<()> {
     mount_setattr(libc::AT_FDCWD, c"/", AT_RECURSIVE, &attr)
 }
 
+/// What happens to mounts below this one stays there.
+pub(crate) fn make_private(tree: BorrowedFd<'_>) -> io::Result<()> {
+    let attr = MountAttr {
+        propagation: libc::MS_PRIVATE,
+        ..MountAttr::default()
+    };
+    mount_setattr(tree.as_raw_fd(), c"", libc::AT_EMPTY_PATH, &attr)
+}
+
 /// A new file system of this type with these options, not attached anywhere yet. An option without a value is a flag.
 pub(crate) fn new_filesystem(
     kind: &CStr,
@@ -175,7 +184,7 @@ pub(crate) fn unmount_here() -> io::Result<()> {
     check_int(unsafe { libc::umount2(c".".as_ptr(), libc::MNT_DETACH) }).map(drop)
 }
 
-/// Whether nobody can write to the file system below this mount, whatever the mount itself says.
+/// Whether nobody can write here: by this mount, or to the file system below it.
 pub(crate) fn is_read_only(fd: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: all zeros is a valid value of it, and it outlives the call.
     let found = unsafe {

@@ -25,6 +25,8 @@ pub(crate) struct Name {
     pub(crate) times: [(i64, u32); 2],
     /// The same of its last change of any kind.
     pub(crate) changed: (i64, u32),
+    /// A mount begins here. None where the kernel does not say (before Linux 5.8).
+    pub(crate) begins: Option<bool>,
 }
 
 impl Name {
@@ -70,6 +72,7 @@ struct Statx {
 /// An empty name is the descriptor itself.
 pub(crate) fn name_at(at: BorrowedFd<'_>, name: &CStr) -> io::Result<Name> {
     const BASIC_AND_MOUNT: c_uint = 0x7ff | 0x1000;
+    const MOUNT_ROOT: u64 = 0x2000;
     let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH | libc::AT_NO_AUTOMOUNT;
     let mut found = Statx::default();
     // SAFETY: the structure is the kernel's and outlives the call; NUL-terminated string.
@@ -94,6 +97,8 @@ pub(crate) fn name_at(at: BorrowedFd<'_>, name: &CStr) -> io::Result<Name> {
         mount: found.mount,
         times: [time(found.accessed), time(found.modified)],
         changed: time(found.changed),
+        begins: (found.attributes_mask & MOUNT_ROOT != 0)
+            .then_some(found.attributes & MOUNT_ROOT != 0),
     })
 }
 

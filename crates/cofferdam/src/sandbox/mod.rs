@@ -5,11 +5,14 @@
 
 mod abilities;
 mod ability;
+pub mod engine;
 mod error;
 pub(crate) mod files;
 mod guest;
 pub mod host;
+mod identity;
 mod kinds;
+mod limits;
 pub mod native;
 mod port;
 mod spec;
@@ -39,6 +42,15 @@ pub use spec::{
 pub use terminal::{Resize, Terminal, TerminalSize};
 
 use crate::wall::{Registration, Sockets};
+
+/// The provider of a sandbox that is there. `name`: as its record has it; `place`: its [`SandboxSpec::place`]. For those of
+/// this crate: a provider of a user's own is theirs to find.
+pub fn provider_of(name: &str, place: &Path) -> Result<Arc<dyn BindMountProvider>, SandboxError> {
+    Ok(match engine::Kind::named(name) {
+        Some(kind) => Arc::new(engine::Engine::recorded(kind, place)?),
+        None => Arc::new(native::Native::default()),
+    })
+}
 
 pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
 pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
@@ -297,6 +309,49 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
     async fn remove(&self, _handle: &Handle) -> Result<(), SandboxError> {
         self.abilities().require(self.name(), Ability::Outlive)?;
         Err(unable(Ability::Outlive))
+    }
+}
+
+#[async_trait]
+impl<T: BindMountProvider + ?Sized> BindMountProvider for Arc<T> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
+        (**self).check_limits(limits)
+    }
+
+    fn lacks(&self, program: &OsStr, search_path: Option<&OsStr>) -> bool {
+        (**self).lacks(program, search_path)
+    }
+
+    fn abilities(&self) -> Abilities {
+        (**self).abilities()
+    }
+
+    async fn try_layers(
+        &self,
+        place: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<(), SandboxError> {
+        (**self).try_layers(place, cancel).await
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        (**self).create(spec, cancel).await
+    }
+
+    async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        (**self).open(handle).await
+    }
+
+    async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
+        (**self).remove(handle).await
     }
 }
 

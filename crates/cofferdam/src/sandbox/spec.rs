@@ -39,6 +39,9 @@ pub struct SandboxSpec {
     pub limits: Limits,
     pub network: Network,
     pub lifetime: Lifetime,
+    /// A directory of the host's for this sandbox alone, 0700, that no sandbox sees: what another process has to know to clear
+    /// away what is left of it. Without one a provider whose sandboxes are not its own processes leaves nothing to go by.
+    pub place: Option<PathBuf>,
 }
 
 impl SandboxSpec {
@@ -63,6 +66,7 @@ impl SandboxSpec {
             limits: Limits::default(),
             network: Network::None,
             lifetime: Lifetime::WithMaker,
+            place: None,
         }
     }
 }

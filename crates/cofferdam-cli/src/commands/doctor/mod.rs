@@ -1,6 +1,7 @@
 //! `cofferdam doctor`.
 
 pub(super) mod agents;
+mod engines;
 mod finding;
 
 use std::fmt::Write;
@@ -59,6 +60,7 @@ pub(crate) async fn run(
         hint: check.hint,
         agent: None,
     }));
+    findings.extend(engines::find(environment).await);
     findings.extend(trees(&environment.home));
     findings.push(config(environment));
     findings.push(gateway(environment).await);

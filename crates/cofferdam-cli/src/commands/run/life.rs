@@ -1,13 +1,16 @@
 //! Where an agent works: in a sandbox that ends with it, in one that is kept, or in one that was there before.
 
+use std::sync::Arc;
+
 use cofferdam::registry::{Mode, Record, Strategy};
-use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, PrivateCopy};
+use cofferdam::sandbox::{
+    BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, PrivateCopy,
+};
 use cofferdam::session::living::{Condition, Named};
 use cofferdam::session::{RunReport, Session, SessionError};
 use cofferdam::{RunError, RunOptions};
 
 use super::arguments::Arguments;
-use crate::commands::living::provider;
 
 /// How long the agent's sandbox lives.
 #[derive(Debug)]
@@ -47,8 +50,9 @@ pub(super) async fn work(options: RunOptions, life: &Life) -> Result<RunReport, 
         Life::In(name) => {
             let named = Named::find(caller, &options.session.repository, name);
             let named = named.await.map_err(before)?;
-            let sandbox = kind_of(named.record());
-            let session = Session::open(caller, named, &provider()).await;
+            let provider = named.provider(caller).map_err(before)?;
+            let sandbox = kind_of(named.record(), Arc::clone(&provider));
+            let session = Session::open(caller, named, &provider).await;
             let session = session.map_err(before)?;
             if session.condition().await.map_err(before)? == Condition::Paused {
                 let name = session.name().to_string();
@@ -69,7 +73,7 @@ fn before(error: SessionError) -> RunError {
 }
 
 /// What its sandbox was made as.
-fn kind_of(record: &Record) -> Contained {
+fn kind_of(record: &Record, provider: Arc<dyn BindMountProvider>) -> Contained {
     let branch = match (&record.strategy, &record.branch) {
         (Strategy::Branch, Some(branch)) => Some(branch.clone()),
         _ => None,
@@ -77,16 +81,16 @@ fn kind_of(record: &Record) -> Contained {
     let base = None;
     match (record.mode, branch) {
         (Mode::Bind, Some(branch)) => {
-            BindMount::new(provider(), BranchStrategy::Branch { branch, base }).into()
+            BindMount::new(provider, BranchStrategy::Branch { branch, base }).into()
         }
-        (Mode::Bind, None) => BindMount::new(provider(), BranchStrategy::MergeToHead).into(),
+        (Mode::Bind, None) => BindMount::new(provider, BranchStrategy::MergeToHead).into(),
         (Mode::Layer, Some(branch)) => {
-            PrivateCopy::layered(provider(), CopyStrategy::Branch { branch, base }).into()
+            PrivateCopy::layered(provider, CopyStrategy::Branch { branch, base }).into()
         }
-        (Mode::Layer, None) => PrivateCopy::layered(provider(), CopyStrategy::MergeToHead).into(),
+        (Mode::Layer, None) => PrivateCopy::layered(provider, CopyStrategy::MergeToHead).into(),
         (_, Some(branch)) => {
-            PrivateCopy::new(provider(), CopyStrategy::Branch { branch, base }).into()
+            PrivateCopy::new(provider, CopyStrategy::Branch { branch, base }).into()
         }
-        (_, None) => PrivateCopy::new(provider(), CopyStrategy::MergeToHead).into(),
+        (_, None) => PrivateCopy::new(provider, CopyStrategy::MergeToHead).into(),
     }
 }

@@ -17,7 +17,12 @@ pub(super) fn options(
     environment: &Environment,
 ) -> Result<RunOptions, CliError> {
     let unnamed = BranchStrategy::MergeToHead;
-    let sandbox = making::contained(&arguments.strategy, arguments.sandbox.mode, unnamed)?;
+    let sandbox = making::contained(
+        &arguments.strategy,
+        &arguments.sandbox,
+        environment,
+        unnamed,
+    )?;
     if arguments.keep && arguments.strategy.head {
         return Err(CliError::Misused {
             message:

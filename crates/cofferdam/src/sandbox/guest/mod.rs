@@ -3,16 +3,24 @@
 
 mod coming_up;
 mod connection;
+mod door;
+mod executable;
 mod execution;
 mod polled;
 mod port;
+mod process;
 mod sandbox;
 mod stream;
 mod streams;
 mod terminal;
+mod wall;
 
 pub(super) use coming_up::{bounded, greet, ready, start_error, stay};
-pub(super) use connection::{ANSWER_LIMIT, Connection};
+pub(super) use connection::Connection;
+pub(super) use door::{Door, free_door};
+pub(super) use executable::spawn;
+pub(super) use process::{END_LIMIT, Process};
 pub(super) use sandbox::{End, GuestSandbox, bytes};
-pub(super) use stream::{Received, read_exact, receive, send};
+pub(super) use stream::{read_exact, send};
 pub(super) use streams::Output;
+pub(super) use wall::raise as raise_wall;

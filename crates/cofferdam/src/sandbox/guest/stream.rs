@@ -5,7 +5,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use cofferdam_guest::protocol::{self, HEAD, Reply, WALL_SOCKETS as MOST_DESCRIPTORS};
+use cofferdam_guest::protocol::{
+    self, HEAD, Reply, WALL_SOCKETS, WALL_SOCKETS as MOST_DESCRIPTORS,
+};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
@@ -85,7 +87,10 @@ pub(in crate::sandbox) async fn read_exact(
     Ok(())
 }
 
-/// Sends all of it, with descriptors that travel with the first byte: three at most.
+/// What comes with a set-up at most: the sockets of a wall that something else made, and what a sandbox that outlives its maker has.
+const MOST_SENT: usize = WALL_SOCKETS + 3;
+
+/// Sends all of it, with descriptors that travel with the first byte: [`MOST_SENT`] at most.
 pub(in crate::sandbox) async fn send(
     stream: &UnixStream,
     bytes: &[u8],
@@ -95,7 +100,7 @@ pub(in crate::sandbox) async fn send(
     let mut first = true;
     while !rest.is_empty() {
         let write = || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_SENT))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
             if first && !borrowed.is_empty() {

@@ -8,10 +8,9 @@ use async_trait::async_trait;
 use cofferdam_guest::protocol::Request;
 use tokio::sync::watch;
 
-use super::identity;
-use super::resident::{self, Door, Process};
-use crate::sandbox::guest::{self, Connection, End, GuestSandbox};
-use crate::sandbox::{Handle, SandboxError};
+use super::resident;
+use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
+use crate::sandbox::{Handle, SandboxError, identity};
 
 /// The bound of [`close`](crate::sandbox::Sandbox::close) in seconds.
 const CLOSE_LIMIT: u64 = 10;

@@ -11,14 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::cgroup::Group;
 use super::host::Host;
-use super::launch::{Starting, spawn};
+use super::launch::Starting;
 use super::life::{UntilRemoved, WithMaker};
-use super::resident::{Door, Process};
-use super::tools;
-use super::{NativeOptions, identity, limits, wall};
-use crate::sandbox::guest::{self, Connection, End, GuestSandbox, bounded, bytes, start_error};
+use super::{NativeOptions, tools};
+use crate::sandbox::guest::{
+    self, Connection, Door, End, GuestSandbox, Process, bounded, bytes, raise_wall, start_error,
+};
 use crate::sandbox::{
-    Access, Handle, Lifetime, Mount, MountSource, Network, SandboxError, SandboxSpec,
+    Access, Handle, Lifetime, Mount, MountSource, Network, SandboxError, SandboxSpec, identity,
+    limits,
 };
 use crate::wall::Registration;
 
@@ -61,7 +62,7 @@ pub(super) async fn make(
     }
     let door = match &spec.lifetime {
         Lifetime::WithMaker => None,
-        Lifetime::UntilRemoved { state } => Some(free_door(spec, state).await?),
+        Lifetime::UntilRemoved { state } => Some(guest::free_door(spec, state).await?),
     };
     let agent = identity::agent(spec.id)?;
     let mut group = Group::create(spec.id, &spec.limits)?;
@@ -69,7 +70,7 @@ pub(super) async fn make(
         group.make_freezer(spec.id, agent, state);
     }
     let frame = describe(spec, options, agent, &group)?;
-    let (stream, launcher) = spawn()?;
+    let (stream, launcher) = guest::spawn(None)?;
     // From here on the keeper's drop ends what was started.
     let starting = Starting {
         launcher: Some(launcher),
@@ -125,7 +126,7 @@ async fn come_up(
     sent.map_err(start_error)?;
     let sockets = guest::ready(stream).await?;
     let wall = match &spec.network {
-        Network::Wall(spec) => Some(wall::raise(stream, sockets, spec).await?),
+        Network::Wall(spec) => Some(raise_wall(stream, sockets, spec).await?),
         Network::None | Network::Open if sockets.is_empty() => None,
         Network::None | Network::Open => {
             return Err(SandboxError::Start(
@@ -160,35 +161,6 @@ fn keep(stream: UnixStream, starting: Starting) -> (Connection, WithMaker) {
         gone.send_replace(true);
     });
     (connection, WithMaker(closed))
-}
-
-/// Where a sandbox is to listen, if none does, and if none could see it there.
-async fn free_door(spec: &SandboxSpec, state: &Path) -> Result<Door, SandboxError> {
-    let refused = |what: String| SandboxError::Unsupported {
-        what,
-        hint: "choose another directory for it, or mount less".to_owned(),
-    };
-    let real = state
-        .canonicalize()
-        .map_err(|error| refused(format!("cannot use {}: {error}", state.display())))?;
-    let shows = |mount: &&Mount| {
-        let holds =
-            |source: &Path| (source.canonicalize()).is_ok_and(|source| real.starts_with(source));
-        mount.source.shows().any(holds)
-    };
-    if let Some(mount) = spec.mounts.iter().find(shows) {
-        return Err(refused(format!(
-            "the mount at {} shows {}, by which the sandbox is reached",
-            mount.target.display(),
-            state.display()
-        )));
-    }
-    let door = Door::at(state)?;
-    match door.connect().await {
-        Err(SandboxError::NotRunning) => Ok(door),
-        Ok(_) => Err(SandboxError::Running),
-        Err(error) => Err(error),
-    }
 }
 
 /// The first frame.
@@ -226,6 +198,7 @@ fn describe(
         group: group
             .freezer()
             .map(|group| group.as_os_str().as_bytes().to_vec()),
+        seen: Vec::new(),
     };
     protocol::encode(&setup).map_err(|error| SandboxError::Unsupported {
         what: format!("cannot describe the sandbox to its init: {error}"),

@@ -7,11 +7,9 @@
 
 mod cgroup;
 mod host;
-mod identity;
 pub mod jail;
 mod launch;
 mod life;
-mod limits;
 mod make;
 mod package;
 mod probe;
@@ -19,7 +17,6 @@ mod program;
 mod rehearse;
 mod resident;
 mod tools;
-mod wall;
 
 use std::ffi::OsStr;
 use std::path::Path;

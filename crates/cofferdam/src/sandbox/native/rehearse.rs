@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::host::Host;
 use super::jail::{self, JailOutput, JailRequest};
-use super::launch::{Starting, spawn};
-use super::{NativeOptions, identity, tools};
+use super::launch::Starting;
+use super::{NativeOptions, tools};
 use crate::embedded;
 use crate::fsx;
 use crate::names::SandboxId;
 use crate::process::Invocation;
 use crate::sandbox::guest::{self, start_error};
-use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
+use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError, identity};
 
 /// Where layers are tried.
 const TRIED: &str = "/workspace/tried";
@@ -43,9 +43,10 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
         network: protocol::Network::Wall,
         lifetime: protocol::Lifetime::WithConnection,
         group: None,
+        seen: Vec::new(),
     };
     let frame = protocol::encode(&setup).map_err(|error| SandboxError::Start(error.to_string()))?;
-    let (stream, launcher) = spawn()?;
+    let (stream, launcher) = guest::spawn(None)?;
     let starting = Starting {
         launcher: Some(launcher),
         group: None,

@@ -197,6 +197,7 @@ pub async fn start(
         lifetime: Lifetime::UntilRemoved {
             state: directory.clone(),
         },
+        place: Some(directory.clone()),
     };
     place::check_mounts(&spec.mounts, &caller.home)?;
     let made = provider.create(&spec, &caller.cancel).await;

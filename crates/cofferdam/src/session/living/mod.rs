@@ -40,7 +40,7 @@ use crate::git::discovery::Start;
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
 use crate::registry::{self, Entry, Lifetime, Phase, Record, Setup};
-use crate::sandbox::{Abilities, Ability, BindMountProvider, Handle, Sandbox, SandboxError};
+use crate::sandbox::{self, Abilities, Ability, BindMountProvider, Handle, Sandbox, SandboxError};
 use crate::wall::supervisor::SupervisorError;
 
 /// A living sandbox, as one process has it open. Dropping it leaves the sandbox alive.
@@ -176,6 +176,17 @@ impl Named {
     }
 
     /// A provider is found by its name, which a record keeps.
+    /// Who made it, where that is one of this crate's providers.
+    pub fn provider(&self, caller: &Caller) -> Result<Arc<dyn BindMountProvider>, SessionError> {
+        let place = caller.home.sandbox(self.record.id);
+        sandbox::provider_of(&self.record.provider, &place).map_err(|source| {
+            SessionError::Sandbox {
+                name: self.record.name.to_string(),
+                source,
+            }
+        })
+    }
+
     pub(super) fn check(&self, provider: &dyn BindMountProvider) -> Result<(), SessionError> {
         if self.record.provider == provider.name() {
             return Ok(());

@@ -17,7 +17,7 @@ use crate::git::{Git, Oid, Repository, UserRules, land, refs};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
 use crate::registry::{self, Entry, Mode, Phase, Record, RegistryError, Setup, Strategy};
-use crate::sandbox::{BindMountProvider, SandboxError};
+use crate::sandbox::{self, BindMountProvider, SandboxError};
 use crate::session::collect;
 use crate::session::layers;
 use crate::session::living::{self, Condition};
@@ -128,24 +128,29 @@ pub async fn list(
 }
 
 /// Asks the sandboxes that live on how they are, all at once. Bounded: 5 s. Returns those that did not answer, with why.
-pub async fn ask(
-    home: &Home,
-    provider: &dyn BindMountProvider,
-    summaries: &mut [Summary],
-) -> Vec<(Slug, String)> {
+pub async fn ask(home: &Home, summaries: &mut [Summary]) -> Vec<(Slug, String)> {
     let living = summaries
         .iter_mut()
-        .filter(|one| one.lives_on && !one.orphaned && one.provider == provider.name());
+        .filter(|one| one.lives_on && !one.orphaned);
     let questions = living.map(async |one| {
         let handle = living::handle(home, one.id);
-        let asked = tokio::time::timeout(ASKED, living::ask(provider, &handle)).await;
+        let ask = async {
+            let provider = sandbox::provider_of(&one.provider, &handle.state)?;
+            // One of a user's own provider is not ours to ask.
+            if provider.name() != one.provider {
+                return Ok(None);
+            }
+            living::ask(&provider, &handle).await.map(Some)
+        };
+        let asked = tokio::time::timeout(ASKED, ask).await;
         match asked.unwrap_or(Err(SandboxError::TimedOut(ASKED.as_secs()))) {
             // What is wrong with it is said as long as it is.
+            Ok(None) => {}
             Ok(_) if one.state == State::Missing => {}
-            Ok(Condition::Running) if one.state == State::FailedSetup => {}
-            Ok(Condition::Running) => one.state = State::Active,
-            Ok(Condition::Paused) => one.state = State::Paused,
-            Ok(Condition::Stopped) => one.state = State::Stopped,
+            Ok(Some(Condition::Running)) if one.state == State::FailedSetup => {}
+            Ok(Some(Condition::Running)) => one.state = State::Active,
+            Ok(Some(Condition::Paused)) => one.state = State::Paused,
+            Ok(Some(Condition::Stopped)) => one.state = State::Stopped,
             Err(error) => return Some((one.name.clone(), error.to_string())),
         }
         None

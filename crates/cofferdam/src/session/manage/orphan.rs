@@ -9,8 +9,7 @@ use crate::git::land::Landing;
 use crate::git::{GitError, Repository, RepositoryError, land};
 use crate::home::Home;
 use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError};
-use crate::sandbox::native::{Native, NativeOptions};
-use crate::sandbox::{BindMountProvider, Handle};
+use crate::sandbox::{self, Handle};
 use crate::session::collect;
 use crate::wall::supervisor::Supervisor;
 use tokio_util::sync::CancellationToken;
@@ -146,7 +145,10 @@ async fn remove(record: &Record, state: &Path) -> Result<(), ManageError> {
         id: record.id,
         state: state.to_owned(),
     };
-    let ended = Native::new(NativeOptions::default()).remove(&handle).await;
+    let ended = match sandbox::provider_of(&record.provider, state) {
+        Ok(provider) => provider.remove(&handle).await,
+        Err(error) => Err(error),
+    };
     ended.map_err(|source| ManageError::Alive {
         name: record.name.to_string(),
         source,

@@ -78,6 +78,7 @@ impl Making<'_> {
             } else {
                 Lifetime::WithMaker
             },
+            place: Some(owned.directory().to_owned()),
         };
         if self.lives_on || owned.record.mode.owns_files() {
             // What is made anew later has the agent's home as it was.

@@ -7,7 +7,7 @@ use crate::names::SandboxId;
 use crate::sandbox::SandboxError;
 
 /// An ordinary caller's own ids; for root ids that are this sandbox's alone.
-pub(super) fn agent(id: SandboxId) -> Result<Agent, SandboxError> {
+pub(in crate::sandbox) fn agent(id: SandboxId) -> Result<Agent, SandboxError> {
     if rustix::process::geteuid().as_raw() != 0 {
         return Ok(Agent::Caller);
     }

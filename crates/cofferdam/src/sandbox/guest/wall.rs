@@ -1,4 +1,4 @@
-//! Puts a native sandbox behind the wall, and starts nothing in it before the wall was tried from inside.
+//! Puts a sandbox behind the wall, and starts nothing in it before the wall was tried from inside.
 //!
 //! [`judge`] is pure: what the attempts found, and what arrived at the gateway meanwhile. There are two positive
 //! controls: an attempt that was refused by accident never arrives at the gateway, and one attempt must pass and
@@ -13,15 +13,15 @@ use cofferdam_guest::protocol::{
 use cofferdam_wall::HostName;
 use tokio::net::UnixStream;
 
+use super::stream::{self, Received};
 use crate::sandbox::SandboxError;
-use crate::sandbox::guest::{self, Received};
 use crate::wall::{Registration, Seen, Sockets, WallError, WallSpec};
 
 /// How long trying the wall may take; about a millisecond where it stands.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Registers the sandbox, tries the wall, and puts the policy in force.
-pub(super) async fn raise(
+pub(in crate::sandbox) async fn raise(
     stream: &UnixStream,
     sockets: Vec<OwnedFd>,
     spec: &WallSpec,
@@ -58,10 +58,10 @@ async fn prove(stream: &UnixStream, port: u16) -> Result<Findings, SandboxError>
     };
     let request = Request::Prove { request: 0, passes };
     let frame = protocol::encode(&request).map_err(|error| broken(error.to_string()))?;
-    guest::send(stream, &frame, &[])
+    stream::send(stream, &frame, &[])
         .await
         .map_err(|error| broken(error.to_string()))?;
-    let received = guest::receive(stream).await;
+    let received = stream::receive(stream).await;
     match received.map(|received| received.map(|Received { reply, .. }| reply)) {
         Ok(Some(Reply::Proved { findings, .. })) => Ok(findings),
         Ok(Some(Reply::Failed { errno, .. })) => {

@@ -12,14 +12,18 @@ const FEWEST_FILES: u64 = 1024;
 const FEWEST_PROCESSES: u64 = 256;
 
 /// How many open files the machine has room for; none where it does not say.
-pub(super) fn file_table() -> Option<u64> {
+pub(in crate::sandbox) fn file_table() -> Option<u64> {
     let text = fs::read_to_string("/proc/sys/fs/file-max").ok()?;
     text.trim().parse().ok()
 }
 
 /// Where every process with every file it may open would take more than half of the machine's table, each gets
 /// fewer files, and then there are fewer processes.
-pub(super) fn of(limits: &Limits, file_size: Option<u64>, table: Option<u64>) -> ProcessLimits {
+pub(in crate::sandbox) fn of(
+    limits: &Limits,
+    file_size: Option<u64>,
+    table: Option<u64>,
+) -> ProcessLimits {
     let (mut processes, mut open_files) = (limits.processes, limits.open_files);
     if let (Some(most), Some(files), Some(table)) = (&mut processes, &mut open_files, table) {
         let room = table / 2;

@@ -1,0 +1,63 @@
+//! The guest as process 1 of a container that has a network namespace for another one to join, and nothing else. It makes the wall
+//! there, hands its sockets out, gives everything up, and stays until whoever asked has what it needs. No program of an agent's
+//! ever runs here.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+use cofferdam_guest::protocol::{self, Agent, Network, Reply, Setup};
+
+use crate::given;
+use crate::tree::Refusal;
+use crate::{loopback, sys, wall};
+
+/// As [`given::run`].
+pub(crate) fn run(socket: Option<&Path>) -> i32 {
+    let Ok(mut channel) = given::connect(socket) else {
+        return 2;
+    };
+    let Ok((setup, _)) = channel.read_setup() else {
+        return 2;
+    };
+    let sockets = match set_up(&setup) {
+        Ok(sockets) => sockets,
+        Err(refusal) => {
+            let _ = channel.send(&refusal.into());
+            return 1;
+        }
+    };
+    let Ok(frame) = protocol::encode(&Reply::Ready) else {
+        return 1;
+    };
+    let socket = channel.into_socket();
+    // The frame is short: it goes at once, with what belongs to it.
+    match sys::send_with(socket.as_fd(), &frame, &sockets) {
+        Ok(sent) if sent == frame.len() => {}
+        _ => return 1,
+    }
+    // Whoever has them serves them; here they would only keep them open.
+    drop(sockets);
+    // Until the other side closes, or says anything at all.
+    let _ = sys::poll(&[socket.as_raw_fd()], None);
+    0
+}
+
+fn set_up(setup: &Setup) -> Result<[std::os::fd::OwnedFd; 4], Refusal> {
+    let step = |what: &'static str| {
+        move |error: io::Error| Refusal::Broken(format!("cannot {what}: {error}"))
+    };
+    let (Agent::Separate { uid, gid }, Network::Wall) = (setup.agent, setup.network) else {
+        let what = "it is to hold a wall, and to become somebody";
+        return Err(Refusal::Broken(what.to_owned()));
+    };
+    sys::loopback_up().map_err(step("bring the loopback interface up"))?;
+    loopback::count_as_configured()?;
+    let sockets = wall::raise()?;
+    sys::drop_groups().map_err(step("drop groups"))?;
+    sys::become_ids(uid, gid).map_err(step("take other ids"))?;
+    sys::process_option(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(step("refuse new privileges"))?;
+    sys::clear_capabilities().map_err(step("drop capabilities"))?;
+    sys::process_option(libc::PR_SET_DUMPABLE, 0).map_err(step("refuse to be traced"))?;
+    Ok(sockets)
+}

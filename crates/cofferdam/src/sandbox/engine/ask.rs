@@ -1,0 +1,72 @@
+//! Questions whose answers `bollard` cannot read: Podman has states of containers that Docker's API does not name, and a list with
+//! one of them would be no list.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+/// How long an answer may take, and be.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LONGEST: usize = 64 << 20;
+
+/// `path`: with its query. None where there is no such thing.
+pub(super) async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> io::Result<Option<T>> {
+    let asked = tokio::time::timeout(PATIENCE, ask(socket, path)).await;
+    let (status, body) = asked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    match status {
+        StatusCode::NOT_FOUND => Ok(None),
+        status if status.is_success() => serde_json::from_slice(&body)
+            .map(Some)
+            .map_err(io::Error::other),
+        status => {
+            let said = String::from_utf8_lossy(&body);
+            let said = crate::text::printable_line(said.trim());
+            Err(io::Error::other(format!("{status}: {said}")))
+        }
+    }
+}
+
+async fn ask(socket: &Path, path: &str) -> io::Result<(StatusCode, Bytes)> {
+    let stream = UnixStream::connect(socket).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    let connection = tokio::spawn(connection);
+    let request = Request::get(path).header("host", "engine");
+    let request = request
+        .body(Empty::<Bytes>::new())
+        .map_err(io::Error::other)?;
+    let answered = async {
+        let answer = sender
+            .send_request(request)
+            .await
+            .map_err(io::Error::other)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), LONGEST);
+        let body = body.collect().await.map_err(io::Error::other)?;
+        Ok((status, body.to_bytes()))
+    };
+    let answered = answered.await;
+    connection.abort();
+    answered
+}
+
+/// A value in a query.
+pub(super) fn encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}

@@ -1,0 +1,359 @@
+//! Talking to an engine: what is asked of its API, and what its answers mean for users. Only this file and [`super::profile`] name
+//! `bollard`.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use bollard::Docker as Api;
+use bollard::errors::Error as ApiError;
+use bollard::models::{ContainerCreateBody, ImageInspect};
+use bollard::query_parameters::{
+    CreateContainerOptions, CreateImageOptions, RemoveContainerOptions, StartContainerOptions,
+};
+use futures_util::StreamExt;
+
+use super::Kind;
+use serde::Deserialize;
+
+use super::ask;
+use super::find::Endpoint;
+use super::life::{HOLDER, ROLE};
+use crate::sandbox::SandboxError;
+
+/// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
+const ANSWER: u64 = 60;
+/// The oldest API that has what is asked here: Docker 20.10.
+const OLDEST: (usize, usize) = (1, 41);
+const NOT_FOUND: u16 = 404;
+const CONFLICT: u16 = 409;
+
+/// An engine that answers.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    api: Api,
+    pub(super) endpoint: Endpoint,
+}
+
+/// What an engine says of itself.
+#[derive(Debug, Clone)]
+pub(super) struct About {
+    pub(super) version: String,
+    /// Of its API.
+    pub(super) api: (usize, usize),
+    /// Of the kernel that its containers run on.
+    pub(super) kernel: String,
+    pub(super) rootless: bool,
+    /// 1 or 2, where it says so.
+    pub(super) control_groups: Option<u8>,
+}
+
+/// A container of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Container {
+    /// Its first process, as the host numbers it; none where it does not run.
+    pub(super) process: Option<i64>,
+    pub(super) problem: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Listed {
+    #[serde(rename = "Id")]
+    id: String,
+    #[serde(rename = "Labels", default)]
+    labels: HashMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Inspected {
+    #[serde(rename = "State")]
+    state: State,
+}
+
+#[derive(Debug, Deserialize)]
+struct State {
+    #[serde(rename = "Pid", default)]
+    pid: i64,
+    #[serde(rename = "Error", default)]
+    error: String,
+}
+
+impl Client {
+    /// Sees whether the caller may use it.
+    pub(super) fn connect(endpoint: Endpoint) -> Result<Self, SandboxError> {
+        // By hand first: the library tells neither why it could not connect nor where.
+        UnixStream::connect(&endpoint.socket).map_err(|error| unreachable(&endpoint, &error))?;
+        let version = bollard::ClientVersion {
+            major_version: OLDEST.0,
+            minor_version: OLDEST.1,
+        };
+        let socket = endpoint.socket.to_string_lossy();
+        let api = Api::connect_with_unix(&socket, ANSWER, &version)
+            .map_err(|error| unanswered(&endpoint, &error))?;
+        Ok(Self { api, endpoint })
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.endpoint.kind
+    }
+
+    /// Refuses an engine that is too old, or on another machine.
+    pub(super) async fn about(&self) -> Result<About, SandboxError> {
+        let kind = self.kind();
+        let failed = |error| unanswered(&self.endpoint, &error);
+        let (version, info) = tokio::join!(self.api.version(), self.api.info());
+        let (version, info) = (version.map_err(failed)?, info.map_err(failed)?);
+        let options = info.security_options.unwrap_or_default();
+        let about = About {
+            version: version.version.unwrap_or_default(),
+            api: numbers(&version.api_version.unwrap_or_default()),
+            kernel: info.kernel_version.unwrap_or_default(),
+            rootless: options.iter().any(|option| option.contains("rootless")),
+            control_groups: info
+                .cgroup_version
+                .and_then(|version| version.to_string().parse().ok()),
+        };
+        if about.api < OLDEST {
+            return Err(SandboxError::Unsupported {
+                what: format!(
+                    "{kind} {} is too old: its API is {}.{}, and {}.{} is needed",
+                    about.version, about.api.0, about.api.1, OLDEST.0, OLDEST.1
+                ),
+                hint: match kind {
+                    Kind::Docker => "install Docker 20.10 or newer".to_owned(),
+                    Kind::Podman => "install Podman 4.3 or newer".to_owned(),
+                },
+            });
+        }
+        let ours = rustix::system::uname();
+        if !about.kernel.is_empty() && about.kernel != ours.release().to_string_lossy() {
+            return Err(SandboxError::Unsupported {
+                what: format!(
+                    "{kind}'s containers run on another machine (Linux {}), a virtual one perhaps",
+                    about.kernel
+                ),
+                hint: format!(
+                    "install the engine on this machine, or leave out `--sandbox {}`",
+                    kind.name()
+                ),
+            });
+        }
+        Ok(about)
+    }
+
+    /// An image that is there, with its environment.
+    pub(super) async fn image(&self, name: &str) -> Result<Vec<String>, SandboxError> {
+        let found: ImageInspect = match self.api.inspect_image(name).await {
+            Err(error) if status(&error) == Some(NOT_FOUND) => {
+                return Err(SandboxError::Unsupported {
+                    what: format!("{} has no image `{name}`", self.kind()),
+                    hint: format!("get it with `{} pull {name}`", self.kind().name()),
+                });
+            }
+            other => other.map_err(|error| self.failed("look at the image", &error))?,
+        };
+        let config = found.config.unwrap_or_default();
+        Ok(config.env.unwrap_or_default())
+    }
+
+    /// The id of an image without a file in it, which is made unless it is there. By its name one engine would look for it at
+    /// a registry.
+    pub(super) async fn empty_image(&self, name: &str) -> Result<String, SandboxError> {
+        let id = async || match self.api.inspect_image(name).await {
+            Err(error) if status(&error) == Some(NOT_FOUND) => Ok(None),
+            Err(error) => Err(self.failed("look at the image", &error)),
+            Ok(found) => Ok(found.id),
+        };
+        if let Some(id) = id().await? {
+            return Ok(id);
+        }
+        let options = CreateImageOptions {
+            from_src: Some("-".to_owned()),
+            // With its tag: Podman 4.3 takes none by itself.
+            repo: Some(name.to_owned()),
+            ..CreateImageOptions::default()
+        };
+        // The end of an archive.
+        let body = bollard::body_full(vec![0; 1024].into());
+        let mut made = Box::pin(self.api.create_image(Some(options), Some(body), None));
+        while let Some(step) = made.next().await {
+            step.map_err(|error| self.failed("make an image", &error))?;
+        }
+        id().await?.ok_or_else(|| {
+            SandboxError::Start(format!("{} has lost an image that it made", self.kind()))
+        })
+    }
+
+    /// A name that is taken gets the end of `other` instead.
+    pub(super) async fn create(
+        &self,
+        [name, other]: &[String; 2],
+        body: &ContainerCreateBody,
+    ) -> Result<String, SandboxError> {
+        let create = async |name: &str| {
+            let options = CreateContainerOptions {
+                name: Some(name.to_owned()),
+                ..CreateContainerOptions::default()
+            };
+            self.api.create_container(Some(options), body.clone()).await
+        };
+        let made = match create(name).await {
+            Err(error) if is_taken(&error) => create(other).await,
+            made => made,
+        };
+        made.map(|made| made.id)
+            .map_err(|error| self.failed("make a container", &error))
+    }
+
+    pub(super) async fn start(&self, id: &str) -> Result<(), SandboxError> {
+        let started = self.api.start_container(id, None::<StartContainerOptions>);
+        let started = started.await;
+        started.map_err(|error| self.failed("start a container", &error))
+    }
+
+    /// None where there is no such container.
+    pub(super) async fn look(&self, id: &str) -> Result<Option<Container>, SandboxError> {
+        let path = format!("/v{}.{}/containers/{id}/json", OLDEST.0, OLDEST.1);
+        let found = ask::get::<Inspected>(&self.endpoint.socket, &path).await;
+        let found = found.map_err(|error| self.broken("look at a container", &error))?;
+        Ok(found.map(|Inspected { state }| Container {
+            process: Some(state.pid).filter(|&pid| pid > 0),
+            problem: Some(state.error).filter(|error| !error.is_empty()),
+        }))
+    }
+
+    /// The containers that have all of these labels, running or not: those first that have joined another.
+    pub(super) async fn labelled(&self, labels: &[String]) -> Result<Vec<String>, SandboxError> {
+        let filters = serde_json::json!({ "label": labels }).to_string();
+        let (major, minor) = OLDEST;
+        let path = format!(
+            "/v{major}.{minor}/containers/json?all=1&filters={}",
+            ask::encoded(&filters)
+        );
+        let found = ask::get::<Vec<Listed>>(&self.endpoint.socket, &path).await;
+        let found = found.map_err(|error| self.broken("list its containers", &error))?;
+        // What an engine does not filter is not ours.
+        let has_all = |one: &Listed| {
+            labels.iter().all(|label| {
+                label.split_once('=').is_some_and(|(name, value)| {
+                    one.labels.get(name).is_some_and(|own| own == value)
+                })
+            })
+        };
+        let mut found: Vec<_> = found.unwrap_or_default();
+        found.retain(has_all);
+        found.sort_by_key(|one| one.labels.get(ROLE).is_some_and(|role| role == HOLDER));
+        Ok(found.into_iter().map(|one| one.id).collect())
+    }
+
+    /// Ends it where it runs. It is no error where it is gone, or about to go.
+    pub(super) async fn remove(&self, id: &str) -> Result<(), SandboxError> {
+        let options = RemoveContainerOptions {
+            v: true,
+            force: true,
+            link: false,
+        };
+        match self.api.remove_container(id, Some(options)).await {
+            Err(error) if matches!(status(&error), Some(NOT_FOUND | CONFLICT)) => Ok(()),
+            other => other.map_err(|error| self.failed("remove a container", &error)),
+        }
+    }
+
+    fn broken(&self, what: &str, error: &io::Error) -> SandboxError {
+        let kind = self.kind();
+        SandboxError::Start(format!("{kind} cannot {what}: {error}"))
+    }
+
+    fn failed(&self, what: &str, error: &ApiError) -> SandboxError {
+        let (kind, said) = (self.kind(), said(error));
+        SandboxError::Start(format!("{kind} cannot {what}: {said}"))
+    }
+}
+
+fn status(error: &ApiError) -> Option<u16> {
+    match error {
+        ApiError::DockerResponseServerError { status_code, .. } => Some(*status_code),
+        _ => None,
+    }
+}
+
+/// Podman 4.3 has no status of its own for it.
+fn is_taken(error: &ApiError) -> bool {
+    status(error) == Some(CONFLICT) || said(error).contains("already in use")
+}
+
+fn said(error: &ApiError) -> String {
+    let text = match error {
+        ApiError::DockerResponseServerError { message, .. } => message.clone(),
+        other => other.to_string(),
+    };
+    crate::text::printable_line(&text)
+}
+
+/// `1.41`.
+fn numbers(version: &str) -> (usize, usize) {
+    let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
+    let number = |text: &str| text.parse().unwrap_or_default();
+    (number(major), number(minor))
+}
+
+fn named(endpoint: &Endpoint) -> String {
+    let by = endpoint.from.name();
+    let by = by.map_or_else(String::new, |by| format!(" ({by} names it)"));
+    format!("{}{by}", endpoint.socket.display())
+}
+
+fn unreachable(endpoint: &Endpoint, error: &io::Error) -> SandboxError {
+    let (kind, place) = (endpoint.kind, named(endpoint));
+    let root = rustix::process::geteuid().is_root();
+    let start = kind.start(root);
+    let (what, hint) = match error.kind() {
+        io::ErrorKind::NotFound => (
+            format!("{kind} is not there: nothing is at {place}"),
+            match installed(kind) {
+                Some(_) => format!("start it with `{start}`"),
+                None => format!("install {kind}, then start it with `{start}`"),
+            },
+        ),
+        io::ErrorKind::ConnectionRefused => (
+            format!("{kind} does not run: nobody listens at {place}"),
+            format!("start it with `{start}`"),
+        ),
+        io::ErrorKind::PermissionDenied => (
+            format!("you may not use {kind}: {place} is closed to you"),
+            match kind {
+                Kind::Docker => {
+                    "join its group with `sudo usermod -aG docker \"$USER\"` and log in again; who is in it is root on this machine"
+                        .to_owned()
+                }
+                Kind::Podman => format!("start one of your own with `{}`", kind.start(false)),
+            },
+        ),
+        _ => (
+            format!("{kind} cannot be reached at {place}: {error}"),
+            format!("start it with `{start}`"),
+        ),
+    };
+    SandboxError::Unsupported { what, hint }
+}
+
+/// The engine's command in the usual places.
+fn installed(kind: Kind) -> Option<PathBuf> {
+    ["/usr/bin", "/usr/local/bin", "/bin"]
+        .iter()
+        .map(|place| PathBuf::from(place).join(kind.name()))
+        .find(|path| path.exists())
+}
+
+fn unanswered(endpoint: &Endpoint, error: &ApiError) -> SandboxError {
+    let kind = endpoint.kind;
+    SandboxError::Unsupported {
+        what: format!(
+            "{kind} does not answer at {}: {}",
+            named(endpoint),
+            said(error)
+        ),
+        hint: format!("see whether `{} info` works", kind.name()),
+    }
+}

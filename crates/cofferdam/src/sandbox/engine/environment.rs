@@ -1,0 +1,33 @@
+//! The environment of programs in a container.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use super::profile::AGENT_HOME;
+use crate::sandbox::SandboxSpec;
+
+/// What an image without a `PATH` gets.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The image's own, then what is the same in every sandbox, then what the caller gives. `image`: `NAME=value` each.
+pub(super) fn environment(spec: &SandboxSpec, image: &[String]) -> BTreeMap<OsString, OsString> {
+    let mut environment: BTreeMap<OsString, OsString> = BTreeMap::from([
+        ("PATH".into(), PATH.into()),
+        ("LANG".into(), "C.UTF-8".into()),
+        ("SHELL".into(), "/bin/sh".into()),
+        ("TERM".into(), "xterm-256color".into()),
+    ]);
+    environment.extend(image.iter().filter_map(|entry| {
+        let (name, value) = entry.split_once('=')?;
+        Some((name.into(), value.into()))
+    }));
+    for (name, value) in [
+        ("HOME", AGENT_HOME),
+        ("USER", "agent"),
+        ("LOGNAME", "agent"),
+    ] {
+        environment.insert(name.into(), value.into());
+    }
+    environment.extend(spec.environment.clone());
+    environment
+}

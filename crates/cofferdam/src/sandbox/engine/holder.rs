@@ -1,0 +1,133 @@
+//! The container that makes a wall: a network namespace with nothing but `lo`, the rules in it, and the sockets that the gateway
+//! serves. The agent's container joins it, and has no right over it. It runs our guest alone, from an image with nothing in it, and
+//! goes as soon as the agent's container is in: the namespace lives on with that.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use bollard::models::ContainerCreateBody;
+use cofferdam_guest::protocol::{self, Agent, Setup, WALL_SOCKETS};
+use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
+
+use super::client::Client;
+use super::life::{HOLDER, ROLE};
+use super::make::{Newborn, go_on, meet, short};
+use super::mounts::Bind;
+use super::profile::{self, GUEST, MEETING};
+use super::rendezvous::Rendezvous;
+use crate::ids;
+use crate::names::SandboxId;
+use crate::sandbox::guest::{self, bounded, start_error};
+use crate::sandbox::{Access, SandboxError};
+
+/// The image with nothing in it. Its content never changes.
+const IMAGE: &str = "cofferdam-holder:1";
+
+/// A wall that stands, and what keeps it until somebody has joined it.
+pub(super) struct Holder<'a> {
+    container: Newborn<'a>,
+    /// Its end is the holder's.
+    _stream: UnixStream,
+    sockets: Vec<OwnedFd>,
+}
+
+/// What a holder is made from.
+pub(super) struct Holding<'a> {
+    pub(super) client: &'a Client,
+    pub(super) id: SandboxId,
+    /// A joined container shows its holder's.
+    pub(super) hostname: &'a str,
+    pub(super) labels: HashMap<String, String>,
+    /// The guest's file.
+    pub(super) guest: &'a Path,
+    /// A directory for the meeting, of its own.
+    pub(super) meeting: &'a Path,
+    /// For each step of its guest.
+    pub(super) limit: Duration,
+    pub(super) cancel: &'a CancellationToken,
+}
+
+impl<'a> Holder<'a> {
+    pub(super) async fn make(of: Holding<'a>) -> Result<Self, SandboxError> {
+        let Holding {
+            client,
+            id,
+            hostname,
+            mut labels,
+            guest,
+            meeting,
+            limit,
+            cancel,
+        } = of;
+        labels.insert(ROLE.to_owned(), HOLDER.to_owned());
+        let image = client.empty_image(IMAGE).await?;
+        let rendezvous = Rendezvous::at(meeting).map_err(start_error)?;
+        let binds = [
+            Bind::of(guest, Path::new(GUEST), Access::ReadOnly)?,
+            Bind::of(rendezvous.directory(), Path::new(MEETING), Access::ReadOnly)?,
+        ];
+        let socket = Rendezvous::socket(MEETING);
+        let body: ContainerCreateBody = profile::holder(&image, hostname, labels, &binds, socket);
+        let name = format!("cofferdam-holder-{}", short(&id.to_string()));
+        let other = format!("cofferdam-holder-{id}");
+        go_on(cancel)?;
+        let container = Newborn::create(client, [name, other], body).await?;
+        go_on(cancel)?;
+        client.start(container.id()).await?;
+        let met = meet(client, &rendezvous, container.id());
+        let (stream, _) = bounded(met, limit, cancel).await?;
+        let frame = describe()?;
+        guest::send(&stream, &frame, &[])
+            .await
+            .map_err(start_error)?;
+        let sockets = bounded(guest::ready(&stream), limit, cancel).await?;
+        if sockets.len() != WALL_SOCKETS {
+            let what = "its holder did not hand over the wall's sockets";
+            return Err(SandboxError::Start(what.to_owned()));
+        }
+        Ok(Self {
+            container,
+            _stream: stream,
+            sockets,
+        })
+    }
+
+    /// As an engine names it for who joins.
+    pub(super) fn network(&self) -> String {
+        format!("container:{}", self.container.id())
+    }
+
+    pub(super) fn take_sockets(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.sockets)
+    }
+
+    /// Somebody has joined: it is not needed any more. An engine that keeps it as long as who has joined gives back its name.
+    pub(super) async fn leave(self) -> Option<String> {
+        self.container.leave().await
+    }
+}
+
+/// It becomes who the gateway is: nobody of a sandbox.
+fn describe() -> Result<Vec<u8>, SandboxError> {
+    let uid = ids::gateway().filter(|&uid| uid != 0);
+    let uid = uid.ok_or_else(|| SandboxError::Unsupported {
+        what: "root has no unprivileged user id to give to a container's wall".to_owned(),
+        hint: "run as an ordinary user, or map more ids into the container".to_owned(),
+    })?;
+    let setup = Setup {
+        hostname: String::new(),
+        agent: Agent::Separate { uid, gid: uid },
+        mounts: Vec::new(),
+        limits: protocol::ProcessLimits::default(),
+        workdir: b"/".to_vec(),
+        environment: Vec::new(),
+        network: protocol::Network::Wall,
+        lifetime: protocol::Lifetime::WithConnection,
+        group: None,
+        seen: Vec::new(),
+    };
+    protocol::encode(&setup).map_err(|error| SandboxError::Start(error.to_string()))
+}

@@ -1,0 +1,66 @@
+//! The engines, and what one does otherwise than the other: a table, not a second client.
+
+use std::fmt;
+
+/// An engine that keeps containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Docker,
+    Podman,
+}
+
+impl Kind {
+    pub const ALL: [Self; 2] = [Self::Docker, Self::Podman];
+
+    /// As users name it: `--sandbox docker`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+        }
+    }
+
+    /// The other direction.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The variable that says where its socket is.
+    pub(super) fn variable(self) -> &'static str {
+        match self {
+            Self::Docker => "DOCKER_HOST",
+            Self::Podman => "CONTAINER_HOST",
+        }
+    }
+
+    /// Its socket below a user's runtime directory, and the machine's.
+    pub(super) fn sockets(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Docker => ("docker.sock", "/var/run/docker.sock"),
+            Self::Podman => ("podman/podman.sock", "/run/podman/podman.sock"),
+        }
+    }
+
+    /// What brings its socket up, for root and for an ordinary user.
+    pub(super) fn start(self, root: bool) -> &'static str {
+        match (self, root) {
+            (Self::Docker, _) => "sudo systemctl start docker",
+            (Self::Podman, true) => "systemctl start podman.socket",
+            (Self::Podman, false) => "systemctl --user start podman.socket",
+        }
+    }
+
+    /// A file system in memory may have an owner (`uid=`). Podman refuses that (4.3), so there it is everybody's.
+    pub(super) fn owns_tmpfs(self) -> bool {
+        self == Self::Docker
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Docker => "Docker",
+            Self::Podman => "Podman",
+        })
+    }
+}

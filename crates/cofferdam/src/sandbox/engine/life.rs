@@ -1,0 +1,147 @@
+//! How long a container lives, how it is found again, and how it ends.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cofferdam_guest::protocol::Request;
+
+use super::client::Client;
+use super::{EngineOptions, attached, make};
+use crate::fsx;
+use crate::names::SandboxId;
+use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
+use crate::sandbox::{Handle, SandboxError, identity};
+
+/// The id of a sandbox, and whose Cofferdam it is: both are looked for before anything is ended.
+const ID: &str = "io.cofferdam.id";
+const HOME: &str = "io.cofferdam.home";
+/// What a container is to its sandbox, where it is not the agent's.
+pub(super) const ROLE: &str = "io.cofferdam.role";
+pub(super) const HOLDER: &str = "holder";
+/// How long an engine may take to be done with a container that has ended, and how often it is asked.
+const GONE: Duration = Duration::from_secs(8);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What is written on a sandbox's containers.
+pub(super) fn labels(options: &EngineOptions, id: SandboxId) -> [(String, String); 2] {
+    let home = options.home.canonicalize();
+    let home = home.unwrap_or_else(|_| options.home.clone());
+    [
+        (ID.to_owned(), id.to_string()),
+        (HOME.to_owned(), home.to_string_lossy().into_owned()),
+    ]
+}
+
+/// Ends a container.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    client: Client,
+    /// The agent's first.
+    containers: Vec<String>,
+    process: Process,
+    lives_on: bool,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        client: Client,
+        containers: Vec<String>,
+        process: Process,
+        lives_on: bool,
+    ) -> Self {
+        Self {
+            client,
+            containers,
+            process,
+            lives_on,
+        }
+    }
+}
+
+#[async_trait]
+impl End for Keeper {
+    async fn close(&self, connection: &Connection) -> Result<(), SandboxError> {
+        if self.lives_on {
+            connection.say(&Request::End).await;
+        }
+        connection.end("closed");
+        let ended = self.process.end().await;
+        // Also where it did not end: the engine kills it then.
+        for container in &self.containers {
+            gone(&self.client, container).await?;
+        }
+        ended
+    }
+
+    fn process(&self) -> Option<BorrowedFd<'_>> {
+        // Whoever lives as long as its maker is told by its connection.
+        self.lives_on.then(|| self.process.descriptor().as_fd())
+    }
+}
+
+/// Removes it, and waits until the engine has it no more.
+async fn gone(client: &Client, container: &str) -> Result<(), SandboxError> {
+    client.remove(container).await?;
+    let gone = async {
+        while client.look(container).await?.is_some() {
+            tokio::time::sleep(LOOK).await;
+            client.remove(container).await?;
+        }
+        Ok(())
+    };
+    let gone = tokio::time::timeout(GONE, gone).await;
+    gone.unwrap_or(Err(SandboxError::TimedOut(GONE.as_secs())))
+}
+
+/// One that outlives its maker.
+pub(super) async fn open(
+    client: &Client,
+    options: &EngineOptions,
+    handle: &Handle,
+) -> Result<GuestSandbox, SandboxError> {
+    let agent = identity::agent(handle.id)?;
+    let stream = Door::at(&handle.state)?.connect().await?;
+    let process = Process::of(&stream)?;
+    match guest::greet(&stream).await {
+        // One that dies closes what it has one after another, its listener among the last.
+        Err(SandboxError::Gone(_)) if process.is_dying().await => {
+            return Err(SandboxError::NotRunning);
+        }
+        greeted => greeted?,
+    }
+    let containers = client.labelled(&written(options, handle.id)).await?;
+    if containers.is_empty() {
+        return Err(SandboxError::NotRunning);
+    }
+    Ok(GuestSandbox {
+        connection: Connection::new(stream),
+        agent,
+        end: Box::new(Keeper::new(client.clone(), containers, process, true)),
+        wall: None,
+    })
+}
+
+/// Ends a sandbox and clears away what is left of it, whatever that is.
+pub(super) async fn remove(
+    client: &Client,
+    options: &EngineOptions,
+    handle: &Handle,
+) -> Result<(), SandboxError> {
+    for container in client.labelled(&written(options, handle.id)).await? {
+        gone(client, &container).await?;
+    }
+    if let Ok(door) = Door::at(&handle.state) {
+        door.remove();
+    }
+    let failed = |error: String| SandboxError::Start(error);
+    attached::clear(&make::mounted(options, &handle.id))
+        .map_err(|error| failed(error.to_string()))?;
+    fsx::remove_tree_or_file(&make::meeting(options, &handle.id))
+        .map_err(|error| failed(error.to_string()))
+}
+
+fn written(options: &EngineOptions, id: SandboxId) -> Vec<String> {
+    let labels = labels(options, id);
+    labels.map(|(name, value)| format!("{name}={value}")).into()
+}

@@ -1,0 +1,366 @@
+//! Making a container: created, started, met, and left alone only when it is whole.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bollard::models::ContainerCreateBody;
+use cofferdam_guest::protocol::{self, Agent, Setup};
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::EngineOptions;
+use super::attached::Attached;
+use super::client::Client;
+use super::environment::environment;
+use super::etc;
+use super::holder::{Holder, Holding};
+use super::life::{Keeper, labels};
+use super::mounts::{self, Bind};
+use super::profile::{GUEST, MEETING, Profile};
+use super::rendezvous::Rendezvous;
+use crate::embedded;
+use crate::fsx;
+use crate::sandbox::guest::{
+    self, Connection, Door, GuestSandbox, Process, bounded, bytes, raise_wall, start_error,
+};
+use crate::sandbox::{Access, Lifetime, Network, SandboxError, SandboxSpec, identity, limits};
+
+/// Below [`EngineOptions::home`]: where guests are met, and what root mounts for its containers.
+const MEETINGS: &str = "meet";
+const MOUNTS: &str = "mounts";
+const NOTHING: &str = "nothing";
+/// How often a container is looked at that does not come.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What one sandbox has of an engine's place on the host.
+pub(super) fn meeting(options: &EngineOptions, id: &impl ToString) -> PathBuf {
+    options.home.join(MEETINGS).join(id.to_string())
+}
+
+pub(super) fn mounted(options: &EngineOptions, id: &impl ToString) -> PathBuf {
+    options.home.join(MOUNTS).join(id.to_string())
+}
+
+/// A container that is there, and is removed unless it is kept.
+pub(super) struct Newborn<'a> {
+    client: &'a Client,
+    id: String,
+    kept: bool,
+}
+
+impl<'a> Newborn<'a> {
+    /// A name that is taken gets the end of `other` instead. Whoever gives up meanwhile leaves nothing: what the engine has begun it
+    /// ends, and then it is removed.
+    pub(super) async fn create(
+        client: &'a Client,
+        names: [String; 2],
+        body: ContainerCreateBody,
+    ) -> Result<Self, SandboxError> {
+        let (told, made) = oneshot::channel();
+        let maker = client.clone();
+        tokio::spawn(async move {
+            let created = maker.create(&names, &body).await;
+            if let Err(Ok(id)) = told.send(created) {
+                let _ = maker.remove(&id).await;
+            }
+        });
+        let made = made.await;
+        let id = made.map_err(|_| SandboxError::Start("its maker was stopped".to_owned()))??;
+        Ok(Self {
+            client,
+            id,
+            kept: false,
+        })
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// It has done what it was for. Its id, where the engine still has it: Podman lets none go that another has joined.
+    pub(super) async fn leave(mut self) -> Option<String> {
+        self.kept = true;
+        let id = std::mem::take(&mut self.id);
+        let removed = self.client.remove(&id).await.is_ok();
+        let is_gone = removed && matches!(self.client.look(&id).await, Ok(None));
+        (!is_gone).then_some(id)
+    }
+
+    fn keep(mut self) -> String {
+        self.kept = true;
+        std::mem::take(&mut self.id)
+    }
+}
+
+impl Drop for Newborn<'_> {
+    fn drop(&mut self) {
+        // Only where the future was dropped, or something failed.
+        if !self.kept {
+            let (client, id) = (self.client.clone(), std::mem::take(&mut self.id));
+            tokio::spawn(async move { client.remove(&id).await });
+        }
+    }
+}
+
+pub(super) async fn make(
+    client: &Client,
+    options: &EngineOptions,
+    spec: &SandboxSpec,
+    cancel: &CancellationToken,
+) -> Result<GuestSandbox, SandboxError> {
+    if cancel.is_cancelled() {
+        return Err(SandboxError::Cancelled);
+    }
+    let door = match &spec.lifetime {
+        Lifetime::WithMaker => None,
+        Lifetime::UntilRemoved { state } => Some(guest::free_door(spec, state).await?),
+    };
+    // An engine's step is waited for, because it goes on whoever waits; what a guest does is not.
+    let made = come_up(client, options, spec, door.as_ref(), cancel).await;
+    if let (Err(_), Some(door)) = (&made, door) {
+        door.remove();
+    }
+    made
+}
+
+async fn come_up(
+    client: &Client,
+    options: &EngineOptions,
+    spec: &SandboxSpec,
+    door: Option<&Door>,
+    cancel: &CancellationToken,
+) -> Result<GuestSandbox, SandboxError> {
+    let agent = identity::agent(spec.id)?;
+    let image = client.image(&options.image).await?;
+    let private = fsx::private_dir(&options.home);
+    private.map_err(|error| SandboxError::Start(error.to_string()))?;
+    let guest = embedded::guest_file(&options.home).map_err(start_error)?;
+    let hostname = hostname(&spec.hostname);
+    let labels = HashMap::from(labels(options, spec.id));
+    let wall_meeting = meeting(options, &format!("{}-wall", spec.id));
+    let mut holder = match &spec.network {
+        Network::Wall(_) => Some(
+            Holder::make(Holding {
+                client,
+                id: spec.id,
+                hostname: &hostname,
+                labels: labels.clone(),
+                guest: &guest,
+                meeting: &wall_meeting,
+                limit: options.ready_limit,
+                cancel,
+            })
+            .await?,
+        ),
+        Network::None | Network::Open => None,
+    };
+    let rendezvous = Rendezvous::at(&meeting(options, &spec.id)).map_err(start_error)?;
+    let ids = match agent {
+        Agent::Caller => (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        ),
+        Agent::Separate { uid, gid } => (uid, gid),
+    };
+    let mut binds = own(&guest, &rendezvous)?;
+    binds.extend(etc::write(&rendezvous, &hostname, &spec.network, ids)?);
+    // What is ours can be read by everybody who comes so far.
+    let ours = binds.len();
+    binds.extend(mounts::plan(&spec.mounts, &nothing(options)?)?);
+    let seen = binds.iter().map(Bind::seen).collect();
+    let attached = match agent {
+        Agent::Caller => None,
+        Agent::Separate { .. } => {
+            let directory = mounted(options, &spec.id);
+            Some(Attached::make(&directory, &mut binds[ours..], ids).await?)
+        }
+    };
+    let network = match (&spec.network, &holder) {
+        (Network::Open, _) => "bridge".to_owned(),
+        (_, Some(holder)) => holder.network(),
+        (_, None) => "none".to_owned(),
+    };
+    let profile = Profile {
+        kind: client.kind(),
+        image: &options.image,
+        hostname: &hostname,
+        ids,
+        labels,
+        binds: &binds,
+        limits: &spec.limits,
+        network: &network,
+        socket: Rendezvous::socket(MEETING),
+    };
+    let body = profile.body();
+    let name = container_name(spec);
+    let other = format!("{name}-{}", short(&spec.id.to_string()));
+    go_on(cancel)?;
+    let newborn = Newborn::create(client, [name, other], body).await?;
+    go_on(cancel)?;
+    client.start(newborn.id()).await?;
+    let met = meet(client, &rendezvous, newborn.id());
+    let (stream, process) = bounded(met, options.ready_limit, cancel).await?;
+    // It has them now; from here on nothing of the host's leads there by another name.
+    drop((attached, rendezvous));
+    let frame = describe(spec, environment(spec, &image), seen)?;
+    let mut fds = holder
+        .as_mut()
+        .map(Holder::take_sockets)
+        .unwrap_or_default();
+    fds.extend(
+        door.map(Door::bind)
+            .transpose()
+            .map_err(start_error)?
+            .unwrap_or_default(),
+    );
+    let sent = guest::send(&stream, &frame, &fds).await;
+    drop(fds);
+    sent.map_err(start_error)?;
+    let ready = guest::ready(&stream);
+    let sockets = bounded(ready, options.ready_limit, cancel).await?;
+    // The namespace is the agent's container's now.
+    let mut containers = Vec::new();
+    if let Some(holder) = holder {
+        containers.extend(holder.leave().await);
+    }
+    let wall = match &spec.network {
+        Network::Wall(spec) => {
+            let raised = raise_wall(&stream, sockets, spec);
+            Some(bounded(raised, options.ready_limit, cancel).await?)
+        }
+        Network::None | Network::Open if sockets.is_empty() => None,
+        Network::None | Network::Open => {
+            let what = "its init handed over what nobody asked for";
+            return Err(SandboxError::Start(what.to_owned()));
+        }
+    };
+    let stream = match door {
+        None => stream,
+        Some(door) => {
+            let stays = async {
+                let ours = door.connect().await?;
+                guest::greet(&ours).await?;
+                guest::stay(&stream).await?;
+                Ok(ours)
+            };
+            bounded(stays, options.ready_limit, cancel).await?
+        }
+    };
+    containers.insert(0, newborn.keep());
+    let end = Keeper::new(client.clone(), containers, process, door.is_some());
+    Ok(GuestSandbox {
+        connection: Connection::new(stream),
+        agent,
+        end: Box::new(end),
+        wall,
+    })
+}
+
+/// What every container sees: its process 1, and where that meets its maker.
+fn own(guest: &Path, rendezvous: &Rendezvous) -> Result<Vec<Bind>, SandboxError> {
+    let read_only = Access::ReadOnly;
+    Ok(vec![
+        Bind::of(guest, Path::new(GUEST), read_only)?,
+        Bind::of(rendezvous.directory(), Path::new(MEETING), read_only)?,
+    ])
+}
+
+/// A directory that stays empty.
+fn nothing(options: &EngineOptions) -> Result<PathBuf, SandboxError> {
+    let nothing = options.home.join(NOTHING);
+    match std::fs::create_dir(&nothing) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(start_error(error)),
+        _ => Ok(nothing),
+    }
+}
+
+/// Between two steps of an engine.
+pub(super) fn go_on(cancel: &CancellationToken) -> Result<(), SandboxError> {
+    if cancel.is_cancelled() {
+        return Err(SandboxError::Cancelled);
+    }
+    Ok(())
+}
+
+/// The guest of this container, and no other: programs inside could find the way too, but none runs before it was met.
+pub(super) async fn meet(
+    client: &Client,
+    rendezvous: &Rendezvous,
+    id: &str,
+) -> Result<(UnixStream, Process), SandboxError> {
+    let ended = || SandboxError::Start("its container ended before it was ready".to_owned());
+    let stream = loop {
+        match tokio::time::timeout(LOOK, rendezvous.accept()).await {
+            Ok(met) => break met.map_err(start_error)?,
+            Err(_) => match client.look(id).await? {
+                Some(one) if one.process.is_some() => {}
+                Some(one) => return Err(one.problem.map_or_else(ended, SandboxError::Start)),
+                None => return Err(ended()),
+            },
+        }
+    };
+    let theirs = stream.peer_cred().map_err(start_error)?.pid();
+    let process = Process::of(&stream)?;
+    let container = client.look(id).await?.ok_or_else(ended)?;
+    if theirs.map(i64::from) != container.process {
+        return Err(SandboxError::Start(
+            "somebody else came in its container's place".to_owned(),
+        ));
+    }
+    Ok((stream, process))
+}
+
+fn describe(
+    spec: &SandboxSpec,
+    environment: std::collections::BTreeMap<std::ffi::OsString, std::ffi::OsString>,
+    seen: Vec<protocol::Seen>,
+) -> Result<Vec<u8>, SandboxError> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut limits = limits::of(&spec.limits, None, limits::file_table());
+    // The engine counts them. Here it would be all of the user's, of the whole machine.
+    limits.processes = None;
+    let setup = Setup {
+        hostname: String::new(),
+        // It was started with the agent's ids already.
+        agent: Agent::Caller,
+        mounts: Vec::new(),
+        limits,
+        workdir: spec.workdir.as_os_str().as_bytes().to_vec(),
+        environment: bytes(environment),
+        network: match spec.network {
+            Network::None => protocol::Network::None,
+            Network::Wall(_) => protocol::Network::Wall,
+            Network::Open => protocol::Network::Open,
+        },
+        lifetime: match spec.lifetime {
+            Lifetime::WithMaker => protocol::Lifetime::WithConnection,
+            Lifetime::UntilRemoved { .. } => protocol::Lifetime::UntilEnded,
+        },
+        group: None,
+        seen,
+    };
+    protocol::encode(&setup).map_err(|error| SandboxError::Unsupported {
+        what: format!("cannot describe the sandbox to its init: {error}"),
+        hint: "mount fewer or shorter paths".to_owned(),
+    })
+}
+
+/// What sethostname(2) takes.
+fn hostname(wanted: &str) -> String {
+    let usable = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    wanted.chars().filter(usable).take(63).collect()
+}
+
+fn container_name(spec: &SandboxSpec) -> String {
+    let name = hostname(&spec.hostname);
+    if name.is_empty() {
+        return format!("cofferdam-{}", short(&spec.id.to_string()));
+    }
+    name
+}
+
+pub(super) fn short(id: &str) -> &str {
+    &id[..8.min(id.len())]
+}

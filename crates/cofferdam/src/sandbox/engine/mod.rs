@@ -1,0 +1,174 @@
+//! Docker and Podman: sandboxes in containers, through the Engine API.
+//!
+//! Process 1 of a container is our guest, mounted from the host, and everything that is asked of a sandbox is asked of it
+//! ([`guest`](super::guest)). Here is what is the engine's: where it is ([`find`]), what it is asked ([`client`]), what a container
+//! is ([`profile`], [`mounts`]), how one comes up ([`make`]) and ends ([`life`]). docs/decisions/0013-engines.md.
+
+mod ask;
+mod attached;
+mod client;
+mod environment;
+mod etc;
+mod find;
+mod holder;
+mod kind;
+mod life;
+mod make;
+mod mounts;
+mod probe;
+mod profile;
+mod record;
+mod rendezvous;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+pub use find::Surroundings;
+pub use kind::Kind;
+pub use probe::{Found, probe};
+
+use client::Client;
+use find::Endpoint;
+
+use super::{
+    Abilities, Ability, BindMountProvider, Handle, NetworkKind, Sandbox, SandboxError, SandboxSpec,
+};
+
+/// How containers are made.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// A directory of the caller's for what containers are given; made where it is missing, 0700.
+    pub home: PathBuf,
+    pub around: Surroundings,
+    /// Any image that the engine has. Nothing of ours has to be in it.
+    pub image: String,
+    /// How long a sandbox may take to come up.
+    pub ready_limit: Duration,
+}
+
+impl EngineOptions {
+    pub fn new(home: impl Into<PathBuf>, around: Surroundings) -> Self {
+        Self {
+            home: home.into(),
+            around,
+            image: IMAGE.to_owned(),
+            ready_limit: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The image that is used where nobody names one.
+const IMAGE: &str = "debian:bookworm-slim";
+
+/// One engine as a provider. Cheap to clone; it connects when it is first used.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    kind: Kind,
+    options: Arc<EngineOptions>,
+    client: Arc<OnceCell<Client>>,
+    /// Where a sandbox of it was made.
+    endpoint: Option<Endpoint>,
+    /// Whether there is anything that it could have made.
+    began: bool,
+}
+
+impl Engine {
+    pub fn new(kind: Kind, options: EngineOptions) -> Self {
+        Self {
+            kind,
+            options: Arc::new(options),
+            client: Arc::default(),
+            endpoint: None,
+            began: true,
+        }
+    }
+
+    /// The engine that made a sandbox, whatever the caller's surroundings say now. `place`: the sandbox's
+    /// [`SandboxSpec::place`].
+    pub fn recorded(kind: Kind, place: &Path) -> Result<Self, SandboxError> {
+        Ok(match record::read(kind, place)? {
+            Some((options, endpoint)) => Self {
+                endpoint: Some(endpoint),
+                ..Self::new(kind, options)
+            },
+            // Whoever made it came to its end before.
+            None => Self {
+                began: false,
+                ..Self::new(kind, EngineOptions::new(place, Surroundings::default()))
+            },
+        })
+    }
+
+    async fn client(&self) -> Result<&Client, SandboxError> {
+        let connect = async || {
+            let endpoint = match &self.endpoint {
+                Some(endpoint) => endpoint.clone(),
+                None => find::endpoint(self.kind, &self.options.around)?,
+            };
+            Client::connect(endpoint)
+        };
+        self.client.get_or_try_init(connect).await
+    }
+}
+
+#[async_trait]
+impl BindMountProvider for Engine {
+    fn name(&self) -> &str {
+        self.kind.name()
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            networks: &[NetworkKind::None, NetworkKind::Allowlist, NetworkKind::Open],
+            others: &[
+                Ability::Mount,
+                Ability::Pause,
+                Ability::Terminal,
+                Ability::Outlive,
+                Ability::Files,
+                Ability::Ports,
+            ],
+        }
+    }
+
+    async fn try_layers(
+        &self,
+        _place: &Path,
+        _cancel: &CancellationToken,
+    ) -> Result<(), SandboxError> {
+        self.abilities().require(self.name(), Ability::Layers)
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        let client = self.client().await?;
+        if let Some(place) = &spec.place {
+            record::write(place, &client.endpoint, &self.options)?;
+        }
+        let sandbox = make::make(client, &self.options, spec, cancel).await?;
+        Ok(Arc::new(sandbox))
+    }
+
+    async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        if !self.began {
+            return Err(SandboxError::NotRunning);
+        }
+        let client = self.client().await?;
+        Ok(Arc::new(life::open(client, &self.options, handle).await?))
+    }
+
+    async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
+        if !self.began {
+            return Ok(());
+        }
+        life::remove(self.client().await?, &self.options, handle).await
+    }
+}

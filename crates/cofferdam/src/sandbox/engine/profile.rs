@@ -1,0 +1,205 @@
+//! What a container is created with, as data. docs/decisions/0013-engines.md says why each is here.
+
+use std::collections::HashMap;
+
+use bollard::models::{
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
+    Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType, RestartPolicy,
+    RestartPolicyNameEnum,
+};
+
+use super::Kind;
+use super::mounts::Bind;
+use crate::sandbox::Limits;
+
+/// Where the guest is, and how it comes to its maker.
+pub(super) const GUEST: &str = "/.cofferdam/guest";
+pub(super) const MEETING: &str = "/.cofferdam/meet";
+/// The home of whoever works inside.
+pub(super) const AGENT_HOME: &str = "/home/agent";
+/// A billionth of a CPU is an engine's unit.
+const BILLION: f64 = 1e9;
+
+/// One agent's container.
+#[derive(Debug)]
+pub(super) struct Profile<'a> {
+    pub(super) kind: Kind,
+    pub(super) image: &'a str,
+    pub(super) hostname: &'a str,
+    /// Never 0.
+    pub(super) ids: (u32, u32),
+    pub(super) labels: HashMap<String, String>,
+    pub(super) binds: &'a [Bind],
+    pub(super) limits: &'a Limits,
+    pub(super) network: &'a str,
+    /// The path of the guest's first argument: where it meets its maker.
+    pub(super) socket: String,
+}
+
+impl Profile<'_> {
+    pub(super) fn body(self) -> ContainerCreateBody {
+        let (uid, gid) = self.ids;
+        ContainerCreateBody {
+            image: Some(self.image.to_owned()),
+            // One that joins another's network shows that one's.
+            hostname: Some(self.hostname.to_owned())
+                .filter(|name| !name.is_empty() && !self.network.starts_with("container:")),
+            user: Some(format!("{uid}:{gid}")),
+            // Nothing that an image names is started: neither its entry point nor its health check.
+            entrypoint: Some(vec![
+                GUEST.to_owned(),
+                "init".to_owned(),
+                self.socket.clone(),
+            ]),
+            cmd: Some(Vec::new()),
+            healthcheck: Some(none()),
+            working_dir: Some("/".to_owned()),
+            // Process 1 is not asked: what is to be kept is on disk by then.
+            stop_signal: Some("SIGKILL".to_owned()),
+            stop_timeout: Some(1),
+            labels: Some(self.labels.clone()),
+            host_config: Some(self.host()),
+            ..ContainerCreateBody::default()
+        }
+    }
+
+    fn host(&self) -> HostConfig {
+        let limits = self.limits;
+        let integer = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let memory = limits.memory.map(integer);
+        HostConfig {
+            mounts: Some(self.binds.iter().map(mount).collect()),
+            tmpfs: Some(self.own_files()),
+            network_mode: Some(self.network.to_owned()),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            // Open files are each program's own: the guest sees to that.
+            pids_limit: limits.processes.map(integer),
+            memory,
+            memory_swap: memory,
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "thousands of CPUs are far below the largest number"
+            )]
+            nano_cpus: limits.cpus.map(|cpus| (cpus * BILLION) as i64),
+            ..common()
+        }
+    }
+
+    /// File systems in memory that are the sandbox's alone, where nothing of the host's is mounted.
+    fn own_files(&self) -> HashMap<String, String> {
+        let (uid, gid) = self.ids;
+        let options = |mode: &str| {
+            let all = "rw,exec,nosuid,nodev";
+            if self.kind.owns_tmpfs() {
+                // Where an image has the directory with other rights, they win, whatever is said here; not over the owner.
+                format!("{all},mode={mode},uid={uid},gid={gid}")
+            } else {
+                format!("{all},mode=1777")
+            }
+        };
+        [
+            (AGENT_HOME, options("0700")),
+            ("/tmp", options("1777")),
+            ("/var/tmp", options("1777")),
+        ]
+        .into_iter()
+        .filter(|(place, _)| {
+            self.binds
+                .iter()
+                .all(|bind| bind.target.as_os_str() != *place)
+        })
+        .map(|(place, options)| (place.to_owned(), options))
+        .collect()
+    }
+}
+
+/// The container that makes a wall. It has the right to, until it has handed the sockets over.
+pub(super) fn holder(
+    image: &str,
+    hostname: &str,
+    labels: HashMap<String, String>,
+    binds: &[Bind],
+    socket: String,
+) -> ContainerCreateBody {
+    let capabilities = ["NET_ADMIN", "SETUID", "SETGID"];
+    ContainerCreateBody {
+        image: Some(image.to_owned()),
+        hostname: Some(hostname.to_owned()).filter(|name| !name.is_empty()),
+        user: Some("0:0".to_owned()),
+        entrypoint: Some(vec![GUEST.to_owned(), "hold".to_owned(), socket]),
+        cmd: Some(Vec::new()),
+        healthcheck: Some(none()),
+        stop_signal: Some("SIGKILL".to_owned()),
+        stop_timeout: Some(1),
+        labels: Some(labels),
+        host_config: Some(HostConfig {
+            mounts: Some(binds.iter().map(mount).collect()),
+            network_mode: Some("none".to_owned()),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            cap_add: Some(capabilities.map(str::to_owned).to_vec()),
+            readonly_rootfs: Some(true),
+            pids_limit: Some(16),
+            memory: Some(64 << 20),
+            // Programs listen where they like, and `::1` is there where the kernel has it.
+            sysctls: Some(HashMap::from([
+                (
+                    "net.ipv4.ip_unprivileged_port_start".to_owned(),
+                    "0".to_owned(),
+                ),
+                // Nobody: Docker's own is everybody.
+                ("net.ipv4.ping_group_range".to_owned(), "1 0".to_owned()),
+                ("net.ipv6.conf.all.disable_ipv6".to_owned(), "0".to_owned()),
+                ("net.ipv6.conf.lo.disable_ipv6".to_owned(), "0".to_owned()),
+            ])),
+            ..common()
+        }),
+        ..ContainerCreateBody::default()
+    }
+}
+
+/// No health check, whatever the image says.
+fn none() -> HealthConfig {
+    HealthConfig {
+        test: Some(vec!["NONE".to_owned()]),
+        ..HealthConfig::default()
+    }
+}
+
+/// What every container of ours has.
+fn common() -> HostConfig {
+    HostConfig {
+        security_opt: Some(vec!["no-new-privileges".to_owned()]),
+        privileged: Some(false),
+        ipc_mode: Some("private".to_owned()),
+        cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+        restart_policy: Some(RestartPolicy {
+            name: Some(RestartPolicyNameEnum::NO),
+            maximum_retry_count: None,
+        }),
+        // Nothing stays of one whose command was killed.
+        auto_remove: Some(true),
+        init: Some(false),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("none".to_owned()),
+            config: None,
+        }),
+        ..HostConfig::default()
+    }
+}
+
+fn mount(bind: &Bind) -> Mount {
+    let text = |path: &std::path::Path| Some(path.to_string_lossy().into_owned());
+    Mount {
+        typ: Some(MountType::BIND),
+        source: text(&bind.source),
+        target: text(&bind.target),
+        read_only: Some(!bind.writable),
+        bind_options: Some(MountBindOptions {
+            propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
+            // Without what is mounted below it on the host.
+            non_recursive: Some(true),
+            ..MountBindOptions::default()
+        }),
+        ..Mount::default()
+    }
+}

@@ -1,0 +1,273 @@
+//! One container: what is in it, what it may do, and how it ends.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::time::Duration;
+
+use cofferdam::sandbox::engine::Kind;
+use cofferdam::sandbox::{
+    Access, BindMountProvider, ExecRequest, Exit, Limits, Mount, MountSource, SandboxError,
+    TerminalSize,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{World, each, engine, finish, mount, ok, spec};
+
+each! {
+    async fn a_program_has_no_right_that_an_ordinary_one_has_not(world: World) {
+        let sandbox = world.create(&spec()).await.unwrap();
+        let status = ok(&*sandbox, "cat /proc/self/status").await;
+        for line in [
+            "CapInh:\t0000000000000000",
+            "CapPrm:\t0000000000000000",
+            "CapEff:\t0000000000000000",
+            "CapBnd:\t0000000000000000",
+            "CapAmb:\t0000000000000000",
+            "NoNewPrivs:\t1",
+            "Seccomp:\t2",
+        ] {
+            assert!(status.contains(line), "{line}: {status}");
+        }
+        let ids = ok(&*sandbox, "id -u; id -g; id -un; echo $HOME").await;
+        let ids: Vec<&str> = ids.lines().collect();
+        assert!(ids[0] != "0" && ids[1] != "0", "{ids:?}");
+        assert_eq!(ids[2..4], ["agent", "/home/agent"]);
+        // Its init is not its own to look into.
+        assert!(ok(&*sandbox, "ls /proc/1/root/ 2>&1 || echo refused").await.contains("refused"));
+        ok(&*sandbox, "cd; echo x >x; cd /tmp; echo x >x; chmod +x x").await;
+        sandbox.close().await.unwrap();
+    }
+}
+
+each! {
+    async fn it_sees_what_it_was_given_and_nothing_below_that(world: World) {
+        let tree = world.directory("tree");
+        fs::create_dir_all(tree.join("guarded/deep")).unwrap();
+        fs::create_dir_all(tree.join("hidden")).unwrap();
+        fs::write(tree.join("file"), "from the host\n").unwrap();
+        fs::write(tree.join("hidden/secret"), "x").unwrap();
+        let again = |target: &str, access| Mount {
+            source: MountSource::Target,
+            target: target.into(),
+            access,
+        };
+        let mut spec = spec();
+        spec.workdir = "/workspace/tree".into();
+        spec.mounts = vec![
+            mount(&tree, "/workspace/tree", Access::ReadWrite),
+            again("/workspace/tree/guarded", Access::ReadOnly),
+            again("/workspace/tree/file", Access::ReadOnly),
+            Mount {
+                source: MountSource::Nothing,
+                target: "/workspace/tree/hidden".into(),
+                access: Access::ReadOnly,
+            },
+        ];
+        let sandbox = world.create(&spec).await.unwrap();
+        assert_eq!(ok(&*sandbox, "cat file; pwd; ls -A hidden").await, "from the host\n/workspace/tree\n");
+        for refused in ["echo >file", "echo >guarded/x", "echo >guarded/deep/x", "echo >hidden/x", "mv guarded other", "rm -r hidden"] {
+            let said = ok(&*sandbox, &format!("({refused}) 2>&1 && echo went || true")).await;
+            assert!(!said.contains("went"), "{refused}: {said}");
+        }
+        ok(&*sandbox, "echo from inside >new").await;
+        let new = tree.join("new");
+        assert_eq!(fs::read_to_string(&new).unwrap(), "from inside\n");
+        // Whoever it is inside: on the host it is the caller's.
+        assert_eq!(new.metadata().unwrap().uid(), rustix::process::geteuid().as_raw());
+        sandbox.close().await.unwrap();
+        // Nothing was made on the host that was not there.
+        let mut names: Vec<_> = fs::read_dir(&tree).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["file", "guarded", "hidden", "new"]);
+    }
+}
+
+each! {
+    async fn what_cannot_be_mounted_as_it_is_meant_is_refused(world: World) {
+        let tree = world.directory("tree");
+        fs::create_dir(tree.join("real")).unwrap();
+        symlink("/etc", tree.join("link")).unwrap();
+        let missing = tree.join("missing");
+        let mounts = |more: Mount| vec![mount(&tree, "/workspace", Access::ReadWrite), more];
+        for (more, part) in [
+            (mount(tree.join("real"), "/workspace/missing", Access::ReadOnly), "does not exist"),
+            (mount(tree.join("real"), "/workspace/link/x", Access::ReadOnly), "symlink"),
+            (mount(tree.join("link"), "/x", Access::ReadOnly), "no directory or regular file"),
+            (mount(&missing, "/x", Access::ReadOnly), "missing"),
+        ] {
+            let mut spec = spec();
+            spec.mounts = mounts(more);
+            let error = world.create(&spec).await.unwrap_err().to_string();
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(!missing.exists());
+    }
+}
+
+each! {
+    async fn programs_streams_terminals_and_signals_are_those_of_every_sandbox(world: World) {
+        let sandbox = world.create(&spec()).await.unwrap();
+        let error = sandbox.exec(ExecRequest::new(["no-such-program"])).await.unwrap_err();
+        assert!(matches!(error, SandboxError::Program { .. }), "{error}");
+        let mut request = ExecRequest::new(["sh", "-c", "cat; echo err >&2; exit 7"]);
+        request.stdin = true;
+        request.environment.insert("GIVEN".into(), "x".into());
+        let mut run = sandbox.exec(request).await.unwrap();
+        let mut stdin = run.take_stdin().unwrap();
+        stdin.write_all(b"in\n").await.unwrap();
+        drop(stdin);
+        let (exit, out, err) = finish(run).await;
+        assert_eq!((exit, out.as_str(), err.as_str()), (Exit::Code(7), "in\n", "err\n"));
+        let mut request = ExecRequest::new(["sh", "-c", "tty; stty size; read line; echo got $line"]);
+        request.terminal = Some(TerminalSize { rows: 33, columns: 101 });
+        let mut run = sandbox.exec(request).await.unwrap();
+        let mut terminal = run.take_terminal().unwrap();
+        terminal.input.write_all(b"hello\n").await.unwrap();
+        let mut text = String::new();
+        // A terminal ends with EIO.
+        let _ = terminal.output.read_to_string(&mut text).await;
+        run.wait().await.unwrap();
+        assert!(text.contains("/dev/pts/") && text.contains("33 101") && text.contains("got hello"), "{text}");
+        let mut run = sandbox.exec(ExecRequest::new(["sleep", "1000"])).await.unwrap();
+        run.kill(15).await.unwrap();
+        assert_eq!(run.wait().await.unwrap(), Exit::Signal(15));
+        sandbox.close().await.unwrap();
+    }
+}
+
+each! {
+    async fn one_that_lives_on_is_found_again_stands_still_and_ends(world: World) {
+        let (spec, handle) = world.living();
+        let sandbox = world.create(&spec).await.unwrap();
+        assert!(matches!(world.create(&spec).await, Err(SandboxError::Running)));
+        drop(sandbox);
+        let sandbox = world.engine.open(&handle).await.unwrap();
+        ok(&*sandbox, "echo kept >/tmp/kept").await;
+        sandbox.pause().await.unwrap();
+        let refused = sandbox.exec(ExecRequest::new(["true"])).await;
+        assert!(matches!(refused, Err(SandboxError::Paused)));
+        assert!(sandbox.status().await.unwrap().paused);
+        sandbox.resume().await.unwrap();
+        assert_eq!(ok(&*sandbox, "cat /tmp/kept").await, "kept\n");
+        assert_eq!(world.containers(&spec), 1);
+        world.engine.remove(&handle).await.unwrap();
+        assert_eq!(world.containers(&spec), 0);
+        assert!(matches!(world.engine.open(&handle).await, Err(SandboxError::NotRunning)));
+        // What is gone is no error.
+        world.engine.remove(&handle).await.unwrap();
+    }
+}
+
+each! {
+    async fn one_ends_with_its_maker(world: World) {
+        let spec = spec();
+        let sandbox = world.create(&spec).await.unwrap();
+        assert_eq!(world.containers(&spec), 1);
+        drop(sandbox);
+        world.eventually("its container goes", || world.containers(&spec) == 0).await;
+    }
+}
+
+each! {
+    async fn limits_hold(world: World) {
+        let mut spec = spec();
+        spec.limits = Limits { processes: Some(40), memory: Some(64 << 20), ..spec.limits };
+        let sandbox = world.create(&spec).await.unwrap();
+        let said = ok(&*sandbox, "(i=0; while [ $i -lt 60 ]; do sleep 100 & i=$((i+1)); done) 2>&1 || true").await;
+        assert!(said.contains("fork"), "{said}");
+        sandbox.close().await.unwrap();
+        let sandbox = world.create(&spec).await.unwrap();
+        let said = ok(&*sandbox, "dd if=/dev/zero of=/dev/null bs=200M count=1 2>&1; echo $?").await;
+        assert!(said.trim().ends_with("137"), "{said}");
+        sandbox.close().await.unwrap();
+    }
+}
+
+each! {
+    async fn behind_the_wall_nothing_is_reached_that_no_rule_names(world: World) {
+        let (mut spec, handle) = world.living();
+        spec.network = world.wall(&spec, &[]);
+        let sandbox = world.create(&spec).await.unwrap();
+        assert_eq!(ok(&*sandbox, "ls /sys/class/net").await, "lo\n");
+        assert!(ok(&*sandbox, "cat /etc/resolv.conf").await.contains("192.0.2.53"));
+        let refused = "nslookup no.example.invalid 2>&1; wget -T 5 -O - http://192.0.2.1/ 2>&1 || echo refused; \
+                       ip link add dummy type dummy 2>&1 || echo no right";
+        let said = ok(&*sandbox, refused).await;
+        assert!(said.contains("NXDOMAIN") && said.contains("refused") && said.contains("no right"), "{said}");
+        // The agent's own container alone is left: the one that made the wall has gone, or stays without a program.
+        let sockets = sandbox.sockets().await;
+        assert!(sockets.is_ok());
+        sandbox.close().await.unwrap();
+        assert_eq!(world.containers(&spec), 0);
+        world.engine.remove(&handle).await.unwrap();
+    }
+}
+
+each! {
+    async fn what_was_cut_short_leaves_nothing(world: World) {
+        let tree = world.directory("tree");
+        fs::write(tree.join("precious"), "x").unwrap();
+        for after in [0, 20, 60, 120, 200, 300, 450] {
+            let mut spec = spec();
+            spec.mounts = vec![mount(&tree, "/workspace", Access::ReadWrite)];
+            let cancel = CancellationToken::new();
+            let ends = cancel.clone();
+            let timer = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(after)).await;
+                ends.cancel();
+            });
+            let made = world.engine.create(&spec, &cancel).await;
+            timer.await.unwrap();
+            if let Ok(sandbox) = made {
+                sandbox.close().await.unwrap();
+            }
+            world.eventually("its containers go", || world.containers(&spec) == 0).await;
+            assert_eq!(world.left(), <[String; 0]>::default(), "after {after} ms");
+        }
+        assert!(tree.join("precious").exists());
+    }
+}
+
+each! {
+    async fn what_is_not_ours_stays(world: World) {
+        let (mut spec, handle) = world.living();
+        let name = format!("cofferdam-test-{}", spec.id);
+        spec.hostname.clone_from(&name);
+        // The name is somebody else's, and their container claims to be this sandbox's, of another home.
+        let label = format!("io.cofferdam.id={}", spec.id);
+        let theirs = engine(world.kind, &["create", "--name", &name, "--label", &label, world.image(), "true"]);
+        let sandbox = world.create(&spec).await.unwrap();
+        ok(&*sandbox, "true").await;
+        world.engine.remove(&handle).await.unwrap();
+        let there = engine(world.kind, &["inspect", "--format", "{{.Name}}", theirs.trim()]);
+        engine(world.kind, &["rm", "-f", theirs.trim()]);
+        assert!(there.contains(&name), "{there}");
+    }
+}
+
+each! {
+    async fn an_image_that_is_not_there_is_named_with_what_gets_it(world: World) {
+        let missing = world.with_image("localhost/no-such-image:1");
+        match missing.create(&spec(), &CancellationToken::new()).await {
+            Err(SandboxError::Unsupported { what, hint }) => {
+                assert!(what.contains("localhost/no-such-image:1"), "{what}");
+                assert!(hint.contains("pull localhost/no-such-image:1"), "{hint}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+each! {
+    async fn nothing_that_an_image_names_is_started(world: World) {
+        let image = world.hostile_image();
+        let sandbox = world.with_image(&image).create(&spec(), &CancellationToken::new()).await.unwrap();
+        let seen = ok(&*sandbox, "id -u; ls / | grep -c ran; ps -o args | grep -c '[n]ever'; echo $OF_THE_IMAGE").await;
+        let seen: Vec<&str> = seen.lines().collect();
+        assert_ne!(seen[0], "0");
+        assert_eq!(seen[1..], ["0", "0", "yes"]);
+        sandbox.close().await.unwrap();
+        engine(world.kind, &["rmi", "-f", &image]);
+    }
+}

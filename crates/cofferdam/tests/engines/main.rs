@@ -1,0 +1,13 @@
+//! Docker and Podman, for real: containers of engines that this machine has.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests start helpers, write files, and stop at the first surprise"
+)]
+
+mod world;
+
+mod containers;

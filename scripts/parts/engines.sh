@@ -1,0 +1,91 @@
+# shellcheck shell=bash
+# Engines for the tests, of this run alone: their daemons, images and containers are below a directory of the run's, and end with it.
+# Read by scripts/test, which sets `work`. Where one cannot be started its tests say so, and are counted as skipped.
+
+# Where they are. Short: paths of sockets are below it.
+engines=
+
+# Starts Docker and Podman, as root; anybody else has what this machine has.
+engines_up() {
+    ((EUID == 0)) || return 0
+    engines=$(mktemp -d /tmp/cde.XXXXXX)
+    chmod 0755 "$engines"
+    say 'engines'
+    make_busybox
+    docker_up || echo 'Docker does not start here:' "$(tail -n1 "$engines/docker.log" 2>/dev/null)"
+    podman_up || echo 'Podman does not start here:' "$(tail -n1 "$engines/podman.log" 2>/dev/null)"
+}
+
+engines_down() {
+    [[ -n $engines ]] || return 0
+    local file id
+    for file in "$engines"/*.pid; do
+        [[ -s $file ]] || continue
+        # A daemon takes its file away itself.
+        id=$(<"$file")
+        kill "$id" 2>/dev/null || true
+        for _ in {1..100}; do kill -0 "$id" 2>/dev/null || break; sleep 0.1; done
+    done
+    # Whatever they left mounted is theirs.
+    awk -v below="$engines/" 'index($2, below) == 1 { print $2 }' /proc/self/mounts | sort -r \
+        | while read -r place; do umount -l "$place" 2>/dev/null || true; done
+    rm -rf --one-file-system -- "$engines"
+    engines=
+}
+
+# An archive of an image with a shell: busybox, which is one static program with many names.
+make_busybox() {
+    local root=$engines/root name
+    mkdir -p "$root"/{bin,etc,tmp}
+    chmod 1777 "$root/tmp"
+    cp "$(command -v busybox)" "$root/bin/busybox"
+    for name in $(busybox --list); do
+        [[ $name == busybox ]] || ln -s busybox "$root/bin/$name"
+    done
+    tar -C "$root" -cf "$engines/busybox.tar" .
+    rm -rf -- "$root"
+}
+
+# A daemon that changes nothing of the machine's network: sandboxes need none of an engine's.
+docker_up() {
+    local socket=$engines/docker.sock
+    dockerd --host "unix://$socket" --data-root "$engines/docker" --exec-root "$engines/exec" \
+        --pidfile "$engines/docker.pid" --bridge none --iptables=false --ip6tables=false \
+        >"$engines/docker.log" 2>&1 </dev/null &
+    local daemon=$!
+    for _ in {1..300}; do
+        if docker --host "unix://$socket" version >/dev/null 2>&1; then break; fi
+        kill -0 "$daemon" 2>/dev/null || return 1
+        sleep 0.1
+    done
+    export DOCKER_HOST=unix://$socket
+    docker import --change 'ENV PATH=/bin' "$engines/busybox.tar" busybox:latest >/dev/null
+}
+
+podman_up() {
+    local socket=$engines/podman.sock
+    cat >"$engines/containers.conf" <<END
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+END
+    cat >"$engines/storage.conf" <<END
+[storage]
+driver = "overlay"
+graphroot = "$engines/podman"
+runroot = "$engines/podman-run"
+END
+    export CONTAINERS_CONF=$engines/containers.conf CONTAINERS_STORAGE_CONF=$engines/storage.conf
+    podman system service --time 0 "unix://$socket" >"$engines/podman.log" 2>&1 </dev/null &
+    echo $! >"$engines/podman.pid"
+    for _ in {1..100}; do
+        [[ -S $socket ]] && break
+        sleep 0.1
+    done
+    [[ -S $socket ]] || return 1
+    podman import --change 'ENV PATH=/bin' "$engines/busybox.tar" docker.io/library/busybox:latest >/dev/null 2>&1 || return 1
+    export CONTAINER_HOST=unix://$socket
+}
