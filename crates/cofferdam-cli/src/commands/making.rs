@@ -63,8 +63,8 @@ pub(super) struct Sandbox {
     pub(super) mode: Option<FileMode>,
 
     /// Where the sandbox is
-    #[arg(long, value_enum, default_value_t = Place::Native, help_heading = "Sandbox")]
-    pub(super) sandbox: Place,
+    #[arg(long = "sandbox", value_enum, default_value_t = Place::Native, help_heading = "Sandbox")]
+    pub(super) place: Place,
 
     /// The image of a container; anything that the engine has
     #[arg(long, value_name = "IMAGE", value_parser = parse_image, help_heading = "Sandbox")]
@@ -227,7 +227,7 @@ fn provider(
     given: &Sandbox,
     environment: &Environment,
 ) -> Result<Arc<dyn BindMountProvider>, CliError> {
-    let kind = match given.sandbox {
+    let kind = match given.place {
         Place::Native if given.image.is_some() => {
             return usage(
                 "`--image` is for containers: add `--sandbox docker` or `--sandbox podman`",

@@ -5,8 +5,6 @@ use std::process::Stdio;
 
 use cofferdam_lab::skip;
 
-use cofferdam_lab::skip;
-
 use crate::environment::{Done, TestEnvironment};
 
 /// A directory that is seen through another file system, as a network's.

@@ -313,6 +313,6 @@ pub(crate) fn mount(source: impl Into<PathBuf>, target: &str, access: Access) ->
 
 fn engine_at(kind: Kind, home: PathBuf, image: &str) -> Engine {
     let mut options = EngineOptions::new(home, around());
-    options.image = image.to_owned();
+    image.clone_into(&mut options.image);
     Engine::new(kind, options)
 }

@@ -175,11 +175,7 @@ fn local(kind: Kind, host: &str, named_by: &str) -> Result<PathBuf, SandboxError
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "tests stop at the first surprise and write files"
-)]
+#[expect(clippy::disallowed_methods, reason = "tests write files")]
 mod tests {
     use super::*;
 

@@ -190,11 +190,7 @@ fn point(binds: &[Bind], bind: &Bind) -> Result<(), SandboxError> {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "tests stop at the first surprise and write files"
-)]
+#[expect(clippy::disallowed_methods, reason = "tests write files")]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;

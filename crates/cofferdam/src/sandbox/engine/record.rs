@@ -1,6 +1,6 @@
 //! What is remembered of a sandbox's engine beside its record: whoever clears it away later may have other surroundings.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -55,8 +55,7 @@ pub(super) fn read(
     };
     let found: Remembered =
         serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
-    let mut options =
-        EngineOptions::new(PathBuf::from(found.home.0), super::Surroundings::default());
+    let mut options = EngineOptions::new(found.home.0, super::Surroundings::default());
     options.image = found.image;
     let endpoint = Endpoint {
         kind,
