@@ -4,7 +4,8 @@
 //! Two processes come of it: the [`launch`]er, which stays in the host's namespaces and waits, and
 //! the [`init`] of the sandbox, which builds the sandbox's [`view`] of the file system, gives up all
 //! privileges and then [`serve`]s the host: it runs programs on request. Where something else has made the namespaces it is
-//! their process 1 alone ([`given`]), or of those whose network another joins ([`hold`]); what root gives to those is made ready by [`attach`].
+//! their process 1 alone ([`given`]), or of those whose network another joins ([`hold`]); what root gives to those is made
+//! ready by [`attach`].
 
 mod attach;
 mod channel;
@@ -29,49 +30,40 @@ mod tree;
 mod view;
 mod wall;
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;
 
 fn main() {
-    // In a container: process 1 of namespaces that an engine has made.
     let mut words = std::env::args_os().skip(1);
     let role = words.next();
-    if role.as_ref().is_some_and(|word| word == "init") {
-        sys::exit(given::run(words.next().as_deref().map(Path::new)));
-    }
-    if role.as_ref().is_some_and(|word| word == "hold") {
-        sys::exit(hold::run(words.next().as_deref().map(Path::new)));
-    }
-    // For a container of root's: what the engine is to mount, as the agent is to have it.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "attach")
-    {
-        sys::exit(attach::run());
-    }
-    // For `cofferdam doctor`: whether the kernel gives what a sandbox in the host's network would ask for.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "try-scope")
-    {
-        let scoped = sys::process_option(libc::PR_SET_NO_NEW_PRIVS, 1)
-            .and_then(|()| sys::scope_abstract_sockets());
-        sys::exit(scoped.is_err().into());
-    }
-    // In the directory where it is started: whether that is written to and renamed in by the calls themselves. A program that
-    // copies what cannot be renamed would hide that.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "try-renames")
-    {
-        let tried = try_renames();
-        if let Err(error) = &tried {
-            // Nobody may be listening.
-            let _ = writeln!(std::io::stderr(), "{error}");
+    let socket = words.next();
+    let socket = socket.as_deref().map(Path::new);
+    sys::exit(match role.as_deref().and_then(OsStr::to_str) {
+        None => launch::run(),
+        // In a container: process 1 of namespaces that an engine has made.
+        Some("init") => given::run(socket),
+        Some("hold") => hold::run(socket),
+        // For a container of root's: what the engine is to mount, as the agent is to have it.
+        Some("attach") => attach::run(),
+        // For `cofferdam doctor`: whether the kernel gives what a sandbox in the host's network would ask for.
+        Some("try-scope") => {
+            let scoped = sys::process_option(libc::PR_SET_NO_NEW_PRIVS, 1)
+                .and_then(|()| sys::scope_abstract_sockets());
+            scoped.is_err().into()
         }
-        sys::exit(tried.is_err().into());
-    }
-    sys::exit(launch::run());
+        // In the directory where it is started: whether that is written to and renamed in by the calls themselves. A program that
+        // copies what cannot be renamed would hide that.
+        Some("try-renames") => {
+            let tried = try_renames();
+            if let Err(error) = &tried {
+                // Nobody may be listening.
+                let _ = writeln!(std::io::stderr(), "{error}");
+            }
+            tried.is_err().into()
+        }
+        Some(_) => 2,
+    });
 }
 
 /// A new file, and the directory `directory`, which is not new.

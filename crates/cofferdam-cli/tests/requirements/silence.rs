@@ -12,8 +12,12 @@ const SILENT: [&str; 3] = [
 
 /// Of executables that only the library starts: what they are to do stands in their arguments, and what the gateway has to
 /// complain of goes into a file that its starter gave it.
-const STARTED: [(&str, &str); 3] = [
+const STARTED: [(&str, &str); 4] = [
     ("crates/cofferdam-guest/src/main.rs", "env::args_os()"),
+    (
+        "crates/cofferdam-guest/src/main.rs",
+        "writeln!(std::io::stderr(), \"{error}\")",
+    ),
     (
         "crates/cofferdam-wall/src/bin/cofferdam-gateway.rs",
         "env::args_os()",
