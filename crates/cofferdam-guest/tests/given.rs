@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{
-    self, Agent, GuestExit, Lifetime, Network, ProcessLimits, Reply, Request, Setup, SetupMount,
+    self, Agent, GuestExit, Lifetime, Network, ProcessLimits, Reply, Request, Seen, Setup, SetupMount,
     Source, Status, Stop, Streams,
 };
 use cofferdam_lab::skip;
@@ -387,7 +387,7 @@ fn a_set_up_that_it_cannot_give_is_refused() {
                 network: Network::Wall,
                 ..whole.clone()
             },
-            "a network",
+            "a wall",
         ),
         (
             WHOLE,
@@ -413,6 +413,55 @@ fn a_set_up_that_it_cannot_give_is_refused() {
                 made.ends(1);
             }
             other => panic!("{words}: {other:?}"),
+        }
+    }
+}
+
+/// Whoever asked an engine for a mount says what it is to show: something else is found out before anything runs.
+#[test]
+fn what_an_engine_shows_otherwise_is_found_out() {
+    use std::os::unix::fs::MetadataExt;
+    let root = std::fs::metadata("/").unwrap();
+    let file = (root.dev(), root.ino());
+    let flags = rustix::fs::statvfs("/").unwrap().f_flag;
+    let writable = !flags.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+    let seen = |target: &str, file, writable| Seen {
+        target: target.into(),
+        file,
+        writable,
+    };
+    let wrong_rights = if writable {
+        "it can be written"
+    } else {
+        "it cannot be written"
+    };
+    for (seen, words) in [
+        (seen("/", Some(file), writable), ""),
+        (seen("/", None, writable), ""),
+        (seen("/", Some((file.0, file.1 + 1)), writable), "another file"),
+        (seen("/", Some((file.0 + 1, file.1)), writable), "another file"),
+        (seen("/", Some(file), !writable), wrong_rights),
+        (seen("/usr", None, writable), "no mount begins"),
+        (seen("/none", None, writable), "No such file"),
+        // A link that leads to what was meant is not it.
+        (seen("/proc/self/root", None, writable), "symbolic links"),
+    ] {
+        let setup = Setup {
+            seen: vec![seen.clone()],
+            lifetime: Lifetime::WithConnection,
+            ..setup(Who::User)
+        };
+        let (mut made, reply) = Made::new(Who::User, WHOLE, &setup);
+        match reply {
+            Reply::Ready if words.is_empty() => {
+                made.control.shutdown(std::net::Shutdown::Both).unwrap();
+                made.ends(0);
+            }
+            Reply::Broken { what } if !words.is_empty() => {
+                assert!(what.contains(words), "{what}");
+                made.ends(1);
+            }
+            other => panic!("{seen:?}: {other:?}"),
         }
     }
 }
