@@ -19,8 +19,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{
-    self, Agent, GuestExit, Lifetime, Network, ProcessLimits, Reply, Request, Seen, Setup, SetupMount,
-    Source, Status, Stop, Streams,
+    self, Agent, GuestExit, Lifetime, Network, ProcessLimits, Reply, Request, Seen, Setup,
+    SetupMount, Source, Status, Stop, Streams,
 };
 use cofferdam_lab::skip;
 
@@ -438,8 +438,14 @@ fn what_an_engine_shows_otherwise_is_found_out() {
     for (seen, words) in [
         (seen("/", Some(file), writable), ""),
         (seen("/", None, writable), ""),
-        (seen("/", Some((file.0, file.1 + 1)), writable), "another file"),
-        (seen("/", Some((file.0 + 1, file.1)), writable), "another file"),
+        (
+            seen("/", Some((file.0, file.1 + 1)), writable),
+            "another file",
+        ),
+        (
+            seen("/", Some((file.0 + 1, file.1)), writable),
+            "another file",
+        ),
         (seen("/", Some(file), !writable), wrong_rights),
         (seen("/usr", None, writable), "no mount begins"),
         (seen("/none", None, writable), "No such file"),

@@ -10,7 +10,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, ValueEnum};
 use cofferdam::names::BranchName;
 use cofferdam::network::NetworkKind;
-use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind};
+use cofferdam::sandbox::engine::{self, Engine, EngineOptions, Kind};
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
     BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy,
@@ -134,6 +134,14 @@ pub(super) enum FileMode {
     Layer,
     /// All files written out for it alone
     Copy,
+}
+
+impl Sandbox {
+    /// The image that a container is made from; none where it is in no container.
+    pub(super) fn container_image(&self) -> Option<&str> {
+        let named = self.image.as_deref().unwrap_or(engine::IMAGE);
+        (self.place != Place::Native).then_some(named)
+    }
 }
 
 /// Where a sandbox is.

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use cofferdam::agent::{self, AGENTS, AgentOptions};
 use cofferdam::registry::Record;
+use cofferdam::sandbox::engine::Kind;
 use cofferdam::sandbox::native::{self, Host};
 use cofferdam::sandbox::{HostProgram, ProgramFault};
 
@@ -75,6 +76,13 @@ fn by_path(program: &Path, record: &Record, environment: &Environment) -> String
 /// What a sandbox shows of this machine's programs is looked up when it starts.
 fn by_name(program: &str, record: &Record, environment: &Environment) -> String {
     let name = &record.name;
+    if Kind::named(&record.provider).is_some() {
+        return format!(
+            "the image of sandbox {name} does not have `{program}`: make one with another, `cofferdam create NAME --sandbox {} \
+             --image IMAGE`",
+            record.provider
+        );
+    }
     let agents = AGENTS.iter().filter(|kind| !kind.install.is_empty());
     let known = agents.filter_map(|kind| {
         let agent = agent::by_name(kind.name, AgentOptions::default()).ok()?;

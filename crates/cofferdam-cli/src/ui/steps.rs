@@ -43,6 +43,9 @@ pub(crate) struct Line {
 /// Longest line of an agent that is shown, in columns. The run log has it whole.
 const WIDEST: usize = 2000;
 
+/// Milliseconds after which somebody wonders what is going on.
+const LONG: u64 = 2_000;
+
 /// Turns events into lines.
 #[derive(Debug)]
 pub(crate) struct Narrator {
@@ -53,6 +56,8 @@ pub(crate) struct Narrator {
     hints: bool,
     /// What is going on, for a status line.
     pub(crate) status: String,
+    /// The step that was said to take long.
+    slow: Option<&'static str>,
 }
 
 impl Narrator {
@@ -62,6 +67,7 @@ impl Narrator {
             strategy_by_default,
             hints: true,
             status: "starting".to_owned(),
+            slow: None,
         }
     }
 
@@ -92,11 +98,12 @@ impl Narrator {
                 self.status = printable_line(step);
                 (Verbose, one(Kind::Step, self.status.clone()))
             }
-            Event::Progress { step, done, of } => {
-                let (done, of) = (human::count(*done), human::count(*of));
-                self.status = format!("{}: {done} of {of} files", printable_line(step));
-                (Verbose, Vec::new())
-            }
+            Event::Progress {
+                step,
+                done,
+                of,
+                millis,
+            } => (Normal, self.progress(step, [*done, *of, *millis])),
             Event::SandboxReady { millis } => (
                 Normal,
                 one(Kind::Milestone, format!("sandbox ready in {millis} ms")),
@@ -180,6 +187,26 @@ impl Narrator {
             // The summary tells where the commits are.
             Event::Landed { .. } => (Verbose, Vec::new()),
         }
+    }
+
+    /// Always in the status line; where it takes long also once in a line of its own, for whom there is no status.
+    fn progress(&mut self, step: &'static str, [done, of, millis]: [u64; 3]) -> Vec<Line> {
+        let rate = human::count(done.saturating_mul(1000) / millis.max(1));
+        let far = format!("{} of {} files", human::count(done), human::count(of));
+        self.status = format!("{step}: {far}, {rate} a second");
+        if millis < LONG || done == of || self.slow == Some(step) {
+            return Vec::new();
+        }
+        self.slow = Some(step);
+        let once = if step == "tree" {
+            ", once for all sandboxes"
+        } else {
+            ""
+        };
+        vec![Line {
+            kind: Kind::Milestone,
+            text: format!("writing files{once}: {far}, {rate} a second"),
+        }]
     }
 
     fn planned(&self, event: &Event) -> Vec<Line> {
@@ -350,6 +377,47 @@ mod tests {
             arguments: "a\u{7}".into(),
         };
         assert_eq!(tell(Verbosity::Normal, &said(call)), ["Ba\\nsh a\\u{7}"]);
+    }
+
+    #[test]
+    fn what_takes_long_is_said_once_with_its_rate() {
+        let mut narrator = Narrator::new(Verbosity::Normal, true);
+        let mut tell = |step, done, millis| {
+            let of = 100_000;
+            let lines = narrator.tell(&Event::Progress {
+                step,
+                done,
+                of,
+                millis,
+            });
+            let texts = lines.into_iter().map(|line| line.text);
+            (narrator.status.clone(), texts.collect::<Vec<_>>())
+        };
+        let none = Vec::<String>::new();
+        let status = |text: &str| text.to_owned();
+        assert_eq!(
+            tell("tree", 1_000, 0),
+            (
+                status("tree: 1,000 of 100,000 files, 1,000,000 a second"),
+                none.clone()
+            )
+        );
+        assert_eq!(
+            tell("tree", 30_000, 2_000),
+            (
+                status("tree: 30,000 of 100,000 files, 15,000 a second"),
+                vec![status(
+                    "writing files, once for all sandboxes: 30,000 of 100,000 files, 15,000 a second"
+                )]
+            )
+        );
+        assert_eq!(tell("tree", 60_000, 4_000).1, none);
+        let worktree = tell("worktree", 10_000, 5_000).1;
+        assert_eq!(
+            worktree,
+            ["writing files: 10,000 of 100,000 files, 2,000 a second"]
+        );
+        assert_eq!(tell("worktree", 100_000, 9_000).1, none);
     }
 
     #[test]

@@ -351,6 +351,9 @@ impl std::fmt::Display for Notice {
             Self::NetworkLost { why } => {
                 format!("the sandbox has lost its network, and reaches nothing from now on: {why}")
             }
+            Self::OtherWrites => {
+                "another command writes files of this repository for its sandboxes: waiting for it".to_owned()
+            }
             Self::ConfigUnread { text } => format!(
                 "{text}: until that is mended none of its rules is in force, nor the built-in list"
             ),

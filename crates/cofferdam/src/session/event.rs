@@ -5,6 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -46,11 +47,12 @@ pub enum Event {
     Step {
         step: &'static str,
     },
-    /// How far a step is that takes long: so many of so many files.
+    /// How far a step is that takes long: so many of so many files, in so many milliseconds.
     Progress {
         step: &'static str,
         done: u64,
         of: u64,
+        millis: u64,
     },
     /// The sandbox is up.
     SandboxReady {
@@ -216,9 +218,16 @@ pub enum Notice {
     NetworkLost {
         why: String,
     },
+    /// Another command writes files of the same repository for sandboxes: this one begins when it is done.
+    OtherWrites,
     Other {
         text: String,
     },
+}
+
+/// For events.
+pub(super) fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Where events go: a function that is called in order and must be quick.

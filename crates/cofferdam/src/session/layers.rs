@@ -5,18 +5,20 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use cofferdam_guest::protocol::{UPPER, WORK};
 use rustix::fs::{CWD, FileType, Mode};
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunErrorKind;
-use super::event::{Event, EventSink};
+use super::event::{Event, EventSink, Notice, millis};
 use crate::fsx::{self, Context, FileError};
 use crate::git::hex::hex;
 use crate::git::index::{self, HandedIn, Owner};
 use crate::git::private_clone::PrivateClone;
-use crate::git::trees::{self, Stack, Tell, Trees, Trimmed};
+use crate::git::trees::{self, Far, Stack, Tell, Trees, Trimmed};
 use crate::git::{Oid, Repository};
 use crate::home::Home;
 use crate::registry::Record;
@@ -55,11 +57,25 @@ pub(super) async fn make(
     rustix::fs::chmod(&upper, Mode::from_raw_mode(0o755))
         .map_err(|errno| FileError::new("open up", &upper, errno.into()))?;
     let tree = repo.tree_of(base, cancel).await?;
-    let tell = Tell::new(move |done, of| {
-        if of >= MANY_FILES {
-            let step = "tree";
-            sink.emit(&Event::Progress { step, done, of });
+    let began = Mutex::new(Instant::now());
+    let tell = Tell::new(move |far| match far {
+        Far::Waits => sink.emit(&Event::Notice(Notice::OtherWrites)),
+        Far::Begins => {
+            let mut began = began.lock().unwrap_or_else(PoisonError::into_inner);
+            *began = Instant::now();
         }
+        Far::Wrote { done, of } if of >= MANY_FILES => {
+            let step = "tree";
+            let began = *began.lock().unwrap_or_else(PoisonError::into_inner);
+            let millis = millis(began);
+            sink.emit(&Event::Progress {
+                step,
+                done,
+                of,
+                millis,
+            });
+        }
+        Far::Wrote { .. } => {}
     });
     let trees = Trees::open(home, repo)?;
     let stack = trees.stack(repo, &tree, &tell, cancel).await?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cofferdam::git::index::format;
-use cofferdam::git::trees::{self, LONGEST_STACK, Stack, Tell, TreeError, Trees};
+use cofferdam::git::trees::{self, Far, LONGEST_STACK, Stack, Tell, TreeError, Trees};
 use cofferdam::git::{Oid, Repository};
 use cofferdam_lab::sample::Sample;
 
@@ -360,8 +360,8 @@ async fn two_at_once_write_it_once() {
     let written = Arc::new(AtomicU64::new(0));
     let tell = {
         let written = Arc::clone(&written);
-        Tell::new(move |done, all| {
-            if done == all {
+        Tell::new(move |far| {
+            if matches!(far, Far::Wrote { done, of } if done == of) {
                 written.fetch_add(1, Ordering::Relaxed);
             }
         })

@@ -35,6 +35,8 @@ pub(super) struct Surroundings {
     search_path: Option<OsString>,
     home: Option<PathBuf>,
     unseen: Vec<PathBuf>,
+    /// The image whose programs it has, and none of this machine's, where it is in a container.
+    image: Option<String>,
     /// The one that the user named, where the agent is a program of theirs.
     program: Option<OsString>,
 }
@@ -50,6 +52,7 @@ impl Surroundings {
             directory,
             top,
             checkout,
+            image: arguments.sandbox.container_image().map(str::to_owned),
             search_path: environment.variable("PATH").map(ToOwned::to_owned),
             home: environment.user_home.clone(),
             unseen: environment.unseen(),
@@ -98,7 +101,7 @@ impl Surroundings {
         let said = said.to_lowercase();
         let program = self.program.as_ref()?;
         let in_the_tree = !Path::new(program).is_absolute() && program.as_bytes().contains(&b'/');
-        if in_the_tree || !MISSES.iter().any(|words| said.contains(words)) {
+        if in_the_tree || self.image.is_some() || !MISSES.iter().any(|words| said.contains(words)) {
             return None;
         }
         let wanted = HostProgram {
@@ -127,6 +130,14 @@ impl Surroundings {
 
     fn hint(&self, program: &str) -> String {
         let path = Path::new(program);
+        if let Some(image) = &self.image
+            && (!program.contains('/') || path.is_absolute())
+        {
+            return format!(
+                "the image {} does not have it: take one that has, with `--image`",
+                shell_word(image)
+            );
+        }
         if !program.contains('/') {
             return if self.directory.join(path).is_file() {
                 format!("for the file here write `./{program}`")

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -29,10 +30,13 @@ pub use error::TreeError;
 pub use keep::{Trimmed, keep, taken};
 use store::{clean_tmp, trees_in, usable};
 pub use upper::{Upper, names};
-pub use write::Tell;
+pub use write::{Far, Tell};
 
 /// More layers than this are never stacked: each costs every look-up of a name.
 pub const LONGEST_STACK: usize = 8;
+/// Who waits longer than this for another writer hears of it.
+const SOON: Duration = Duration::from_millis(500);
+
 /// A tree that is on disk. While this value lives, its layers stay.
 #[derive(Debug)]
 pub struct Stack {
@@ -75,7 +79,14 @@ impl Trees {
         if let Some(stack) = self.known(tree, cancel).await? {
             return Ok(stack);
         }
-        let writing = lock(&self.directory.join("write.lock"), Lock::Exclusive, cancel).await?;
+        let path = self.directory.join("write.lock");
+        let soon = tokio::time::timeout(SOON, lock(&path, Lock::Exclusive, cancel));
+        let writing = if let Ok(writing) = soon.await {
+            writing?
+        } else {
+            tell.how_far(Far::Waits);
+            lock(&path, Lock::Exclusive, cancel).await?
+        };
         // Another process may have written it while this one waited.
         if let Some(stack) = self.known(tree, cancel).await? {
             return Ok(stack);
@@ -83,6 +94,7 @@ impl Trees {
         clean_tmp(&self.directory)?;
         // A power cut may have torn it.
         store::remove(&self.directory, tree)?;
+        tell.how_far(Far::Begins);
         self.add(repo, tree, tell, cancel).await?;
         // Layers are removed only by who holds the writing lock, so the lease comes in time.
         let stack = self.known(tree, cancel).await?;

@@ -32,17 +32,34 @@ const LONGEST_TARGET: u64 = 4_095;
 /// So often it is told how far the writers are.
 const OFTEN: u64 = 1_000;
 
-/// Called with files written and files in all, by any writer.
+/// How far a tree is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Far {
+    /// Another process writes one of the same repository.
+    Waits,
+    Begins,
+    /// So many of so many files.
+    Wrote {
+        done: u64,
+        of: u64,
+    },
+}
+
+/// Called by any writer.
 #[derive(Clone)]
-pub struct Tell(Arc<dyn Fn(u64, u64) + Send + Sync>);
+pub struct Tell(Arc<dyn Fn(Far) + Send + Sync>);
 
 impl Tell {
-    pub fn new(tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+    pub fn new(tell: impl Fn(Far) + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }
 
+    pub(super) fn how_far(&self, far: Far) {
+        (self.0)(far);
+    }
+
     pub fn nobody() -> Self {
-        Self::new(|_, _| {})
+        Self::new(|_| {})
     }
 }
 
@@ -181,7 +198,8 @@ impl Writer {
             sizes.push(size);
             let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
             if done.is_multiple_of(OFTEN) || done == self.all {
-                (self.tell.0)(done, self.all);
+                let of = self.all;
+                self.tell.how_far(Far::Wrote { done, of });
             }
         }
         Ok(sizes)

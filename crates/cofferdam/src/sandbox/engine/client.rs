@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 use super::ask;
 use super::find::Endpoint;
-use super::life::{HOLDER, ROLE};
+use super::labels::{HOLDER, ROLE};
 use crate::sandbox::SandboxError;
 
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.

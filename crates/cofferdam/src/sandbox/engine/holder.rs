@@ -13,9 +13,9 @@ use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
-use super::life::{HOLDER, ROLE};
-use super::make::{Newborn, go_on, meet, short};
+use super::labels::{HOLDER, ROLE};
 use super::mounts::Bind;
+use super::newborn::{Newborn, go_on, meet, short};
 use super::profile::{self, GUEST, MEETING};
 use super::rendezvous::Rendezvous;
 use crate::ids;

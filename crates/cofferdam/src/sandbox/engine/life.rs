@@ -7,31 +7,15 @@ use async_trait::async_trait;
 use cofferdam_guest::protocol::Request;
 
 use super::client::Client;
-use super::{EngineOptions, attached, make};
+use super::labels::written;
+use super::{EngineOptions, attached, places};
 use crate::fsx;
-use crate::names::SandboxId;
 use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
 use crate::sandbox::{Handle, SandboxError, identity};
 
-/// The id of a sandbox, and whose Cofferdam it is: both are looked for before anything is ended.
-const ID: &str = "io.cofferdam.id";
-const HOME: &str = "io.cofferdam.home";
-/// What a container is to its sandbox, where it is not the agent's.
-pub(super) const ROLE: &str = "io.cofferdam.role";
-pub(super) const HOLDER: &str = "holder";
 /// How long an engine may take to be done with a container that has ended, and how often it is asked.
 const GONE: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(20);
-
-/// What is written on a sandbox's containers.
-pub(super) fn labels(options: &EngineOptions, id: SandboxId) -> [(String, String); 2] {
-    let home = options.home.canonicalize();
-    let home = home.unwrap_or_else(|_| options.home.clone());
-    [
-        (ID.to_owned(), id.to_string()),
-        (HOME.to_owned(), home.to_string_lossy().into_owned()),
-    ]
-}
 
 /// Ends a container.
 #[derive(Debug)]
@@ -135,13 +119,8 @@ pub(super) async fn remove(
         door.remove();
     }
     let failed = |error: String| SandboxError::Start(error);
-    attached::clear(&make::mounted(options, &handle.id))
+    attached::clear(&places::mounted(options, &handle.id))
         .map_err(|error| failed(error.to_string()))?;
-    fsx::remove_tree_or_file(&make::meeting(options, &handle.id))
+    fsx::remove_tree_or_file(&places::meeting(options, &handle.id))
         .map_err(|error| failed(error.to_string()))
-}
-
-fn written(options: &EngineOptions, id: SandboxId) -> Vec<String> {
-    let labels = labels(options, id);
-    labels.map(|(name, value)| format!("{name}={value}")).into()
 }

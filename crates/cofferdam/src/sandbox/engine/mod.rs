@@ -12,9 +12,12 @@ mod etc;
 mod find;
 mod holder;
 mod kind;
+mod labels;
 mod life;
 mod make;
 mod mounts;
+mod newborn;
+mod places;
 mod probe;
 mod profile;
 mod record;
@@ -63,7 +66,7 @@ impl EngineOptions {
 }
 
 /// The image that is used where nobody names one.
-const IMAGE: &str = "debian:bookworm-slim";
+pub const IMAGE: &str = "debian:bookworm-slim";
 
 /// One engine as a provider. Cheap to clone; it connects when it is first used.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! The directory that an agent is to work in, and what is copied into it.
 
 use std::path::Path;
+use std::time::Instant;
 
 use super::{Making, hidden_paths};
 use crate::fsx;
@@ -11,7 +12,7 @@ use crate::git::{copied, copies};
 use crate::names::BranchName;
 use crate::registry::{Mode, Owned, Strategy};
 use crate::session::error::RunErrorKind;
-use crate::session::event::{Event, Notice};
+use crate::session::event::{Event, Notice, millis};
 use crate::session::holder::Holder;
 use crate::session::layers;
 use crate::session::options::Timeouts;
@@ -63,10 +64,16 @@ impl Making<'_> {
                 let base = (!self.plan.branch_exists).then_some(&self.plan.record.base);
                 let branch = branch.clone();
                 let sink = self.caller.events.clone();
+                let began = Instant::now();
                 let progress = Progress::new(move |done, of| {
                     let step = "worktree";
                     if of >= MANY_FILES {
-                        sink.emit(&Event::Progress { step, done, of });
+                        sink.emit(&Event::Progress {
+                            step,
+                            done,
+                            of,
+                            millis: millis(began),
+                        });
                     }
                 });
                 if let Err(error) =

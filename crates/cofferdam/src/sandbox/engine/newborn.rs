@@ -1,0 +1,117 @@
+//! A container from its making until its guest was met.
+
+use std::time::Duration;
+
+use bollard::models::ContainerCreateBody;
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::client::Client;
+use super::rendezvous::Rendezvous;
+use crate::sandbox::SandboxError;
+use crate::sandbox::guest::{Process, start_error};
+
+/// How often a container is looked at that does not come.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A container that is there, and is removed unless it is kept.
+pub(super) struct Newborn<'a> {
+    client: &'a Client,
+    id: String,
+    kept: bool,
+}
+
+impl<'a> Newborn<'a> {
+    /// A name that is taken gets the end of `other` instead. Whoever gives up meanwhile leaves nothing: what the engine has begun it
+    /// ends, and then it is removed.
+    pub(super) async fn create(
+        client: &'a Client,
+        names: [String; 2],
+        body: ContainerCreateBody,
+    ) -> Result<Self, SandboxError> {
+        let (told, made) = oneshot::channel();
+        let maker = client.clone();
+        tokio::spawn(async move {
+            let created = maker.create(&names, &body).await;
+            if let Err(Ok(id)) = told.send(created) {
+                let _ = maker.remove(&id).await;
+            }
+        });
+        let made = made.await;
+        let id = made.map_err(|_| SandboxError::Start("its maker was stopped".to_owned()))??;
+        Ok(Self {
+            client,
+            id,
+            kept: false,
+        })
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// It has done what it was for. Its id, where the engine still has it: Podman lets none go that another has joined.
+    pub(super) async fn leave(mut self) -> Option<String> {
+        self.kept = true;
+        let id = std::mem::take(&mut self.id);
+        let removed = self.client.remove(&id).await.is_ok();
+        let is_gone = removed && matches!(self.client.look(&id).await, Ok(None));
+        (!is_gone).then_some(id)
+    }
+
+    pub(super) fn keep(mut self) -> String {
+        self.kept = true;
+        std::mem::take(&mut self.id)
+    }
+}
+
+impl Drop for Newborn<'_> {
+    fn drop(&mut self) {
+        // Only where the future was dropped, or something failed.
+        if !self.kept {
+            let (client, id) = (self.client.clone(), std::mem::take(&mut self.id));
+            tokio::spawn(async move { client.remove(&id).await });
+        }
+    }
+}
+
+/// Between two steps of an engine.
+pub(super) fn go_on(cancel: &CancellationToken) -> Result<(), SandboxError> {
+    if cancel.is_cancelled() {
+        return Err(SandboxError::Cancelled);
+    }
+    Ok(())
+}
+
+/// The guest of this container, and no other: programs inside could find the way too, but none runs before it was met.
+pub(super) async fn meet(
+    client: &Client,
+    rendezvous: &Rendezvous,
+    id: &str,
+) -> Result<(UnixStream, Process), SandboxError> {
+    let ended = || SandboxError::Start("its container ended before it was ready".to_owned());
+    let stream = loop {
+        match tokio::time::timeout(LOOK, rendezvous.accept()).await {
+            Ok(met) => break met.map_err(start_error)?,
+            Err(_) => match client.look(id).await? {
+                Some(one) if one.process.is_some() => {}
+                Some(one) => return Err(one.problem.map_or_else(ended, SandboxError::Start)),
+                None => return Err(ended()),
+            },
+        }
+    };
+    let theirs = stream.peer_cred().map_err(start_error)?.pid();
+    let process = Process::of(&stream)?;
+    let container = client.look(id).await?.ok_or_else(ended)?;
+    if theirs.map(i64::from) != container.process {
+        return Err(SandboxError::Start(
+            "somebody else came in its container's place".to_owned(),
+        ));
+    }
+    Ok((stream, process))
+}
+
+pub(super) fn short(id: &str) -> &str {
+    &id[..8.min(id.len())]
+}

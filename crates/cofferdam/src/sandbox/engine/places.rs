@@ -1,0 +1,31 @@
+//! Where on the host things lie that containers are given, below [`EngineOptions::home`].
+
+use std::io;
+use std::path::PathBuf;
+
+use super::EngineOptions;
+use crate::sandbox::SandboxError;
+use crate::sandbox::guest::start_error;
+
+/// Where guests are met, and what root mounts for its containers.
+const MEETINGS: &str = "meet";
+const MOUNTS: &str = "mounts";
+const NOTHING: &str = "nothing";
+
+/// What one sandbox has of an engine's place on the host.
+pub(super) fn meeting(options: &EngineOptions, id: &impl ToString) -> PathBuf {
+    options.home.join(MEETINGS).join(id.to_string())
+}
+
+pub(super) fn mounted(options: &EngineOptions, id: &impl ToString) -> PathBuf {
+    options.home.join(MOUNTS).join(id.to_string())
+}
+
+/// A directory that stays empty.
+pub(super) fn nothing(options: &EngineOptions) -> Result<PathBuf, SandboxError> {
+    let nothing = options.home.join(NOTHING);
+    match std::fs::create_dir(&nothing) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(start_error(error)),
+        _ => Ok(nothing),
+    }
+}
