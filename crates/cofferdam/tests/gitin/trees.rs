@@ -374,6 +374,28 @@ async fn two_at_once_write_it_once() {
     assert_eq!(written.load(Ordering::Relaxed), 1);
 }
 
+#[tokio::test]
+async fn who_waits_for_another_writer_hears_of_it() {
+    let world = World::new(&gits()[0]);
+    let commit = some_of_everything(&world);
+    let repo = world.repo().await;
+    let tree = repo.tree_of(&commit, &never()).await.unwrap();
+    let trees = Trees::open(&world.home(), &repo).unwrap();
+    let place = world.home().trees(&repo.top).join("write.lock");
+    let other = std::fs::File::create(&place).unwrap();
+    rustix::fs::flock(&other, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let tell = Tell::new(move |far| told.send(far).unwrap());
+    let cancel = never();
+    let heard = async {
+        assert_eq!(hears.recv().await, Some(Far::Waits));
+        drop(other);
+        assert_eq!(hears.recv().await, Some(Far::Begins));
+    };
+    let (stack, ()) = tokio::join!(trees.stack(&repo, &tree, &tell, &cancel), heard);
+    stack.unwrap();
+}
+
 /// What a death, a cancel or somebody's hand left is made again.
 #[tokio::test]
 async fn what_is_half_there_is_not_used() {
