@@ -400,6 +400,12 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                 "`cofferdam delete --purge {name}` deletes it without them: they cannot be brought back"
             ));
         }
+        ManageError::Applying { name, .. } => {
+            return Some(format!(
+                "finish it with `cofferdam apply {name}`, or take it back with `cofferdam apply --undo {name}`; `cofferdam delete \
+                 --force {name}` leaves the checkout as it is"
+            ));
+        }
         ManageError::HalfMerged { name, .. } => {
             return Some(format!(
                 "when nothing is in its way, finish it with `cofferdam gc`; `cofferdam delete --purge {name}` leaves the checkout as it is"

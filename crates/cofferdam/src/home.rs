@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::names::{RepoPath, SandboxId};
 
+/// Begins the names of what lies beside the trees for a moment, where layers are tried.
+pub(crate) const TRIED_LAYERS: &str = "doctor-";
+
 /// The host-owned state of one user. Everything below it is 0700/0600.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home(PathBuf);

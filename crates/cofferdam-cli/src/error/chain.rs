@@ -118,6 +118,7 @@ fn in_manage(error: &ManageError) -> Cause<'_> {
         | ManageError::DetachedTarget
         | ManageError::UncommittedWork { .. }
         | ManageError::KeptWork { .. }
+        | ManageError::Applying { .. }
         | ManageError::OtherCleansUp
         | ManageError::Orphaned { .. }
         | ManageError::Ambiguous { .. }

@@ -133,10 +133,18 @@ fn both() -> (User, User) {
 fn apply_at_git_calls() {
     let (before, after) = both();
     let turn = std::cell::Cell::new(false);
+    let cut_short = std::cell::Cell::new(0);
     at_git_calls(&["apply", NAME], left, |environment, what| {
         let now = User::of(environment);
         assert!(now == before || now == after, "{what}: {now:?}");
         is_there(environment, what);
+        // Nothing forgets one that did not come to its end.
+        let listed = environment.cofferdam(&["list"]);
+        if format!("{}{}", listed.stdout, listed.stderr).contains("was cut short") {
+            let refused = environment.cofferdam(&["delete", NAME]);
+            assert_eq!(refused.status, 1, "{what}: {}", refused.stderr);
+            cut_short.set(cut_short.get() + 1);
+        }
         // By turns: it is taken back first, where there is something to take back.
         if turn.replace(!turn.get()) && now == after {
             ok(environment, &["apply", "--undo", NAME], what);
@@ -147,6 +155,8 @@ fn apply_at_git_calls() {
         ok(environment, &["apply", "--undo", NAME], what);
         is_cleared(environment, &before, what);
     });
+    // While files are written one git at least runs.
+    assert!(cut_short.get() > 0);
 }
 
 #[test]

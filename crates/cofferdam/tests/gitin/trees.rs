@@ -491,6 +491,22 @@ async fn the_disk_is_kept_within_a_bound() {
         (1, true, true, false)
     );
     assert!(trimmed.bytes > 0);
+    // Where layers are tried meanwhile there is no store, and what such a trial left goes.
+    let trial = |name: &str| {
+        let path = home.all_trees().join(name);
+        fs::create_dir_all(path.join("lower")).unwrap();
+        fs::File::open(path).unwrap()
+    };
+    trial("doctor-now");
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    trial("doctor-killed").set_modified(long_ago).unwrap();
+    assert_eq!(trim(u64::MAX, &[]).layers, 0);
+    let mut names: Vec<_> = fs::read_dir(home.all_trees().join("doctor-now"))
+        .unwrap()
+        .collect();
+    assert_eq!(names.pop().unwrap().unwrap().file_name(), "lower");
+    assert!(names.is_empty() && !home.all_trees().join("doctor-killed").exists());
+    fs::remove_dir_all(home.all_trees().join("doctor-now")).unwrap();
     // While one is being made or begun with, nothing goes.
     let tree = repo.tree_of(&world.oid("HEAD~1"), &never()).await.unwrap();
     let store = Trees::open(&home, &repo).unwrap();

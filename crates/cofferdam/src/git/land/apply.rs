@@ -15,13 +15,16 @@ use super::merge::{Merged, merge_tree};
 use super::orphans::await_orphans;
 use super::under_way::under_way;
 use super::{Barred, LandError};
-use crate::fsx::{Context, lock};
+use crate::fsx::{Context, FileError, lock};
 use crate::git::lock::vacant;
 use crate::git::refs::{self, Own, Transaction, as_identity};
 use crate::git::{GitError, Identity, Oid, Repository};
 use crate::names::SandboxId;
 use crate::process::Input;
 use crate::text::printable;
+
+/// Notes that files are about to be written; where it fails, none is.
+pub(crate) type Begins<'a> = &'a (dyn Fn() -> Result<(), FileError> + Sync);
 
 /// What became of work that was to be brought into a working tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,12 +54,13 @@ pub enum TakenBack {
 
 /// Merges `work` into what is checked out in `repo`, and brings index and files there. What the user changed or staged stays;
 /// where it would be overwritten nothing is done. What an earlier one brought in and `work` has no longer goes away. Killed in
-/// the middle, it is finished by doing it again, or taken back.
+/// the middle, it is finished by doing it again, or taken back. Calls `begins` before the first file is written.
 pub async fn apply(
     repo: &Repository,
     id: SandboxId,
     work: &Oid,
     barred: Barred<'_>,
+    begins: Begins<'_>,
     cancel: &CancellationToken,
 ) -> Result<Applied, LandError> {
     let head = repo.head.commit();
@@ -73,6 +77,7 @@ pub async fn apply(
         Ok(held) => held,
         Err(why) => return Ok(Applied::InTheWay(why)),
     };
+    begins()?;
     let done = bring(repo, id, &tree, earlier, &index, cancel).await;
     remove_temporary(&index)?;
     drop(held);
@@ -121,11 +126,12 @@ async fn bring(
     })
 }
 
-/// Takes back what [`apply`] brought in, where nothing was committed since.
+/// Takes back what [`apply`] brought in, where nothing was committed since. Calls `begins` as it does.
 pub async fn take_back(
     repo: &Repository,
     id: SandboxId,
     barred: Barred<'_>,
+    begins: Begins<'_>,
     cancel: &CancellationToken,
 ) -> Result<TakenBack, LandError> {
     let Some(earlier) = Earlier::read(repo, id, cancel).await? else {
@@ -138,6 +144,7 @@ pub async fn take_back(
         Ok(held) => held,
         Err(why) => return Ok(TakenBack::InTheWay(why)),
     };
+    begins()?;
     let done = bring_back(repo, id, &earlier, &index, cancel).await;
     remove_temporary(&index)?;
     drop(held);

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::about::About;
 use super::store::{clean, read_dir, remove, trees_in};
 use crate::fsx::lock::{Lock, open, try_hold};
 use crate::fsx::{self, FileError};
 use crate::git::Oid;
-use crate::home::Home;
+use crate::home::{Home, TRIED_LAYERS};
 
 /// What was removed, would be, or is there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -41,7 +42,7 @@ pub fn keep(
     used: impl FnOnce() -> Result<BTreeSet<PathBuf>, FileError>,
 ) -> Result<Trimmed, FileError> {
     let mut stores: Vec<(PathBuf, [File; 2])> = Vec::new();
-    for store in directories(&home.all_trees())? {
+    for store in stores_in(&home.all_trees(), dry_run)? {
         if let Some(locks) = hold(&store)? {
             stores.push((store, locks));
         }
@@ -85,7 +86,7 @@ pub fn keep(
 /// What all layers take, those that nobody can use any more too.
 pub fn taken(home: &Home) -> Result<Trimmed, FileError> {
     let mut taken = Trimmed::default();
-    for store in directories(&home.all_trees())? {
+    for store in stores_in(&home.all_trees(), true)? {
         for (_, place) in trees_in(&store)? {
             // One that goes away now is none.
             if let Ok(Some(about)) = About::read(&place) {
@@ -146,16 +147,33 @@ fn hold(store: &Path) -> Result<Option<[File; 2]>, FileError> {
 
 /// Whether its repository is not where it was.
 fn is_gone(store: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
     let Ok(origin) = fsx::read_bounded(&store.join("repository"), 1 << 16) else {
         return false;
     };
     !Path::new(std::ffi::OsStr::from_bytes(&origin)).exists()
 }
 
-fn directories(path: &Path) -> Result<Vec<PathBuf>, FileError> {
-    match read_dir(path) {
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
-        read => Ok(read?.into_iter().filter(|path| path.is_dir()).collect()),
+/// The stores below `path`. Beside them lies for a moment what is made where layers are tried; a killed command may have left
+/// it.
+fn stores_in(path: &Path, dry_run: bool) -> Result<Vec<PathBuf>, FileError> {
+    /// No trial takes as long.
+    const ABANDONED: Duration = Duration::from_secs(60 * 60);
+    let found = match read_dir(path) {
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        read => read?,
+    };
+    let (trials, rest): (Vec<_>, Vec<_>) = found.into_iter().partition(|path| {
+        let name = path.file_name().unwrap_or_default();
+        name.as_bytes().starts_with(TRIED_LAYERS.as_bytes())
+    });
+    let old = |path: &PathBuf| {
+        let changed = path.symlink_metadata().and_then(|found| found.modified());
+        changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED))
+    };
+    if !dry_run {
+        for trial in trials.iter().filter(|path| old(path)) {
+            fsx::remove_tree(trial)?;
+        }
     }
+    Ok(rest.into_iter().filter(|path| path.is_dir()).collect())
 }

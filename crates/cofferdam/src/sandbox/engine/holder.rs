@@ -104,9 +104,9 @@ impl<'a> Holder<'a> {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Somebody has joined: it is not needed any more. An engine that keeps it as long as who has joined gives back its name.
-    pub(super) async fn leave(self) -> Option<String> {
-        self.container.leave().await
+    /// Somebody has joined: it is not needed any more.
+    pub(super) async fn leave(self) {
+        self.container.leave().await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! How long a container lives, how it is found again, and how it ends.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,8 +9,10 @@ use cofferdam_guest::protocol::Request;
 
 use super::client::Client;
 use super::labels::written;
-use super::{EngineOptions, attached, places};
+use super::reach::Reach;
+use super::{attached, places};
 use crate::fsx;
+use crate::names::SandboxId;
 use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
 use crate::sandbox::{Handle, SandboxError, identity};
 
@@ -17,30 +20,13 @@ use crate::sandbox::{Handle, SandboxError, identity};
 const GONE: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Ends a container.
+/// Ends a sandbox's containers.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    client: Client,
-    /// The agent's first.
-    containers: Vec<String>,
-    process: Process,
-    lives_on: bool,
-}
-
-impl Keeper {
-    pub(super) fn new(
-        client: Client,
-        containers: Vec<String>,
-        process: Process,
-        lives_on: bool,
-    ) -> Self {
-        Self {
-            client,
-            containers,
-            process,
-            lives_on,
-        }
-    }
+    pub(super) reach: Arc<Reach>,
+    pub(super) id: SandboxId,
+    pub(super) process: Process,
+    pub(super) lives_on: bool,
 }
 
 #[async_trait]
@@ -52,9 +38,7 @@ impl End for Keeper {
         connection.end("closed");
         let ended = self.process.end().await;
         // Also where it did not end: the engine kills it then.
-        for container in &self.containers {
-            gone(&self.client, container).await?;
-        }
+        all_gone(&self.reach, self.id).await?;
         ended
     }
 
@@ -62,6 +46,14 @@ impl End for Keeper {
         // Whoever lives as long as its maker is told by its connection.
         self.lives_on.then(|| self.process.descriptor().as_fd())
     }
+}
+
+async fn all_gone(reach: &Reach, id: SandboxId) -> Result<(), SandboxError> {
+    let client = reach.client().await?;
+    for container in client.labelled(&written(&reach.options, id)).await? {
+        gone(client, &container).await?;
+    }
+    Ok(())
 }
 
 /// Removes it, and waits until the engine has it no more.
@@ -78,10 +70,9 @@ async fn gone(client: &Client, container: &str) -> Result<(), SandboxError> {
     gone.unwrap_or(Err(SandboxError::TimedOut(GONE.as_secs())))
 }
 
-/// One that outlives its maker.
+/// One that outlives its maker. The engine is not asked: its guest answers, or it is not running.
 pub(super) async fn open(
-    client: &Client,
-    options: &EngineOptions,
+    reach: &Arc<Reach>,
     handle: &Handle,
 ) -> Result<GuestSandbox, SandboxError> {
     let agent = identity::agent(handle.id)?;
@@ -94,33 +85,28 @@ pub(super) async fn open(
         }
         greeted => greeted?,
     }
-    let containers = client.labelled(&written(options, handle.id)).await?;
-    if containers.is_empty() {
-        return Err(SandboxError::NotRunning);
-    }
     Ok(GuestSandbox {
         connection: Connection::new(stream),
         agent,
-        end: Box::new(Keeper::new(client.clone(), containers, process, true)),
+        end: Box::new(Keeper {
+            reach: Arc::clone(reach),
+            id: handle.id,
+            process,
+            lives_on: true,
+        }),
         wall: None,
     })
 }
 
 /// Ends a sandbox and clears away what is left of it, whatever that is.
-pub(super) async fn remove(
-    client: &Client,
-    options: &EngineOptions,
-    handle: &Handle,
-) -> Result<(), SandboxError> {
-    for container in client.labelled(&written(options, handle.id)).await? {
-        gone(client, &container).await?;
-    }
+pub(super) async fn remove(reach: &Reach, handle: &Handle) -> Result<(), SandboxError> {
+    all_gone(reach, handle.id).await?;
     if let Ok(door) = Door::at(&handle.state) {
         door.remove();
     }
     let failed = |error: String| SandboxError::Start(error);
-    attached::clear(&places::mounted(options, &handle.id))
+    attached::clear(&places::mounted(&reach.options, &handle.id))
         .map_err(|error| failed(error.to_string()))?;
-    fsx::remove_tree_or_file(&places::meeting(options, &handle.id))
+    fsx::remove_tree_or_file(&places::meeting(&reach.options, &handle.id))
         .map_err(|error| failed(error.to_string()))
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use cofferdam_guest::protocol::{self, Agent, Setup};
 use tokio_util::sync::CancellationToken;
 
-use super::EngineOptions;
 use super::attached::Attached;
 use super::client::Client;
 use super::environment::environment;
@@ -18,6 +18,7 @@ use super::mounts::{self, Bind};
 use super::newborn::{Newborn, go_on, meet, short};
 use super::places::{meeting, mounted, nothing};
 use super::profile::{GUEST, MEETING, Profile};
+use super::reach::Reach;
 use super::rendezvous::Rendezvous;
 use crate::embedded;
 use crate::fsx;
@@ -27,8 +28,8 @@ use crate::sandbox::guest::{
 use crate::sandbox::{Access, Lifetime, Network, SandboxError, SandboxSpec, identity, limits};
 
 pub(super) async fn make(
+    reach: &Arc<Reach>,
     client: &Client,
-    options: &EngineOptions,
     spec: &SandboxSpec,
     cancel: &CancellationToken,
 ) -> Result<GuestSandbox, SandboxError> {
@@ -40,7 +41,7 @@ pub(super) async fn make(
         Lifetime::UntilRemoved { state } => Some(guest::free_door(spec, state).await?),
     };
     // An engine's step is waited for, because it goes on whoever waits; what a guest does is not.
-    let made = come_up(client, options, spec, door.as_ref(), cancel).await;
+    let made = come_up(reach, client, spec, door.as_ref(), cancel).await;
     if let (Err(_), Some(door)) = (&made, door) {
         door.remove();
     }
@@ -48,12 +49,13 @@ pub(super) async fn make(
 }
 
 async fn come_up(
+    reach: &Arc<Reach>,
     client: &Client,
-    options: &EngineOptions,
     spec: &SandboxSpec,
     door: Option<&Door>,
     cancel: &CancellationToken,
 ) -> Result<GuestSandbox, SandboxError> {
+    let options = &reach.options;
     let agent = identity::agent(spec.id)?;
     let image = client.image(&options.image).await?;
     let private = fsx::private_dir(&options.home);
@@ -143,9 +145,8 @@ async fn come_up(
     let ready = guest::ready(&stream);
     let sockets = bounded(ready, options.ready_limit, cancel).await?;
     // The namespace is the agent's container's now.
-    let mut containers = Vec::new();
     if let Some(holder) = holder {
-        containers.extend(holder.leave().await);
+        holder.leave().await;
     }
     let wall = match &spec.network {
         Network::Wall(spec) => {
@@ -170,8 +171,13 @@ async fn come_up(
             bounded(stays, options.ready_limit, cancel).await?
         }
     };
-    containers.insert(0, newborn.keep());
-    let end = Keeper::new(client.clone(), containers, process, door.is_some());
+    newborn.keep();
+    let end = Keeper {
+        reach: Arc::clone(reach),
+        id: spec.id,
+        process,
+        lives_on: door.is_some(),
+    };
     Ok(GuestSandbox {
         connection: Connection::new(stream),
         agent,

@@ -20,6 +20,7 @@ mod newborn;
 mod places;
 mod probe;
 mod profile;
+mod reach;
 mod record;
 mod rendezvous;
 
@@ -28,15 +29,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 pub use find::Surroundings;
 pub use kind::Kind;
 pub use probe::{Found, probe};
 
-use client::Client;
-use find::Endpoint;
+use reach::Reach;
 
 use super::{
     Abilities, Ability, BindMountProvider, Handle, NetworkKind, Sandbox, SandboxError, SandboxSpec,
@@ -68,14 +67,10 @@ impl EngineOptions {
 /// The image that is used where nobody names one.
 pub const IMAGE: &str = "debian:bookworm-slim";
 
-/// One engine as a provider. Cheap to clone; it connects when it is first used.
+/// One engine as a provider. Cheap to clone; it connects when it is first needed.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    kind: Kind,
-    options: Arc<EngineOptions>,
-    client: Arc<OnceCell<Client>>,
-    /// Where a sandbox of it was made.
-    endpoint: Option<Endpoint>,
+    reach: Arc<Reach>,
     /// Whether there is anything that it could have made.
     began: bool,
 }
@@ -83,10 +78,7 @@ pub struct Engine {
 impl Engine {
     pub fn new(kind: Kind, options: EngineOptions) -> Self {
         Self {
-            kind,
-            options: Arc::new(options),
-            client: Arc::default(),
-            endpoint: None,
+            reach: Arc::new(Reach::new(kind, options, None)),
             began: true,
         }
     }
@@ -94,35 +86,24 @@ impl Engine {
     /// The engine that made a sandbox, whatever the caller's surroundings say now. `place`: the sandbox's
     /// [`SandboxSpec::place`].
     pub fn recorded(kind: Kind, place: &Path) -> Result<Self, SandboxError> {
-        Ok(match record::read(kind, place)? {
-            Some((options, endpoint)) => Self {
-                endpoint: Some(endpoint),
-                ..Self::new(kind, options)
-            },
-            // Whoever made it came to its end before.
-            None => Self {
-                began: false,
-                ..Self::new(kind, EngineOptions::new(place, Surroundings::default()))
-            },
+        let read = record::read(kind, place)?;
+        // Whoever made it came to its end before.
+        let began = read.is_some();
+        let (options, endpoint) = read.map_or_else(
+            || (EngineOptions::new(place, Surroundings::default()), None),
+            |(options, endpoint)| (options, Some(endpoint)),
+        );
+        Ok(Self {
+            reach: Arc::new(Reach::new(kind, options, endpoint)),
+            began,
         })
-    }
-
-    async fn client(&self) -> Result<&Client, SandboxError> {
-        let connect = async || {
-            let endpoint = match &self.endpoint {
-                Some(endpoint) => endpoint.clone(),
-                None => find::endpoint(self.kind, &self.options.around)?,
-            };
-            Client::connect(endpoint)
-        };
-        self.client.get_or_try_init(connect).await
     }
 }
 
 #[async_trait]
 impl BindMountProvider for Engine {
     fn name(&self) -> &str {
-        self.kind.name()
+        self.reach.kind().name()
     }
 
     fn abilities(&self) -> Abilities {
@@ -152,26 +133,26 @@ impl BindMountProvider for Engine {
         spec: &SandboxSpec,
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
-        let client = self.client().await?;
+        let client = self.reach.client().await?;
         if let Some(place) = &spec.place {
-            record::write(place, &client.endpoint, &self.options)?;
+            record::write(place, &client.endpoint, &self.reach.options)?;
         }
-        let sandbox = make::make(client, &self.options, spec, cancel).await?;
-        Ok(Arc::new(sandbox))
+        Ok(Arc::new(
+            make::make(&self.reach, client, spec, cancel).await?,
+        ))
     }
 
     async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
         if !self.began {
             return Err(SandboxError::NotRunning);
         }
-        let client = self.client().await?;
-        Ok(Arc::new(life::open(client, &self.options, handle).await?))
+        Ok(Arc::new(life::open(&self.reach, handle).await?))
     }
 
     async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
         if !self.began {
             return Ok(());
         }
-        life::remove(self.client().await?, &self.options, handle).await
+        life::remove(&self.reach, handle).await
     }
 }

@@ -51,18 +51,14 @@ impl<'a> Newborn<'a> {
         &self.id
     }
 
-    /// It has done what it was for. Its id, where the engine still has it: Podman lets none go that another has joined.
-    pub(super) async fn leave(mut self) -> Option<String> {
+    /// It has done what it was for. Podman lets none go that another has joined: then it stays until that goes.
+    pub(super) async fn leave(mut self) {
         self.kept = true;
-        let id = std::mem::take(&mut self.id);
-        let removed = self.client.remove(&id).await.is_ok();
-        let is_gone = removed && matches!(self.client.look(&id).await, Ok(None));
-        (!is_gone).then_some(id)
+        let _ = self.client.remove(&self.id).await;
     }
 
-    pub(super) fn keep(mut self) -> String {
+    pub(super) fn keep(mut self) {
         self.kept = true;
-        std::mem::take(&mut self.id)
     }
 }
 

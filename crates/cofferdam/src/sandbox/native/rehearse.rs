@@ -15,6 +15,7 @@ use super::launch::Starting;
 use super::{NativeOptions, tools};
 use crate::embedded;
 use crate::fsx;
+use crate::home::TRIED_LAYERS;
 use crate::names::SandboxId;
 use crate::process::Invocation;
 use crate::sandbox::guest::{self, start_error};
@@ -79,7 +80,7 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
 /// systems are. What is made there is removed again. Bounded: 20 s.
 pub(super) async fn layers(place: &Path, cancel: &CancellationToken) -> Result<(), SandboxError> {
     let id = SandboxId::random().map_err(start_error)?;
-    let room = place.join(format!("doctor-{id}"));
+    let room = place.join(format!("{TRIED_LAYERS}{id}"));
     let tried = over(&room, cancel).await;
     let removed = fsx::remove_tree(&room);
     tried?;

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::checkout::take_for_checkout;
-use super::{ManageError, SandboxRef};
+use super::{ManageError, SandboxRef, applying};
 use crate::git::gate;
 use crate::git::land::{self, Applied, TakenBack};
 use crate::git::{DiffStyle, Oid, Repository};
@@ -46,8 +46,14 @@ pub async fn apply(
     };
     let cancel = &target.cancel;
     let barred = |top: &Path| barred(&target.home, record.id, top);
-    let applied = land::apply(&repo, record.id, &work, &barred, cancel).await;
+    let cut_short = applying::unfinished(owned.directory()).is_some();
+    let begins = || applying::begin(&owned, &repo.top);
+    let applied = land::apply(&repo, record.id, &work, &barred, &begins, cancel).await;
     let applied = applied.map_err(CollectError::from)?;
+    // What was in its way left an earlier one as it is.
+    if !cut_short || matches!(applied, Applied::Done { .. } | Applied::Nothing) {
+        applying::end(&owned)?;
+    }
     let diffstat = match &applied {
         Applied::Done { from, to } => repo.diff(from, to, DiffStyle::Stat, cancel).await?,
         Applied::Nothing | Applied::Conflict(_) | Applied::InTheWay(_) => String::new(),
@@ -74,8 +80,14 @@ pub async fn take_back(
     let (repo, owned) = open(target, said).await?;
     let id = owned.record.id;
     let barred = |top: &Path| barred(&target.home, id, top);
-    let done = land::take_back(&repo, id, &barred, &target.cancel).await;
-    Ok(done.map_err(CollectError::from)?)
+    let cut_short = applying::unfinished(owned.directory()).is_some();
+    let begins = || applying::begin(&owned, &repo.top);
+    let done = land::take_back(&repo, id, &barred, &begins, &target.cancel).await;
+    let done = done.map_err(CollectError::from)?;
+    if !cut_short || !matches!(done, TakenBack::InTheWay(_)) {
+        applying::end(&owned)?;
+    }
+    Ok(done)
 }
 
 /// The checkout, in which no driver runs, and the right to the sandbox.

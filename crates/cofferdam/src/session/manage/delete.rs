@@ -10,7 +10,7 @@ use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
 use super::risk::{Uncommitted, own_branch, uncommitted_in, worktree_of};
 use super::turn::take;
-use super::{Lost, ManageError, SandboxRef, half_merged, orphan};
+use super::{Lost, ManageError, SandboxRef, applying, half_merged, orphan};
 use crate::git::Repository;
 use crate::git::refs;
 use crate::git::worktree;
@@ -167,6 +167,14 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         return Err(ManageError::KeptWork {
             name: owned.record.name.to_string(),
             path: owned.directory().to_owned(),
+        });
+    }
+    if let Some(checkout) = applying::unfinished(owned.directory())
+        && !options.force
+    {
+        return Err(ManageError::Applying {
+            name: owned.record.name.to_string(),
+            checkout,
         });
     }
     if let Some(worktree) = worktree_of(&repo, record)? {

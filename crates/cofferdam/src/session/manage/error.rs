@@ -53,6 +53,9 @@ pub enum ManageError {
     },
     #[error("what did not come home of sandbox `{name}` is only in {}", path.display())]
     KeptWork { name: String, path: PathBuf },
+    /// Without the sandbox nobody could finish it or take it back.
+    #[error("a `cofferdam apply {name}` into {} was cut short", checkout.display())]
+    Applying { name: String, checkout: PathBuf },
     /// Cancelled while waiting for it, or it took too long.
     #[error("another `cofferdam gc` is at work, and has to end first")]
     OtherCleansUp,

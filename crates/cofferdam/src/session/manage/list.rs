@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::tips::tips;
-use super::{ManageError, orphan};
+use super::{ManageError, applying, orphan};
 use crate::git::discovery::Start;
 use crate::git::land::Landing;
 use crate::git::worktree::Worktree;
@@ -189,6 +189,8 @@ async fn summary(
         _ => record.kept.clone(),
     };
     let half_merged = !in_use && land::is_half_done(&home.sandbox(record.id));
+    // Another command may be at it.
+    let applying = applying::unfinished(&home.sandbox(record.id)).filter(|_| unused);
     let lives_on = record.lives_on();
     // Uncommitted work alone keeps one that ended.
     let left_files = record.mode.owns_files() && record.has_files(home);
@@ -246,10 +248,15 @@ async fn summary(
         branch: record.branch_text(),
         ahead,
         half_merged,
-        kept: if half_merged {
-            Some("its merge was cut short".to_owned())
-        } else {
-            kept
+        kept: match applying {
+            _ if half_merged => Some("its merge was cut short".to_owned()),
+            Some(checkout) => Some(format!(
+                "an `apply` into {} was cut short: `cofferdam apply {name}` finishes it, \
+                 `cofferdam apply --undo {name}` takes it back",
+                checkout.display(),
+                name = record.name
+            )),
+            None => kept,
         },
         uncollected,
         changes,

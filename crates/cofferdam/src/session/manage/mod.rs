@@ -1,6 +1,7 @@
 //! What people do with sandboxes after (or during) their runs: list, look, merge, delete, clean up.
 
 mod apply;
+mod applying;
 mod branch;
 mod checkout;
 mod delete;
