@@ -79,7 +79,8 @@ graphroot = "$engines/podman"
 runroot = "$engines/podman-run"
 END
     export CONTAINERS_CONF=$engines/containers.conf CONTAINERS_STORAGE_CONF=$engines/storage.conf
-    podman system service --time 0 "unix://$socket" >"$engines/podman.log" 2>&1 </dev/null &
+    # Its monitors write where it was started.
+    (cd "$engines" && exec podman system service --time 0 "unix://$socket") >"$engines/podman.log" 2>&1 </dev/null &
     echo $! >"$engines/podman.pid"
     for _ in {1..100}; do
         [[ -S $socket ]] && break
