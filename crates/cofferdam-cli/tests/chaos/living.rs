@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::checker::{self, User, Work};
 use crate::environment::{AGENT, Environment, Moment};
-use crate::walled::{Service, ask, eventually, name};
+use crate::walled::{Service, ask, name};
 
 /// One of so many git calls is tried, unless all are wanted.
 const SHARE: u64 = 8;
@@ -92,7 +92,7 @@ fn listens(state: &Path) -> bool {
 fn listed_rightly(environment: &Environment, what: &str) -> Option<String> {
     let mut wrong = String::new();
     let mut found = None;
-    let is_right = || {
+    let mut is_right = || {
         let listed = environment.list();
         let ids: Vec<_> = (listed.iter())
             .map(|one| one["id"].as_str().unwrap().to_owned())
@@ -128,7 +128,12 @@ fn listed_rightly(environment: &Environment, what: &str) -> Option<String> {
             is_so && one["interrupted"] == false
         })
     };
-    eventually(&format!("{what}: `list` is wrong"), is_right);
+    let began = Instant::now();
+    while !is_right() {
+        let waits = began.elapsed() < crate::walled::LIMIT;
+        assert!(waits, "{what}: `list` is wrong: {wrong}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
     found
 }
 

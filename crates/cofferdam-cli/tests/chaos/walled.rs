@@ -16,7 +16,7 @@ use crate::environment::Environment;
 use crate::living::{NAME, check, kill_number, processes, state, work};
 
 /// What a healthy machine needs a small part of.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// On this machine: greets everyone who comes.
 #[derive(Debug)]

@@ -74,3 +74,35 @@ fn devices_and_rights_and_second_names_stay_inside() {
     environment.expect_clean();
     assert!(!state.exists());
 }
+
+/// Git opens these by their names, and would wait for ever: nobody does, and what is wrong is said.
+#[test]
+fn pipes_that_git_would_wait_at_are_named() {
+    for mode in ["layer", "copy"] {
+        for name in [".gitignore", "src/.gitattributes"] {
+            let environment = TestEnvironment::with_repository();
+            environment
+                .cofferdam(&["create", "left", "--mode", mode])
+                .expect_code(0);
+            let script = format!("echo new > new; rm -f {name}; mkfifo {name}");
+            environment
+                .cofferdam(&["exec", "left", "--", "sh", "-c", &script])
+                .expect_code(0);
+            let why = format!("{name} is a pipe");
+            for stop in [false, true] {
+                if stop {
+                    environment.cofferdam(&["stop", "left"]).expect_code(0);
+                }
+                let shown = environment
+                    .cofferdam(&["diff", "--uncommitted", "left"])
+                    .expect_code(1);
+                assert!(shown.stderr.contains(&why), "{mode} {name}: {shown}");
+            }
+            environment.cofferdam(&["delete", "left"]).expect_code(1);
+            environment
+                .cofferdam(&["delete", "--force", "left"])
+                .expect_code(0);
+            environment.expect_clean();
+        }
+    }
+}

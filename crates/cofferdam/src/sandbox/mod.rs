@@ -5,6 +5,7 @@
 
 mod abilities;
 mod ability;
+pub mod conformance;
 pub mod engine;
 mod error;
 pub(crate) mod files;

@@ -10,4 +10,5 @@
 
 mod world;
 
+mod conforms;
 mod containers;

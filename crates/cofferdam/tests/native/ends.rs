@@ -1,6 +1,5 @@
 //! Ends: closing, cancelling, and `kill -9` of any part leave nothing.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,8 +12,8 @@ use cofferdam_lab::skip;
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{
-    both, control_groups, create, eventually, is_root, marker, ok, processes_with, run_async, spec,
-    start, status_of,
+    both, control_groups, create, eventually, is_root, marker, mounts, new_mounts_go, ok,
+    processes_with, run_async, spec, start, status_of,
 };
 
 both! {
@@ -199,10 +198,6 @@ both! {
 
 #[test]
 fn closing_leaves_mounts_and_namespaces_as_they_were() {
-    let mounts = || -> BTreeSet<String> {
-        let text = fs::read_to_string("/proc/self/mounts").unwrap();
-        text.lines().map(str::to_owned).collect()
-    };
     let before = mounts();
     run_async(async {
         for _ in 0..5 {
@@ -210,12 +205,6 @@ fn closing_leaves_mounts_and_namespaces_as_they_were() {
             ok(&*sandbox, "true").await;
             sandbox.close().await.unwrap();
         }
-        // Others mount and unmount on this machine meanwhile; what is left of a sandbox stays.
-        let mut left = &mounts() - &before;
-        eventually("what was mounted meanwhile goes again", || {
-            left = &left & &mounts();
-            left.is_empty()
-        })
-        .await;
+        new_mounts_go(&before).await;
     });
 }

@@ -18,8 +18,8 @@ use cofferdam_guest::protocol::PROTOCOL;
 use cofferdam_lab::skip;
 
 use crate::world::{
-    both, control_groups, create, eventually, is_root, marker, mount, ok, processes_with,
-    run_async, spec, start, status_of,
+    both, control_groups, create, eventually, is_root, marker, mount, mounts, new_mounts_go, ok,
+    processes_with, run_async, spec, start, status_of,
 };
 
 /// A place for one, and its end whatever the test does.
@@ -578,7 +578,6 @@ fn its_end_leaves_nothing() {
         return skip!("only root has control groups to limit a sandbox with");
     }
     run_async(async {
-        let mounts = || fs::read_to_string("/proc/self/mounts").unwrap();
         let before = mounts();
         for close in [true, false] {
             let mut living = Living::new();
@@ -616,7 +615,7 @@ fn its_end_leaves_nothing() {
             assert!(is_gone(init));
             assert_eq!(control_groups(living.spec.id), Vec::<PathBuf>::new());
         }
-        assert_eq!(mounts(), before);
+        new_mounts_go(&before).await;
     });
 }
 

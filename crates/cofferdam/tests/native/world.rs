@@ -1,5 +1,6 @@
 //! What every test of the native sandbox needs: sandboxes, scripts in them, and what the host sees of them.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -225,3 +226,19 @@ pub(crate) fn control_groups(id: SandboxId) -> Vec<PathBuf> {
 }
 
 pub(crate) use both;
+
+/// What is mounted on this machine, a line each.
+pub(crate) fn mounts() -> BTreeSet<String> {
+    let text = fs::read_to_string("/proc/self/mounts").unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Others mount and unmount on this machine meanwhile; what is left of a sandbox stays.
+pub(crate) async fn new_mounts_go(before: &BTreeSet<String>) {
+    let mut left = &mounts() - before;
+    eventually("what was mounted meanwhile goes again", || {
+        left = &left & &mounts();
+        left.is_empty()
+    })
+    .await;
+}

@@ -22,6 +22,8 @@ pub struct Upper {
     pub others: Vec<PathBuf>,
     /// Where directories are.
     pub directories: Vec<PathBuf>,
+    /// A pipe in the place of `.gitignore` and the like: git opens it by its name alone, and waits for ever.
+    pub trap: Option<PathBuf>,
 }
 
 /// Reads it without leaving it. `None`: it has more than `most` names, one that cannot be read, or a directory that shows
@@ -45,6 +47,7 @@ pub fn names(upper: &Path, most: usize) -> Option<Upper> {
             let kind = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)
                 .ok()?
                 .st_mode;
+            let is_trap = name.to_bytes().starts_with(b".git");
             let name = path.join(OsStr::from_bytes(name.to_bytes()));
             match FileType::from_raw_mode(kind) {
                 // Where the sandbox's git directory is mounted.
@@ -59,6 +62,7 @@ pub fn names(upper: &Path, most: usize) -> Option<Upper> {
                     found.directories.push(name.clone());
                     open.push(name);
                 }
+                FileType::Fifo if is_trap => found.trap = Some(name),
                 _ => found.others.push(name),
             }
         }

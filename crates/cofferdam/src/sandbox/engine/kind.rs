@@ -50,6 +50,15 @@ impl Kind {
         }
     }
 
+    /// What no path of a mount may have in it. Podman writes mounts as a list of options with commas between them, and reads
+    /// that again (4.3): what follows a comma in a name would be an option.
+    pub(super) fn never_in_paths(self) -> &'static [char] {
+        match self {
+            Self::Docker => &[],
+            Self::Podman => &[',', '"', '\n', '\r'],
+        }
+    }
+
     /// A file system in memory may have an owner (`uid=`). Podman refuses that (4.3), so there it is everybody's.
     pub(super) fn owns_tmpfs(self) -> bool {
         self == Self::Docker

@@ -101,6 +101,7 @@ async fn come_up(
             Some(Attached::make(&directory, &mut binds[ours..], ids).await?)
         }
     };
+    mounts::can_be_told(client.kind(), &binds)?;
     let network = match (&spec.network, &holder) {
         (Network::Open, _) => "bridge".to_owned(),
         (_, Some(holder)) => holder.network(),

@@ -9,6 +9,7 @@ use cofferdam_guest::protocol::Seen;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::kind::Kind;
 use crate::sandbox::{Access, Mount, MountSource, SandboxError};
 
 /// One bind mount.
@@ -86,6 +87,23 @@ impl Bind {
             writable: self.writable,
         }
     }
+}
+
+/// Whether the engine takes these paths for what they are.
+pub(super) fn can_be_told(kind: Kind, binds: &[Bind]) -> Result<(), SandboxError> {
+    for path in binds.iter().flat_map(|bind| [&bind.source, &bind.target]) {
+        let text = path.to_string_lossy();
+        if text.contains(kind.never_in_paths()) {
+            return Err(SandboxError::Unsupported {
+                what: format!(
+                    "{kind} cannot mount {}: it takes a comma, a quotation mark or a line break in a name for its own",
+                    crate::text::printable_line(&text)
+                ),
+                hint: "rename it, or use `--sandbox native`".to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn broken(path: &Path, errno: Errno) -> SandboxError {

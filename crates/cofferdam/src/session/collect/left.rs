@@ -92,14 +92,29 @@ const COMPARE: &str = "\
     fi
     printf '\\0'";
 
+/// Ends with what is wrong where there is a pipe at which git would wait for ever: it opens these by their names alone. Nothing
+/// is looked for where the names of what was changed are known.
+macro_rules! no_trap {
+    () => {
+        "trap=$(test -e \"$READER/gone\" || find . -name '.git*' -type p -print -quit)
+    test -z \"$trap\" || { echo \"$trap is a pipe, at which git would wait for ever\" >&2; exit 3; }
+    "
+    };
+}
+pub(super) use no_trap;
+
 /// The same of all files, where it cannot be told what was changed: what is there and new, behind `staged` where anything else is
 /// not as in the commit.
-const COMPARE_ALL: &str = "\
-    export LC_ALL=C
+const COMPARE_ALL: &str = concat!(
+    "export LC_ALL=C
+    ",
+    no_trap!(),
+    "\
     if test -e \"$READER/index\"; then export GIT_INDEX_FILE=\"$READER/index\"; fi
     found=$(git status --porcelain --untracked-files=no --ignore-submodules=all) || exit 2
     test -n \"$found\" && printf 'staged\\0' || printf '\\0'
-    git ls-files -z --others --exclude-per-directory=.gitignore --exclude-from=\"$READER/info/exclude\"";
+    git ls-files -z --others --exclude-per-directory=.gitignore --exclude-from=\"$READER/info/exclude\""
+);
 
 impl Collector<'_> {
     /// Of a sandbox with layers in which nothing runs. `None`: nobody can tell.
@@ -117,6 +132,9 @@ impl Collector<'_> {
             upper.files.retain(is_work);
         }
         self.put_reader(owned, upper.as_ref()).ok()?;
+        if upper.as_ref().is_some_and(|upper| upper.trap.is_some()) {
+            return None;
+        }
         if let Some(upper) = upper
             && let Some(answer) = self.ask(owned, COMPARE).await
             && let Some(left) = read(&answer, &upper)

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::left::{PLACE, READER};
+use super::left::{PLACE, READER, no_trap};
 use super::{CollectError, Collector, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted, Gate, GateError};
@@ -293,16 +293,15 @@ impl Collector<'_> {
             mounts,
             // Whatever its own settings leave out.
             arguments: [
-                "git",
-                "status",
-                "--porcelain",
+                "/bin/sh",
+                "-c",
+                STATUS,
+                "sh",
                 if but_copied.is_empty() {
-                    "--untracked-files=normal"
+                    "normal"
                 } else {
-                    "--untracked-files=all"
+                    "all"
                 },
-                "--ignore-submodules=all",
-                "--",
             ]
             .map(Into::into)
             .into_iter()
@@ -334,6 +333,13 @@ impl Collector<'_> {
         }
     }
 }
+
+/// Its arguments: which untracked files, and which paths.
+const STATUS: &str = concat!(
+    no_trap!(),
+    "untracked=$1; shift
+    exec git status --porcelain --untracked-files=\"$untracked\" --ignore-submodules=all -- \"$@\""
+);
 
 /// One line for each tip whose commits the sandbox has from us again.
 const GIVEN_BACK: &str = "given-back";

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::left::{self, Left};
+use super::left::{self, Left, no_trap};
 use super::packing::Received;
 use super::{CollectError, Collector, Source};
 use crate::git::private_clone::{INSIDE_GIT_DIR, PrivateClone};
@@ -18,7 +18,7 @@ use crate::session::layers;
 /// A script that makes the commit. `$before`: what comes first. `$index`, `$add`: how the file `$index` becomes the one to begin
 /// with, and what adds the work to it.
 macro_rules! commit {
-    ($before:literal, $index:literal, $add:literal) => {
+    ($before:expr, $index:literal, $add:literal) => {
         concat!(
             "export LC_ALL=C
     said=$(mktemp) || exit 1
@@ -51,10 +51,13 @@ macro_rules! commit {
 /// Prints the commit, or a dash where there is nothing to commit, and how many paths git may not read and leaves out. Prints
 /// nothing where git needs to look at nothing more closely. The same work is the same commit. Its arguments say which paths.
 pub(in crate::session) const COMMIT_THE_REST: &str = commit!(
-    "unset GIT_LITERAL_PATHSPECS
+    concat!(
+        no_trap!(),
+        "unset GIT_LITERAL_PATHSPECS
     untracked=normal; test $# = 0 || untracked=all
     test -z \"$(git status --porcelain --untracked-files=$untracked --ignore-submodules=all -- \"$@\" 2>\"$said\")\" &&
-        test ! -s \"$said\" && rm -f \"$said\" && exit 0",
+        test ! -s \"$said\" && rm -f \"$said\" && exit 0"
+    ),
     "cp \"$(git rev-parse --absolute-git-dir)/index\" \"$index\"",
     "git add --all --ignore-errors -- \"$@\""
 );
@@ -62,7 +65,7 @@ pub(in crate::session) const COMMIT_THE_REST: &str = commit!(
 /// The same of what [`super::left`] found: what is gone, and what is added whoever ignores it. Everything is looked at where
 /// that is asked for.
 const COMMIT_WHAT_IS_LEFT: &str = commit!(
-    "",
+    no_trap!(),
     "if test -e \"$READER/index\"; then cat \"$READER/index\" >\"$index\"
     else rm \"$index\" && GIT_INDEX_FILE=\"$index\" git read-tree HEAD; fi",
     "if test -e \"$READER/gone\"; then git update-index -z --add --remove --stdin <\"$READER/gone\"; else false; fi ||

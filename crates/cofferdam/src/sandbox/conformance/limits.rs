@@ -1,0 +1,88 @@
+//! Bounds.
+
+use super::trial::{Trial, finish, ok, start};
+use super::{Failure, Outcome, ensure};
+use crate::sandbox::{Limits, SandboxSpec};
+
+pub(super) async fn processes_are_bounded(trial: &Trial<'_>) -> Result<Outcome, Failure> {
+    let mut spec = trial.spec()?;
+    spec.limits.processes = Some(40);
+    if let Some(why) = cannot(trial, &spec) {
+        return Ok(why);
+    }
+    let sandbox = trial.create(&spec).await?;
+    let text = "i=0; while [ $i -lt 80 ]; do sleep 100 >/dev/null 2>&1 & i=$((i+1)); done";
+    let done = finish(start(&*sandbox, text).await?).await?;
+    // A shell ends there, or says so and goes on.
+    ensure!(
+        done.err.contains("fork") || done.err.contains("unavailable"),
+        "of 40 processes at most 80 were started: {done:?}"
+    );
+    // Another sandbox does not feel it.
+    ok(&*trial.any().await?, "true").await?;
+    Ok(Outcome::Passed)
+}
+
+pub(super) async fn open_files_are_bounded(trial: &Trial<'_>) -> Result<Outcome, Failure> {
+    let mut spec = trial.spec()?;
+    spec.limits.open_files = Some(77);
+    if let Some(why) = cannot(trial, &spec) {
+        return Ok(why);
+    }
+    let sandbox = trial.create(&spec).await?;
+    let seen = ok(&*sandbox, "ulimit -n; ulimit -Hn").await?;
+    ensure!(seen == "77\n77\n", "open files of one process: {seen:?}");
+    Ok(Outcome::Passed)
+}
+
+pub(super) async fn memory_is_bounded(trial: &Trial<'_>) -> Result<Outcome, Failure> {
+    let mut spec = trial.spec()?;
+    spec.limits.memory = Some(64 << 20);
+    if let Some(why) = cannot(trial, &spec) {
+        return Ok(why);
+    }
+    let sandbox = trial.create(&spec).await?;
+    let text = "dd if=/dev/zero of=/dev/null bs=200M count=1 2>/dev/null; echo $?";
+    let done = finish(start(&*sandbox, text).await?).await?;
+    ensure!(done.out != "0\n", "200 MB fit into 64 MiB");
+    // The control: the same with room.
+    let sandbox = trial.any().await?;
+    ensure!(
+        ok(&*sandbox, text).await? == "0\n",
+        "200 MB do not fit without a limit either"
+    );
+    Ok(Outcome::Passed)
+}
+
+/// This machine cannot give these limits, as the provider says.
+fn cannot(trial: &Trial<'_>, spec: &SandboxSpec) -> Option<Outcome> {
+    let checked = trial.subject.provider.check_limits(&spec.limits);
+    checked.err().map(|why| Outcome::NotTried(why.to_string()))
+}
+
+pub(super) async fn what_cannot_be_given_is_refused_before_anything_is_made(
+    trial: &Trial<'_>,
+) -> Result<Outcome, Failure> {
+    let mut spec = trial.spec()?;
+    // Less than any program needs, and more than any machine has.
+    spec.limits = Limits {
+        cpus: Some(1e9),
+        ..spec.limits
+    };
+    let checked = trial.subject.provider.check_limits(&spec.limits).is_err();
+    match trial.try_to_create(&spec).await {
+        Ok(sandbox) if !checked => sandbox.close().await?,
+        Ok(sandbox) => {
+            sandbox.close().await?;
+            return Err(Failure("limits that were refused were taken".to_owned()));
+        }
+        Err(error) => {
+            let said = error.to_string();
+            ensure!(
+                said.contains("cpu") || said.contains("CPU"),
+                "the limit is not named: {said}"
+            );
+        }
+    }
+    Ok(Outcome::Passed)
+}
