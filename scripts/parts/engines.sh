@@ -11,7 +11,7 @@ engines_up() {
     engines=$(mktemp -d /tmp/cde.XXXXXX)
     chmod 0755 "$engines"
     say 'engines'
-    make_busybox
+    make_images
     docker_up || echo 'Docker does not start here:' "$(tail -n1 "$engines/docker.log" 2>/dev/null)"
     podman_up || echo 'Podman does not start here:' "$(tail -n1 "$engines/podman.log" 2>/dev/null)"
 }
@@ -33,9 +33,9 @@ engines_down() {
     engines=
 }
 
-# An archive of an image with a shell: busybox, which is one static program with many names.
-make_busybox() {
-    local root=$engines/root name
+# Archives of two images: a shell, which is busybox, one static program with many names; and the same with this machine's git.
+make_images() {
+    local root=$engines/root name file
     mkdir -p "$root"/{bin,etc,tmp}
     chmod 1777 "$root/tmp"
     cp "$(command -v busybox)" "$root/bin/busybox"
@@ -43,12 +43,18 @@ make_busybox() {
         [[ $name == busybox ]] || ln -s busybox "$root/bin/$name"
     done
     tar -C "$root" -cf "$engines/busybox.tar" .
+    cp -L "$(command -v git)" "$root/bin/git"
+    for file in $(ldd "$(command -v git)" | grep -o '/[^ ]*'); do
+        mkdir -p "$root${file%/*}"
+        cp -L "$file" "$root$file"
+    done
+    tar -C "$root" -cf "$engines/git.tar" .
     rm -rf -- "$root"
 }
 
 # A daemon that changes nothing of the machine's network: sandboxes need none of an engine's.
 docker_up() {
-    local socket=$engines/docker.sock
+    local socket=$engines/docker.sock name
     dockerd --host "unix://$socket" --data-root "$engines/docker" --exec-root "$engines/exec" \
         --pidfile "$engines/docker.pid" --bridge none --iptables=false --ip6tables=false \
         >"$engines/docker.log" 2>&1 </dev/null &
@@ -59,11 +65,13 @@ docker_up() {
         sleep 0.1
     done
     export DOCKER_HOST=unix://$socket
-    docker import --change 'ENV PATH=/bin' "$engines/busybox.tar" busybox:latest >/dev/null
+    for name in busybox git; do
+        docker import --change 'ENV PATH=/bin' "$engines/$name.tar" "$name:latest" >/dev/null || return 1
+    done
 }
 
 podman_up() {
-    local socket=$engines/podman.sock
+    local socket=$engines/podman.sock name
     cat >"$engines/containers.conf" <<END
 [engine]
 runtime = "runc"
@@ -87,6 +95,8 @@ END
         sleep 0.1
     done
     [[ -S $socket ]] || return 1
-    podman import --change 'ENV PATH=/bin' "$engines/busybox.tar" docker.io/library/busybox:latest >/dev/null 2>&1 || return 1
+    for name in busybox git; do
+        podman import --change 'ENV PATH=/bin' "$engines/$name.tar" "docker.io/library/$name:latest" >/dev/null 2>&1 || return 1
+    done
     export CONTAINER_HOST=unix://$socket
 }

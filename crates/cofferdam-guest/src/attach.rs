@@ -4,10 +4,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use cofferdam_guest::protocol::{Attach, Attached, Reply};
+use cofferdam_guest::protocol::{Attach, Attached, Reply, Source};
 
 use crate::channel::Channel;
 use crate::launch::{Owners, prepare};
+use crate::layers;
 use crate::sys;
 use crate::tree::{Refusal, mount_error};
 
@@ -31,7 +32,19 @@ pub(crate) fn run() -> i32 {
 fn attach(asked: &Attach) -> Result<(), Refusal> {
     let mut maps = Owners::default();
     for one in &asked.mounts {
-        let tree = prepare(one.writable, &one.source, (asked.uid, asked.gid), &mut maps)?;
+        let ids = (asked.uid, asked.gid);
+        let mut map = |needed, path: &[u8]| prepare(needed, path, ids, &mut maps);
+        let tree = match &one.source {
+            Source::Path(path) => map(one.writable, path)?,
+            Source::Layers { lower, upper } => {
+                let map = |path: &[u8]| map(true, path);
+                layers::of_root(lower, upper.as_deref(), asked.lifetime, ids, map)?
+            }
+            Source::Nothing | Source::Target | Source::Link(_) => {
+                let what = "it mounts paths and layers alone".to_owned();
+                return Err(Refusal::Broken(what));
+            }
+        };
         put(&tree, one).map_err(|error| mount_error(&one.place, &error))?;
     }
     Ok(())

@@ -343,3 +343,26 @@ fn one_whose_maker_was_killed_is_deleted() {
     lives.cofferdam(&["delete", "box"]).expect_code(0);
     lives.expect_clean();
 }
+
+#[test]
+fn doctor_says_how_one_is_kept_apart() {
+    let lives = Lives::new();
+    lives
+        .cofferdam(&["create", "box", "--network", "none"])
+        .expect_code(0);
+    let told = lives.cofferdam(&["doctor", "box"]).expect_code(0);
+    for part in ["user", "capabilities", "new privileges", "namespaces"] {
+        let line = told.stdout.lines().find(|line| line.contains(part));
+        let line = line.unwrap_or_else(|| panic!("{part}: {told}"));
+        // What the kernel shows to root alone is not told as if it had been seen.
+        let hidden = part == "namespaces" && !rustix::process::geteuid().is_root();
+        let word = if hidden { "degraded" } else { "ok" };
+        assert!(line.starts_with(word), "{told}");
+    }
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    let stopped = lives.cofferdam(&["doctor", "box"]).expect_code(1);
+    assert!(stopped.stderr.contains("cofferdam start box"), "{stopped}");
+    lives.cofferdam(&["doctor", "nobody"]).expect_code(1);
+    lives.cofferdam(&["delete", "box"]).expect_code(0);
+    lives.expect_clean();
+}

@@ -11,6 +11,7 @@
 mod apart;
 mod committed;
 mod completions;
+mod containers;
 mod delete;
 mod demo;
 mod doctor;

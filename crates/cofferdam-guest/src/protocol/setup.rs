@@ -35,19 +35,22 @@ pub struct Seen {
 }
 
 /// What the executable is asked to do on the host as `attach`: to mount directories and files of root's, as the agent of a container
-/// is to have them.
+/// is to have them, with what lies over one another among them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
     /// Whose they are to seem.
     pub uid: u32,
     pub gid: u32,
-    /// A host path, and where it is mounted: something of its kind that is there.
+    /// How long what is written through them is of use.
+    pub lifetime: Lifetime,
     pub mounts: Vec<Attached>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
-    pub source: Vec<u8>,
+    /// [`Source::Path`] or [`Source::Layers`].
+    pub source: Source,
+    /// Where it is mounted: something of its kind that is there.
     pub place: Vec<u8>,
     /// Where owners cannot be mapped, it is refused only if the agent is to write.
     pub writable: bool,

@@ -8,6 +8,7 @@ mod ability;
 pub mod conformance;
 pub mod engine;
 mod error;
+pub(crate) mod examined;
 pub(crate) mod files;
 mod guest;
 pub mod host;
@@ -18,6 +19,17 @@ pub mod native;
 mod port;
 mod spec;
 mod terminal;
+mod tried;
+
+/// Sandboxes in Docker's containers.
+pub mod docker {
+    pub use super::engine::{Docker, EngineOptions, IMAGE, Surroundings};
+}
+
+/// Sandboxes in Podman's containers.
+pub mod podman {
+    pub use super::engine::{EngineOptions, IMAGE, Podman, Surroundings};
+}
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -34,6 +46,7 @@ pub use crate::process::Exit;
 pub use abilities::Abilities;
 pub use ability::Ability;
 pub use error::{ProgramFault, SandboxError};
+pub use examined::{Examined, Held};
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
 pub use port::PortStream;
 pub use spec::{
@@ -305,6 +318,12 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
         Err(unable(Ability::Outlive))
     }
 
+    /// How a running sandbox is kept apart from the host now, as far as that is not the kernel's alone to tell: by whoever
+    /// was asked to keep it so.
+    async fn examine(&self, _handle: &Handle) -> Result<Vec<Examined>, SandboxError> {
+        Ok(Vec::new())
+    }
+
     /// Ends a sandbox that outlives its maker, and frees what it held. Also one that does not answer, and what one
     /// left that ended in whatever way; so it is no error where there is nothing. Bounded: 10 s.
     async fn remove(&self, _handle: &Handle) -> Result<(), SandboxError> {
@@ -315,6 +334,10 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
 
 #[async_trait]
 impl<T: BindMountProvider + ?Sized> BindMountProvider for Arc<T> {
+    async fn examine(&self, handle: &Handle) -> Result<Vec<Examined>, SandboxError> {
+        (**self).examine(handle).await
+    }
+
     fn name(&self) -> &str {
         (**self).name()
     }

@@ -279,7 +279,14 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
     }
     // Who committed nothing may have missed just that.
     if !looked && work.prepared {
-        outside::tell_within(&options.caller, plan, scratch.clone(), events).await;
+        let (caller, scratch) = (&options.caller, scratch.clone());
+        let committed = (collected.as_ref()).is_ok_and(|done| !done.commits.is_empty());
+        if committed {
+            outside::tell_within(caller, plan, scratch, events).await;
+        } else {
+            let took = run.began.elapsed();
+            outside::tell_if_soon(caller, plan, scratch, events, took).await;
+        }
     }
     let kept = Kept {
         id: Some(plan.record.id),

@@ -30,7 +30,7 @@ macro_rules! conform {
 
             each! {
                 async fn engine(world: World) {
-                    let provider = Arc::new(world.engine.clone());
+                    let provider = world.provider();
                     let place = world.directory("conforms");
                     // Its directory is this test's alone.
                     open_to_all(place.parent().unwrap());

@@ -271,3 +271,42 @@ each! {
         engine(world.kind, &["rmi", "-f", &image]);
     }
 }
+
+each! {
+    async fn directories_lie_over_one_another_for_root(world: World) {
+        let (lower, changes) = (world.directory("lower"), world.directory("changes"));
+        fs::create_dir_all(lower.join("tree/deep")).unwrap();
+        fs::write(lower.join("tree/deep/file"), "below\n").unwrap();
+        fs::write(lower.join("gone"), "x").unwrap();
+        for name in ["upper", "work"] {
+            fs::create_dir(changes.join(name)).unwrap();
+        }
+        let (mut spec, handle) = world.living();
+        spec.workdir = "/workspace".into();
+        spec.mounts.push(Mount {
+            source: MountSource::Layers { lower: vec![lower.clone()], upper: Some(changes.clone()) },
+            target: "/workspace".into(),
+            access: Access::ReadWrite,
+        });
+        if !rustix::process::geteuid().is_root() {
+            let refused = world.create(&spec).await.unwrap_err().to_string();
+            assert!(refused.contains("root's alone"), "{refused}");
+            return;
+        }
+        for again in [false, true] {
+            let sandbox = world.create(&spec).await.unwrap();
+            if again {
+                // What was changed stays over what lies below.
+                assert_eq!(ok(&*sandbox, "cat other/deep/file new; ls gone 2>/dev/null || true").await, "below\nmore\nnew\n");
+            } else {
+                assert_eq!(ok(&*sandbox, "cat tree/deep/file").await, "below\n");
+                ok(&*sandbox, "mv tree other; echo more >>other/deep/file; rm gone; echo new >new; chmod +x new").await;
+            }
+            world.engine.remove(&handle).await.unwrap();
+            assert_eq!(world.left(), <[String; 0]>::default());
+        }
+        assert_eq!(fs::read_to_string(lower.join("tree/deep/file")).unwrap(), "below\n");
+        let new = changes.join("upper/new");
+        assert_eq!((fs::read_to_string(&new).unwrap().as_str(), new.metadata().unwrap().uid()), ("new\n", 0));
+    }
+}

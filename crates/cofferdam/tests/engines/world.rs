@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use cofferdam::home::Home;
 use cofferdam::names::{SandboxId, Slug};
+use cofferdam::sandbox::docker::Docker;
 use cofferdam::sandbox::engine::{self, Engine, EngineOptions, Kind, Surroundings};
+use cofferdam::sandbox::podman::Podman;
 use cofferdam::sandbox::{
     Access, BindMountProvider, ExecRequest, Execution, Exit, Handle, Lifetime, Mount, MountSource,
     Network, Sandbox, SandboxError, SandboxSpec,
@@ -143,6 +145,15 @@ impl World {
             place,
             kind,
             engine,
+        }
+    }
+
+    /// The same engine, by its own name.
+    pub(crate) fn provider(&self) -> Arc<dyn BindMountProvider> {
+        let options = options(self.place.path().join("engine"), IMAGE);
+        match self.kind {
+            Kind::Docker => Arc::new(Docker::new(options)),
+            Kind::Podman => Arc::new(Podman::new(options)),
         }
     }
 
@@ -312,7 +323,11 @@ pub(crate) fn mount(source: impl Into<PathBuf>, target: &str, access: Access) ->
 }
 
 fn engine_at(kind: Kind, home: PathBuf, image: &str) -> Engine {
+    Engine::new(kind, options(home, image))
+}
+
+fn options(home: PathBuf, image: &str) -> EngineOptions {
     let mut options = EngineOptions::new(home, around());
     image.clone_into(&mut options.image);
-    Engine::new(kind, options)
+    options
 }

@@ -3,6 +3,7 @@
 pub(super) mod agents;
 mod engines;
 mod finding;
+mod sandbox;
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -29,6 +30,10 @@ use crate::ui::{human, json, output};
 /// Check what this machine can give, and say what to install where it lacks something
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
+    /// Look at this sandbox instead, which lives on: how it is kept apart from the machine now
+    #[arg(value_name = "SANDBOX")]
+    sandbox: Option<String>,
+
     /// A list of objects: `name`, `status` (ok, degraded, missing, malformed, absent), `detail`, `hint`; those of
     /// agents have `agent`: `path`, `visible`, `version`, `access`
     #[arg(long)]
@@ -40,6 +45,25 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let findings = match &arguments.sandbox {
+        Some(name) => sandbox::examine(name, environment, interrupt).await?,
+        None => machine(environment, interrupt).await,
+    };
+    if arguments.json {
+        output::data(&json::line(&findings)?)?;
+    } else {
+        output::data(&render(&findings, environment.colour.on_stdout()))?;
+    }
+    let bad = [Standing::Missing, Standing::Malformed];
+    Ok(if findings.iter().any(|one| bad.contains(&one.status)) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// What there is for sandboxes.
+async fn machine(environment: &Environment, interrupt: &Interrupt) -> Vec<Finding> {
     let mut findings = vec![
         git(environment, interrupt).await,
         home(environment.home.path()),
@@ -68,17 +92,7 @@ pub(crate) async fn run(
     let own = agents::Variables::read(environment, interrupt).await;
     findings.extend(own.finding());
     findings.extend(agents::find(&own, environment, interrupt).await);
-    if arguments.json {
-        output::data(&json::line(&findings)?)?;
-    } else {
-        output::data(&render(&findings, environment.colour.on_stdout()))?;
-    }
-    let bad = [Standing::Missing, Standing::Malformed];
-    Ok(if findings.iter().any(|one| bad.contains(&one.status)) {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    findings
 }
 
 /// Where the files of commits are that sandboxes stand on, and what they take.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_guest::protocol::{self, Attach, Attached as One};
+use cofferdam_guest::protocol::{self, Attach, Attached as One, Source};
 use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -13,46 +13,100 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::mounts::Bind;
 use crate::fsx;
-use crate::sandbox::SandboxError;
 use crate::sandbox::guest::{self, start_error};
+use crate::sandbox::{Access, Mount, MountSource, SandboxError};
 
 /// How long mounting may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The mounts of one sandbox, until its engine has them: dropping it takes them away.
 #[derive(Debug)]
-pub(super) struct Attached(PathBuf);
+pub(super) struct Attached {
+    directory: PathBuf,
+    ids: (u32, u32),
+    lifetime: protocol::Lifetime,
+    count: usize,
+}
 
 impl Attached {
-    /// Mounts what the binds name below `directory`, which is this sandbox's alone, and lets them name that.
-    pub(super) async fn make(
+    /// `directory`: this sandbox's alone. `ids`: whose everything is to seem.
+    pub(super) fn begin(
         directory: &Path,
-        binds: &mut [Bind],
-        (uid, gid): (u32, u32),
+        ids: (u32, u32),
+        lifetime: protocol::Lifetime,
     ) -> Result<Self, SandboxError> {
         clear(directory).map_err(start_error)?;
-        let made = Self(directory.to_owned());
-        if let Some(parent) = directory.parent() {
-            fsx::private_dir(parent).map_err(|error| SandboxError::Start(error.to_string()))?;
+        for path in directory.parent().into_iter().chain([directory]) {
+            fsx::private_dir(path).map_err(|error| SandboxError::Start(error.to_string()))?;
         }
-        fsx::private_dir(directory).map_err(|error| SandboxError::Start(error.to_string()))?;
-        let mut mounts = Vec::new();
-        for (number, bind) in binds.iter_mut().enumerate() {
-            let place = directory.join(number.to_string());
-            if bind.is_directory {
-                std::fs::create_dir(&place).map_err(start_error)?;
-            } else {
-                std::fs::File::create_new(&place).map_err(start_error)?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            ids,
+            lifetime,
+            count: 0,
+        })
+    }
+
+    /// Lays directories over one another, for each mount that asks for it; where they are then, in the same order.
+    pub(super) async fn layers(&mut self, mounts: &[Mount]) -> Result<Vec<PathBuf>, SandboxError> {
+        let (mut asked, mut places) = (Vec::new(), Vec::new());
+        for mount in mounts {
+            if let MountSource::Layers { lower, upper } = &mount.source {
+                let place = self.place(true)?;
+                let source = Source::Layers {
+                    lower: lower.iter().map(|path| bytes(path)).collect(),
+                    upper: upper.as_deref().map(bytes),
+                };
+                asked.push(one(source, &place, mount.access == Access::ReadWrite));
+                places.push(place);
             }
-            let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
-            mounts.push(One {
-                source: bytes(&bind.source),
-                place: bytes(&place),
-                writable: bind.writable,
-            });
+        }
+        self.ask(asked).await?;
+        Ok(places)
+    }
+
+    /// Mounts what the binds name, and lets them name that.
+    pub(super) async fn binds(&mut self, binds: &mut [Bind]) -> Result<(), SandboxError> {
+        let mut asked = Vec::new();
+        for bind in binds.iter_mut() {
+            // What lies over one another is the agent's already.
+            if bind.source.parent() == Some(&*self.directory) {
+                continue;
+            }
+            let place = self.place(bind.is_directory)?;
+            asked.push(one(
+                Source::Path(bytes(&bind.source)),
+                &place,
+                bind.writable,
+            ));
             bind.source = place;
         }
-        let frame = protocol::encode(&Attach { uid, gid, mounts });
+        self.ask(asked).await
+    }
+
+    /// A new place to mount something of this kind.
+    fn place(&mut self, is_directory: bool) -> Result<PathBuf, SandboxError> {
+        let place = self.directory.join(self.count.to_string());
+        self.count += 1;
+        if is_directory {
+            std::fs::create_dir(&place).map_err(start_error)?;
+        } else {
+            std::fs::File::create_new(&place).map_err(start_error)?;
+        }
+        Ok(place)
+    }
+
+    async fn ask(&self, mounts: Vec<One>) -> Result<(), SandboxError> {
+        if mounts.is_empty() {
+            return Ok(());
+        }
+        let (uid, gid) = self.ids;
+        let frame = protocol::encode(&Attach {
+            uid,
+            gid,
+            lifetime: self.lifetime,
+            mounts,
+        });
         let frame = frame.map_err(|error| start_error(io::Error::other(error)))?;
         let (stream, mut child) = guest::spawn(Some("attach"))?;
         let attach = async {
@@ -68,14 +122,26 @@ impl Attached {
         }
         let _ = tokio::time::timeout(LIMIT, child.wait()).await;
         attached.unwrap_or(Err(SandboxError::TimedOut(LIMIT.as_secs())))?;
-        Ok(made)
+        Ok(())
     }
+}
+
+fn one(source: Source, place: &Path, writable: bool) -> One {
+    One {
+        source,
+        place: bytes(place),
+        writable,
+    }
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
         // What stays is cleared with its sandbox.
-        let _ = clear(&self.0);
+        let _ = clear(&self.directory);
     }
 }
 

@@ -14,9 +14,10 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt;
 
-use super::Kind;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
+use super::Kind;
 use super::ask;
 use super::find::Endpoint;
 use super::labels::{HOLDER, ROLE};
@@ -212,11 +213,19 @@ impl Client {
         started.map_err(|error| self.failed("start a container", &error))
     }
 
+    /// What of the engine's answer `T` has. None where there is no such container.
+    pub(super) async fn inspect<T: DeserializeOwned>(
+        &self,
+        id: &str,
+    ) -> Result<Option<T>, SandboxError> {
+        let path = format!("/v{}.{}/containers/{id}/json", OLDEST.0, OLDEST.1);
+        let found = ask::get::<T>(&self.endpoint.socket, &path).await;
+        found.map_err(|error| self.broken("look at a container", &error))
+    }
+
     /// None where there is no such container.
     pub(super) async fn look(&self, id: &str) -> Result<Option<Container>, SandboxError> {
-        let path = format!("/v{}.{}/containers/{id}/json", OLDEST.0, OLDEST.1);
-        let found = ask::get::<Inspected>(&self.endpoint.socket, &path).await;
-        let found = found.map_err(|error| self.broken("look at a container", &error))?;
+        let found = self.inspect::<Inspected>(id).await?;
         Ok(found.map(|Inspected { state }| Container {
             process: Some(state.pid).filter(|&pid| pid > 0),
             problem: Some(state.error).filter(|error| !error.is_empty()),

@@ -92,15 +92,23 @@ async fn come_up(
     binds.extend(etc::write(&rendezvous, &hostname, &spec.network, ids)?);
     // What is ours can be read by everybody who comes so far.
     let ours = binds.len();
-    binds.extend(mounts::plan(&spec.mounts, &nothing(options)?)?);
-    let seen = binds.iter().map(Bind::seen).collect();
-    let attached = match agent {
+    let mut attached = match agent {
         Agent::Caller => None,
         Agent::Separate { .. } => {
             let directory = mounted(options, &spec.id);
-            Some(Attached::make(&directory, &mut binds[ours..], ids).await?)
+            Some(Attached::begin(&directory, ids, lifetime(spec))?)
         }
     };
+    let layered = match &mut attached {
+        Some(attached) => attached.layers(&spec.mounts).await?,
+        None => Vec::new(),
+    };
+    let nothing = nothing(options)?;
+    binds.extend(mounts::plan(&spec.mounts, &nothing, &layered)?);
+    let seen = binds.iter().map(Bind::seen).collect();
+    if let Some(attached) = &mut attached {
+        attached.binds(&mut binds[ours..]).await?;
+    }
     mounts::can_be_told(client.kind(), &binds)?;
     let network = match (&spec.network, &holder) {
         (Network::Open, _) => "bridge".to_owned(),
@@ -218,10 +226,7 @@ fn describe(
             Network::Wall(_) => protocol::Network::Wall,
             Network::Open => protocol::Network::Open,
         },
-        lifetime: match spec.lifetime {
-            Lifetime::WithMaker => protocol::Lifetime::WithConnection,
-            Lifetime::UntilRemoved { .. } => protocol::Lifetime::UntilEnded,
-        },
+        lifetime: lifetime(spec),
         group: None,
         seen,
     };
@@ -229,6 +234,13 @@ fn describe(
         what: format!("cannot describe the sandbox to its init: {error}"),
         hint: "mount fewer or shorter paths".to_owned(),
     })
+}
+
+fn lifetime(spec: &SandboxSpec) -> protocol::Lifetime {
+    match spec.lifetime {
+        Lifetime::WithMaker => protocol::Lifetime::WithConnection,
+        Lifetime::UntilRemoved { .. } => protocol::Lifetime::UntilEnded,
+    }
 }
 
 /// What sethostname(2) takes.

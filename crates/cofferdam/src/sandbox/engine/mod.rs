@@ -9,6 +9,7 @@ mod attached;
 mod client;
 mod environment;
 mod etc;
+mod examine;
 mod find;
 mod holder;
 mod kind;
@@ -16,12 +17,14 @@ mod labels;
 mod life;
 mod make;
 mod mounts;
+mod named;
 mod newborn;
 mod places;
 mod probe;
 mod profile;
 mod reach;
 mod record;
+mod rehearse;
 mod rendezvous;
 
 use std::path::{Path, PathBuf};
@@ -33,12 +36,14 @@ use tokio_util::sync::CancellationToken;
 
 pub use find::Surroundings;
 pub use kind::Kind;
+pub use named::{Docker, Podman};
 pub use probe::{Found, probe};
 
 use reach::Reach;
 
 use super::{
-    Abilities, Ability, BindMountProvider, Handle, NetworkKind, Sandbox, SandboxError, SandboxSpec,
+    Abilities, Ability, BindMountProvider, Examined, Handle, NetworkKind, Sandbox, SandboxError,
+    SandboxSpec,
 };
 
 /// How containers are made.
@@ -66,6 +71,24 @@ impl EngineOptions {
 
 /// The image that is used where nobody names one.
 pub const IMAGE: &str = "debian:bookworm-slim";
+
+const OF_ROOT: [Ability; 7] = [
+    Ability::Mount,
+    Ability::Pause,
+    Ability::Terminal,
+    Ability::Outlive,
+    Ability::Files,
+    Ability::Ports,
+    Ability::Layers,
+];
+const OF_USERS: [Ability; 6] = [
+    Ability::Mount,
+    Ability::Pause,
+    Ability::Terminal,
+    Ability::Outlive,
+    Ability::Files,
+    Ability::Ports,
+];
 
 /// One engine as a provider. Cheap to clone; it connects when it is first needed.
 #[derive(Debug, Clone)]
@@ -109,23 +132,22 @@ impl BindMountProvider for Engine {
     fn abilities(&self) -> Abilities {
         Abilities {
             networks: &[NetworkKind::None, NetworkKind::Allowlist, NetworkKind::Open],
-            others: &[
-                Ability::Mount,
-                Ability::Pause,
-                Ability::Terminal,
-                Ability::Outlive,
-                Ability::Files,
-                Ability::Ports,
-            ],
+            // Whoever lays directories over one another has to have mounted them before the engine is asked.
+            others: if rustix::process::geteuid().is_root() {
+                &OF_ROOT
+            } else {
+                &OF_USERS
+            },
         }
     }
 
     async fn try_layers(
         &self,
-        _place: &Path,
-        _cancel: &CancellationToken,
+        place: &Path,
+        cancel: &CancellationToken,
     ) -> Result<(), SandboxError> {
-        self.abilities().require(self.name(), Ability::Layers)
+        self.abilities().require(self.name(), Ability::Layers)?;
+        rehearse::layers(self, place, cancel).await
     }
 
     async fn create(
@@ -147,6 +169,10 @@ impl BindMountProvider for Engine {
             return Err(SandboxError::NotRunning);
         }
         Ok(Arc::new(life::open(&self.reach, handle).await?))
+    }
+
+    async fn examine(&self, handle: &Handle) -> Result<Vec<Examined>, SandboxError> {
+        examine::examine(&self.reach, handle.id).await
     }
 
     async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {

@@ -111,8 +111,13 @@ fn broken(path: &Path, errno: Errno) -> SandboxError {
 }
 
 /// In the order of a sandbox's mounts; one that lies over another at the same place takes its place. `nothing`: an empty directory
-/// that nobody can write.
-pub(super) fn plan(mounts: &[Mount], nothing: &Path) -> Result<Vec<Bind>, SandboxError> {
+/// that nobody can write. `layered`: what lies over one another, as it is mounted already.
+pub(super) fn plan(
+    mounts: &[Mount],
+    nothing: &Path,
+    layered: &[PathBuf],
+) -> Result<Vec<Bind>, SandboxError> {
+    let mut layered = layered.iter();
     let mut binds: Vec<Bind> = Vec::new();
     for mount in mounts {
         let bind = match &mount.source {
@@ -120,10 +125,11 @@ pub(super) fn plan(mounts: &[Mount], nothing: &Path) -> Result<Vec<Bind>, Sandbo
             MountSource::Nothing => Bind::of(nothing, &mount.target, Access::ReadOnly)?,
             MountSource::Target => again(&binds, mount)?,
             MountSource::Layers { .. } => {
-                return Err(SandboxError::Unsupported {
-                    what: "layers are not made for containers yet".to_owned(),
-                    hint: "use `--mode bind` or `--mode copy`".to_owned(),
-                });
+                let place = layered.next().ok_or_else(|| SandboxError::Unsupported {
+                    what: "layers in containers are root's alone".to_owned(),
+                    hint: "use `--mode bind` or `--mode copy`, or `--sandbox native`".to_owned(),
+                })?;
+                Bind::of(place, &mount.target, mount.access)?
             }
         };
         point(&binds, &bind)?;
@@ -252,7 +258,7 @@ mod tests {
             mount(MountSource::Target, "/w/libs", ro),
             mount(MountSource::Nothing, "/elsewhere", ro),
         ];
-        let got = plan(&mounts, &top.join("nothing")).unwrap();
+        let got = plan(&mounts, &top.join("nothing"), &[]).unwrap();
         let expected = [
             ("tree", "/w", true),
             ("pointer", "/w/.git", false),
@@ -280,7 +286,7 @@ mod tests {
                 mount(tree, "/w", Access::ReadWrite),
                 mount(source, target, Access::ReadOnly),
             ];
-            plan(&mounts, &nothing).unwrap_err().to_string()
+            plan(&mounts, &nothing, &[]).unwrap_err().to_string()
         };
         let real = || MountSource::Path(top.join("tree/real"));
         assert!(refused(real(), "/w/missing").contains("does not exist"));

@@ -14,17 +14,12 @@ use super::jail::{self, JailOutput, JailRequest};
 use super::launch::Starting;
 use super::{NativeOptions, tools};
 use crate::embedded;
-use crate::fsx;
-use crate::home::TRIED_LAYERS;
 use crate::names::SandboxId;
 use crate::process::Invocation;
 use crate::sandbox::guest::{self, start_error};
-use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError, identity};
+use crate::sandbox::tried::{Room, TRIED, said};
+use crate::sandbox::{Limits, SandboxError, identity};
 
-/// Where layers are tried.
-const TRIED: &str = "/workspace/tried";
-/// What tries it.
-const PROGRAM: &str = "program";
 const SCOPE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Whether a sandbox comes up as far as its wall. Bounded: 20 s.
@@ -80,38 +75,15 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
 /// systems are. What is made there is removed again. Bounded: 20 s.
 pub(super) async fn layers(place: &Path, cancel: &CancellationToken) -> Result<(), SandboxError> {
     let id = SandboxId::random().map_err(start_error)?;
-    let room = place.join(format!("{TRIED_LAYERS}{id}"));
+    let room = Room::make(place, id)?;
     let tried = over(&room, cancel).await;
-    let removed = fsx::remove_tree(&room);
-    tried?;
-    removed.map_err(|error| SandboxError::Start(error.to_string()))
+    room.leave(tried)
 }
 
-async fn over(room: &Path, cancel: &CancellationToken) -> Result<(), SandboxError> {
-    let made = |name: &str| {
-        let path = room.join(name);
-        let done = fsx::private_dir(&path);
-        done.map(|()| path)
-            .map_err(|error| SandboxError::Start(error.to_string()))
-    };
-    let lower = made("lower")?;
-    fsx::write_with_mode(&lower.join(PROGRAM), embedded::GUEST, 0o755)
-        .map_err(|error| SandboxError::Start(error.to_string()))?;
-    let lower = vec![lower];
-    made("lower/directory")?;
-    let changes = made("changes")?;
-    for name in [protocol::UPPER, protocol::WORK] {
-        made(&format!("changes/{name}"))?;
-    }
-    let upper = Some(changes);
+async fn over(room: &Room, cancel: &CancellationToken) -> Result<(), SandboxError> {
     let request = JailRequest {
-        mounts: vec![Mount {
-            source: MountSource::Layers { lower, upper },
-            target: TRIED.into(),
-            access: Access::ReadWrite,
-        }],
-        // By the guest itself: mv(1) copies what cannot be renamed.
-        arguments: [format!("{TRIED}/{PROGRAM}").into(), "try-renames".into()].into(),
+        mounts: vec![room.mount()],
+        arguments: Room::arguments(),
         environment: BTreeMap::new(),
         directory: TRIED.into(),
         stdin: Vec::new(),
@@ -123,10 +95,7 @@ async fn over(room: &Path, cancel: &CancellationToken) -> Result<(), SandboxErro
     if done.exit.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&done.stderr_tail);
-    Err(SandboxError::Start(crate::text::printable_line(
-        said.trim_end(),
-    )))
+    Err(said(&done.stderr_tail))
 }
 
 /// Whether a sandbox in the host's network is kept from the host's abstract unix sockets.

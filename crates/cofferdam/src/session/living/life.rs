@@ -9,8 +9,10 @@ use serde::Serialize;
 use super::{Named, Session, SessionError, anew, detached, has_uncollected};
 use crate::fsx::lock;
 use crate::names::RepoPath;
-use crate::registry::{self, Owned};
-use crate::sandbox::{BindMountProvider, Handle, Lifetime, SandboxError, SandboxSpec, Stopping};
+use crate::registry::{self, Owned, Reach};
+use crate::sandbox::{
+    BindMountProvider, Examined, Handle, Lifetime, SandboxError, SandboxSpec, Stopping, examined,
+};
 use crate::session::Caller;
 use crate::session::form::Form;
 use crate::session::mode_reason::ModeReason;
@@ -104,6 +106,20 @@ impl Session {
         let found = Supervisor::connect(&self.directory()).await;
         let found = found.map_err(|source| self.unkept(source))?;
         Ok(found.and_then(|(_, status)| status.wall))
+    }
+
+    /// What keeps it apart from the host now, by the kernel and by whoever provides it: see
+    /// [`crate::sandbox::Held::Broken`].
+    pub async fn examine(
+        &self,
+        provider: &dyn BindMountProvider,
+    ) -> Result<Vec<Examined>, SessionError> {
+        let own_network = !matches!(self.record().network, Some(Reach::Open));
+        let process = self.process();
+        let mut all = process.map_or_else(Vec::new, |pid| examined::process(pid, own_network));
+        let told = provider.examine(&self.named.handle(&self.caller)).await;
+        all.extend(told.map_err(|source| self.failed(source))?);
+        Ok(all)
     }
 
     /// How its programs are stopped when it is paused.

@@ -1,0 +1,218 @@
+//! The same commands with sandboxes in containers: switching is one word.
+
+use std::process::{Command, Stdio};
+
+use cofferdam_lab::skip;
+
+use crate::environment::{Done, TestEnvironment, finish};
+
+/// An image with a shell and git. scripts/test makes it.
+const IMAGE: &str = "git:latest";
+/// Where this machine's engines are, as their own commands know it.
+const SURROUNDINGS: [&str; 2] = ["DOCKER_HOST", "CONTAINER_HOST"];
+
+/// A user who has sandboxes in containers of `engine`.
+struct World {
+    environment: TestEnvironment,
+    engine: &'static str,
+}
+
+/// One for each engine that this machine has; that it has not is said.
+fn worlds() -> Vec<World> {
+    let there = |engine: &&str| {
+        let asked = own(engine, &["image", "inspect", IMAGE]);
+        asked.inspect_err(|why| skip!("{engine}: {why}")).is_ok()
+    };
+    let engines = ["docker", "podman"].into_iter().filter(there);
+    let worlds = engines.map(|engine| World {
+        environment: TestEnvironment::with_repository(),
+        engine,
+    });
+    worlds.collect()
+}
+
+/// The engine's own command.
+fn own(engine: &str, words: &[&str]) -> Result<String, String> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests start the command as a shell does"
+    )]
+    let done = Command::new(engine).args(words).output();
+    let done = done.map_err(|error| error.to_string())?;
+    if done.status.success() {
+        return Ok(String::from_utf8(done.stdout).unwrap());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Err(said.lines().next().unwrap_or("it failed").to_owned())
+}
+
+impl World {
+    #[track_caller]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the engines are where this machine's user has them"
+    )]
+    fn cofferdam(&self, arguments: &[&str]) -> Done {
+        let mut command = self.environment.command(arguments);
+        for name in SURROUNDINGS {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        finish(command.spawn().unwrap())
+    }
+
+    /// `cofferdam COMMAND --sandbox ENGINE --image IMAGE REST`.
+    #[track_caller]
+    fn make(&self, command: &str, rest: &[&str]) -> Done {
+        let words = [command, "--sandbox", self.engine, "--image", IMAGE];
+        self.cofferdam(&[&words, rest].concat())
+    }
+
+    #[track_caller]
+    fn exec(&self, script: &str) -> Done {
+        self.cofferdam(&["exec", "one", "--", "sh", "-c", script])
+            .expect_code(0)
+    }
+
+    /// Nothing is left, in the engine either.
+    #[track_caller]
+    fn expect_clean(&self) {
+        self.environment.expect_clean();
+        let home = self.environment.home().join(".cofferdam/engines");
+        let home = home.canonicalize().unwrap();
+        let label = format!("label=io.cofferdam.home={}", home.display());
+        let left = own(self.engine, &["ps", "-a", "-q", "--filter", &label]).unwrap();
+        assert_eq!(left, "", "containers of {}", self.engine);
+        for part in ["meet", "mounts"] {
+            let left = home.join(part).read_dir().into_iter().flatten().count();
+            assert_eq!(left, 0, "{part} of {}", self.engine);
+        }
+    }
+}
+
+/// What an agent does that renames what lies there, changes, adds and removes.
+const WORK: &str = "set -e; mv src lib; echo three >>lib/lib.txt; rm README.md; mkdir -p a/b; echo x >a/b/c; chmod +x a/b/c
+    git add -A; git commit -qm work; echo left >uncommitted";
+
+#[test]
+fn a_run_brings_the_same_home_as_natively() {
+    let native = TestEnvironment::with_repository();
+    native.run(&["-q"], WORK).expect_code(0);
+    let tree = native.git(&["rev-parse", "main^{tree}"]);
+    // Who is not works on a directory.
+    let is_root = rustix::process::geteuid().is_root();
+    for world in worlds() {
+        let modes: &[&[&str]] = &[&[], &["--mode", "bind"], &["--mode", "copy"]];
+        for mode in modes {
+            let before = world.environment.git(&["rev-parse", "main"]);
+            let done = world.make(
+                "run",
+                &[mode, &["--name", "one", "--", "sh", "-c", WORK][..]].concat(),
+            );
+            let done = done.expect_code(0).to_string();
+            let what = format!("{} {mode:?}: {done}", world.engine);
+            assert_eq!(
+                world.environment.git(&["rev-parse", "main^{tree}"]),
+                tree,
+                "{what}"
+            );
+            assert_eq!(
+                world.environment.read("lib/lib.txt"),
+                "one\ntwo\nthree\n",
+                "{what}"
+            );
+            if mode.last() == Some(&"bind") || !is_root && mode.is_empty() {
+                assert!(
+                    done.contains("uncommitted work of the agent is kept"),
+                    "{what}"
+                );
+            } else {
+                let shown = world.cofferdam(&["diff", "--uncommitted", "one"]);
+                assert!(shown.stdout.contains("+left"), "{what}{shown}");
+            }
+            world
+                .cofferdam(&["delete", "--force", "one"])
+                .expect_code(0);
+            world.environment.git(&["reset", "--hard", "-q", &before]);
+            world.expect_clean();
+        }
+    }
+}
+
+#[test]
+fn one_that_lives_on_is_used_as_any_other() {
+    for world in worlds() {
+        let made = world.make("create", &["one"]).expect_code(0);
+        world.exec("echo a >file; git add file; git commit -qm living; echo in-memory >/tmp/kept");
+        let collected = world.cofferdam(&["collect", "one"]).expect_code(0);
+        assert!(collected.stdout.contains('1'), "{made}{collected}");
+        let shown = world.cofferdam(&["diff", "one"]).expect_code(0);
+        assert!(shown.stdout.contains("+a"), "{shown}");
+        world.cofferdam(&["pause", "one"]).expect_code(0);
+        let listed = world.cofferdam(&["list"]).expect_code(0);
+        assert!(listed.stdout.contains("paused"), "{listed}");
+        world
+            .cofferdam(&["exec", "one", "--", "true"])
+            .expect_code(1);
+        world.cofferdam(&["resume", "one"]).expect_code(0);
+        assert_eq!(world.exec("cat /tmp/kept").stdout, "in-memory\n");
+        world.exec("mv src lib; echo left >uncommitted");
+        world.cofferdam(&["stop", "one"]).expect_code(0);
+        let listed = world.cofferdam(&["list"]).expect_code(0);
+        assert!(listed.stdout.contains("stopped"), "{listed}");
+        world.cofferdam(&["start", "one"]).expect_code(0);
+        // Processes have ended; files and the agent's home stay.
+        assert_eq!(
+            world
+                .exec("cat uncommitted lib/lib.txt; ls /tmp/kept 2>/dev/null || true")
+                .stdout,
+            "left\none\ntwo\n"
+        );
+        world.cofferdam(&["merge", "one"]).expect_code(0);
+        assert_eq!(world.environment.read("file"), "a\n");
+        world.cofferdam(&["delete", "one"]).expect_code(1);
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        world.expect_clean();
+    }
+}
+
+#[test]
+fn what_was_left_uncommitted_is_brought_out() {
+    for world in worlds() {
+        world.make("create", &["one"]).expect_code(0);
+        world.exec("mv src lib; echo left >uncommitted; echo more >>README.md");
+        world.cofferdam(&["apply", "one"]).expect_code(0);
+        assert_eq!(world.environment.read("uncommitted"), "left\n");
+        assert_eq!(world.environment.read("README.md"), "hello\nmore\n");
+        assert_eq!(world.environment.read("lib/lib.txt"), "one\ntwo\n");
+        assert!(!world.environment.repository().join("src").exists());
+        world.cofferdam(&["apply", "--undo", "one"]).expect_code(0);
+        assert_eq!(world.environment.git(&["status", "--porcelain"]), "");
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        world.expect_clean();
+    }
+}
+
+#[test]
+fn doctor_reads_back_how_one_is_kept_apart() {
+    for world in worlds() {
+        world.make("create", &["one"]).expect_code(0);
+        let told = world.cofferdam(&["doctor", "one"]).expect_code(0);
+        for part in ["capabilities", "its rights", "its network", "its limits"] {
+            assert!(told.stdout.contains(part), "{part}: {told}");
+        }
+        assert!(!told.stdout.contains("malformed"), "{told}");
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        let gone = world.cofferdam(&["doctor", "one"]).expect_code(1);
+        assert!(gone.stderr.contains("one"), "{gone}");
+        world.expect_clean();
+    }
+}

@@ -1,0 +1,75 @@
+//! Each engine by its own name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use super::{Engine, EngineOptions, Kind};
+use crate::sandbox::{
+    Abilities, BindMountProvider, Examined, Handle, Sandbox, SandboxError, SandboxSpec,
+};
+
+macro_rules! engine {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone)]
+        pub struct $name(Engine);
+
+        impl $name {
+            pub fn new(options: EngineOptions) -> Self {
+                Self(Engine::new(Kind::$name, options))
+            }
+        }
+
+        #[async_trait]
+        impl BindMountProvider for $name {
+            fn name(&self) -> &str {
+                self.0.name()
+            }
+
+            fn abilities(&self) -> Abilities {
+                self.0.abilities()
+            }
+
+            async fn try_layers(
+                &self,
+                place: &Path,
+                cancel: &CancellationToken,
+            ) -> Result<(), SandboxError> {
+                self.0.try_layers(place, cancel).await
+            }
+
+            async fn create(
+                &self,
+                spec: &SandboxSpec,
+                cancel: &CancellationToken,
+            ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+                self.0.create(spec, cancel).await
+            }
+
+            async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
+                self.0.open(handle).await
+            }
+
+            async fn examine(&self, handle: &Handle) -> Result<Vec<Examined>, SandboxError> {
+                self.0.examine(handle).await
+            }
+
+            async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
+                self.0.remove(handle).await
+            }
+        }
+    };
+}
+
+engine! {
+    /// Sandboxes in Docker's containers. Cheap to clone; it connects when it is first needed.
+    Docker
+}
+
+engine! {
+    /// Sandboxes in Podman's containers. Cheap to clone; it connects when it is first needed.
+    Podman
+}

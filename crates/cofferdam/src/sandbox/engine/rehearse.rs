@@ -1,0 +1,55 @@
+//! Whether an engine's sandboxes can have layers: tried in one that nobody uses.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::names::{SandboxId, Slug};
+use crate::sandbox::guest::start_error;
+use crate::sandbox::tried::{Room, TRIED, said};
+use crate::sandbox::{BindMountProvider, ExecRequest, Limits, Sandbox, SandboxError, SandboxSpec};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Makes a container with directories of `place` over one another, and works there. What is made is removed again.
+/// Bounded: what a container takes to come up, and 20 s.
+pub(super) async fn layers(
+    engine: &impl BindMountProvider,
+    place: &Path,
+    cancel: &CancellationToken,
+) -> Result<(), SandboxError> {
+    let id = SandboxId::random().map_err(start_error)?;
+    let slug = Slug::from_text("doctor").map_err(|error| SandboxError::Start(error.to_string()))?;
+    let room = Room::make(place, id)?;
+    let mut spec = SandboxSpec::new(id, slug, "", TRIED);
+    spec.mounts.push(room.mount());
+    spec.limits = Limits {
+        processes: None,
+        open_files: None,
+        ..Limits::default()
+    };
+    let tried = async {
+        let sandbox = engine.create(&spec, cancel).await?;
+        let tried = tokio::time::timeout(LIMIT, rename(&*sandbox)).await;
+        let closed = sandbox.close().await;
+        tried.unwrap_or(Err(SandboxError::TimedOut(LIMIT.as_secs())))?;
+        closed
+    };
+    let tried = tried.await;
+    room.leave(tried)
+}
+
+async fn rename(sandbox: &dyn Sandbox) -> Result<(), SandboxError> {
+    let mut run = sandbox.exec(ExecRequest::new(Room::arguments())).await?;
+    let mut text = Vec::new();
+    if let Some(stderr) = run.take_stderr() {
+        // Read as far as it comes: how it ended is what counts.
+        let _ = stderr.take(4096).read_to_end(&mut text).await;
+    }
+    if run.wait().await?.success() {
+        return Ok(());
+    }
+    Err(said(&text))
+}

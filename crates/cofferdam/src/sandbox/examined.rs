@@ -1,0 +1,131 @@
+//! What keeps a running sandbox apart from its host, as it is now: read from whoever enforces it, and not from what was asked for.
+
+use std::fs;
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Examined {
+    /// A few words: "capabilities".
+    pub what: &'static str,
+    pub found: Held,
+}
+
+/// Whether it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Held {
+    /// It does: what was seen.
+    Holds(String),
+    /// It is weaker than it was made: what was seen.
+    Broken(String),
+    /// Nobody here may see it: why.
+    Unknown(String),
+}
+
+impl Examined {
+    pub(super) fn new(what: &'static str, found: Held) -> Self {
+        Self { what, found }
+    }
+
+    /// `wrong`: what was seen, where that is not as it should be.
+    pub(super) fn of(what: &'static str, wrong: Option<String>, right: impl Into<String>) -> Self {
+        let found = wrong.map_or_else(|| Held::Holds(right.into()), Held::Broken);
+        Self::new(what, found)
+    }
+}
+
+/// Of a sandbox's first process, by the kernel. `network`: whether it is to have one of its own.
+pub(crate) fn process(pid: u32, network: bool) -> Vec<Examined> {
+    let status = match fs::read_to_string(format!("/proc/{pid}/status")) {
+        Ok(status) => status,
+        Err(error) => {
+            let why = Held::Unknown(format!("process {pid}: {error}"));
+            return vec![Examined::new("its first process", why)];
+        }
+    };
+    let mut all = vec![ids(&status), capabilities(&status), privileges(&status)];
+    let own = ["pid", "mnt", "ipc", "uts", "net"];
+    let own = if network { &own[..] } else { &own[..4] };
+    all.push(namespaces(pid, own));
+    all
+}
+
+fn value<'a>(status: &'a str, name: &str) -> &'a str {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.strip_prefix(':'))
+        .unwrap_or_default()
+        .trim()
+}
+
+fn ids(status: &str) -> Examined {
+    let (users, groups) = (value(status, "Uid"), value(status, "Gid"));
+    let all: Vec<&str> = (users.split_whitespace())
+        .chain(groups.split_whitespace())
+        .collect();
+    let root = all.is_empty() || all.contains(&"0");
+    let seen = format!("user {}", users.split_whitespace().next().unwrap_or("?"));
+    let wrong = root.then(|| format!("it is root on this machine: users {users}, groups {groups}"));
+    Examined::of("user", wrong, seen)
+}
+
+fn capabilities(status: &str) -> Examined {
+    let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+    let has = |name: &&&str| u64::from_str_radix(value(status, name), 16) != Ok(0);
+    let found: Vec<String> = (sets.iter().filter(has))
+        .map(|name| format!("{name} {}", value(status, name)))
+        .collect();
+    let wrong = (!found.is_empty()).then(|| found.join(", "));
+    Examined::of("capabilities", wrong, "none")
+}
+
+fn privileges(status: &str) -> Examined {
+    let refused = value(status, "NoNewPrivs") == "1";
+    let wrong = (!refused).then(|| "its programs may gain some by what they start".to_owned());
+    Examined::of("new privileges", wrong, "none")
+}
+
+fn namespaces(pid: u32, own: &[&str]) -> Examined {
+    let mut shared = Vec::new();
+    for name in own {
+        let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/{name}"));
+        match (of(&pid.to_string()), of("self")) {
+            (Ok(theirs), Ok(ours)) if theirs == ours => shared.push(*name),
+            (Ok(_), Ok(_)) => {}
+            (Err(error), _) | (_, Err(error)) => {
+                let why = Held::Unknown(format!("the kernel shows them to root alone: {error}"));
+                return Examined::new("namespaces", why);
+            }
+        }
+    }
+    let wrong =
+        (!shared.is_empty()).then(|| format!("shared with the host: {}", shared.join(", ")));
+    Examined::of("namespaces", wrong, own.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_no_sandbox() {
+        let found = process(std::process::id(), true);
+        let broken: Vec<&str> = (found.iter())
+            .filter(|one| matches!(one.found, Held::Broken(_)))
+            .map(|one| one.what)
+            .collect();
+        assert!(broken.contains(&"namespaces"), "{found:?}");
+        let status =
+            "Uid:\t0\t0\t0\t0\nGid:\t5\t5\t5\t5\nCapBnd:\t0000000000000001\nNoNewPrivs:\t0\n";
+        for one in [ids(status), capabilities(status), privileges(status)] {
+            assert!(matches!(one.found, Held::Broken(_)), "{one:?}");
+        }
+        let zero = "0000000000000000";
+        let status = format!(
+            "Uid:\t7\t7\t7\t7\nGid:\t5\t5\t5\t5\nCapInh:\t{zero}\nCapPrm:\t{zero}\nCapEff:\t{zero}\nCapBnd:\t{zero}\nCapAmb:\t{zero}\n\
+             NoNewPrivs:\t1\n"
+        );
+        for one in [ids(&status), capabilities(&status), privileges(&status)] {
+            assert!(matches!(one.found, Held::Holds(_)), "{one:?}");
+        }
+    }
+}
