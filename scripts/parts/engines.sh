@@ -4,6 +4,8 @@
 
 # Where they are. Short: paths of sockets are below it.
 engines=
+# The Podman of the ordinary user as whom tests run.
+rootless_host=
 
 # Starts Docker and Podman, as root; anybody else has what this machine has.
 engines_up() {
@@ -14,11 +16,14 @@ engines_up() {
     make_images
     docker_up || echo 'Docker does not start here:' "$(tail -n1 "$engines/docker.log" 2>/dev/null)"
     podman_up || echo 'Podman does not start here:' "$(tail -n1 "$engines/podman.log" 2>/dev/null)"
+    rootless_up || echo 'Podman does not start here for an ordinary user:' "$(tail -n1 "$engines/rootless/log" 2>/dev/null)"
 }
 
 engines_down() {
     [[ -n $engines ]] || return 0
     local file id
+    # That one goes on as a child of who was started.
+    if [[ -s $engines/rootless/group ]]; then kill -- "-$(<"$engines/rootless/group")" 2>/dev/null || true; fi
     for file in "$engines"/*.pid; do
         [[ -s $file ]] || continue
         # A daemon takes its file away itself.
@@ -99,4 +104,49 @@ END
         podman import --change 'ENV PATH=/bin' "$engines/$name.tar" "docker.io/library/$name:latest" >/dev/null 2>&1 || return 1
     done
     export CONTAINER_HOST=unix://$socket
+}
+
+# Podman of the ordinary user as whom tests run, who has a name and ids to give away in its own view of /etc alone.
+rootless_up() {
+    local own=$engines/rootless name
+    mkdir -p "$own"/{etc,run,graph,runroot,home/.config/containers}
+    for name in passwd group subuid subgid; do
+        if [[ -f /etc/$name ]]; then cp "/etc/$name" "$own/etc/$name"; else : >"$own/etc/$name"; fi
+    done
+    echo "cofferdam-test:x:$user:$user::$own/home:/bin/sh" >>"$own/etc/passwd"
+    echo "cofferdam-test:x:$user:" >>"$own/etc/group"
+    echo "$user:2000000000:65536" | tee -a "$own/etc/subuid" >>"$own/etc/subgid"
+    cp "$engines/containers.conf" "$own/home/.config/containers/"
+    cat >"$own/home/.config/containers/storage.conf" <<END
+[storage]
+driver = "vfs"
+graphroot = "$own/graph"
+runroot = "$own/runroot"
+END
+    chown -R "$user:$user" "$own"/{run,graph,runroot,home}
+    chmod 0700 "$own"/{run,home}
+    (rootless podman system service --time 0 "unix://$own/run/podman.sock") >"$own/log" 2>&1 </dev/null &
+    echo $! >"$own/group"
+    for _ in {1..100}; do
+        [[ -S $own/run/podman.sock ]] && break
+        sleep 0.1
+    done
+    [[ -S $own/run/podman.sock ]] || return 1
+    for name in busybox git; do
+        (rootless podman import --change 'ENV PATH=/bin' "$engines/$name.tar" "docker.io/library/$name:latest") >>"$own/log" 2>&1 || return 1
+    done
+    rootless_host=unix://$own/run/podman.sock
+}
+
+# Becomes a program of that user, in that view.
+rootless() {
+    local own=$engines/rootless
+    # shellcheck disable=SC2016
+    exec unshare --mount --propagation private -- sh -c '
+        own=$1 user=$2; shift 2
+        for name in passwd group subuid subgid; do
+            if [ -e "/etc/$name" ]; then mount --bind "$own/etc/$name" "/etc/$name" || exit 1; fi
+        done
+        cd "$own/home" && exec env -i PATH="$PATH" HOME="$own/home" XDG_RUNTIME_DIR="$own/run" \
+            setsid setpriv --reuid "$user" --regid "$user" --clear-groups -- "$@"' sh "$own" "$user" "$@"
 }

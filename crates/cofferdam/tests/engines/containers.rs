@@ -9,6 +9,7 @@ use cofferdam::sandbox::{
     Access, BindMountProvider, ExecRequest, Exit, Limits, Mount, MountSource, SandboxError,
     TerminalSize,
 };
+use cofferdam_lab::skip;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
@@ -173,7 +174,10 @@ each! {
     async fn limits_hold(world: World) {
         let mut spec = spec();
         spec.limits = Limits { processes: Some(40), memory: Some(64 << 20), ..spec.limits };
-        let sandbox = world.create(&spec).await.unwrap();
+        let sandbox = match world.create(&spec).await {
+            Err(SandboxError::Unsupported { what, .. }) if what.contains("rootless") => return skip!("{what}"),
+            made => made.unwrap(),
+        };
         let said = ok(&*sandbox, "(i=0; while [ $i -lt 60 ]; do sleep 100 >/dev/null 2>&1 & i=$((i+1)); done) 2>&1 || true").await;
         assert!(said.contains("fork"), "{said}");
         sandbox.close().await.unwrap();
@@ -189,7 +193,9 @@ each! {
         let (mut spec, handle) = world.living();
         spec.network = world.wall(&spec, &[]);
         let sandbox = world.create(&spec).await.unwrap();
-        assert_eq!(ok(&*sandbox, "ls /sys/class/net").await, "lo\n");
+        // There may be no such list, but never another one.
+        let names = ok(&*sandbox, "ls /sys/class/net 2>/dev/null || true; tail -n +3 /proc/net/dev | cut -d: -f1").await;
+        assert!(names.split_whitespace().all(|name| name == "lo") && names.contains("lo"), "{names}");
         assert!(ok(&*sandbox, "cat /etc/resolv.conf").await.contains("192.0.2.53"));
         let refused = "nslookup no.example.invalid 2>&1; wget -T 5 -O - http://192.0.2.1/ 2>&1 || echo refused; \
                        ip link add dummy type dummy 2>&1 || echo no right";

@@ -1,16 +1,18 @@
 //! Bounds.
 
+use std::sync::Arc;
+
 use super::trial::{Trial, finish, ok, start};
 use super::{Failure, Outcome, ensure};
-use crate::sandbox::{Limits, SandboxSpec};
+use crate::sandbox::{Limits, Sandbox, SandboxSpec};
 
 pub(super) async fn processes_are_bounded(trial: &Trial<'_>) -> Result<Outcome, Failure> {
     let mut spec = trial.spec()?;
     spec.limits.processes = Some(40);
-    if let Some(why) = cannot(trial, &spec) {
-        return Ok(why);
-    }
-    let sandbox = trial.create(&spec).await?;
+    let sandbox = match given(trial, &spec).await? {
+        Ok(sandbox) => sandbox,
+        Err(why) => return Ok(why),
+    };
     let text = "i=0; while [ $i -lt 80 ]; do sleep 100 >/dev/null 2>&1 & i=$((i+1)); done";
     let done = finish(start(&*sandbox, text).await?).await?;
     // A shell ends there, or says so and goes on.
@@ -26,10 +28,10 @@ pub(super) async fn processes_are_bounded(trial: &Trial<'_>) -> Result<Outcome, 
 pub(super) async fn open_files_are_bounded(trial: &Trial<'_>) -> Result<Outcome, Failure> {
     let mut spec = trial.spec()?;
     spec.limits.open_files = Some(77);
-    if let Some(why) = cannot(trial, &spec) {
-        return Ok(why);
-    }
-    let sandbox = trial.create(&spec).await?;
+    let sandbox = match given(trial, &spec).await? {
+        Ok(sandbox) => sandbox,
+        Err(why) => return Ok(why),
+    };
     let seen = ok(&*sandbox, "ulimit -n; ulimit -Hn").await?;
     ensure!(seen == "77\n77\n", "open files of one process: {seen:?}");
     Ok(Outcome::Passed)
@@ -38,10 +40,10 @@ pub(super) async fn open_files_are_bounded(trial: &Trial<'_>) -> Result<Outcome,
 pub(super) async fn memory_is_bounded(trial: &Trial<'_>) -> Result<Outcome, Failure> {
     let mut spec = trial.spec()?;
     spec.limits.memory = Some(64 << 20);
-    if let Some(why) = cannot(trial, &spec) {
-        return Ok(why);
-    }
-    let sandbox = trial.create(&spec).await?;
+    let sandbox = match given(trial, &spec).await? {
+        Ok(sandbox) => sandbox,
+        Err(why) => return Ok(why),
+    };
     let text = "dd if=/dev/zero of=/dev/null bs=200M count=1 2>/dev/null; echo $?";
     let done = finish(start(&*sandbox, text).await?).await?;
     ensure!(done.out != "0\n", "200 MB fit into 64 MiB");
@@ -54,10 +56,22 @@ pub(super) async fn memory_is_bounded(trial: &Trial<'_>) -> Result<Outcome, Fail
     Ok(Outcome::Passed)
 }
 
-/// This machine cannot give these limits, as the provider says.
-fn cannot(trial: &Trial<'_>, spec: &SandboxSpec) -> Option<Outcome> {
+/// With these limits; where this machine cannot give them, as the provider says, why.
+async fn given(
+    trial: &Trial<'_>,
+    spec: &SandboxSpec,
+) -> Result<Result<Arc<dyn Sandbox>, Outcome>, Failure> {
     let checked = trial.subject.provider.check_limits(&spec.limits);
-    checked.err().map(|why| Outcome::NotTried(why.to_string()))
+    if let Err(why) = checked {
+        return Ok(Err(Outcome::NotTried(why.to_string())));
+    }
+    match trial.create(spec).await {
+        Ok(sandbox) => Ok(Ok(sandbox)),
+        Err(failure) if failure.to_string().contains("cannot limit") => {
+            Ok(Err(Outcome::NotTried(failure.to_string())))
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 pub(super) async fn what_cannot_be_given_is_refused_before_anything_is_made(

@@ -35,6 +35,8 @@ const CONFLICT: u16 = 409;
 pub(super) struct Client {
     api: Api,
     pub(super) endpoint: Endpoint,
+    /// Whose it is: the kernel's word.
+    owner: u32,
 }
 
 /// What an engine says of itself.
@@ -84,7 +86,10 @@ impl Client {
     /// Sees whether the caller may use it.
     pub(super) fn connect(endpoint: Endpoint) -> Result<Self, SandboxError> {
         // By hand first: the library tells neither why it could not connect nor where.
-        UnixStream::connect(&endpoint.socket).map_err(|error| unreachable(&endpoint, &error))?;
+        let stream = UnixStream::connect(&endpoint.socket)
+            .map_err(|error| unreachable(&endpoint, &error))?;
+        let owner = rustix::net::sockopt::socket_peercred(&stream)
+            .map_err(|errno| unreachable(&endpoint, &errno.into()))?;
         let version = bollard::ClientVersion {
             major_version: OLDEST.0,
             minor_version: OLDEST.1,
@@ -92,7 +97,36 @@ impl Client {
         let socket = endpoint.socket.to_string_lossy();
         let api = Api::connect_with_unix(&socket, ANSWER, &version)
             .map_err(|error| unanswered(&endpoint, &error))?;
-        Ok(Self { api, endpoint })
+        Ok(Self {
+            api,
+            endpoint,
+            owner: owner.uid.as_raw(),
+        })
+    }
+
+    /// Whether it is an ordinary user's. Refuses one with which a sandbox could not be kept apart.
+    pub(super) fn rootless(&self) -> Result<bool, SandboxError> {
+        let (kind, owner) = (self.kind(), self.owner);
+        if owner == 0 {
+            return Ok(false);
+        }
+        let place = self.endpoint.socket.display();
+        if owner != rustix::process::geteuid().as_raw() {
+            return Err(SandboxError::Unsupported {
+                what: format!("{kind} at {place} is user {owner}'s, and not yours"),
+                hint: format!("use one of yours, or be user {owner}"),
+            });
+        }
+        if kind == Kind::Docker {
+            return Err(SandboxError::Unsupported {
+                what: format!(
+                    "{kind} at {place} is rootless: there an agent would be root of its container, or could not write your files"
+                ),
+                hint: "use `--sandbox podman`, which can be rootless, or `--sandbox native`"
+                    .to_owned(),
+            });
+        }
+        Ok(true)
     }
 
     pub(super) fn kind(&self) -> Kind {

@@ -106,7 +106,11 @@ impl Container {
             ("user", &host.userns_mode),
         ];
         let shared: Vec<String> = (modes.iter())
-            .filter(|(_, mode)| **mode == "host" || mode.starts_with("container:"))
+            .filter(|(name, mode)| {
+                // An ordinary user's is the one that its network was made in.
+                let made = *name == "user" && **mode == host.network_mode;
+                **mode == "host" || mode.starts_with("container:") && !made
+            })
             .map(|(name, mode)| format!("{name} {mode}"))
             .collect();
         let networks = self.network_settings.networks.iter().flatten();
@@ -153,7 +157,7 @@ impl Container {
             0 => "no limit of memory".to_owned(),
             bytes => format!("{bytes} bytes of memory"),
         };
-        format!("{processes} processes, {memory}")
+        format!("by the engine: {processes} processes, {memory}")
     }
 }
 

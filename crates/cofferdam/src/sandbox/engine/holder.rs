@@ -70,7 +70,8 @@ impl<'a> Holder<'a> {
             Bind::of(rendezvous.directory(), Path::new(MEETING), Access::ReadOnly)?,
         ];
         let socket = Rendezvous::socket(MEETING);
-        let body: ContainerCreateBody = profile::holder(&image, hostname, labels, &binds, socket);
+        let body: ContainerCreateBody =
+            profile::holder(client.rootless()?, &image, hostname, labels, &binds, socket);
         let name = format!("cofferdam-holder-{}", short(&id.to_string()));
         let other = format!("cofferdam-holder-{id}");
         go_on(cancel)?;

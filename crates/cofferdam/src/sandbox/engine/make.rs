@@ -17,7 +17,7 @@ use super::life::Keeper;
 use super::mounts::{self, Bind};
 use super::newborn::{Newborn, go_on, meet, short};
 use super::places::{meeting, mounted, nothing};
-use super::profile::{GUEST, MEETING, Profile};
+use super::profile::{GUEST, MEETING, OF_CALLER, Profile};
 use super::reach::Reach;
 use super::rendezvous::Rendezvous;
 use crate::embedded;
@@ -25,7 +25,9 @@ use crate::fsx;
 use crate::sandbox::guest::{
     self, Connection, Door, GuestSandbox, bounded, bytes, raise_wall, start_error,
 };
-use crate::sandbox::{Access, Lifetime, Network, SandboxError, SandboxSpec, identity, limits};
+use crate::sandbox::{
+    Access, Lifetime, Limits, Network, SandboxError, SandboxSpec, identity, limits,
+};
 
 pub(super) async fn make(
     reach: &Arc<Reach>,
@@ -57,6 +59,10 @@ async fn come_up(
 ) -> Result<GuestSandbox, SandboxError> {
     let options = &reach.options;
     let agent = identity::agent(spec.id)?;
+    let rootless = client.rootless()?;
+    if rootless {
+        can_limit(client, &spec.limits).await?;
+    }
     let image = client.image(&options.image).await?;
     let private = fsx::private_dir(&options.home);
     private.map_err(|error| SandboxError::Start(error.to_string()))?;
@@ -124,6 +130,12 @@ async fn come_up(
         binds: &binds,
         limits: &spec.limits,
         network: &network,
+        // The network is of the user namespace that it was made in.
+        users: match &holder {
+            Some(_) if rootless => Some(network.clone()),
+            None if rootless => Some(OF_CALLER.to_owned()),
+            _ => None,
+        },
         socket: Rendezvous::socket(MEETING),
     };
     let body = profile.body();
@@ -137,7 +149,7 @@ async fn come_up(
     let (stream, process) = bounded(met, options.ready_limit, cancel).await?;
     // It has them now; from here on nothing of the host's leads there by another name.
     drop((attached, rendezvous));
-    let frame = describe(spec, environment(spec, &image), seen)?;
+    let frame = describe(spec, environment(spec, &image), seen, rootless)?;
     let mut fds = holder
         .as_mut()
         .map(Holder::take_sockets)
@@ -195,6 +207,21 @@ async fn come_up(
     })
 }
 
+/// An ordinary user's engine limits nothing without delegated control groups of version 2.
+async fn can_limit(client: &Client, limits: &Limits) -> Result<(), SandboxError> {
+    let asked = limits.memory.is_some() || limits.cpus.is_some();
+    if !asked || client.about().await?.control_groups != Some(1) {
+        return Ok(());
+    }
+    let kind = client.kind();
+    Err(SandboxError::Unsupported {
+        what: format!(
+            "cannot limit memory or CPUs: {kind} is rootless, and this machine has control groups of version 1"
+        ),
+        hint: format!("leave the limit out, or use {kind} as root"),
+    })
+}
+
 /// What every container sees: its process 1, and where that meets its maker.
 fn own(guest: &Path, rendezvous: &Rendezvous) -> Result<Vec<Bind>, SandboxError> {
     let read_only = Access::ReadOnly;
@@ -208,11 +235,14 @@ fn describe(
     spec: &SandboxSpec,
     environment: std::collections::BTreeMap<std::ffi::OsString, std::ffi::OsString>,
     seen: Vec<protocol::Seen>,
+    rootless: bool,
 ) -> Result<Vec<u8>, SandboxError> {
     use std::os::unix::ffi::OsStrExt;
     let mut limits = limits::of(&spec.limits, None, limits::file_table());
-    // The engine counts them. Here it would be all of the user's, of the whole machine.
-    limits.processes = None;
+    if !rootless {
+        // The engine counts them. Here it would be all of the user's, of the whole machine.
+        limits.processes = None;
+    }
     let setup = Setup {
         hostname: String::new(),
         // It was started with the agent's ids already.

@@ -32,6 +32,8 @@ pub(super) struct Profile<'a> {
     pub(super) binds: &'a [Bind],
     pub(super) limits: &'a Limits,
     pub(super) network: &'a str,
+    /// Where the engine is the caller's own: what user namespace it has.
+    pub(super) users: Option<String>,
     /// The path of the guest's first argument: where it meets its maker.
     pub(super) socket: String,
 }
@@ -72,8 +74,12 @@ impl Profile<'_> {
             tmpfs: Some(self.own_files()),
             network_mode: Some(self.network.to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
-            // Open files are each program's own: the guest sees to that.
-            pids_limit: limits.processes.map(integer),
+            userns_mode: self.users.clone(),
+            // Open files are each program's own: the guest sees to that, and in a user namespace of its own to processes too.
+            pids_limit: limits
+                .processes
+                .filter(|_| self.users.is_none())
+                .map(integer),
             memory,
             memory_swap: memory,
             #[expect(
@@ -97,31 +103,48 @@ impl Profile<'_> {
                 format!("{all},mode=1777")
             }
         };
-        [
+        let mut own = vec![
             (AGENT_HOME, options("0700")),
             ("/tmp", options("1777")),
             ("/var/tmp", options("1777")),
-        ]
-        .into_iter()
-        .filter(|(place, _)| {
-            self.binds
-                .iter()
-                .all(|bind| bind.target.as_os_str() != *place)
-        })
-        .map(|(place, options)| (place.to_owned(), options))
-        .collect()
+        ];
+        if self.users.is_some() {
+            // In a user namespace an engine shows the host's, with the names of its devices.
+            own.push((
+                "/sys",
+                "ro,noexec,nosuid,nodev,size=4k,mode=0555".to_owned(),
+            ));
+        }
+        own.into_iter()
+            .filter(|(place, _)| {
+                self.binds
+                    .iter()
+                    .all(|bind| bind.target.as_os_str() != *place)
+            })
+            .map(|(place, options)| (place.to_owned(), options))
+            .collect()
     }
 }
 
-/// The container that makes a wall. It has the right to, until it has handed the sockets over.
+/// A user namespace of an ordinary user's container: their files are theirs inside, and they are not root there.
+pub(super) const OF_CALLER: &str = "keep-id";
+
+/// The container that makes a wall. It has the right to, until it has handed the sockets over. `rootless`: the engine is the
+/// caller's own.
 pub(super) fn holder(
+    rootless: bool,
     image: &str,
     hostname: &str,
     labels: HashMap<String, String>,
     binds: &[Bind],
     socket: String,
 ) -> ContainerCreateBody {
-    let capabilities = ["NET_ADMIN", "SETUID", "SETGID"];
+    let mut capabilities = vec!["NET_ADMIN", "SETUID", "SETGID"];
+    if rootless {
+        // Root of its namespace is not whose files it is given.
+        capabilities.push("DAC_OVERRIDE");
+    }
+    let capabilities = capabilities.into_iter().map(str::to_owned).collect();
     ContainerCreateBody {
         image: Some(image.to_owned()),
         hostname: Some(hostname.to_owned()).filter(|name| !name.is_empty()),
@@ -136,7 +159,8 @@ pub(super) fn holder(
             mounts: Some(binds.iter().map(mount).collect()),
             network_mode: Some("none".to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
-            cap_add: Some(capabilities.map(str::to_owned).to_vec()),
+            cap_add: Some(capabilities),
+            userns_mode: rootless.then(|| OF_CALLER.to_owned()),
             readonly_rootfs: Some(true),
             pids_limit: Some(16),
             memory: Some(64 << 20),
