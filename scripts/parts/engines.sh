@@ -135,7 +135,7 @@ END
     for name in busybox git; do
         (rootless podman import --change 'ENV PATH=/bin' "$engines/$name.tar" "docker.io/library/$name:latest") >>"$own/log" 2>&1 || return 1
     done
-    rootless_host=unix://$own/run/podman.sock
+    export rootless_host=unix://$own/run/podman.sock
 }
 
 # Becomes a program of that user, in that view.

@@ -109,7 +109,7 @@ async fn delete(
     for reference in &deleted.trash {
         let word = shell_word(reference);
         output::note(&format!(
-            "its commits stay at {} for 30 days: bring them back with `git branch NAME {word}`\n",
+            "what it did stays at {} for 30 days: bring it back with `git branch NAME {word}`\n",
             printable_line(reference)
         ));
     }

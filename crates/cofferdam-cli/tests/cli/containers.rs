@@ -33,11 +33,17 @@ fn worlds() -> Vec<World> {
 
 /// The engine's own command.
 fn own(engine: &str, words: &[&str]) -> Result<String, String> {
+    // Podman's own command would work beside its service.
+    let remote: &[&str] = if engine == "podman" {
+        &["--remote"]
+    } else {
+        &[]
+    };
     #[expect(
         clippy::disallowed_methods,
         reason = "tests start the command as a shell does"
     )]
-    let done = Command::new(engine).args(words).output();
+    let done = Command::new(engine).args(remote).args(words).output();
     let done = done.map_err(|error| error.to_string())?;
     if done.status.success() {
         return Ok(String::from_utf8(done.stdout).unwrap());

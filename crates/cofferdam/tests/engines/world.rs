@@ -86,7 +86,14 @@ pub(crate) fn is_there(kind: Kind) -> bool {
 
 /// The engine's own command, as whoever runs the test.
 pub(crate) fn engine(kind: Kind, words: &[&str]) -> String {
-    let done = Command::new(kind.name()).args(words).output().unwrap();
+    // Podman's own command would work beside its service.
+    let remote: &[&str] = if kind == Kind::Podman {
+        &["--remote"]
+    } else {
+        &[]
+    };
+    let mut command = Command::new(kind.name());
+    let done = command.args(remote).args(words).output().unwrap();
     let error = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{words:?}: {error}");
     String::from_utf8(done.stdout).unwrap()
