@@ -32,18 +32,27 @@ fn worlds() -> Vec<World> {
 }
 
 /// The engine's own command.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests start the command as a shell does"
+)]
 fn own(engine: &str, words: &[&str]) -> Result<String, String> {
-    // Podman's own command would work beside its service.
+    // Podman's own command would work beside its service, and leaves something wherever it is started.
     let remote: &[&str] = if engine == "podman" {
         &["--remote"]
     } else {
         &[]
     };
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "tests start the command as a shell does"
-    )]
-    let done = Command::new(engine).args(remote).args(words).output();
+    let scratch = tempfile::tempdir().unwrap();
+    let mut command = Command::new(engine);
+    command
+        .args(remote)
+        .args(words)
+        .env("TMPDIR", scratch.path());
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        command.env("XDG_RUNTIME_DIR", scratch.path());
+    }
+    let done = command.output();
     let done = done.map_err(|error| error.to_string())?;
     if done.status.success() {
         return Ok(String::from_utf8(done.stdout).unwrap());

@@ -86,14 +86,22 @@ pub(crate) fn is_there(kind: Kind) -> bool {
 
 /// The engine's own command, as whoever runs the test.
 pub(crate) fn engine(kind: Kind, words: &[&str]) -> String {
-    // Podman's own command would work beside its service.
+    // Podman's own command would work beside its service, and leaves something wherever it is started.
     let remote: &[&str] = if kind == Kind::Podman {
         &["--remote"]
     } else {
         &[]
     };
     let mut command = Command::new(kind.name());
-    let done = command.args(remote).args(words).output().unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    command
+        .args(remote)
+        .args(words)
+        .env("TMPDIR", scratch.path());
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        command.env("XDG_RUNTIME_DIR", scratch.path());
+    }
+    let done = command.output().unwrap();
     let error = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{words:?}: {error}");
     String::from_utf8(done.stdout).unwrap()
