@@ -16,7 +16,7 @@ left_out_for_user() {
 ^cofferdam-cli/requirements::	reads the checkout
 ^[^:]*::(.*::)?(compile_fail|does_not_compile|docs_are_current)	calls cargo, or reads the checkout
 ^cofferdam/(native|hostile_guest)::	each test becomes the ordinary user by itself
-^cofferdam/engines::	each test becomes a user of Docker's group by itself
+^cofferdam/engines::.*::docker$	each test becomes a user of Docker's group by itself
 ^cofferdam-guest/wall::	each test becomes the ordinary user by itself
 ^cofferdam/(agents|prompt)::	words and commands: no process, no file of another user
 ^cofferdam/gate::	objects and references: git says the same to everybody
