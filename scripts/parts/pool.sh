@@ -30,7 +30,7 @@ END
 
 # Of these the ordinary user has the half that the seed chooses, where root has them all in the same suite; those are
 # left out of the choice that are about what a user may or about sandboxes that stay. `--all`: every one.
-halved='^(cofferdam/session|cofferdam-cli/(cli|chaos))::'
+halved='^(cofferdam/session|cofferdam/engines|cofferdam-cli/(cli|chaos))::'
 never_halved='::(living|lives|keeper|doctor|programs|homes|shown|environment|no_room|full_disk|bad_input::(users|hostile|streams))'
 
 # Passes on the jobs on standard input that are run this time; the others are counted in $work/halved.
@@ -53,7 +53,7 @@ halve_users() {
 # chooses; `--all` and `--repeat`: in all three. What is about one mode names it in the test itself, and the tests of
 # other files either do that or work in the checkout, which has one mode.
 moded='^cofferdam/session::(branches|half_merged|lifecycle|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::'
-mode_share=5
+mode_share=6
 
 # Adds to each of the jobs on standard input its mode, or `-`; what is left out is counted in $work/moded.
 in_modes() {
