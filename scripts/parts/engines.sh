@@ -55,6 +55,11 @@ make_images() {
     done
     tar -C "$root" -cf "$engines/git.tar" .
     rm -rf -- "$root"
+    # What images are built on, where those are tried too: no registry of images is asked.
+    if [[ -n ${COFFERDAM_TEST_ALL-} ]]; then
+        mmdebstrap --quiet --variant=minbase bookworm "$engines/debian.tar" \
+            || echo 'no packages of Debian can be reached here: no image of it'
+    fi
 }
 
 # A daemon that changes nothing of the machine's network: sandboxes need none of an engine's.
@@ -73,6 +78,9 @@ docker_up() {
     for name in busybox git; do
         docker import --change 'ENV PATH=/bin' "$engines/$name.tar" "$name:latest" >/dev/null || return 1
     done
+    if [[ -s $engines/debian.tar ]]; then
+        docker import "$engines/debian.tar" debian:bookworm-slim >/dev/null || return 1
+    fi
 }
 
 podman_up() {
@@ -103,6 +111,9 @@ END
     for name in busybox git; do
         podman import --change 'ENV PATH=/bin' "$engines/$name.tar" "docker.io/library/$name:latest" >/dev/null 2>&1 || return 1
     done
+    if [[ -s $engines/debian.tar ]]; then
+        podman import "$engines/debian.tar" docker.io/library/debian:bookworm-slim >/dev/null 2>&1 || return 1
+    fi
     export CONTAINER_HOST=unix://$socket
 }
 

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, apply, collect, completions, create, delete, demo, diff, doctor, exec, gc, list, log,
-    logs, man, merge, net, pause, resume, revoke, run, shell, start, status, stop, worktree,
+    allow, apply, build, build_base, collect, completions, create, delete, demo, diff, doctor,
+    engines, exec, gc, list, log, logs, man, merge, net, pause, resume, revoke, run, shell, start,
+    status, stop, worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -49,6 +50,12 @@ pub(crate) enum Command {
     Apply(apply::Arguments),
     Worktree(worktree::Arguments),
     Delete(delete::Arguments),
+    BuildBase(build_base::Arguments),
+    Build(build::Arguments),
+    /// The image of a repository, in Docker
+    Docker(engines::Arguments),
+    /// The image of a repository, in Podman
+    Podman(engines::Arguments),
     Allow(allow::Arguments),
     Revoke(revoke::Arguments),
     Net(net::Arguments),

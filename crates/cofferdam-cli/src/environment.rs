@@ -100,6 +100,14 @@ impl Environment {
         }
     }
 
+    /// Through what the web is reached, as programs are usually told.
+    pub(crate) fn proxy(&self) -> Option<String> {
+        let names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+        let set = |name: &&str| self.variables.get(OsStr::new(name));
+        let named = names.iter().find_map(set)?.to_str()?;
+        Some(named.to_owned()).filter(|named| !named.is_empty())
+    }
+
     /// The word that starts this command again, from any directory.
     pub(crate) fn invocation(&self) -> String {
         crate::ui::shell::shell_word(&self.program)

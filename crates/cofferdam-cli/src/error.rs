@@ -10,6 +10,7 @@ use cofferdam::agent::AgentError;
 use cofferdam::fsx::FileError;
 use cofferdam::git::RepositoryError;
 use cofferdam::git::trees::TreeError;
+use cofferdam::image::ImageError;
 use cofferdam::process::ProcessError;
 use cofferdam::registry::RegistryError;
 use cofferdam::sandbox::SandboxError;
@@ -26,6 +27,7 @@ use crate::ui::shell::shell_word;
 use crate::ui::{style, summary};
 
 mod chain;
+mod image;
 mod living;
 mod names;
 mod plan;
@@ -75,6 +77,8 @@ pub(crate) enum CliError {
     Change(#[from] ChangeError),
     #[error(transparent)]
     NetworkLog(#[from] LogError),
+    #[error(transparent)]
+    Image(#[from] ImageError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error("cannot start the event loop: {0}")]
@@ -195,6 +199,7 @@ fn hints(error: &CliError) -> Vec<String> {
 /// The next step of one error, whatever caused it.
 fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     of(error, command_hint)
+        .or_else(|| of(error, image::hint))
         .or_else(|| of(error, sandbox_hint))
         .or_else(|| of(error, living::hint))
         .or_else(|| of(error, repository_hint))
@@ -246,6 +251,7 @@ fn command_hint(error: &CliError) -> Option<String> {
         | CliError::File(_)
         | CliError::Runtime(_)
         | CliError::Output(_)
+        | CliError::Image(_)
         | CliError::Interrupted { .. } => None,
     }
 }

@@ -62,6 +62,12 @@ fn main() {
             }
             tried.is_err().into()
         }
+        // In a step of a build: which network it has, for whoever wants to know that it is the one that was given.
+        Some("network") => {
+            let told = std::fs::read_link("/proc/self/ns/net")
+                .and_then(|network| writeln!(std::io::stderr(), "{}", network.display()));
+            told.is_err().into()
+        }
         Some(_) => 2,
     });
 }

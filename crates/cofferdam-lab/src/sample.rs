@@ -12,6 +12,11 @@ use std::time::SystemTime;
 const SEED: &str = "COFFERDAM_TEST_SEED";
 const ALL: &str = "COFFERDAM_TEST_ALL";
 
+/// Whether tests do what takes minutes too: `scripts/test --all`.
+pub fn all() -> bool {
+    std::env::var_os(ALL).is_some()
+}
+
 /// A row of numbers that the seed and a name decide.
 #[derive(Debug, Clone)]
 pub struct Sample {
@@ -25,7 +30,7 @@ impl Sample {
     pub fn new(name: &str) -> Self {
         let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or_else(now);
-        let all = std::env::var_os(ALL).is_some();
+        let all = all();
         let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
         for byte in name.bytes() {
             // FNV-1a: seeds that differ by one, and names that differ by a letter, are far apart.

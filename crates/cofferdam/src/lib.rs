@@ -7,12 +7,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod agent;
+pub mod authorities;
 pub mod config;
 mod embedded;
 pub mod fsx;
 pub mod git;
 pub mod home;
 mod ids;
+pub mod image;
 pub mod names;
 pub mod network;
 mod path_json;

@@ -253,6 +253,9 @@ impl From<SandboxId> for String {
     }
 }
 
+/// The images that `cofferdam build-base` makes, without a tag.
+pub const BASE_IMAGE: &str = "cofferdam-base";
+
 /// The real path of a repository's top directory: absolute, no symlink, existing when it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RepoPath(PathBuf);
@@ -272,6 +275,11 @@ impl RepoPath {
         use std::os::unix::ffi::OsStrExt;
         let digest = Sha256::digest(self.0.as_os_str().as_bytes());
         digest[..4].iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    /// The image of its own `.cofferdam/Dockerfile`.
+    pub fn image(&self) -> String {
+        format!("cofferdam-{}-{}:latest", self.slug(), self.hash8())
     }
 
     /// The directory's own name as a slug; `repo` where nothing of it is usable.

@@ -24,6 +24,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("registry", &["git"]),
     ("wall", &["config", "registry"]),
     ("sandbox", &["wall"]),
+    ("image", &["wall", "sandbox"]),
     (
         "session",
         &[

@@ -1,5 +1,7 @@
 //! What a command means by where it was started: the repository there, one of its sandboxes, the rules that count.
 
+use std::path::Path;
+
 use cofferdam::git::discovery::Start;
 use cofferdam::git::{Repository, RepositoryError};
 use cofferdam::names::{RepoPath, SandboxId};
@@ -17,8 +19,17 @@ pub(super) async fn repository(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<Repository, ManageError> {
+    repository_at(&environment.directory, environment, interrupt).await
+}
+
+/// The repository that a directory is in.
+pub(super) async fn repository_at(
+    directory: &Path,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Repository, ManageError> {
     let workspaces = registry::workspaces(&environment.home)?;
-    let start = Start::find(&environment.directory, &workspaces)?;
+    let start = Start::find(directory, &workspaces)?;
     let found = Repository::discover(
         &environment.git,
         &start,

@@ -10,7 +10,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, ValueEnum};
 use cofferdam::names::BranchName;
 use cofferdam::network::NetworkKind;
-use cofferdam::sandbox::engine::{self, Engine, EngineOptions, Kind};
+use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind};
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
     BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy,
@@ -22,6 +22,7 @@ use cofferdam::wall::{self, Origin, Rule, RuleError};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::ui::human::parse_bytes;
+use crate::ui::shell::shell_word;
 
 /// Where commits go.
 #[derive(Debug, Clone, Args)]
@@ -137,9 +138,13 @@ pub(super) enum FileMode {
 }
 
 impl Sandbox {
-    /// The image that a container is made from; none where it is in no container.
-    pub(super) fn container_image(&self) -> Option<&str> {
-        let named = self.image.as_deref().unwrap_or(engine::IMAGE);
+    /// The image that a container is made from, in words; none where it is in no container.
+    pub(super) fn container_image(&self) -> Option<String> {
+        let named = self.image.as_deref().map(shell_word);
+        let named = named.map_or_else(
+            || "its image".to_owned(),
+            |named| format!("the image {named}"),
+        );
         (self.place != Place::Native).then_some(named)
     }
 }
@@ -156,7 +161,7 @@ pub(super) enum Place {
 }
 
 /// What may stand in the name of an image: a registry, a path, a tag, a digest.
-fn parse_image(text: &str) -> Result<String, String> {
+pub(super) fn parse_image(text: &str) -> Result<String, String> {
     let usable = |c: char| c.is_ascii_alphanumeric() || "._-/:@+".contains(c);
     if !text.is_empty() && !text.starts_with(['-', '/', '.']) && text.chars().all(usable) {
         return Ok(text.to_owned());
@@ -246,9 +251,7 @@ fn provider(
         Place::Podman => Kind::Podman,
     };
     let mut options = EngineOptions::new(environment.home.engines(), environment.engines());
-    if let Some(image) = &given.image {
-        options.image.clone_from(image);
-    }
+    options.image.clone_from(&given.image);
     Ok(Arc::new(Engine::new(kind, options)))
 }
 

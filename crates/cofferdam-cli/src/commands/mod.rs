@@ -3,6 +3,8 @@
 pub(crate) mod allow;
 pub(crate) mod apply;
 mod attach;
+pub(crate) mod build;
+pub(crate) mod build_base;
 mod built_in;
 pub(crate) mod collect;
 pub(crate) mod completions;
@@ -11,9 +13,11 @@ pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod engines;
 pub(crate) mod exec;
 pub(crate) mod gc;
 mod here;
+mod images;
 pub(crate) mod list;
 mod living;
 pub(crate) mod log;
@@ -37,6 +41,7 @@ pub(crate) mod worktree;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use cofferdam::sandbox::engine::Kind;
 
 use crate::arguments::{Arguments, Command};
 use crate::environment::Environment;
@@ -87,6 +92,16 @@ pub(crate) async fn dispatch(
                 Command::Allow(arguments) => allow::run(&arguments, environment, &interrupt).await,
                 Command::Revoke(arguments) => {
                     revoke::run(&arguments, environment, &interrupt).await
+                }
+                Command::BuildBase(arguments) => {
+                    build_base::run(arguments, environment, &interrupt).await
+                }
+                Command::Build(arguments) => build::run(&arguments, environment, &interrupt).await,
+                Command::Docker(arguments) => {
+                    engines::run(Kind::Docker, &arguments, environment, &interrupt).await
+                }
+                Command::Podman(arguments) => {
+                    engines::run(Kind::Podman, &arguments, environment, &interrupt).await
                 }
                 Command::Net(arguments) => net::run(arguments, environment, &interrupt).await,
                 Command::Gc(arguments) => gc::run(&arguments, environment, &interrupt).await,

@@ -12,6 +12,7 @@ use cofferdam::git::trees::TreeError;
 use cofferdam::git::vault::VaultError;
 use cofferdam::git::worktree::WorktreeError;
 use cofferdam::git::{GitError, RepositoryError};
+use cofferdam::image::ImageError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{AgentFailure, CollectError, PlanError, RunErrorKind};
 use cofferdam::wall::change::ChangeError;
@@ -25,6 +26,7 @@ pub(super) fn held<'a>(error: &'a (dyn Error + 'static)) -> Cause<'a> {
     of(error, in_command)
         .or_else(|| of(error, in_run))
         .or_else(|| of(error, living::held))
+        .or_else(|| of(error, in_image))
         .or_else(|| of(error, in_manage))
         .or_else(|| of(error, in_plan))
         .or_else(|| of(error, in_agent))
@@ -59,6 +61,7 @@ fn in_command(error: &CliError) -> Cause<'_> {
         CliError::NotStarted { error, .. } => Some(error.as_ref()),
         CliError::Wall(error) => Some(error),
         CliError::Change(error) => Some(error),
+        CliError::Image(error) => Some(error),
         CliError::NetworkLog(error) => Some(error),
         CliError::File(error) => Some(error),
         // They have said what is to be said.
@@ -70,6 +73,23 @@ fn in_command(error: &CliError) -> Cause<'_> {
         | CliError::Output(_)
         | CliError::Failed { .. }
         | CliError::Interrupted { .. } => None,
+    }
+}
+
+fn in_image(error: &ImageError) -> Cause<'_> {
+    match error {
+        ImageError::File(error) => Some(error),
+        ImageError::Engine(error) => Some(error),
+        ImageError::Unusable { .. }
+        | ImageError::Unresolved { .. }
+        | ImageError::NoDockerfile(_)
+        | ImageError::Context { .. }
+        | ImageError::NoBase(_)
+        | ImageError::Untrusted(_)
+        | ImageError::OtherDigest { .. }
+        | ImageError::Pack(_)
+        | ImageError::Build { .. }
+        | ImageError::Cancelled => None,
     }
 }
 

@@ -39,6 +39,21 @@ pub(crate) fn count(number: u64) -> String {
     out
 }
 
+/// In the largest unit that leaves a whole number before the point; units of 1,000.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let (mut whole, mut tenth, mut unit) = (bytes, 0, 0);
+    while whole >= 1000 && unit + 1 < units.len() {
+        tenth = whole % 1000 / 100;
+        whole /= 1000;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{whole} B"),
+        _ => format!("{whole}.{tenth} {}", units[unit]),
+    }
+}
+
 /// `1 commit`, `2 commits`.
 pub(crate) fn plural(number: usize, one: &str) -> String {
     if number == 1 {
@@ -185,5 +200,21 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!(age(at(100), at(90)), "0 s");
         assert_eq!(age(at(0), at(7200)), "2 h");
+    }
+
+    #[test]
+    fn sizes_are_told() {
+        let told = [0, 999, 1_000, 64_950, 3_870_000_000, u64::MAX].map(size);
+        assert_eq!(
+            told,
+            [
+                "0 B",
+                "999 B",
+                "1.0 kB",
+                "64.9 kB",
+                "3.8 GB",
+                "18446744.0 TB"
+            ]
+        );
     }
 }

@@ -12,13 +12,13 @@ const IMAGE: &str = "git:latest";
 const SURROUNDINGS: [&str; 2] = ["DOCKER_HOST", "CONTAINER_HOST"];
 
 /// A user who has sandboxes in containers of `engine`.
-struct World {
-    environment: TestEnvironment,
-    engine: &'static str,
+pub(crate) struct World {
+    pub(crate) environment: TestEnvironment,
+    pub(crate) engine: &'static str,
 }
 
 /// One for each engine that this machine has; that it has not is said.
-fn worlds() -> Vec<World> {
+pub(crate) fn worlds() -> Vec<World> {
     let there = |engine: &&str| {
         let asked = own(engine, &["image", "inspect", IMAGE]);
         asked.inspect_err(|why| skip!("{engine}: {why}")).is_ok()
@@ -36,7 +36,7 @@ fn worlds() -> Vec<World> {
     clippy::disallowed_methods,
     reason = "tests start the command as a shell does"
 )]
-fn own(engine: &str, words: &[&str]) -> Result<String, String> {
+pub(crate) fn own(engine: &str, words: &[&str]) -> Result<String, String> {
     // Podman's own command would work beside its service, and leaves something wherever it is started.
     let remote: &[&str] = if engine == "podman" {
         &["--remote"]
@@ -67,7 +67,7 @@ impl World {
         clippy::disallowed_methods,
         reason = "the engines are where this machine's user has them"
     )]
-    fn cofferdam(&self, arguments: &[&str]) -> Done {
+    pub(crate) fn cofferdam(&self, arguments: &[&str]) -> Done {
         let mut command = self.environment.command(arguments);
         for name in SURROUNDINGS {
             if let Some(value) = std::env::var_os(name) {
@@ -86,14 +86,14 @@ impl World {
     }
 
     #[track_caller]
-    fn exec(&self, script: &str) -> Done {
+    pub(crate) fn exec(&self, script: &str) -> Done {
         self.cofferdam(&["exec", "one", "--", "sh", "-c", script])
             .expect_code(0)
     }
 
     /// Nothing is left, in the engine either.
     #[track_caller]
-    fn expect_clean(&self) {
+    pub(crate) fn expect_clean(&self) {
         self.environment.expect_clean();
         let home = self.environment.home().join(".cofferdam/engines");
         let home = home.canonicalize().unwrap();

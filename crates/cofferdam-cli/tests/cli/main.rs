@@ -19,6 +19,7 @@ mod environment;
 mod gc;
 mod homes;
 mod hooks;
+mod images;
 mod interrupt;
 mod kept;
 mod left;

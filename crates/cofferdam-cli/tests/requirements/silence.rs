@@ -19,6 +19,10 @@ const STARTED: [(&str, &str); 4] = [
         "writeln!(std::io::stderr(), \"{error}\")",
     ),
     (
+        "crates/cofferdam-guest/src/main.rs",
+        "writeln!(std::io::stderr(), \"{}\", network.display())",
+    ),
+    (
         "crates/cofferdam-wall/src/bin/cofferdam-gateway.rs",
         "env::args_os()",
     ),

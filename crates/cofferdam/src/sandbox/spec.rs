@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_guest::protocol::{self, GuestExit};
 
 use super::TerminalSize;
-use crate::names::{SandboxId, Slug};
+use crate::names::{RepoPath, SandboxId, Slug};
 use crate::network::NetworkKind;
 use crate::process::Exit;
 use crate::wall::WallSpec;
@@ -36,6 +36,8 @@ pub struct SandboxSpec {
     /// Host directories that nothing of what the provider offers by itself may show or lie in: Cofferdam's own
     /// one, and the repository with whatever an agent put there.
     pub unseen: Vec<PathBuf>,
+    /// Whose sandbox it is: a provider with images takes that repository's where nobody named another.
+    pub repository: Option<RepoPath>,
     pub limits: Limits,
     pub network: Network,
     pub lifetime: Lifetime,
@@ -63,6 +65,7 @@ impl SandboxSpec {
             caller_home: None,
             programs: Vec::new(),
             unseen: Vec::new(),
+            repository: None,
             limits: Limits::default(),
             network: Network::None,
             lifetime: Lifetime::WithMaker,

@@ -343,6 +343,6 @@ fn engine_at(kind: Kind, home: PathBuf, image: &str) -> Engine {
 
 fn options(home: PathBuf, image: &str) -> EngineOptions {
     let mut options = EngineOptions::new(home, around());
-    image.clone_into(&mut options.image);
+    options.image = Some(image.to_owned());
     options
 }

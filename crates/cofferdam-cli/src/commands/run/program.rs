@@ -52,7 +52,7 @@ impl Surroundings {
             directory,
             top,
             checkout,
-            image: arguments.sandbox.container_image().map(str::to_owned),
+            image: arguments.sandbox.container_image(),
             search_path: environment.variable("PATH").map(ToOwned::to_owned),
             home: environment.user_home.clone(),
             unseen: environment.unseen(),
@@ -134,8 +134,8 @@ impl Surroundings {
             && (!program.contains('/') || path.is_absolute())
         {
             return format!(
-                "the image {} does not have it: take one that has, with `--image`",
-                shell_word(image)
+                "{image} does not have it: take one that has, with `--image`, or build one with all tools with \
+                 `cofferdam build-base`"
             );
         }
         if !program.contains('/') {

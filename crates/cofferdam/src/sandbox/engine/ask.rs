@@ -1,11 +1,11 @@
-//! Questions whose answers `bollard` cannot read: Podman has states of containers that Docker's API does not name, and a list with
-//! one of them would be no list.
+//! What `bollard` cannot ask or read: Podman has states of containers that Docker's API does not name, and a list with one of them
+//! would be no list; and it takes a build's network in a way of its own.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -31,6 +31,76 @@ pub(super) async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> io::R
             Err(io::Error::other(format!("{status}: {said}")))
         }
     }
+}
+
+/// Sends an archive, and gives each line of the answer as it comes. Whoever drops the future stops what was asked. The error has the
+/// engine's own words where it refuses.
+pub(super) async fn post(
+    socket: &Path,
+    path: &str,
+    archive: Vec<u8>,
+    mut each: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    let stream = UnixStream::connect(socket).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    let request = Request::post(path)
+        .header("host", "engine")
+        .header("content-type", "application/x-tar");
+    let request = request
+        .body(Full::new(Bytes::from(archive)))
+        .map_err(io::Error::other)?;
+    let answered = async {
+        let mut answer = sender
+            .send_request(request)
+            .await
+            .map_err(io::Error::other)?;
+        let status = answer.status();
+        let mut rest = Vec::new();
+        while let Some(frame) = answer.frame().await {
+            let Ok(data) = frame.map_err(io::Error::other)?.into_data() else {
+                continue;
+            };
+            rest.extend_from_slice(&data);
+            while let (true, Some(end)) = (
+                status.is_success(),
+                rest.iter().position(|&byte| byte == b'\n'),
+            ) {
+                each(&rest[..end]);
+                rest.drain(..=end);
+            }
+            if rest.len() > LONGEST {
+                return Err(io::Error::other("its answer has no end"));
+            }
+        }
+        if status.is_success() {
+            each(&rest);
+            return Ok(());
+        }
+        Err(io::Error::other(refusal(&rest)))
+    };
+    // The connection is no task of its own: it ends with this future.
+    tokio::select! {
+        answered = answered => answered,
+        broken = connection => match broken {
+            Err(error) => Err(io::Error::other(error)),
+            Ok(()) => Err(io::ErrorKind::UnexpectedEof.into()),
+        },
+    }
+}
+
+/// What an engine says where it does not do what it was asked.
+fn refusal(body: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Said {
+        message: String,
+    }
+    let said = serde_json::from_slice(body).map_or_else(
+        |_| String::from_utf8_lossy(body).into_owned(),
+        |said: Said| said.message,
+    );
+    crate::text::printable_line(said.trim())
 }
 
 async fn ask(socket: &Path, path: &str) -> io::Result<(StatusCode, Bytes)> {

@@ -10,7 +10,8 @@ use bollard::Docker as Api;
 use bollard::errors::Error as ApiError;
 use bollard::models::{ContainerCreateBody, ImageInspect};
 use bollard::query_parameters::{
-    CreateContainerOptions, CreateImageOptions, RemoveContainerOptions, StartContainerOptions,
+    CreateContainerOptions, CreateImageOptions, RemoveContainerOptions, RemoveImageOptions,
+    StartContainerOptions,
 };
 use futures_util::StreamExt;
 
@@ -20,6 +21,7 @@ use serde::de::DeserializeOwned;
 use super::Kind;
 use super::ask;
 use super::find::Endpoint;
+use super::image::Image;
 use super::labels::{HOLDER, ROLE};
 use crate::sandbox::SandboxError;
 
@@ -177,28 +179,89 @@ impl Client {
         Ok(about)
     }
 
-    /// An image that is there, with its environment.
-    pub(super) async fn image(&self, name: &str) -> Result<Vec<String>, SandboxError> {
-        let found: ImageInspect = match self.api.inspect_image(name).await {
-            Err(error) if status(&error) == Some(NOT_FOUND) => {
-                return Err(SandboxError::Unsupported {
-                    what: format!("{} has no image `{name}`", self.kind()),
-                    hint: format!("get it with `{} pull {name}`", self.kind().name()),
-                });
+    /// The first of these images that is there, with its environment.
+    pub(super) async fn first_image(
+        &self,
+        names: &[String],
+    ) -> Result<(String, Vec<String>), SandboxError> {
+        for name in names {
+            if let Some(found) = self.inspect_image(name).await? {
+                let config = found.config.unwrap_or_default();
+                return Ok((name.clone(), config.env.unwrap_or_default()));
             }
-            other => other.map_err(|error| self.failed("look at the image", &error))?,
-        };
-        let config = found.config.unwrap_or_default();
-        Ok(config.env.unwrap_or_default())
+        }
+        let kind = self.kind();
+        let last = names.last().map_or("", String::as_str);
+        Err(SandboxError::Unsupported {
+            what: format!("{kind} has no image `{last}`"),
+            hint: match last {
+                // Nobody named it.
+                super::IMAGE if names.len() > 1 => format!(
+                    "build one with all tools with `cofferdam build-base --sandbox {}`, or get this one with `{} pull {last}`, \
+                     or name another with `--image`",
+                    kind.name(),
+                    kind.name()
+                ),
+                _ if is_of_ours(last) => {
+                    format!(
+                        "build it with `cofferdam build-base --sandbox {}`",
+                        kind.name()
+                    )
+                }
+                _ => format!("get it with `{} pull {last}`", kind.name()),
+            },
+        })
+    }
+
+    pub(super) async fn find_image(&self, name: &str) -> Result<Option<Image>, SandboxError> {
+        Ok(self.inspect_image(name).await?.map(|found| Image {
+            id: found.id.unwrap_or_default(),
+            size: found
+                .size
+                .and_then(|size| size.try_into().ok())
+                .unwrap_or_default(),
+            labels: found
+                .config
+                .and_then(|config| config.labels)
+                .unwrap_or_default()
+                .into_iter()
+                .collect(),
+        }))
+    }
+
+    async fn inspect_image(&self, name: &str) -> Result<Option<ImageInspect>, SandboxError> {
+        match self.api.inspect_image(name).await {
+            Err(error) if status(&error) == Some(NOT_FOUND) => Ok(None),
+            Err(error) => Err(self.failed("look at the image", &error)),
+            Ok(found) => Ok(Some(found)),
+        }
+    }
+
+    /// False where there is none.
+    pub(super) async fn remove_image(&self, name: &str) -> Result<bool, SandboxError> {
+        let removed = self
+            .api
+            .remove_image(name, None::<RemoveImageOptions>, None)
+            .await;
+        match removed {
+            Err(error) if status(&error) == Some(NOT_FOUND) => Ok(false),
+            Err(error) if status(&error) == Some(CONFLICT) => Err(SandboxError::Unsupported {
+                what: format!("the image `{name}` is used: {}", said(&error)),
+                hint:
+                    "see which sandboxes use it with `cofferdam list --all`, and delete them first"
+                        .to_owned(),
+            }),
+            Err(error) => Err(self.failed("remove the image", &error)),
+            Ok(_) => Ok(true),
+        }
     }
 
     /// The id of an image without a file in it, which is made unless it is there. By its name one engine would look for it at
     /// a registry.
     pub(super) async fn empty_image(&self, name: &str) -> Result<String, SandboxError> {
-        let id = async || match self.api.inspect_image(name).await {
-            Err(error) if status(&error) == Some(NOT_FOUND) => Ok(None),
-            Err(error) => Err(self.failed("look at the image", &error)),
-            Ok(found) => Ok(found.id),
+        let id = async || {
+            let found = self.inspect_image(name).await;
+            found.map(|found| found.and_then(|found| found.id))
         };
         if let Some(id) = id().await? {
             return Ok(id);
@@ -312,6 +375,11 @@ impl Client {
         let (kind, said) = (self.kind(), said(error));
         SandboxError::Start(format!("{kind} cannot {what}: {said}"))
     }
+}
+
+/// Whether `build-base` makes images of this name.
+fn is_of_ours(name: &str) -> bool {
+    name.split_once(':').map_or(name, |(name, _)| name) == crate::names::BASE_IMAGE
 }
 
 fn status(error: &ApiError) -> Option<u16> {

@@ -3,11 +3,24 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::profile::AGENT_HOME;
+use super::profile::{AGENT_HOME, AUTHORITIES};
+use crate::authorities;
 use crate::sandbox::SandboxSpec;
 
 /// What an image without a `PATH` gets.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What programs look at to know whom to believe: OpenSSL's, Node.js's, curl's, Git's, Python's, Cargo's. An image that sets one
+/// knows better.
+const BELIEVE: [&str; 7] = [
+    "SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_CERT",
+    "CARGO_HTTP_CAINFO",
+];
 
 /// The image's own, then what is the same in every sandbox, then what the caller gives. `image`: `NAME=value` each.
 pub(super) fn environment(spec: &SandboxSpec, image: &[String]) -> BTreeMap<OsString, OsString> {
@@ -17,6 +30,9 @@ pub(super) fn environment(spec: &SandboxSpec, image: &[String]) -> BTreeMap<OsSt
         ("SHELL".into(), "/bin/sh".into()),
         ("TERM".into(), "xterm-256color".into()),
     ]);
+    if authorities::bundle().is_some() {
+        environment.extend(BELIEVE.map(|name| (name.into(), AUTHORITIES.into())));
+    }
     environment.extend(image.iter().filter_map(|entry| {
         let (name, value) = entry.split_once('=')?;
         Some((name.into(), value.into()))

@@ -24,7 +24,7 @@ use crate::sandbox::guest::{self, bounded, start_error};
 use crate::sandbox::{Access, SandboxError};
 
 /// The image with nothing in it. Its content never changes.
-const IMAGE: &str = "cofferdam-holder:1";
+pub(super) const IMAGE: &str = "cofferdam-holder:1";
 
 /// A wall that stands, and what keeps it until somebody has joined it.
 pub(super) struct Holder<'a> {

@@ -17,9 +17,10 @@ use super::life::Keeper;
 use super::mounts::{self, Bind};
 use super::newborn::{Newborn, go_on, meet, short};
 use super::places::{meeting, mounted, nothing};
-use super::profile::{GUEST, MEETING, OF_CALLER, Profile};
+use super::profile::{AUTHORITIES, GUEST, MEETING, OF_CALLER, Profile};
 use super::reach::Reach;
 use super::rendezvous::Rendezvous;
+use crate::authorities;
 use crate::embedded;
 use crate::fsx;
 use crate::sandbox::guest::{
@@ -29,9 +30,11 @@ use crate::sandbox::{
     Access, Lifetime, Limits, Network, SandboxError, SandboxSpec, identity, limits,
 };
 
+/// `image`: its name, and its environment.
 pub(super) async fn make(
     reach: &Arc<Reach>,
     client: &Client,
+    image: &(String, Vec<String>),
     spec: &SandboxSpec,
     cancel: &CancellationToken,
 ) -> Result<GuestSandbox, SandboxError> {
@@ -43,27 +46,29 @@ pub(super) async fn make(
         Lifetime::UntilRemoved { state } => Some(guest::free_door(spec, state).await?),
     };
     // An engine's step is waited for, because it goes on whoever waits; what a guest does is not.
-    let made = come_up(reach, client, spec, door.as_ref(), cancel).await;
+    let made = come_up(reach, client, image, spec, door.as_ref(), cancel).await;
     if let (Err(_), Some(door)) = (&made, door) {
         door.remove();
     }
-    made
+    // Nothing of the host's leads there by another name now.
+    made.map(|(sandbox, _)| sandbox)
 }
 
-async fn come_up(
+/// The sandbox, and where it was met: whoever lets that go takes its files away too.
+pub(super) async fn come_up(
     reach: &Arc<Reach>,
     client: &Client,
+    (image, variables): &(String, Vec<String>),
     spec: &SandboxSpec,
     door: Option<&Door>,
     cancel: &CancellationToken,
-) -> Result<GuestSandbox, SandboxError> {
+) -> Result<(GuestSandbox, Rendezvous), SandboxError> {
     let options = &reach.options;
     let agent = identity::agent(spec.id)?;
     let rootless = client.rootless()?;
     if rootless {
         can_limit(client, &spec.limits).await?;
     }
-    let image = client.image(&options.image).await?;
     let private = fsx::private_dir(&options.home);
     private.map_err(|error| SandboxError::Start(error.to_string()))?;
     let guest = embedded::guest_file(&options.home).map_err(start_error)?;
@@ -123,7 +128,7 @@ async fn come_up(
     };
     let profile = Profile {
         kind: client.kind(),
-        image: &options.image,
+        image,
         hostname: &hostname,
         ids,
         labels,
@@ -147,9 +152,9 @@ async fn come_up(
     client.start(newborn.id()).await?;
     let met = meet(client, &rendezvous, newborn.id());
     let (stream, process) = bounded(met, options.ready_limit, cancel).await?;
-    // It has them now; from here on nothing of the host's leads there by another name.
-    drop((attached, rendezvous));
-    let frame = describe(spec, environment(spec, &image), seen, rootless)?;
+    // It has them now.
+    drop(attached);
+    let frame = describe(spec, environment(spec, variables), seen, rootless)?;
     let mut fds = holder
         .as_mut()
         .map(Holder::take_sockets)
@@ -199,12 +204,13 @@ async fn come_up(
         process,
         lives_on: door.is_some(),
     };
-    Ok(GuestSandbox {
+    let sandbox = GuestSandbox {
         connection: Connection::new(stream),
         agent,
         end: Box::new(end),
         wall,
-    })
+    };
+    Ok((sandbox, rendezvous))
 }
 
 /// An ordinary user's engine limits nothing without delegated control groups of version 2.
@@ -222,13 +228,17 @@ async fn can_limit(client: &Client, limits: &Limits) -> Result<(), SandboxError>
     })
 }
 
-/// What every container sees: its process 1, and where that meets its maker.
+/// What every container sees: its process 1, where that meets its maker, and whom this machine believes.
 fn own(guest: &Path, rendezvous: &Rendezvous) -> Result<Vec<Bind>, SandboxError> {
     let read_only = Access::ReadOnly;
-    Ok(vec![
+    let mut binds = vec![
         Bind::of(guest, Path::new(GUEST), read_only)?,
         Bind::of(rendezvous.directory(), Path::new(MEETING), read_only)?,
-    ])
+    ];
+    if let Some(bundle) = authorities::bundle() {
+        binds.push(Bind::of(&bundle, Path::new(AUTHORITIES), read_only)?);
+    }
+    Ok(binds)
 }
 
 fn describe(

@@ -6,12 +6,14 @@
 
 mod ask;
 mod attached;
+mod build;
 mod client;
 mod environment;
 mod etc;
 mod examine;
 mod find;
 mod holder;
+mod image;
 mod kind;
 mod labels;
 mod life;
@@ -34,12 +36,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+pub use build::{BuildError, BuildNetwork, Recipe};
 pub use find::Surroundings;
+pub use image::Image;
 pub use kind::Kind;
 pub use named::{Docker, Podman};
 pub use probe::{Found, probe};
 
 use reach::Reach;
+
+use crate::names::{BASE_IMAGE, RepoPath};
 
 use super::{
     Abilities, Ability, BindMountProvider, Examined, Handle, NetworkKind, Sandbox, SandboxError,
@@ -52,8 +58,9 @@ pub struct EngineOptions {
     /// A directory of the caller's for what containers are given; made where it is missing, 0700.
     pub home: PathBuf,
     pub around: Surroundings,
-    /// Any image that the engine has. Nothing of ours has to be in it.
-    pub image: String,
+    /// Any image that the engine has. Nothing of ours has to be in it. Without one it is the first that is there: the
+    /// repository's, [the base](crate::names::BASE_IMAGE), [`IMAGE`].
+    pub image: Option<String>,
     /// How long a sandbox may take to come up.
     pub ready_limit: Duration,
 }
@@ -63,13 +70,25 @@ impl EngineOptions {
         Self {
             home: home.into(),
             around,
-            image: IMAGE.to_owned(),
+            image: None,
             ready_limit: Duration::from_secs(60),
         }
     }
 }
 
-/// The image that is used where nobody names one.
+impl EngineOptions {
+    /// Those that a sandbox may have, the first that is there before the others.
+    fn images(&self, spec: &SandboxSpec) -> Vec<String> {
+        if let Some(image) = &self.image {
+            return vec![image.clone()];
+        }
+        let own = spec.repository.as_ref().map(RepoPath::image);
+        let base = format!("{BASE_IMAGE}:latest");
+        own.into_iter().chain([base, IMAGE.to_owned()]).collect()
+    }
+}
+
+/// The image that is used where nobody names one and none of ours was built.
 pub const IMAGE: &str = "debian:bookworm-slim";
 
 const OF_ROOT: [Ability; 7] = [
@@ -156,12 +175,14 @@ impl BindMountProvider for Engine {
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         let client = self.reach.client().await?;
+        let options = &self.reach.options;
+        let image = client.first_image(&options.images(spec)).await?;
         if let Some(place) = &spec.place {
-            record::write(place, &client.endpoint, &self.reach.options)?;
+            // The same one whenever it is started again.
+            record::write(place, &client.endpoint, &options.home, &image.0)?;
         }
-        Ok(Arc::new(
-            make::make(&self.reach, client, spec, cancel).await?,
-        ))
+        let made = make::make(&self.reach, client, &image, spec, cancel);
+        Ok(Arc::new(Box::pin(made).await?))
     }
 
     async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {

@@ -15,6 +15,8 @@ use crate::sandbox::Limits;
 /// Where the guest is, and how it comes to its maker.
 pub(super) const GUEST: &str = "/.cofferdam/guest";
 pub(super) const MEETING: &str = "/.cofferdam/meet";
+/// Whom this machine believes.
+pub(super) const AUTHORITIES: &str = "/.cofferdam/ca.pem";
 /// The home of whoever works inside.
 pub(super) const AGENT_HOME: &str = "/home/agent";
 /// A billionth of a CPU is an engine's unit.

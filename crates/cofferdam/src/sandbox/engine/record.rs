@@ -26,12 +26,13 @@ struct Remembered {
 pub(super) fn write(
     place: &Path,
     endpoint: &Endpoint,
-    options: &EngineOptions,
+    home: &Path,
+    image: &str,
 ) -> Result<(), SandboxError> {
     let remembered = Remembered {
         socket: PathText(endpoint.socket.clone()),
-        home: PathText(options.home.clone()),
-        image: options.image.clone(),
+        home: PathText(home.to_owned()),
+        image: image.to_owned(),
     };
     let failed = |error: String| SandboxError::Start(error);
     let bytes =
@@ -56,7 +57,7 @@ pub(super) fn read(
     let found: Remembered =
         serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
     let mut options = EngineOptions::new(found.home.0, super::Surroundings::default());
-    options.image = found.image;
+    options.image = Some(found.image);
     let endpoint = Endpoint {
         kind,
         socket: found.socket.0,

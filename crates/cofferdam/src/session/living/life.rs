@@ -208,6 +208,7 @@ pub async fn start(
         caller_home: caller.user_home.clone(),
         programs: prepare::programs(None),
         unseen: registry::unseen(&caller.home, top.as_path(), caller.user_home.as_deref())?,
+        repository: Some(named.repository.top.clone()),
         limits: form.limits(),
         network: network::of_a_record(&caller.home, record),
         lifetime: Lifetime::UntilRemoved {

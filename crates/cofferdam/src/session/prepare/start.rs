@@ -62,6 +62,7 @@ impl Making<'_> {
                 self.plan.repository.top.as_path(),
                 self.caller.user_home.as_deref(),
             )?,
+            repository: Some(self.plan.repository.top.clone()),
             limits: self.options.limits.clone(),
             network: self.options.network.spec(
                 &self.caller.home,

@@ -1,0 +1,237 @@
+//! What commands that make images have in common: the engine that makes them, and what is said meanwhile.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use cofferdam::git::Repository;
+use cofferdam::image::{self, Built, ImageError, Progress, Source};
+use cofferdam::sandbox::engine::{self, Engine, EngineOptions, Kind};
+use cofferdam::text::printable;
+
+use super::here;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::shell::shell_word;
+use crate::ui::style::{self, paint};
+use crate::ui::{human, output};
+
+/// Who keeps the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Place {
+    /// Docker
+    Docker,
+    /// Podman
+    Podman,
+}
+
+impl From<Place> for Kind {
+    fn from(place: Place) -> Self {
+        match place {
+            Place::Docker => Self::Docker,
+            Place::Podman => Self::Podman,
+        }
+    }
+}
+
+/// Which engine builds.
+#[derive(Debug, Args)]
+pub(super) struct Builder {
+    /// The engine that builds the image and keeps it; without it Docker, or Podman where there is no Docker
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    pub(super) sandbox: Option<Place>,
+}
+
+/// What a repository's image is built from, and on.
+#[derive(Debug, Args)]
+pub(super) struct OfRepository {
+    /// The repository; without it the one that you stand in
+    #[arg(value_name = "PATH")]
+    pub(super) path: Option<PathBuf>,
+
+    /// The tag of the base that it is built on
+    #[arg(long, value_name = "TAG", default_value = "latest")]
+    pub(super) base_tag: String,
+
+    /// The digest of what you have read: the command says it where it is missing
+    #[arg(long, value_name = "SHA256")]
+    pub(super) trust: Option<String>,
+}
+
+/// The engine that was asked for, or the first that answers.
+pub(super) async fn engine(
+    asked: Option<Kind>,
+    environment: &Environment,
+) -> Result<(Kind, Engine), CliError> {
+    let kind = match asked {
+        Some(kind) => kind,
+        None => first(environment).await?,
+    };
+    let options = EngineOptions::new(environment.home.engines(), environment.engines());
+    Ok((kind, Engine::new(kind, options)))
+}
+
+async fn first(environment: &Environment) -> Result<Kind, CliError> {
+    let mut problems = Vec::new();
+    for kind in Kind::ALL {
+        match engine::probe(kind, &environment.engines()).await {
+            Ok(_) => return Ok(kind),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    Err(CliError::Failed {
+        message: format!(
+            "there is no engine that could build an image: {}",
+            problems.join("; ")
+        ),
+        hint: "`cofferdam doctor` says what each needs; sandboxes without an image need no engine"
+            .to_owned(),
+    })
+}
+
+/// The repository at a path, or where the command was started.
+pub(super) async fn repository(
+    path: Option<&Path>,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Repository, CliError> {
+    let Some(path) = path else {
+        return Ok(here::repository(environment, interrupt).await?);
+    };
+    let there = environment.directory.join(path);
+    let there = there.canonicalize().map_err(|error| CliError::Failed {
+        message: format!("cannot look at {}: {error}", shell_word(&there)),
+        hint: "name the directory of a repository, or leave the path out".to_owned(),
+    })?;
+    Ok(here::repository_at(&there, environment, interrupt).await?)
+}
+
+/// Builds a repository's image, and says what becomes of it.
+pub(super) async fn build_repository(
+    of: &OfRepository,
+    asked: Option<Kind>,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
+    let repository = repository(of.path.as_deref(), environment, interrupt).await?;
+    let source = Source::read(&repository.top)?;
+    for remark in source.remarks() {
+        output::note(&format!("note: {remark}\n"));
+    }
+    let (kind, engine) = engine(asked, environment).await?;
+    let began = Instant::now();
+    let built = image::build_repository(
+        &engine,
+        &environment.home,
+        source,
+        &of.base_tag,
+        of.trust.as_deref(),
+        &interrupt.cancel,
+        teller(environment),
+    );
+    let built = match Box::pin(built).await {
+        Err(ImageError::Untrusted(source)) => {
+            output::note(&shown(&source, environment.colour.on_stderr()));
+            return Err(CliError::Failed {
+                message: format!("{} is not built before you have read it", source.name()),
+                hint: format!(
+                    "read what stands above; then: {}",
+                    again(of, kind, &source.digest)
+                ),
+            });
+        }
+        built => built?,
+    };
+    say(&built, kind, began.elapsed(), environment)?;
+    output::note(&format!(
+        "next: cofferdam create NAME --sandbox {} (this repository's sandboxes take it by themselves)\n",
+        kind.name()
+    ));
+    Ok(())
+}
+
+/// The command that builds what was shown.
+fn again(of: &OfRepository, kind: Kind, digest: &str) -> String {
+    let mut words = format!("cofferdam {} build-image", kind.name());
+    if let Some(path) = &of.path {
+        let _ = write!(words, " {}", shell_word(path));
+    }
+    if of.base_tag != "latest" {
+        let _ = write!(words, " --base-tag {}", of.base_tag);
+    }
+    format!("{words} --trust {digest}")
+}
+
+/// Removes a repository's image.
+pub(super) async fn remove_repository(
+    path: Option<&Path>,
+    kind: Kind,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
+    let repository = repository(path, environment, interrupt).await?;
+    let name = repository.top.image();
+    let (kind, engine) = engine(Some(kind), environment).await?;
+    if engine.remove_image(&name).await.map_err(ImageError::from)? {
+        output::note(&format!("removed {name} from {kind}\n"));
+    } else {
+        output::note(&format!("{kind} has no image {name}: nothing to remove\n"));
+    }
+    Ok(())
+}
+
+/// Prints a build's lines on standard error as they come.
+pub(super) fn teller(environment: &Environment) -> impl FnMut(Progress<'_>) + Send {
+    let colour = environment.colour.on_stderr();
+    move |progress| match progress {
+        Progress::Latest { tool, version } => output::note(&format!("latest {tool}: {version}\n")),
+        Progress::Line(line) if line.starts_with("Step ") || line.starts_with("STEP ") => {
+            output::note(&format!("{}\n", paint(line, style::STRONG, colour)));
+        }
+        // Ids of what is between two steps.
+        Progress::Line(line)
+            if line.starts_with(" ---> ") || line.starts_with("Removing inter") => {}
+        Progress::Line(line) => output::note(&format!("  | {line}\n")),
+    }
+}
+
+/// The result, on standard output: the name alone is there for scripts as its first word.
+pub(super) fn say(
+    built: &Built,
+    kind: Kind,
+    took: Duration,
+    environment: &Environment,
+) -> Result<(), CliError> {
+    let colour = environment.colour.on_stdout();
+    output::data(&format!(
+        "{} {} on {kind}, {}, in {}\n",
+        paint("built:", style::GOOD, colour),
+        built.name,
+        human::size(built.image.size),
+        human::duration(took)
+    ))?;
+    Ok(())
+}
+
+/// What somebody has to have read before it runs.
+fn shown(source: &Source, colour: bool) -> String {
+    let mut text = format!("{}\n", paint("Dockerfile:", style::STRONG, colour));
+    for line in source.dockerfile.lines() {
+        let _ = writeln!(text, "  | {}", printable(line));
+    }
+    if source.files.is_empty() {
+        text.push_str("beside it the build gets no file\n");
+    } else {
+        text.push_str("beside it the build gets, from .cofferdam:\n");
+        for (path, bytes) in &source.files {
+            text.push_str(&format!(
+                "  {} ({})\n",
+                shell_word(path),
+                human::size(*bytes)
+            ));
+        }
+    }
+    text
+}

@@ -1,0 +1,314 @@
+//! Images: a repository's own, and what is said where there can be none.
+
+use cofferdam_lab::skip;
+
+use crate::containers::{World, own, worlds};
+use crate::environment::{Done, TestEnvironment};
+
+/// An image with a shell alone; `scripts/test` makes it.
+const SHELL: &str = "busybox:latest";
+
+fn dockerfile(environment: &TestEnvironment, text: &str) {
+    environment.write(".cofferdam/Dockerfile", text);
+}
+
+/// The command that an unread Dockerfile's hint has, as printed.
+#[track_caller]
+fn hinted(shown: &Done) -> Vec<String> {
+    let line = shown.stderr.lines().find(|line| line.contains(" --trust "));
+    let line = line.unwrap_or_else(|| panic!("no command in: {shown}"));
+    let (_, command) = line.split_once("cofferdam ").unwrap();
+    command.split(' ').map(str::to_owned).collect()
+}
+
+impl World {
+    /// `cofferdam build` of a Dockerfile that somebody has read.
+    #[track_caller]
+    fn build_trusted(&self) -> Done {
+        let shown = self.cofferdam(&["build", "--sandbox", self.engine]);
+        let shown = shown.expect_code(1);
+        let command = hinted(&shown);
+        self.cofferdam(&command.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn image(&self) -> String {
+        let top = self.environment.repository().canonicalize().unwrap();
+        cofferdam::names::RepoPath::resolve(&top).unwrap().image()
+    }
+
+    #[track_caller]
+    fn expect_no_image(&self) {
+        own(self.engine, &["image", "inspect", &self.image()]).unwrap_err();
+    }
+}
+
+// covers: S2-36 S3-28 S3-35
+#[test]
+fn a_repositorys_image_is_read_built_used_and_removed() {
+    for world in worlds() {
+        let environment = &world.environment;
+        dockerfile(
+            environment,
+            &format!(
+                "FROM {SHELL}\nCOPY extra /extra\nRUN echo built >/built\nENTRYPOINT [\"false\"]\n"
+            ),
+        );
+        environment.write(".cofferdam/extra", "beside it\n");
+        environment.write(".cofferdam/.env", "SECRET=1\n");
+        let shown = world
+            .cofferdam(&["build", "--sandbox", world.engine])
+            .expect_code(1);
+        for part in [
+            "RUN echo built >/built",
+            "extra (10 B)",
+            "ENTRYPOINT is not used",
+        ] {
+            assert!(shown.stderr.contains(part), "{part}: {shown}");
+        }
+        assert!(!shown.stderr.contains(".env"), "{shown}");
+        world.expect_no_image();
+        let command = hinted(&shown);
+        let command: Vec<_> = command.iter().map(String::as_str).collect();
+        // Something else lies there by now.
+        environment.write(".cofferdam/extra", "changed!!\n");
+        let other = world.cofferdam(&command).expect_code(1);
+        assert!(other.stderr.contains("is not the digest"), "{other}");
+        world.expect_no_image();
+        environment.write(".cofferdam/extra", "beside it\n");
+        let built = world.cofferdam(&command).expect_code(0);
+        assert!(built.stdout.starts_with("built: cofferdam-"), "{built}");
+        // It is this repository's: nobody has to name it.
+        world
+            .cofferdam(&["create", "one", "--sandbox", world.engine])
+            .expect_code(0);
+        let done = world.exec("cat /built /extra; test ! -e /.env && echo none");
+        assert_eq!(done.stdout, "built\nbeside it\nnone\n");
+        let used = world.cofferdam(&[world.engine, "remove-image"]);
+        // Podman lets it go beneath a container that goes by itself; nobody does in silence.
+        if used.status.success() {
+            assert!(used.stderr.contains("removed"), "{used}");
+        } else {
+            assert!(used.stderr.contains("is used"), "{used}");
+        }
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        world
+            .cofferdam(&[world.engine, "remove-image"])
+            .expect_code(0);
+        world.expect_no_image();
+        let again = world
+            .cofferdam(&[world.engine, "remove-image"])
+            .expect_code(0);
+        assert!(again.stderr.contains("nothing to remove"), "{again}");
+        world.expect_clean();
+    }
+}
+
+#[test]
+fn programs_of_a_build_are_behind_the_wall() {
+    for world in worlds() {
+        dockerfile(
+            &world.environment,
+            &format!(
+                "FROM {SHELL}\nRUN printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 192.0.2.7 80; exit 3\n"
+            ),
+        );
+        let failed = world.build_trusted().expect_code(1);
+        assert!(
+            failed.stderr.contains("the wall refused 192.0.2.7:80"),
+            "{failed}"
+        );
+        assert!(
+            failed.stderr.contains("cofferdam allow 192.0.2.7:80"),
+            "{failed}"
+        );
+        world.expect_no_image();
+        dockerfile(
+            &world.environment,
+            &format!(
+                "FROM {SHELL}\nRUN cat /proc/net/dev | sed 1,2d | sed 's/:.*//' | tr -d ' ' >/interfaces\n"
+            ),
+        );
+        world.build_trusted().expect_code(0);
+        world
+            .cofferdam(&["create", "one", "--sandbox", world.engine])
+            .expect_code(0);
+        let seen = world.exec("cat /interfaces").stdout;
+        // A kernel may have one of its own in every namespace, without a way out.
+        let ways = ["eth", "en", "docker", "podman", "veth", "tap"];
+        assert!(seen.contains("lo\n"), "{seen}");
+        assert!(
+            !seen
+                .lines()
+                .any(|name| ways.iter().any(|way| name.starts_with(way))),
+            "{seen}"
+        );
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        world
+            .cofferdam(&[world.engine, "remove-image"])
+            .expect_code(0);
+        world.expect_clean();
+    }
+}
+
+#[test]
+fn a_base_that_is_not_there_is_named_and_not_looked_for_elsewhere() {
+    for world in worlds() {
+        dockerfile(
+            &world.environment,
+            "ARG BASE_IMAGE_TAG=latest\nFROM cofferdam-base:${BASE_IMAGE_TAG}\n",
+        );
+        let shown = world.cofferdam(&["build", "--sandbox", world.engine, "--base-tag", "no-such"]);
+        let command = hinted(&shown.expect_code(1));
+        let command: Vec<_> = command.iter().map(String::as_str).collect();
+        let failed = world.cofferdam(&command).expect_code(1);
+        assert!(
+            failed.stderr.contains("no image `cofferdam-base:no-such`"),
+            "{failed}"
+        );
+        assert!(
+            failed.stderr.contains("cofferdam build-base --tag no-such"),
+            "{failed}"
+        );
+        world.environment.expect_clean();
+    }
+}
+
+#[test]
+fn where_no_image_was_built_the_message_says_how() {
+    for world in worlds() {
+        let ours = ["cofferdam-base:latest", "debian:bookworm-slim"];
+        if ours
+            .iter()
+            .any(|name| own(world.engine, &["image", "inspect", name]).is_ok())
+        {
+            skip!(
+                "{}: the machine has an image that is taken by itself",
+                world.engine
+            );
+            continue;
+        }
+        let failed = world
+            .cofferdam(&["create", "one", "--sandbox", world.engine])
+            .expect_code(1);
+        for part in [
+            "no image `debian:bookworm-slim`",
+            "cofferdam build-base --sandbox",
+            "--image",
+        ] {
+            assert!(failed.stderr.contains(part), "{part}: {failed}");
+        }
+        world.environment.expect_clean();
+    }
+}
+
+#[test]
+fn mistakes_of_builds_are_named() {
+    let environment = TestEnvironment::with_repository();
+    let cases: [(&[&str], i32, &[&str]); 4] = [
+        (
+            &["build"],
+            1,
+            &[
+                "there is no Dockerfile at",
+                ".cofferdam/Dockerfile",
+                "FROM cofferdam-base",
+            ],
+        ),
+        (
+            &["build", "no-such-directory"],
+            1,
+            &["no-such-directory", "name the directory of a repository"],
+        ),
+        (
+            &["build-base", "--small", "--ast-grep-version", "1.0.0"],
+            2,
+            &["the small image has neither", "leave out `--small`"],
+        ),
+        (&["docker", "build-image", "--base-tag"], 2, &["--base-tag"]),
+    ];
+    for (words, code, parts) in cases {
+        let done = environment.cofferdam(words).expect_code(code);
+        for part in parts {
+            assert!(done.stderr.contains(part), "{part}: {done}");
+        }
+    }
+    for world in worlds() {
+        for (words, part) in [
+            (["--tag", "a/b"], "the tag cannot be `a/b`"),
+            (["--codex-version", "1;x"], "codex cannot be `1;x`"),
+            (["--codex-version", "newest"], "a version is like 1.2.3"),
+        ] {
+            let all = [&["build-base", "--sandbox", world.engine][..], &words].concat();
+            let done = world.cofferdam(&all).expect_code(1);
+            assert!(done.stderr.contains(part), "{part}: {done}");
+        }
+    }
+}
+
+/// From package registries alone, with its network behind the wall: minutes.
+// covers: S3-24 S3-26 S3-29 S3-31
+#[test]
+fn the_small_base_is_built_and_has_its_agents() {
+    if !cofferdam_lab::sample::all() {
+        skip!("builds an image: only with `scripts/test --all`");
+        return;
+    }
+    for world in worlds() {
+        let base = "debian:bookworm-slim";
+        if let Err(why) = own(world.engine, &["image", "inspect", base]) {
+            skip!("{}: {why}", world.engine);
+            continue;
+        }
+        let words = [
+            "build-base",
+            "--sandbox",
+            world.engine,
+            "--small",
+            "--base-image",
+            base,
+        ];
+        let built = world
+            .cofferdam(&[&words[..], &["--codex-version", "latest"]].concat())
+            .expect_code(0);
+        assert!(built.stderr.contains("latest codex: "), "{built}");
+        dockerfile(
+            &world.environment,
+            "ARG BASE_IMAGE_TAG=latest\nFROM cofferdam-base:${BASE_IMAGE_TAG}\nRUN touch /tmp/x\n",
+        );
+        let words = ["build", "--sandbox", world.engine, "--base-tag", "small"];
+        let command = hinted(&world.cofferdam(&words).expect_code(1));
+        world
+            .cofferdam(&command.iter().map(String::as_str).collect::<Vec<_>>())
+            .expect_code(0);
+        world
+            .cofferdam(&["create", "one", "--sandbox", world.engine])
+            .expect_code(0);
+        let tools = "claude --version && codex --version && node --version && npm --version && git --version
+            zsh -ic 'alias freeclaude; print -r -- \"$ZSH_THEME\"'
+            echo 'export MADE=by-sync' >~/.cofferdam-env; echo 'ZSH_THEME=mine' >~/.cofferdam-zsh-theme
+            zsh -ic 'print -r -- \"$MADE $ZSH_THEME\"'; bash -ic 'echo \"$MADE\"' 2>/dev/null";
+        let said = world.exec(tools).stdout;
+        for part in [
+            "Claude Code",
+            "codex-cli",
+            "git version",
+            "dangerously-skip-permissions",
+            "robbyrussell",
+            "by-sync mine",
+            "\nby-sync\n",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        world
+            .cofferdam(&[world.engine, "remove-image"])
+            .expect_code(0);
+        world.expect_clean();
+    }
+}

@@ -1,0 +1,254 @@
+//! The base: one image with all tools, and a small one with the agents alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tokio_util::sync::CancellationToken;
+
+use super::archive::Archive;
+use super::build::{Progress, build};
+use super::newest::{Registry, Web, check_version, newest};
+use super::{ImageError, check_tag};
+use crate::authorities;
+use crate::fsx;
+use crate::home::Home;
+use crate::names::BASE_IMAGE;
+use crate::sandbox::engine::{Engine, Image, Recipe};
+
+const DOCKERFILE: &str = include_str!("base/Dockerfile");
+/// What lies beside it.
+const FILES: [(&str, &str); 5] = [
+    ("shell/aliases", include_str!("base/shell/aliases")),
+    ("shell/bashrc", include_str!("base/shell/bashrc")),
+    (
+        "shell/stand-in.zsh",
+        include_str!("base/shell/stand-in.zsh"),
+    ),
+    ("shell/zshrc", include_str!("base/shell/zshrc")),
+    ("packages.mjs", include_str!("base/packages.mjs")),
+];
+/// What a file of certificates may have, in bytes.
+const LONGEST: u64 = 16 << 20;
+
+/// How much is in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Variant {
+    /// Languages, a browser, editors, tools: what people and agents want to find.
+    #[default]
+    Full,
+    /// Git, shells, Node.js and the agents.
+    Small,
+}
+
+impl Variant {
+    /// The stage of the Dockerfile.
+    fn target(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Small => "small",
+        }
+    }
+}
+
+/// Versions of what is in it: a number, or `latest`. Without one it is the Dockerfile's own.
+#[derive(Debug, Clone, Default)]
+pub struct Versions {
+    pub claude_code: Option<String>,
+    pub codex: Option<String>,
+    pub git_delta: Option<String>,
+    pub ast_grep: Option<String>,
+}
+
+/// A base image that is to be built.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Base {
+    pub variant: Variant,
+    /// Without one: `latest`, or `small` for the small one.
+    pub tag: Option<String>,
+    /// An image of Debian 12 to build on; without one the Dockerfile's own, of a day.
+    pub from: Option<String>,
+    pub versions: Versions,
+    pub web: Web,
+}
+
+/// An image that was built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Built {
+    /// `NAME:TAG`.
+    pub name: String,
+    pub image: Image,
+    /// What was in the build, by the names of `ARG`s.
+    pub arguments: BTreeMap<String, String>,
+}
+
+/// Builds it with `engine`. What it was before keeps no name, and its steps are used again where they are the same.
+pub async fn build_base(
+    engine: &Engine,
+    home: &Home,
+    base: &Base,
+    cancel: &CancellationToken,
+    mut said: impl FnMut(Progress<'_>) + Send,
+) -> Result<Built, ImageError> {
+    let tag = base.tag.as_deref().unwrap_or(match base.variant {
+        Variant::Full => "latest",
+        Variant::Small => "small",
+    });
+    check_tag(tag)?;
+    let name = format!("{BASE_IMAGE}:{tag}");
+    let mut arguments = versions(base, &mut said).await?;
+    if let Some(from) = &base.from {
+        arguments.insert("BASE_IMAGE".to_owned(), from.clone());
+    }
+    let recipe = Recipe {
+        context: context()?,
+        name: name.clone(),
+        target: Some(base.variant.target().to_owned()),
+        arguments: arguments.clone(),
+        labels: BTreeMap::new(),
+    };
+    let image = build(engine, home, None, recipe, cancel, &mut said).await?;
+    Ok(Built {
+        name,
+        image,
+        arguments: pinned(arguments),
+    })
+}
+
+async fn versions(
+    base: &Base,
+    said: &mut (impl FnMut(Progress<'_>) + Send),
+) -> Result<BTreeMap<String, String>, ImageError> {
+    let asked = &base.versions;
+    let tools = [
+        (
+            "CLAUDE_CODE_VERSION",
+            "claude-code",
+            Registry::Npm("@anthropic-ai/claude-code"),
+            &asked.claude_code,
+        ),
+        (
+            "CODEX_VERSION",
+            "codex",
+            Registry::Npm("@openai/codex"),
+            &asked.codex,
+        ),
+        (
+            "GIT_DELTA_VERSION",
+            "git-delta",
+            Registry::Crates("git-delta"),
+            &asked.git_delta,
+        ),
+        (
+            "AST_GREP_VERSION",
+            "ast-grep",
+            Registry::Npm("@ast-grep/cli"),
+            &asked.ast_grep,
+        ),
+    ];
+    let mut arguments = BTreeMap::new();
+    for (argument, tool, registry, version) in tools {
+        let version = match version.as_deref() {
+            None => continue,
+            Some("latest") => {
+                let version = newest(tool, registry, &base.web).await?;
+                said(Progress::Latest {
+                    tool,
+                    version: &version,
+                });
+                version
+            }
+            Some(version) => {
+                check_version(tool, version)?;
+                version.to_owned()
+            }
+        };
+        arguments.insert(argument.to_owned(), version);
+    }
+    Ok(arguments)
+}
+
+/// With what the Dockerfile says where nobody said otherwise.
+fn pinned(mut arguments: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    for line in DOCKERFILE.lines() {
+        if let Some((name, value)) = line
+            .strip_prefix("ARG ")
+            .and_then(|arg| arg.split_once('='))
+        {
+            arguments
+                .entry(name.to_owned())
+                .or_insert_with(|| value.to_owned());
+        }
+    }
+    arguments
+}
+
+fn context() -> Result<Vec<u8>, ImageError> {
+    let known = match authorities::bundle() {
+        Some(path) => fsx::read_bounded(&path, LONGEST)?,
+        None => Vec::new(),
+    };
+    let mut archive = Archive::new();
+    let dockerfile = ("Dockerfile", DOCKERFILE);
+    for (path, text) in [dockerfile].into_iter().chain(FILES) {
+        let packed = archive.file(Path::new(path), text.as_bytes(), false);
+        packed.map_err(ImageError::Pack)?;
+    }
+    archive
+        .file(Path::new("ca.pem"), &known, false)
+        .map_err(ImageError::Pack)?;
+    archive.finish().map_err(ImageError::Pack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_dockerfile_is_in_the_archive() {
+        let archive = context().unwrap();
+        let mut archive = tar::Archive::new(&archive[..]);
+        let names: Vec<_> = archive
+            .entries()
+            .unwrap()
+            .map(|one| one.unwrap().path().unwrap().to_string_lossy().into_owned())
+            .collect();
+        for line in DOCKERFILE.lines().filter(|line| line.starts_with("COPY ")) {
+            let source = line.split_whitespace().nth(1).unwrap();
+            assert!(
+                names.iter().any(|name| name.starts_with(source)),
+                "{source} of {names:?}"
+            );
+        }
+    }
+
+    // covers: S3-14 S3-25 S3-27
+    #[test]
+    fn versions_are_numbers_until_somebody_says_otherwise() {
+        let pinned = pinned(BTreeMap::from([(
+            "CODEX_VERSION".to_owned(),
+            "9.9.9".to_owned(),
+        )]));
+        assert_eq!(pinned["CODEX_VERSION"], "9.9.9");
+        let versions = pinned.iter().filter(|(name, _)| name.ends_with("_VERSION"));
+        let mut count = 0;
+        for (name, version) in versions {
+            check_version("a tool", version).unwrap_or_else(|error| panic!("{name}: {error}"));
+            count += 1;
+        }
+        assert!(count >= 8, "{pinned:?}");
+        assert!(!DOCKERFILE.contains("--no-cache "));
+        assert!(!pinned["BASE_IMAGE"].ends_with(":latest"));
+    }
+
+    #[test]
+    fn tags() {
+        for good in ["latest", "2024-08-12", "v1.2_x", "_a"] {
+            check_tag(good).unwrap();
+        }
+        for bad in ["", ".x", "-x", "a b", "a/b", "a:b", &"x".repeat(129)] {
+            check_tag(bad).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Images of ours: the base with all tools, and what a repository makes of it.
+//!
+//! Nothing of Cofferdam has to be in an image. These are here for what agents and people want to find: shells, languages,
+//! agents. An image is built by an engine, from an archive that holds all that the build may read, with its network behind the wall.
+
+mod archive;
+mod base;
+mod build;
+mod newest;
+mod repository;
+
+use std::io;
+use std::path::PathBuf;
+
+pub use base::{Base, Built, Variant, Versions, build_base};
+pub use build::Progress;
+pub use newest::Web;
+pub use repository::{Source, build_repository};
+
+use crate::fsx::FileError;
+use crate::sandbox::SandboxError;
+use crate::sandbox::engine::BuildError;
+use crate::wall::Refused;
+
+/// Why there is no image.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// `what`: "the tag", "the version of codex".
+    #[error("{what} cannot be `{given}`: {reason}")]
+    Unusable {
+        what: &'static str,
+        given: String,
+        reason: &'static str,
+    },
+    /// Nobody could say what the newest version of a tool is.
+    #[error("cannot find out which version of {tool} is the latest: {reason}")]
+    Unresolved { tool: &'static str, reason: String },
+    #[error("there is no Dockerfile at {}", .0.display())]
+    NoDockerfile(PathBuf),
+    /// Something beside the Dockerfile that no build gets.
+    #[error("{} {reason}", path.display())]
+    Context { path: PathBuf, reason: String },
+    /// It is built on a base that the engine does not have.
+    #[error("the engine has no image `{0}`, which this one is built on")]
+    NoBase(String),
+    /// The commands of a Dockerfile run as they stand there: somebody has to have read them.
+    #[error("nobody has said yet that the Dockerfile of this repository may run")]
+    Untrusted(Box<Source>),
+    /// What was said is of another Dockerfile, or of other files beside it.
+    #[error("`{given}` is not the digest of what would be built")]
+    OtherDigest {
+        given: String,
+        source_is: Box<Source>,
+    },
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("cannot pack what the image is built from: {0}")]
+    Pack(#[source] io::Error),
+    #[error(transparent)]
+    Engine(#[from] SandboxError),
+    /// A step of the build failed.
+    #[error("the build failed: {reason}")]
+    Build {
+        reason: String,
+        /// What its programs asked for, and the wall refused.
+        refused: Vec<Refused>,
+    },
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl From<BuildError> for ImageError {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Engine(error) => Self::Engine(error),
+            BuildError::Failed(reason) => Self::Build {
+                reason,
+                refused: Vec::new(),
+            },
+            BuildError::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// A tag of an image, as engines take it.
+pub(crate) fn check_tag(tag: &str) -> Result<(), ImageError> {
+    let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let other = |c: char| first(c) || c == '.' || c == '-';
+    if tag.len() <= 128 && tag.starts_with(first) && tag.chars().all(other) {
+        return Ok(());
+    }
+    Err(ImageError::Unusable {
+        what: "the tag",
+        given: tag.to_owned(),
+        reason: "a tag has letters, digits, `_`, `.` and `-`, 128 at most, and begins with a letter, a digit or `_`",
+    })
+}

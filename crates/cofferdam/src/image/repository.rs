@@ -1,0 +1,442 @@
+//! A repository's own image: its `.cofferdam/Dockerfile`, and what lies beside it.
+//!
+//! The commands of a Dockerfile run, so somebody has to have read them: what is built is named by a digest of all that the build
+//! gets. All is read once; what is shown, what is digested and what is built are the same bytes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use super::archive::Archive;
+use super::base::Built;
+use super::build::{Progress, build};
+use super::{ImageError, check_tag};
+use crate::home::Home;
+use crate::names::{BASE_IMAGE, RepoPath};
+use crate::sandbox::engine::{Engine, Recipe};
+
+/// The directory of a repository that has its Dockerfile.
+const DIRECTORY: &str = ".cofferdam";
+const DOCKERFILE: &str = "Dockerfile";
+/// What lies there for other ends, and what is nobody's business.
+const OTHERS: [&str; 4] = ["worktrees", "logs", "prompts", ".gitignore"];
+/// What a build may get, in files and in bytes.
+const MOST_FILES: usize = 2_000;
+const MOST_BYTES: u64 = 64 << 20;
+/// How deep directories may lie in one another.
+const DEEPEST: usize = 32;
+/// The `ARG` that says which base it is built on.
+const BASE_TAG: &str = "BASE_IMAGE_TAG";
+
+/// What a repository's image would be built from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Source {
+    pub repository: RepoPath,
+    /// The Dockerfile's text.
+    pub dockerfile: String,
+    /// What else the build gets: paths below `.cofferdam`, with their size in bytes; sorted.
+    pub files: Vec<(PathBuf, u64)>,
+    /// SHA-256 of all of it, 64 hexadecimal digits.
+    pub digest: String,
+    archive: Vec<u8>,
+}
+
+impl Source {
+    /// Reads it. Bounded: 2,000 files, 64 MiB. Variables (`.env`), logs, worktrees and prompts are never read.
+    pub fn read(repository: &RepoPath) -> Result<Self, ImageError> {
+        let top = repository.as_path().join(DIRECTORY);
+        let mut found = Found::default();
+        let opened = rustix::fs::open(&top, DIRECTORIES, Mode::empty());
+        let opened = match opened {
+            Err(rustix::io::Errno::NOENT) => {
+                return Err(ImageError::NoDockerfile(top.join(DOCKERFILE)));
+            }
+            other => other.map_err(|errno| unread(&top, &errno.into()))?,
+        };
+        found.walk(&opened, &top, Path::new(""), 0)?;
+        let Some(Entry::File { bytes, .. }) = found.entries.get(Path::new(DOCKERFILE)) else {
+            return Err(ImageError::NoDockerfile(top.join(DOCKERFILE)));
+        };
+        let dockerfile = String::from_utf8(bytes.clone()).map_err(|_| ImageError::Context {
+            path: top.join(DOCKERFILE),
+            reason: "is not UTF-8".to_owned(),
+        })?;
+        let files = found
+            .entries
+            .iter()
+            .filter(|(path, _)| *path != Path::new(DOCKERFILE))
+            .map(|(path, entry)| (path.clone(), entry.size()))
+            .collect();
+        let digest = found.digest();
+        let archive = found.pack().map_err(ImageError::Pack)?;
+        Ok(Self {
+            repository: repository.clone(),
+            dockerfile,
+            files,
+            digest,
+            archive,
+        })
+    }
+
+    /// The image's name: `NAME:TAG`.
+    pub fn name(&self) -> String {
+        self.repository.image()
+    }
+
+    /// Images of ours that it is built on, where [`BASE_TAG`] is this.
+    fn bases(&self, tag: &str) -> Vec<String> {
+        let mut bases = Vec::new();
+        for line in self.dockerfile.lines() {
+            let mut words = line.split_ascii_whitespace();
+            if !words
+                .next()
+                .is_some_and(|word| word.eq_ignore_ascii_case("from"))
+            {
+                continue;
+            }
+            let Some(image) = words.find(|word| !word.starts_with("--")) else {
+                continue;
+            };
+            let image = image
+                .replace(&format!("${{{BASE_TAG}}}"), tag)
+                .replace(&format!("${BASE_TAG}"), tag);
+            if image == BASE_IMAGE || image.starts_with(&format!("{BASE_IMAGE}:")) {
+                bases.push(image);
+            }
+        }
+        bases
+    }
+
+    /// What in the Dockerfile no sandbox takes over, or would better come from the base; one sentence each.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let has = |word: &str| {
+            self.dockerfile.lines().any(|line| {
+                let first = line.split_ascii_whitespace().next();
+                first.is_some_and(|first| first.eq_ignore_ascii_case(word))
+            })
+        };
+        if self.bases("x").is_empty() {
+            remarks.push(format!(
+                "it is not built on {BASE_IMAGE}: what agents need has to come from elsewhere"
+            ));
+        }
+        for word in ["ENTRYPOINT", "HEALTHCHECK", "VOLUME"] {
+            if has(word) {
+                remarks.push(format!("its {word} is not used: a sandbox has its own"));
+            }
+        }
+        remarks
+    }
+}
+
+/// Builds the image of a repository on the base of this tag. `trusted`: the digest that somebody has agreed to.
+pub async fn build_repository(
+    engine: &Engine,
+    home: &Home,
+    source: Source,
+    base_tag: &str,
+    trusted: Option<&str>,
+    cancel: &CancellationToken,
+    mut said: impl FnMut(Progress<'_>) + Send,
+) -> Result<Built, ImageError> {
+    check_tag(base_tag)?;
+    match trusted.map(|digest| digest.trim().to_ascii_lowercase()) {
+        None => return Err(ImageError::Untrusted(Box::new(source))),
+        Some(digest) if digest != source.digest => {
+            return Err(ImageError::OtherDigest {
+                given: digest.chars().take(64).collect(),
+                source_is: Box::new(source),
+            });
+        }
+        Some(_) => {}
+    }
+    for base in source.bases(base_tag) {
+        // An engine would look for it at a registry, where anybody may have taken the name.
+        if engine.image(&base).await?.is_none() {
+            return Err(ImageError::NoBase(base));
+        }
+    }
+    let name = source.name();
+    let arguments = BTreeMap::from([(BASE_TAG.to_owned(), base_tag.to_owned())]);
+    let labels = BTreeMap::from([
+        (
+            "io.cofferdam.repository".to_owned(),
+            source.repository.as_path().to_string_lossy().into_owned(),
+        ),
+        ("io.cofferdam.digest".to_owned(), source.digest.clone()),
+    ]);
+    let recipe = Recipe {
+        context: source.archive,
+        name: name.clone(),
+        target: None,
+        arguments: arguments.clone(),
+        labels,
+    };
+    let repository = Some(&source.repository);
+    let image = build(engine, home, repository, recipe, cancel, &mut said).await?;
+    Ok(Built {
+        name,
+        image,
+        arguments,
+    })
+}
+
+const DIRECTORIES: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+const FILES: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
+
+#[derive(Debug)]
+enum Entry {
+    File { bytes: Vec<u8>, executable: bool },
+    Link(PathBuf),
+}
+
+impl Entry {
+    fn size(&self) -> u64 {
+        match self {
+            Self::File { bytes, .. } => bytes.len() as u64,
+            Self::Link(_) => 0,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    entries: BTreeMap<PathBuf, Entry>,
+    bytes: u64,
+}
+
+impl Found {
+    fn walk(
+        &mut self,
+        directory: &impl std::os::fd::AsFd,
+        at: &Path,
+        below: &Path,
+        depth: usize,
+    ) -> Result<(), ImageError> {
+        let broken = |path: &Path, errno: rustix::io::Errno| unread(path, &errno.into());
+        let entries = Dir::read_from(directory).map_err(|errno| broken(at, errno))?;
+        for entry in entries {
+            let entry = entry.map_err(|errno| broken(at, errno))?;
+            let name = std::ffi::OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." || (depth == 0 && is_other(name.as_bytes())) {
+                continue;
+            }
+            let (path, inside) = (at.join(name), below.join(name));
+            let refused = |reason: &str| ImageError::Context {
+                path: path.clone(),
+                reason: reason.to_owned(),
+            };
+            if self.entries.len() >= MOST_FILES || depth > DEEPEST {
+                return Err(refused(
+                    "is one too many: a build gets 2,000 files at most, 32 directories deep",
+                ));
+            }
+            let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|errno| broken(&path, errno))?;
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => {
+                    let next = rustix::fs::openat(directory, name, DIRECTORIES, Mode::empty())
+                        .map_err(|errno| broken(&path, errno))?;
+                    self.walk(&next, &path, &inside, depth + 1)?;
+                }
+                FileType::RegularFile => {
+                    let file = rustix::fs::openat(directory, name, FILES, Mode::empty())
+                        .map_err(|errno| broken(&path, errno))?;
+                    let mut bytes = Vec::new();
+                    let room = MOST_BYTES - self.bytes;
+                    File::from(file)
+                        .take(room + 1)
+                        .read_to_end(&mut bytes)
+                        .map_err(|error| unread(&path, &error))?;
+                    if bytes.len() as u64 > room {
+                        return Err(refused("is too much: a build gets 64 MiB at most"));
+                    }
+                    self.bytes += bytes.len() as u64;
+                    let executable = stat.st_mode & 0o100 != 0;
+                    self.entries
+                        .insert(inside, Entry::File { bytes, executable });
+                }
+                FileType::Symlink => {
+                    let target = rustix::fs::readlinkat(directory, name, Vec::new())
+                        .map_err(|errno| broken(&path, errno))?;
+                    let target = std::ffi::OsStr::from_bytes(target.to_bytes());
+                    self.entries.insert(inside, Entry::Link(target.into()));
+                }
+                _ => return Err(refused("is no file, no directory and no symlink")),
+            }
+        }
+        Ok(())
+    }
+
+    fn digest(&self) -> String {
+        let mut all = Sha256::new();
+        for (path, entry) in &self.entries {
+            let (kind, content) = match entry {
+                Entry::File {
+                    bytes,
+                    executable: false,
+                } => (b'f', &bytes[..]),
+                Entry::File { bytes, .. } => (b'x', &bytes[..]),
+                Entry::Link(target) => (b'l', target.as_os_str().as_bytes()),
+            };
+            let path = path.as_os_str().as_bytes();
+            all.update([kind]);
+            all.update((path.len() as u64).to_be_bytes());
+            all.update(path);
+            all.update(Sha256::digest(content));
+        }
+        all.finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+
+    fn pack(&self) -> std::io::Result<Vec<u8>> {
+        let mut archive = Archive::new();
+        for (path, entry) in &self.entries {
+            match entry {
+                Entry::File { bytes, executable } => archive.file(path, bytes, *executable)?,
+                Entry::Link(target) => archive.link(path, target)?,
+            }
+        }
+        archive.finish()
+    }
+}
+
+fn unread(path: &Path, error: &std::io::Error) -> ImageError {
+    ImageError::Context {
+        path: path.to_owned(),
+        reason: format!("cannot be read: {error}"),
+    }
+}
+
+fn is_other(name: &[u8]) -> bool {
+    name.starts_with(b".env") || OTHERS.iter().any(|other| other.as_bytes() == name)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests write files")]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn repository(files: &[(&str, &str)]) -> (tempfile::TempDir, RepoPath) {
+        let top = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = top.path().join(DIRECTORY).join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let path = RepoPath::resolve(top.path()).unwrap();
+        (top, path)
+    }
+
+    const ON_BASE: &str = "ARG BASE_IMAGE_TAG=latest\nFROM cofferdam-base:${BASE_IMAGE_TAG}\n";
+
+    #[test]
+    fn the_digest_is_of_all_that_a_build_gets_and_of_nothing_else() {
+        let (top, path) = repository(&[("Dockerfile", ON_BASE), ("setup/run", "true\n")]);
+        let digest = || Source::read(&path).unwrap().digest;
+        let inside = top.path().join(DIRECTORY);
+        let first = digest();
+        assert_eq!(first.len(), 64);
+        for (name, text) in [
+            (".env", "A=1"),
+            (".env.local", "B=2"),
+            (".gitignore", "logs"),
+        ] {
+            std::fs::write(inside.join(name), text).unwrap();
+        }
+        std::fs::create_dir(inside.join("logs")).unwrap();
+        std::fs::write(inside.join("logs/one.log"), "x").unwrap();
+        let source = Source::read(&path).unwrap();
+        assert_eq!(source.digest, first);
+        assert_eq!(source.files, [(PathBuf::from("setup/run"), 5)]);
+        let mut seen = vec![first];
+        let mut differs = |what: &str| {
+            let now = digest();
+            assert!(!seen.contains(&now), "{what}");
+            seen.push(now);
+        };
+        std::fs::set_permissions(
+            inside.join("setup/run"),
+            std::fs::Permissions::from_mode(0o755),
+        )
+        .unwrap();
+        differs("it may be executed");
+        std::fs::write(inside.join("setup/run"), "false\n").unwrap();
+        differs("other content");
+        std::fs::write(inside.join("setup/more"), "").unwrap();
+        differs("one more file");
+        std::fs::remove_file(inside.join("setup/more")).unwrap();
+        symlink("run", inside.join("setup/more")).unwrap();
+        differs("a symlink");
+        std::fs::write(inside.join("Dockerfile"), format!("{ON_BASE}RUN true\n")).unwrap();
+        differs("another step");
+    }
+
+    #[test]
+    fn what_no_build_gets_is_refused_by_its_name() {
+        let (_top, path) = repository(&[]);
+        let error = Source::read(&path).unwrap_err().to_string();
+        assert!(error.contains(".cofferdam/Dockerfile"), "{error}");
+        let (top, path) = repository(&[("Dockerfile", ON_BASE)]);
+        let pipe = top.path().join(".cofferdam/pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        let error = Source::read(&path).unwrap_err().to_string();
+        assert!(error.contains("/pipe is no file"), "{error}");
+        std::fs::remove_file(&pipe).unwrap();
+        let big = File::create(top.path().join(".cofferdam/big")).unwrap();
+        big.set_len(MOST_BYTES + 1).unwrap();
+        let error = Source::read(&path).unwrap_err().to_string();
+        assert!(error.contains("/big is too much"), "{error}");
+        // Elsewhere, by a symlink in the place of the directory.
+        let (top, path) = repository(&[]);
+        symlink("/etc", top.path().join(".cofferdam")).unwrap();
+        Source::read(&path).unwrap_err();
+    }
+
+    // covers: S3-17 S3-20 S3-23
+    #[test]
+    fn what_it_is_built_on() {
+        let read = |text: &str| {
+            let (_top, path) = repository(&[("Dockerfile", text)]);
+            Source::read(&path).unwrap()
+        };
+        assert_eq!(read(ON_BASE).bases("7"), ["cofferdam-base:7"]);
+        assert_eq!(
+            read("from --platform=linux/amd64 cofferdam-base:x AS one\n").bases("7"),
+            ["cofferdam-base:x"]
+        );
+        assert_eq!(
+            read("FROM cofferdam-base:$BASE_IMAGE_TAG\n").bases("7"),
+            ["cofferdam-base:7"]
+        );
+        let other = read("FROM alpine:3\nENTRYPOINT [\"x\"]\nUSER root\n");
+        assert!(other.bases("7").is_empty());
+        assert_eq!(other.remarks().len(), 2);
+        assert!(read(ON_BASE).remarks().is_empty());
+    }
+}
