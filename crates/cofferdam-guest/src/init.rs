@@ -11,7 +11,7 @@ use crate::channel::Channel;
 use crate::freezer::Freezer;
 use crate::serve::{self, Resident};
 use crate::tree::{Prepared, Refusal};
-use crate::{loopback, pools, sys, view, wall};
+use crate::{lacking, loopback, pools, sys, view, wall};
 
 /// Sets the sandbox up and serves it until the end.
 pub(crate) fn run(
@@ -73,7 +73,7 @@ fn set_up(setup: &Setup, prepared: Vec<Prepared>, go: &OwnedFd) -> Result<Vec<Ow
     }
     pools::bound_watches();
     view::enter(setup, prepared)?;
-    sys::set_hostname(setup.hostname.as_bytes()).map_err(step("set the host name"))?;
+    sys::set_hostname(setup.hostname.as_bytes()).map_err(|error| lacking::hostname(&error))?;
     let sockets = match setup.network {
         Network::Wall => wall::raise()?.into(),
         Network::None | Network::Open => Vec::new(),

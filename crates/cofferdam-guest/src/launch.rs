@@ -13,7 +13,7 @@ use crate::freezer::Freezer;
 use crate::idmap::{self, Maps};
 use crate::serve::Resident;
 use crate::tree::{Prepared, Refusal, mount_error, shown};
-use crate::{init, layers, sys};
+use crate::{init, lacking, layers, sys};
 
 /// The exit code: 0 where a sandbox came up, and ended if it was not to stay.
 pub(crate) fn run() -> i32 {
@@ -86,10 +86,7 @@ fn launch(
         Network::Open => 0,
     };
     let (init, freezer) =
-        fork(setup, sys::NAMESPACES | network).map_err(|error| Refusal::Unsupported {
-            what: format!("this machine refuses user namespaces: {error}"),
-            hint: namespace_hint(&error),
-        })?;
+        fork(setup, sys::NAMESPACES | network).map_err(|error| lacking::namespaces(&error))?;
     if init == 0 {
         drop((go, leave));
         let Some(channel) = channel.take() else {
@@ -110,7 +107,7 @@ fn launch(
         let _ = sys::wait(init, true);
         return Err(Refusal::Unsupported {
             what: format!("cannot map the ids of a user namespace: {error}"),
-            hint: namespace_hint(&error),
+            hint: lacking::namespace_hint(&error),
         });
     }
     // Open until this process ends: its hang-up tells the init that the launcher is dead.
@@ -144,17 +141,21 @@ fn resident(lifetime: Lifetime, fds: Vec<OwnedFd>) -> Result<Option<(Resident, O
     resident.map(Some).ok_or_else(|| broken(what))
 }
 
-fn namespace_hint(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::ENOSPC | libc::EUSERS) => {
-            "raise the sysctl `user.max_user_namespaces`".to_owned()
+/// Whether there can be namespaces for a sandbox.
+pub(crate) fn try_namespaces() -> Result<(), Refusal> {
+    match sys::fork_into(sys::NAMESPACES) {
+        Ok(0) => {
+            let named = sys::set_hostname(b"cofferdam");
+            sys::exit(named.map_or_else(|error| error.raw_os_error().unwrap_or(1), |()| 0));
         }
-        Some(libc::EPERM | libc::EACCES) => {
-            "allow user namespaces: see `cofferdam doctor` (sysctl `kernel.unprivileged_userns_clone`, \
-             or on Ubuntu an AppArmor profile with `userns`)"
-                .to_owned()
-        }
-        _ => "see `cofferdam doctor`".to_owned(),
+        Ok(child) => match sys::wait(child, true) {
+            Ok(Some((_, status))) if libc::WIFEXITED(status) && status != 0 => {
+                let error = io::Error::from_raw_os_error(libc::WEXITSTATUS(status));
+                Err(lacking::hostname(&error))
+            }
+            _ => Ok(()),
+        },
+        Err(error) => Err(lacking::namespaces(&error)),
     }
 }
 

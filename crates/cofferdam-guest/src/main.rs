@@ -15,6 +15,7 @@ mod given;
 mod hold;
 mod idmap;
 mod init;
+mod lacking;
 mod launch;
 mod layers;
 mod loopback;
@@ -60,6 +61,18 @@ fn main() {
                 // Nobody may be listening.
                 let _ = writeln!(std::io::stderr(), "{error}");
             }
+            tried.is_err().into()
+        }
+        // For `cofferdam doctor`: whether there can be namespaces, and what to do where there cannot.
+        Some("try-namespaces") => {
+            let tried = launch::try_namespaces();
+            let error = match &tried {
+                Err(tree::Refusal::Unsupported { what, hint }) => format!("{what}\n{hint}"),
+                Err(tree::Refusal::Broken(what)) => what.clone(),
+                Ok(()) => String::new(),
+            };
+            // Nobody may be listening.
+            let _ = writeln!(std::io::stderr(), "{error}");
             tried.is_err().into()
         }
         // In a step of a build: which network it has, for whoever wants to know that it is the one that was given.

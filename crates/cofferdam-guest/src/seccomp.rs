@@ -69,75 +69,75 @@ const ENOSYS: u32 = ERRNO + 38;
 const EAFNOSUPPORT: u32 = ERRNO + 97;
 
 /// Refused whatever the arguments are.
-const REFUSED: &[c_long] = &[
+const REFUSED: &[(&str, c_long)] = &[
     // The view of the file system.
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_setns,
+    ("mount", libc::SYS_mount),
+    ("umount2", libc::SYS_umount2),
+    ("pivot_root", libc::SYS_pivot_root),
+    ("chroot", libc::SYS_chroot),
+    ("move_mount", libc::SYS_move_mount),
+    ("open_tree", libc::SYS_open_tree),
+    ("fsopen", libc::SYS_fsopen),
+    ("fsconfig", libc::SYS_fsconfig),
+    ("fsmount", libc::SYS_fsmount),
+    ("fspick", libc::SYS_fspick),
+    ("mount_setattr", libc::SYS_mount_setattr),
+    ("open_by_handle_at", libc::SYS_open_by_handle_at),
+    ("setns", libc::SYS_setns),
     // The kernel and the machine.
-    libc::SYS_acct,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_kexec_load,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_syslog,
-    libc::SYS_vhangup,
-    libc::SYS_quotactl,
-    libc::SYS_quotactl_fd,
-    libc::SYS_lookup_dcookie,
-    libc::SYS_nfsservctl,
-    libc::SYS_fanotify_init,
+    ("acct", libc::SYS_acct),
+    ("bpf", libc::SYS_bpf),
+    ("perf_event_open", libc::SYS_perf_event_open),
+    ("userfaultfd", libc::SYS_userfaultfd),
+    ("io_uring_setup", libc::SYS_io_uring_setup),
+    ("io_uring_enter", libc::SYS_io_uring_enter),
+    ("io_uring_register", libc::SYS_io_uring_register),
+    ("init_module", libc::SYS_init_module),
+    ("finit_module", libc::SYS_finit_module),
+    ("delete_module", libc::SYS_delete_module),
+    ("kexec_load", libc::SYS_kexec_load),
+    ("reboot", libc::SYS_reboot),
+    ("swapon", libc::SYS_swapon),
+    ("swapoff", libc::SYS_swapoff),
+    ("sethostname", libc::SYS_sethostname),
+    ("setdomainname", libc::SYS_setdomainname),
+    ("settimeofday", libc::SYS_settimeofday),
+    ("clock_settime", libc::SYS_clock_settime),
+    ("syslog", libc::SYS_syslog),
+    ("vhangup", libc::SYS_vhangup),
+    ("quotactl", libc::SYS_quotactl),
+    ("quotactl_fd", libc::SYS_quotactl_fd),
+    ("lookup_dcookie", libc::SYS_lookup_dcookie),
+    ("nfsservctl", libc::SYS_nfsservctl),
+    ("fanotify_init", libc::SYS_fanotify_init),
     // Keys are per user, not per namespace.
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
+    ("keyctl", libc::SYS_keyctl),
+    ("add_key", libc::SYS_add_key),
+    ("request_key", libc::SYS_request_key),
     // Other processes' memory and descriptors, past what ptrace checks.
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_process_madvise,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
-    libc::SYS_migrate_pages,
-    libc::SYS_move_pages,
+    ("process_vm_readv", libc::SYS_process_vm_readv),
+    ("process_vm_writev", libc::SYS_process_vm_writev),
+    ("process_madvise", libc::SYS_process_madvise),
+    ("pidfd_getfd", libc::SYS_pidfd_getfd),
+    ("kcmp", libc::SYS_kcmp),
+    ("migrate_pages", libc::SYS_migrate_pages),
+    ("move_pages", libc::SYS_move_pages),
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_kexec_file_load,
+    ("kexec_file_load", libc::SYS_kexec_file_load),
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_iopl,
+    ("iopl", libc::SYS_iopl),
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_ioperm,
+    ("ioperm", libc::SYS_ioperm),
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_modify_ldt,
+    ("modify_ldt", libc::SYS_modify_ldt),
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_uselib,
+    ("uselib", libc::SYS_uselib),
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_ustat,
+    ("ustat", libc::SYS_ustat),
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_sysfs,
+    ("sysfs", libc::SYS_sysfs),
     #[cfg(target_arch = "x86_64")]
-    libc::SYS__sysctl,
+    ("_sysctl", libc::SYS__sysctl),
 ];
 
 /// What [`asks_for_renames`] asks about.
@@ -168,7 +168,7 @@ fn filter(asked: &[c_long]) -> Vec<sock_filter> {
     #[cfg(target_arch = "x86_64")]
     out.extend([jump(GREATER, X32 - 1, 0, 1), answer(KILL_PROCESS)]);
     out.extend([jump(GREATER, LAST, 0, 1), answer(ENOSYS)]);
-    for &call in REFUSED {
+    for &(_, call) in REFUSED {
         rule(&mut out, call, &[answer(EPERM)]);
     }
     // ENOSYS, not EPERM: the C library then falls back to clone, whose flags can be read here.
@@ -358,4 +358,56 @@ fn own_limits() -> Vec<sock_filter> {
         answer(EPERM),
         answer(ALLOW),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Cofferdam itself makes of these when it works inside a container.
+    const NEEDED: [&str; 15] = [
+        "mount",
+        "umount2",
+        "pivot_root",
+        "chroot",
+        "move_mount",
+        "open_tree",
+        "fsopen",
+        "fsconfig",
+        "fsmount",
+        "fspick",
+        "mount_setattr",
+        "setns",
+        "sethostname",
+        "setdomainname",
+        "pidfd_getfd",
+    ];
+
+    /// The profile of a container in which Cofferdam works, as engines read it: what no sandbox may do no program of the container
+    /// may, but for what Cofferdam needs to make one.
+    fn profile() -> String {
+        let names = REFUSED.iter().map(|(name, _)| *name);
+        let names: Vec<_> = names.filter(|name| !NEEDED.contains(name)).collect();
+        let names = names.join("\",\n        \"");
+        format!(
+            "{{\n  \"defaultAction\": \"SCMP_ACT_ALLOW\",\n  \"architectures\": [\"SCMP_ARCH_X86_64\", \"SCMP_ARCH_X86\"],\n  \
+             \"syscalls\": [\n    {{\n      \"names\": [\n        \"{names}\"\n      ],\n      \
+             \"action\": \"SCMP_ACT_ERRNO\",\n      \"errnoRet\": 1\n    }}\n  ]\n}}\n"
+        )
+    }
+
+    #[test]
+    fn the_profile_for_containers_is_of_the_same_calls() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/seccomp.json");
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the way in which generated files are renewed"
+        )]
+        if std::env::var_os("COFFERDAM_UPDATE").is_some() {
+            std::fs::write(path, profile()).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), profile());
+        let known = |name: &&str| REFUSED.iter().any(|(other, _)| other == name);
+        assert!(NEEDED.iter().all(known));
+    }
 }

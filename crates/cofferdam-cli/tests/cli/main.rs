@@ -20,6 +20,7 @@ mod gc;
 mod homes;
 mod hooks;
 mod images;
+mod inside;
 mod interrupt;
 mod kept;
 mod left;

@@ -49,14 +49,8 @@ impl Check {
 
 /// Looks at this machine. Starts nothing.
 pub fn probe() -> Vec<Check> {
-    let mut checks = vec![
-        kernel(),
-        user_namespaces(),
-        apparmor(),
-        seccomp(),
-        proc_mount(),
-        program(),
-    ];
+    let mut checks = vec![kernel(), apparmor(), seccomp(), proc_mount(), program()];
+    checks.extend(rights());
     for (name, available) in cgroup::available() {
         let name = if name == "memory" {
             "memory limit"
@@ -102,10 +96,11 @@ fn pause(freezable: io::Result<()>) -> Check {
     }
 }
 
-/// Tries what sandboxes of each network need: raises a wall that nobody uses, which makes no file and
+/// Tries what every sandbox needs, and what sandboxes of each network need: raises a wall that nobody uses, which makes no file and
 /// starts no gateway. Bounded: 25 s.
 pub async fn probe_network(cancel: &CancellationToken) -> Vec<Check> {
     vec![
+        user_namespaces(rehearse::namespaces(cancel).await),
         wall(rehearse::wall(cancel).await),
         scope(rehearse::scope(cancel).await),
     ]
@@ -187,36 +182,37 @@ fn kernel() -> Check {
     Check::new("kernel", status, detail, "Linux 5.12 or newer is needed")
 }
 
-fn user_namespaces() -> Check {
+/// Tried: what a filter of system calls forbids stands in no file.
+fn user_namespaces(tried: io::Result<Result<(), (String, String)>>) -> Check {
     let name = "user namespaces";
-    let root = rustix::process::geteuid().is_root();
-    if !root && read("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
-        let detail = "kernel.unprivileged_userns_clone is 0";
-        return Check::new(
-            name,
-            Status::Missing,
-            detail,
-            "sysctl kernel.unprivileged_userns_clone=1",
-        );
-    }
-    match read("/proc/sys/user/max_user_namespaces").as_deref() {
-        None => Check::new(
-            name,
-            Status::Missing,
-            "the kernel has none",
-            "use a kernel with CONFIG_USER_NS",
-        ),
-        Some("0") => {
-            let detail = "user.max_user_namespaces is 0";
-            Check::new(
-                name,
-                Status::Missing,
-                detail,
-                "sysctl user.max_user_namespaces=10000",
-            )
+    match tried {
+        Ok(Ok(())) => {
+            let limit = read("/proc/sys/user/max_user_namespaces").unwrap_or_default();
+            Check::new(name, Status::Ok, format!("up to {limit}"), "")
         }
-        Some(limit) => Check::new(name, Status::Ok, format!("up to {limit}"), ""),
+        Ok(Err((what, hint))) => Check::new(name, Status::Missing, what, &hint),
+        Err(error) => Check::new(name, Status::Missing, error.to_string(), ""),
     }
+}
+
+/// Root mounts for its sandboxes, which in a container it may not.
+fn rights() -> Option<Check> {
+    const SYS_ADMIN: u64 = 1 << 21;
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let status = read("/proc/self/status")?;
+    let held = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    let held = u64::from_str_radix(held.trim(), 16).ok()?;
+    let name = "root's rights";
+    Some(if held & SYS_ADMIN == 0 {
+        let hint = "root needs CAP_SYS_ADMIN in a container: give it, or run as an ordinary user";
+        Check::new(name, Status::Missing, "root may not mount here", hint)
+    } else {
+        Check::new(name, Status::Ok, "mounts for its sandboxes", "")
+    })
 }
 
 fn apparmor() -> Check {

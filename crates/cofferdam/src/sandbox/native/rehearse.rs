@@ -19,6 +19,7 @@ use crate::process::Invocation;
 use crate::sandbox::guest::{self, start_error};
 use crate::sandbox::tried::{Room, TRIED, said};
 use crate::sandbox::{Limits, SandboxError, identity};
+use crate::text::printable;
 
 const SCOPE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -96,6 +97,21 @@ async fn over(room: &Room, cancel: &CancellationToken) -> Result<(), SandboxErro
         return Ok(());
     }
     Err(said(&done.stderr_tail))
+}
+
+/// Whether there can be namespaces: what is wrong, and what to do.
+pub(super) async fn namespaces(
+    cancel: &CancellationToken,
+) -> io::Result<Result<(), (String, String)>> {
+    let mut call = Invocation::new(embedded::guest()?, "/").args(["try-namespaces"]);
+    call.limit = SCOPE_LIMIT;
+    let done = call.run(cancel).await.map_err(io::Error::other)?;
+    if done.exit.success() {
+        return Ok(Ok(()));
+    }
+    let said = printable(&String::from_utf8_lossy(&done.stderr));
+    let (what, hint) = said.split_once('\n').unwrap_or((&said, ""));
+    Ok(Err((what.to_owned(), hint.trim().to_owned())))
 }
 
 /// Whether a sandbox in the host's network is kept from the host's abstract unix sockets.
