@@ -84,6 +84,7 @@ fn in_image(error: &ImageError) -> Cause<'_> {
         | ImageError::Unresolved { .. }
         | ImageError::NoDockerfile(_)
         | ImageError::Context { .. }
+        | ImageError::LeadsOut { .. }
         | ImageError::NoBase(_)
         | ImageError::Untrusted(_)
         | ImageError::OtherDigest { .. }

@@ -23,6 +23,7 @@ pub(super) fn hint(error: &ImageError) -> Option<String> {
         ImageError::Context { .. } => {
             "the build gets all of `.cofferdam` but variables, logs, worktrees and prompts: move it elsewhere".to_owned()
         }
+        ImageError::LeadsOut { .. } => "change it, and build again with `cofferdam build`".to_owned(),
         ImageError::NoBase(name) => match name.split_once(':') {
             Some((_, tag)) if tag != "latest" => {
                 format!("build it with `cofferdam build-base --tag {tag}`")

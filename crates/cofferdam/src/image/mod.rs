@@ -6,6 +6,7 @@
 mod archive;
 mod base;
 mod build;
+mod dockerfile;
 mod newest;
 mod repository;
 
@@ -40,6 +41,13 @@ pub enum ImageError {
     /// Something beside the Dockerfile that no build gets.
     #[error("{} {reason}", path.display())]
     Context { path: PathBuf, reason: String },
+    /// The build would not stay within its archive and its wall.
+    #[error("{} has `{instruction}`: {reason}", path.display())]
+    LeadsOut {
+        path: PathBuf,
+        instruction: String,
+        reason: &'static str,
+    },
     /// It is built on a base that the engine does not have.
     #[error("the engine has no image `{0}`, which this one is built on")]
     NoBase(String),

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::archive::Archive;
 use super::base::Built;
 use super::build::{Progress, build};
+use super::dockerfile::{self, BASE_TAG};
 use super::{ImageError, check_tag};
 use crate::home::Home;
 use crate::names::{BASE_IMAGE, RepoPath};
@@ -31,8 +32,6 @@ const MOST_FILES: usize = 2_000;
 const MOST_BYTES: u64 = 64 << 20;
 /// How deep directories may lie in one another.
 const DEEPEST: usize = 32;
-/// The `ARG` that says which base it is built on.
-const BASE_TAG: &str = "BASE_IMAGE_TAG";
 
 /// What a repository's image would be built from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +67,13 @@ impl Source {
             path: top.join(DOCKERFILE),
             reason: "is not UTF-8".to_owned(),
         })?;
+        if let Some((instruction, reason)) = dockerfile::leads_out(&dockerfile) {
+            return Err(ImageError::LeadsOut {
+                path: top.join(DOCKERFILE),
+                instruction,
+                reason,
+            });
+        }
         let files = found
             .entries
             .iter()
@@ -90,46 +96,16 @@ impl Source {
         self.repository.image()
     }
 
-    /// Images of ours that it is built on, where [`BASE_TAG`] is this.
-    fn bases(&self, tag: &str) -> Vec<String> {
-        let mut bases = Vec::new();
-        for line in self.dockerfile.lines() {
-            let mut words = line.split_ascii_whitespace();
-            if !words
-                .next()
-                .is_some_and(|word| word.eq_ignore_ascii_case("from"))
-            {
-                continue;
-            }
-            let Some(image) = words.find(|word| !word.starts_with("--")) else {
-                continue;
-            };
-            let image = image
-                .replace(&format!("${{{BASE_TAG}}}"), tag)
-                .replace(&format!("${BASE_TAG}"), tag);
-            if image == BASE_IMAGE || image.starts_with(&format!("{BASE_IMAGE}:")) {
-                bases.push(image);
-            }
-        }
-        bases
-    }
-
     /// What in the Dockerfile no sandbox takes over, or would better come from the base; one sentence each.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
-        let has = |word: &str| {
-            self.dockerfile.lines().any(|line| {
-                let first = line.split_ascii_whitespace().next();
-                first.is_some_and(|first| first.eq_ignore_ascii_case(word))
-            })
-        };
-        if self.bases("x").is_empty() {
+        if dockerfile::bases(&self.dockerfile, "x").is_empty() {
             remarks.push(format!(
                 "it is not built on {BASE_IMAGE}: what agents need has to come from elsewhere"
             ));
         }
         for word in ["ENTRYPOINT", "HEALTHCHECK", "VOLUME"] {
-            if has(word) {
+            if dockerfile::has(&self.dockerfile, word) {
                 remarks.push(format!("its {word} is not used: a sandbox has its own"));
             }
         }
@@ -158,7 +134,7 @@ pub async fn build_repository(
         }
         Some(_) => {}
     }
-    for base in source.bases(base_tag) {
+    for base in dockerfile::bases(&source.dockerfile, base_tag) {
         // An engine would look for it at a registry, where anybody may have taken the name.
         if engine.image(&base).await?.is_none() {
             return Err(ImageError::NoBase(base));
@@ -418,25 +394,27 @@ mod tests {
         Source::read(&path).unwrap_err();
     }
 
-    // covers: S3-17 S3-20 S3-23
+    // covers: S3-20
     #[test]
-    fn what_it_is_built_on() {
+    fn what_no_sandbox_takes_over_is_said() {
         let read = |text: &str| {
             let (_top, path) = repository(&[("Dockerfile", text)]);
-            Source::read(&path).unwrap()
+            Source::read(&path).unwrap().remarks()
         };
-        assert_eq!(read(ON_BASE).bases("7"), ["cofferdam-base:7"]);
         assert_eq!(
-            read("from --platform=linux/amd64 cofferdam-base:x AS one\n").bases("7"),
-            ["cofferdam-base:x"]
+            read("FROM alpine:3\nENTRYPOINT [\"x\"]\nUSER root\n").len(),
+            2
         );
-        assert_eq!(
-            read("FROM cofferdam-base:$BASE_IMAGE_TAG\n").bases("7"),
-            ["cofferdam-base:7"]
-        );
-        let other = read("FROM alpine:3\nENTRYPOINT [\"x\"]\nUSER root\n");
-        assert!(other.bases("7").is_empty());
-        assert_eq!(other.remarks().len(), 2);
-        assert!(read(ON_BASE).remarks().is_empty());
+        assert!(read(ON_BASE).is_empty());
+    }
+
+    #[test]
+    fn what_leads_out_is_refused_before_anybody_is_asked_to_trust_it() {
+        let (_top, path) = repository(&[(
+            "Dockerfile",
+            "FROM a\nRUN --mount=type=bind,src=l,dst=/x ls\n",
+        )]);
+        let error = Source::read(&path).unwrap_err().to_string();
+        assert!(error.contains("RUN --mount"), "{error}");
     }
 }
