@@ -26,11 +26,17 @@ use crate::sandbox::{Access, SandboxError};
 /// The image with nothing in it. Its content never changes.
 pub(super) const IMAGE: &str = "cofferdam-holder:1";
 
-/// A wall that stands, and what keeps it until somebody has joined it.
+/// A container that is there, and makes a wall when it is started.
 pub(super) struct Holder<'a> {
+    of: Holding<'a>,
+    rendezvous: Rendezvous,
     container: Newborn<'a>,
-    /// Its end is the holder's.
-    _stream: UnixStream,
+}
+
+/// A wall that stands, and what keeps it until somebody has joined it.
+pub(super) struct Held<'a> {
+    container: Newborn<'a>,
+    stream: UnixStream,
     sockets: Vec<OwnedFd>,
 }
 
@@ -51,34 +57,51 @@ pub(super) struct Holding<'a> {
 }
 
 impl<'a> Holder<'a> {
-    pub(super) async fn make(of: Holding<'a>) -> Result<Self, SandboxError> {
-        let Holding {
-            client,
-            id,
-            hostname,
-            mut labels,
-            guest,
-            meeting,
-            limit,
-            cancel,
-        } = of;
-        labels.insert(ROLE.to_owned(), HOLDER.to_owned());
+    /// Others can be made that are to join it; none can be started before it stands.
+    pub(super) async fn create(mut of: Holding<'a>) -> Result<Self, SandboxError> {
+        of.labels.insert(ROLE.to_owned(), HOLDER.to_owned());
+        let client = of.client;
         let image = client.empty_image(IMAGE).await?;
-        let rendezvous = Rendezvous::at(meeting).map_err(start_error)?;
+        let rendezvous = Rendezvous::at(of.meeting).map_err(start_error)?;
         let binds = [
-            Bind::of(guest, Path::new(GUEST), Access::ReadOnly)?,
+            Bind::of(of.guest, Path::new(GUEST), Access::ReadOnly)?,
             Bind::of(rendezvous.directory(), Path::new(MEETING), Access::ReadOnly)?,
         ];
         let socket = Rendezvous::socket(MEETING);
-        let body: ContainerCreateBody =
-            profile::holder(client.rootless()?, &image, hostname, labels, &binds, socket);
-        let name = format!("cofferdam-holder-{}", short(&id.to_string()));
-        let other = format!("cofferdam-holder-{id}");
-        go_on(cancel)?;
+        let body: ContainerCreateBody = profile::holder(
+            client.rootless()?,
+            &image,
+            of.hostname,
+            of.labels.clone(),
+            &binds,
+            socket,
+        );
+        let name = format!("cofferdam-holder-{}", short(&of.id.to_string()));
+        let other = format!("cofferdam-holder-{}", of.id);
+        go_on(of.cancel)?;
         let container = Newborn::create(client, [name, other], body).await?;
+        Ok(Self {
+            of,
+            rendezvous,
+            container,
+        })
+    }
+
+    /// As an engine names it for who joins.
+    pub(super) fn network(&self) -> String {
+        format!("container:{}", self.container.id())
+    }
+
+    pub(super) async fn start(self) -> Result<Held<'a>, SandboxError> {
+        let Holding {
+            client,
+            limit,
+            cancel,
+            ..
+        } = self.of;
         go_on(cancel)?;
-        client.start(container.id()).await?;
-        let met = meet(client, &rendezvous, container.id());
+        client.start(self.container.id()).await?;
+        let met = meet(client, &self.rendezvous, self.container.id());
         let (stream, _) = bounded(met, limit, cancel).await?;
         let frame = describe()?;
         guest::send(&stream, &frame, &[])
@@ -89,25 +112,24 @@ impl<'a> Holder<'a> {
             let what = "its holder did not hand over the wall's sockets";
             return Err(SandboxError::Start(what.to_owned()));
         }
-        Ok(Self {
-            container,
-            _stream: stream,
+        Ok(Held {
+            container: self.container,
+            stream,
             sockets,
         })
     }
+}
 
-    /// As an engine names it for who joins.
-    pub(super) fn network(&self) -> String {
-        format!("container:{}", self.container.id())
-    }
-
+impl Held<'_> {
     pub(super) fn take_sockets(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Somebody has joined: it is not needed any more.
-    pub(super) async fn leave(self) {
-        self.container.leave().await;
+    /// Somebody has joined: it is not needed any more. Its guest ends with its connection, and the engine clears it away by
+    /// itself; nobody waits for that.
+    pub(super) fn leave(self) {
+        self.container.keep();
+        drop(self.stream);
     }
 }
 

@@ -11,7 +11,7 @@ use super::attached::Attached;
 use super::client::Client;
 use super::environment::environment;
 use super::etc;
-use super::holder::{Holder, Holding};
+use super::holder::{Held, Holder, Holding};
 use super::labels::labels;
 use super::life::Keeper;
 use super::mounts::{self, Bind};
@@ -75,9 +75,9 @@ pub(super) async fn come_up(
     let hostname = hostname(&spec.hostname);
     let labels = HashMap::from(labels(options, spec.id));
     let wall_meeting = meeting(options, &format!("{}-wall", spec.id));
-    let mut holder = match &spec.network {
+    let holder = match &spec.network {
         Network::Wall(_) => Some(
-            Holder::make(Holding {
+            Holder::create(Holding {
                 client,
                 id: spec.id,
                 hostname: &hostname,
@@ -147,7 +147,15 @@ pub(super) async fn come_up(
     let name = container_name(spec);
     let other = format!("{name}-{}", short(&spec.id.to_string()));
     go_on(cancel)?;
-    let newborn = Newborn::create(client, [name, other], body).await?;
+    // The engine makes the one while the other's wall comes up.
+    let stands = async {
+        match holder {
+            Some(holder) => holder.start().await.map(Some),
+            None => Ok(None),
+        }
+    };
+    let made = Newborn::create(client, [name, other], body);
+    let (mut holder, newborn) = tokio::try_join!(stands, made)?;
     go_on(cancel)?;
     client.start(newborn.id()).await?;
     let met = meet(client, &rendezvous, newborn.id());
@@ -155,10 +163,7 @@ pub(super) async fn come_up(
     // It has them now.
     drop(attached);
     let frame = describe(spec, environment(spec, variables), seen, rootless)?;
-    let mut fds = holder
-        .as_mut()
-        .map(Holder::take_sockets)
-        .unwrap_or_default();
+    let mut fds = holder.as_mut().map(Held::take_sockets).unwrap_or_default();
     fds.extend(
         door.map(Door::bind)
             .transpose()
@@ -172,7 +177,7 @@ pub(super) async fn come_up(
     let sockets = bounded(ready, options.ready_limit, cancel).await?;
     // The namespace is the agent's container's now.
     if let Some(holder) = holder {
-        holder.leave().await;
+        holder.leave();
     }
     let wall = match &spec.network {
         Network::Wall(spec) => {

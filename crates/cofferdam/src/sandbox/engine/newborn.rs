@@ -51,12 +51,7 @@ impl<'a> Newborn<'a> {
         &self.id
     }
 
-    /// It has done what it was for. Podman lets none go that another has joined: then it stays until that goes.
-    pub(super) async fn leave(mut self) {
-        self.kept = true;
-        let _ = self.client.remove(&self.id).await;
-    }
-
+    /// It ends when its guest does: it has done what it was for, or it is a sandbox.
     pub(super) fn keep(mut self) {
         self.kept = true;
     }
