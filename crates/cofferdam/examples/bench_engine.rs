@@ -156,7 +156,9 @@ async fn heard(sandbox: &dyn Sandbox, terminal: Option<TerminalSize>) -> Result<
     request.terminal = terminal;
     let mut run = sandbox.exec(request).await?;
     let mut byte = [0];
-    if let Some(terminal) = &mut run.take_terminal() {
+    // Whoever lets it go hangs up.
+    let mut terminal = run.take_terminal();
+    if let Some(terminal) = &mut terminal {
         terminal.output.read_exact(&mut byte).await?;
     } else if let Some(mut stdout) = run.take_stdout() {
         stdout.read_exact(&mut byte).await?;

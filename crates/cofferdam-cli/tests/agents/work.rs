@@ -1,6 +1,7 @@
 //! A task from prompt to landed commit, and what else the programs tried to reach.
 
 use cofferdam_lab::model::{Fault, Tool, Turn};
+use cofferdam_lab::skip;
 use serde_json::Value;
 
 use crate::program::{HOST, KEY, Program};
@@ -11,6 +12,11 @@ const FILE: &str = "src/lib.txt";
 /// Looks, edits by the program's own tool, commits, and says that it is done. Each turn needs what the
 /// tool before it gave.
 fn task() -> [Turn; 4] {
+    task_as("1000")
+}
+
+/// `user`: how its id begins inside.
+fn task_as(user: &str) -> [Turn; 4] {
     let path = || FILE.to_owned();
     [
         Turn {
@@ -26,7 +32,7 @@ fn task() -> [Turn; 4] {
         Turn::shell(format!(
             "git commit -qam 'one is ONE' && cat {FILE}; echo as $(id -u)"
         )),
-        Turn::say("It is done.\n<promise>COMPLETE</promise>").after("ONE\ntwo\nas 1000"),
+        Turn::say("It is done.\n<promise>COMPLETE</promise>").after(format!("ONE\ntwo\nas {user}")),
     ]
 }
 
@@ -123,5 +129,50 @@ fn programs_that_are_links_to_packages_elsewhere_work() {
         let mut world = World::new(program, task());
         world.link_programs_in(directory);
         whole(&world, program, &[]);
+    }
+}
+
+/// The base image that `scripts/test --all` can build, and both programs from it.
+#[test]
+fn they_work_in_containers() {
+    if !cofferdam_lab::sample::all() {
+        skip!("builds an image: only with `scripts/test --all`");
+        return;
+    }
+    for engine in ["docker", "podman"] {
+        let worlds = [Program::ClaudeCode, Program::Codex]
+            .map(|program| (program, World::new(program, task_as("")).with_engines()));
+        let build = [
+            "build-base",
+            "--small",
+            "--base-image",
+            "debian:bookworm-slim",
+            "--sandbox",
+            engine,
+        ];
+        let built = worlds[0].1.long(&build);
+        if !built.status.success()
+            && [
+                "is not there",
+                "has no",
+                "you may not",
+                "rootless",
+                "manifest",
+                "lookup",
+            ]
+            .iter()
+            .any(|word| built.stderr.contains(word))
+        {
+            skip!(
+                "{engine}: {}",
+                built.stderr.lines().last().unwrap_or_default()
+            );
+            continue;
+        }
+        built.expect_code(0);
+        for (program, world) in worlds {
+            let options = ["--sandbox", engine, "--image", "cofferdam-base:small"];
+            whole(&world, program, &options);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! A user with a repository, a model on their machine, and a network policy that allows nothing but it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use crate::program::{HOST, KEY, Program, installed};
 
 /// A command that has not ended by then is taken for hung.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// The same of one that builds an image.
+const LONG: Duration = Duration::from_secs(900);
 /// What the user asks for. The model's script says what comes of it.
 const PROMPT: &str = "Write `ONE` in src/lib.txt and commit it. When nothing is left to do, print on a \
                       line of its own:\n<promise>COMPLETE</promise>";
@@ -28,6 +31,8 @@ pub(crate) struct World {
     /// The user's home, and the entry of `PATH` that has the programs.
     home: PathBuf,
     entry: PathBuf,
+    /// Variables that say where engines are.
+    engines: Vec<(&'static str, OsString)>,
 }
 
 /// What a command did.
@@ -78,6 +83,7 @@ impl World {
             has_key: true,
             home: installed(),
             entry: installed().join(".npm-global/bin"),
+            engines: Vec::new(),
         };
         fs::write(this.repository().join("src/lib.txt"), "one\ntwo\n").unwrap();
         this.git(&["init", "--quiet", "--initial-branch=main"]);
@@ -86,6 +92,14 @@ impl World {
         this.git(&["add", "--all"]);
         this.git(&["commit", "--quiet", "--message=start"]);
         this
+    }
+
+    /// Its engines are where this machine's user has them.
+    pub(crate) fn with_engines(mut self) -> Self {
+        let names = ["DOCKER_HOST", "CONTAINER_HOST"];
+        let set = |name| Some((name, std::env::var_os(name)?));
+        self.engines = names.into_iter().filter_map(set).collect();
+        self
     }
 
     /// The user has the programs as symlinks in this directory of another home, and their packages in neither a
@@ -129,6 +143,7 @@ impl World {
             .env("TERM", "dumb")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .envs(self.engines.iter().cloned())
             .current_dir(self.repository())
             .stdin(Stdio::null());
         command
@@ -172,6 +187,17 @@ impl World {
         finish(command.spawn().unwrap())
     }
 
+    /// One that takes minutes.
+    #[track_caller]
+    pub(crate) fn long(&self, arguments: &[&str]) -> Done {
+        let mut command = self.sealed(Path::new(env!("CARGO_BIN_EXE_cofferdam")));
+        command
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish_within(command.spawn().unwrap(), LONG)
+    }
+
     /// The sandbox's network log.
     #[track_caller]
     pub(crate) fn network_log(&self) -> Vec<Value> {
@@ -209,7 +235,13 @@ impl World {
 
 /// Waits for a child whose output is piped. One that hangs is killed and fails the test.
 #[track_caller]
-pub(crate) fn finish(mut child: Child) -> Done {
+pub(crate) fn finish(child: Child) -> Done {
+    finish_within(child, LIMIT)
+}
+
+/// The same of one that may take longer.
+#[track_caller]
+pub(crate) fn finish_within(mut child: Child, limit: Duration) -> Done {
     let stdout = child.stdout.take().map(collect);
     let stderr = child.stderr.take().map(collect);
     let start = Instant::now();
@@ -218,7 +250,7 @@ pub(crate) fn finish(mut child: Child) -> Done {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > limit {
             hung = true;
             child.kill().unwrap();
         }
@@ -231,7 +263,7 @@ pub(crate) fn finish(mut child: Child) -> Done {
     let (stdout, stderr) = (text(stdout), text(stderr));
     assert!(
         !hung,
-        "the command did not end within {LIMIT:?}\n{stdout}\n---\n{stderr}"
+        "the command did not end within {limit:?}\n{stdout}\n---\n{stderr}"
     );
     Done {
         status,

@@ -50,7 +50,8 @@ fn a_repositorys_image_is_read_built_used_and_removed() {
         dockerfile(
             environment,
             &format!(
-                "FROM {SHELL}\nCOPY extra /extra\nRUN echo built >/built\nENTRYPOINT [\"false\"]\n"
+                "FROM {SHELL}\nCOPY extra /extra\nRUN echo built >/built\n\
+                 RUN mkdir -p /home/agent; echo x >/home/agent/of-the-image; chown -R 77:77 /home/agent; chmod 1777 /home/agent\nENTRYPOINT [\"false\"]\n"
             ),
         );
         environment.write(".cofferdam/extra", "beside it\n");
@@ -83,6 +84,22 @@ fn a_repositorys_image_is_read_built_used_and_removed() {
             .expect_code(0);
         let done = world.exec("cat /built /extra; test ! -e /.env && echo none");
         assert_eq!(done.stdout, "built\nbeside it\nnone\n");
+        // A home is the agent's own, whatever the image has there.
+        let script = "cd; echo $(ls -A) and; mkdir -p a/b && touch mine && echo $(ls -A)";
+        let words = [
+            "run",
+            "--sandbox",
+            world.engine,
+            "--agent",
+            "command",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
+        let done = world.cofferdam(&words).expect_code(0);
+        assert!(done.to_string().contains("| a mine\n"), "{done}");
+        assert!(!done.to_string().contains("of-the-image"), "{done}");
         let used = world.cofferdam(&[world.engine, "remove-image"]);
         // Podman lets it go beneath a container that goes by itself; nobody does in silence.
         if used.status.success() {

@@ -166,7 +166,7 @@ impl BindMountProvider for Engine {
         cancel: &CancellationToken,
     ) -> Result<(), SandboxError> {
         self.abilities().require(self.name(), Ability::Layers)?;
-        rehearse::layers(self, place, cancel).await
+        rehearse::layers(&self.reach, place, cancel).await
     }
 
     async fn create(

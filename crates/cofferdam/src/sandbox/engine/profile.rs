@@ -102,7 +102,8 @@ impl Profile<'_> {
                 // Where an image has the directory with other rights, they win, whatever is said here; not over the owner.
                 format!("{all},mode={mode},uid={uid},gid={gid}")
             } else {
-                format!("{all},mode=1777")
+                // Podman would bring along what an image has there, its owner and rights too.
+                format!("{all},mode=1777,notmpcopyup")
             }
         };
         let mut own = vec![

@@ -1,22 +1,26 @@
 //! Whether an engine's sandboxes can have layers: tried in one that nobody uses.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
+use super::holder::IMAGE as EMPTY;
+use super::make;
+use super::reach::Reach;
 use crate::names::{SandboxId, Slug};
 use crate::sandbox::guest::start_error;
 use crate::sandbox::tried::{Room, TRIED, said};
-use crate::sandbox::{BindMountProvider, ExecRequest, Limits, Sandbox, SandboxError, SandboxSpec};
+use crate::sandbox::{ExecRequest, Limits, Sandbox, SandboxError, SandboxSpec};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Makes a container with directories of `place` over one another, and works there. What is made is removed again.
 /// Bounded: what a container takes to come up, and 20 s.
 pub(super) async fn layers(
-    engine: &impl BindMountProvider,
+    reach: &Arc<Reach>,
     place: &Path,
     cancel: &CancellationToken,
 ) -> Result<(), SandboxError> {
@@ -31,8 +35,12 @@ pub(super) async fn layers(
         ..Limits::default()
     };
     let tried = async {
-        let sandbox = engine.create(&spec, cancel).await?;
-        let tried = tokio::time::timeout(LIMIT, rename(&*sandbox)).await;
+        let client = reach.client().await?;
+        client.empty_image(EMPTY).await?;
+        // Whatever image its sandboxes will have: what is tried is a program of ours.
+        let image = (EMPTY.to_owned(), Vec::new());
+        let sandbox = Box::pin(make::make(reach, client, &image, &spec, cancel)).await?;
+        let tried = tokio::time::timeout(LIMIT, rename(&sandbox)).await;
         let closed = sandbox.close().await;
         tried.unwrap_or(Err(SandboxError::TimedOut(LIMIT.as_secs())))?;
         closed
