@@ -795,3 +795,28 @@ fn a_filter_of_the_sandboxs_runs_nothing_here() {
         .expect_code(0);
     assert!(mark.exists());
 }
+
+/// Git tells an index of the directories as they are now, and then another content of a file leaves its size as it was.
+#[test]
+fn what_is_only_staged_is_kept() {
+    let stage = "b=$(echo staged-only | git hash-object -w --stdin)
+        git update-index --cacheinfo 100644,$b,README.md; git write-tree >/dev/null";
+    let environment = repository();
+    environment
+        .run(&["--name", "left", "-q"], stage)
+        .expect_code(0);
+    environment
+        .cofferdam(&["create", "living", "--network", "none"])
+        .expect_code(0);
+    environment
+        .cofferdam(&["exec", "living", "--", "sh", "-c", stage])
+        .expect_code(0);
+    for name in ["left", "living"] {
+        let refused = environment.cofferdam(&["delete", name]).expect_code(1);
+        assert!(refused.stderr.contains("uncommitted"), "{name}: {refused}");
+        environment
+            .cofferdam(&["delete", "--force", name])
+            .expect_code(0);
+    }
+    environment.expect_clean();
+}

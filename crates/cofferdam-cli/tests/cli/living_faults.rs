@@ -197,3 +197,47 @@ fn two_that_delete_it_leave_nothing_and_one_is_told() {
     assert!(told.stderr.contains("`box`"), "{told}");
     lives.expect_clean();
 }
+
+#[test]
+fn a_merge_that_was_cut_short_is_told_and_finished_while_the_sandbox_lives_on() {
+    let lives = Lives::with("one", &["--network", "none"]);
+    lives
+        .exec(
+            "one",
+            "echo new >new; git rm -q README.md; git add new; git commit -qm work",
+        )
+        .expect_code(0);
+    lives.cofferdam(&["collect", "one"]).expect_code(0);
+    let id = lives.listed("one").unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let top = lives.repository().canonicalize().unwrap();
+    let git_dir = top.join(".git");
+    let (old, new) = (
+        lives.git(&["rev-parse", "main"]),
+        lives.git(&["rev-parse", "cofferdam/one"]),
+    );
+    let bytes = |path: &std::path::Path| path.as_os_str().as_encoded_bytes().to_vec();
+    let journal = serde_json::json!({
+        "version": 1, "id": id, "files": "update", "reference": "refs/heads/main",
+        "old": old, "new": new, "git_dir": bytes(&git_dir), "top": bytes(&top),
+    });
+    // The branch has moved, and its command is dead: index and files are the old commit's.
+    let state = lives.home().join(".cofferdam/state").join(&id);
+    cofferdam::fsx::write_private(&state.join("landing.json"), journal.to_string().as_bytes())
+        .unwrap();
+    lives.write(".git/refs/heads/main", &format!("{new}\n"));
+    let listed = lives.cofferdam(&["list"]).expect_code(0);
+    assert!(
+        listed.stderr.contains("its merge was cut short"),
+        "{listed}"
+    );
+    lives.cofferdam(&["gc"]).expect_code(0);
+    assert_eq!(lives.git(&["status", "--porcelain"]), "");
+    assert_eq!(lives.read("new"), "new\n");
+    let listed = lives.cofferdam(&["list"]).expect_code(0);
+    assert!(!listed.stderr.contains("cut short"), "{listed}");
+    lives.exec("one", "true").expect_code(0);
+    lives.cofferdam(&["delete", "one"]).expect_code(0);
+}

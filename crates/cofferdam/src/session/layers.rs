@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -205,12 +207,11 @@ pub(super) fn upper(state: &Path) -> PathBuf {
 
 /// Whether nothing was changed, or staged: then nobody needs to look.
 pub(super) fn is_untouched(state: &Path) -> bool {
-    let size = |index: &Path| index.metadata().map(|found| found.len()).ok();
-    // One file more is as many bytes more, whether it is still there or not.
+    // Another content of a file leaves the size as it is, where its directories were told.
     let clone = PrivateClone::at(state);
     let staged = below(state).is_ok_and(|below| {
         let made = below.first().and_then(|files| files.parent());
-        made.is_some_and(|layer| size(&layer.join("index")) != size(&clone.index()))
+        made.is_some_and(|layer| summed(&layer.join("index")) != summed(&clone.index()))
     });
     if staged && clone.git_dir.is_dir() {
         return false;
@@ -223,6 +224,16 @@ pub(super) fn is_untouched(state: &Path) -> bool {
     };
     // Where the sandbox's git directory is mounted.
     entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".git"))
+}
+
+/// The size of an index and its end, where git writes a sum of all that is before; none where it cannot be read. Who lies there
+/// hides work of their own.
+fn summed(index: &Path) -> Option<(u64, [u8; 32])> {
+    let file = File::open(index).ok()?;
+    let size = file.metadata().ok()?.len();
+    let mut end = [0; 32];
+    file.read_exact_at(&mut end, size.checked_sub(32)?).ok()?;
+    Some((size, end))
 }
 
 /// The layers that a sandbox stands on; none where it has none.

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::tips::{made_branch, tips};
+use super::turn::take;
 use super::{Lost, ManageError, half_merged, merged, orphan};
 use crate::git::discovery::{Start, is_one};
 use crate::git::land::Landing;
@@ -198,6 +199,10 @@ pub async fn gc(
             continue;
         };
         if in_use {
+            // A merge from one that lives on is a command of its own, and may have been cut short as any other.
+            if record.lives_on() {
+                finish_merge(home, repo, &record, dry_run, &mut report, cancel).await;
+            }
             continue;
         }
         match orphan::lost(repo, &record, cancel).await {
@@ -373,7 +378,7 @@ async fn finish_merge(
         if dry_run {
             return Ok(Some(Landing::Nothing.into()));
         }
-        let owned = Owned::adopt(home, record.clone())?;
+        let owned = take(home, record.clone(), cancel).await?;
         half_merged::finish(home, repo, &owned, cancel).await
     };
     match finished.await {

@@ -188,7 +188,7 @@ async fn summary(
         Some(repo) if record.kept.is_some() => still_kept(home, repo, &record, cancel).await?,
         _ => record.kept.clone(),
     };
-    let half_merged = !in_use && land::is_half_done(&home.sandbox(record.id));
+    let half_merged = unused && land::is_half_done(&home.sandbox(record.id));
     // Another command may be at it.
     let applying = applying::unfinished(&home.sandbox(record.id)).filter(|_| unused);
     let lives_on = record.lives_on();
