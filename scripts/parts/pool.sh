@@ -52,7 +52,7 @@ halve_users() {
 # Of these each test runs in the mode that people get who say nothing, and in each of the others the share that the seed
 # chooses; `--all` and `--repeat`: in all three. What is about one mode names it in the test itself, and the tests of
 # other files either do that or work in the checkout, which has one mode.
-moded='^cofferdam/session::(branches|half_merged|lifecycle|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::'
+moded='^cofferdam/session::(branches|half_merged|lifecycle|living|living_collect|living_faults|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::'
 mode_share=6
 
 # Adds to each of the jobs on standard input its mode, or `-`; what is left out is counted in $work/moded.

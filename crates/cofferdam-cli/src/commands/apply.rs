@@ -93,6 +93,14 @@ pub(crate) async fn run(
             )
         }
         Applied::InTheWay(why) => why.clone(),
+        Applied::Half(why) => {
+            return Err(CliError::Failed {
+                message: format!("not all of it is here: {}", printable_line(why)),
+                hint: format!(
+                    "make room where it lacks, then take it back with `cofferdam apply --undo {name}` or give this command again"
+                ),
+            });
+        }
     };
     Err(CliError::Failed {
         message: format!("nothing was changed: {}", printable_line(&why)),
@@ -131,6 +139,12 @@ fn undone(done: &TakenBack, name: &str, colour: bool) -> Result<ExitCode, CliErr
         TakenBack::InTheWay(why) => (
             format!("nothing was changed: {}", printable_line(why)),
             format!("then give it again: `cofferdam apply --undo {name}`"),
+        ),
+        TakenBack::Half(why) => (
+            format!("not all of it is taken back: {}", printable_line(why)),
+            format!(
+                "make room where it lacks, then give it again: `cofferdam apply --undo {name}`"
+            ),
         ),
     };
     Err(CliError::Failed { message, hint })

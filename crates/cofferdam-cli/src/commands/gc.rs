@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::manage::{self, GcOptions, GcReport, KEEP_TREES};
+use cofferdam::session::manage::{self, Doing, GcOptions, GcReport, KEEP_TREES};
 use cofferdam::text::printable_line;
 
 use crate::environment::Environment;
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     keep_trees: Option<u64>,
 
-    /// One object: `recovered`, `removed`, `expired_refs`, `trees`, `problems`
+    /// One object: `recovered`, `removed`, `expired_refs`, `trees`, `rewritten`, `problems`
     #[arg(long)]
     json: bool,
 }
@@ -57,7 +57,17 @@ pub(crate) async fn run(
             dry_run: arguments.dry_run,
             keep_trees: arguments.keep_trees.unwrap_or(KEEP_TREES),
         },
-        &|| output::note("another `cofferdam gc` is at work: waiting for its end\n"),
+        &|doing| match doing {
+            Doing::Waits => {
+                output::note("another `cofferdam gc` is at work: waiting for its end\n");
+            }
+            Doing::Rewrites(repository) => {
+                let repository = shell_word(repository);
+                output::note(&format!(
+                    "writing the files of a commit of {repository} to one layer\n"
+                ));
+            }
+        },
         &interrupt.cancel,
     )
     .await?;
@@ -113,6 +123,13 @@ fn render(report: &GcReport, dry_run: bool, directory: &Path) -> String {
             out,
             "{would}removed: files of {} commits, {size} bytes",
             report.trees.layers
+        );
+    }
+    for repository in &report.rewritten {
+        let repository = shell_word(repository);
+        let _ = writeln!(
+            out,
+            "{would}written to one layer: the files of a commit of {repository}"
         );
     }
     if out.is_empty() {

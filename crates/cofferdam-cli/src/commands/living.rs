@@ -188,8 +188,9 @@ pub(super) async fn rest(
         Rest::Commit { commit, unread } => {
             if unread > 0 {
                 let paths = human::plural(unread as usize, "path");
+                let stay = if unread == 1 { "stays" } else { "stay" };
                 output::note(&format!(
-                    "note: {paths} that its git may not read stay inside: `cofferdam shell {}`\n",
+                    "note: {paths} that its git cannot read {stay} inside: `cofferdam shell {}`\n",
                     shell_word(name)
                 ));
             }

@@ -171,6 +171,58 @@ fn an_agent_that_fills_the_disk() {
     }
 }
 
+/// Where `apply` has no room for all of it, nothing of it stays, whatever git could still write.
+#[test]
+fn an_apply_without_room_is_taken_back() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root can mount a small disk");
+    }
+    if apart("full_disk::an_apply_without_room_is_taken_back") {
+        return;
+    }
+    for kib in [60, 1_000, 3_000, 6_000] {
+        let environment = Environment::new();
+        let repo = environment.repo();
+        let aside = crate::environment::directory();
+        crate::environment::copy(&repo, &aside.path().join("repo"));
+        mount(&repo, "size=40m,mode=755");
+        let _mounted = Mounted(repo.clone());
+        for entry in aside.path().join("repo").read_dir().unwrap().flatten() {
+            crate::environment::copy(&entry.path(), &repo.join(entry.file_name()));
+        }
+        let script = "for n in 1 2 3 4 5; do head -c 1500000 /dev/urandom > n$n; done; \
+                      echo more >> src/lib.txt; rm README.md";
+        for arguments in [
+            &["create", "one", "--network", "none"][..],
+            &["exec", "one", "--", "sh", "-ec", script],
+            &["diff", "--uncommitted", "--stat", "one"],
+        ] {
+            let done = environment.cofferdam(arguments);
+            assert_eq!(done.status, 0, "{}", done.stderr);
+        }
+        let before = User::of(&environment);
+        let filler = environment.path("repo/.git/filler");
+        crate::no_room::fill(&filler, kib);
+        let done = environment.cofferdam(&["apply", "one"]);
+        let what = format!("{kib} KiB: {}", done.stderr);
+        assert_ne!(done.status, 0, "{what}");
+        assert!(
+            done.stderr.contains("could not be written")
+                || done.stderr.contains("nothing was changed"),
+            "{what}"
+        );
+        std::fs::remove_file(&filler).unwrap();
+        assert_eq!(User::of(&environment), before, "{what}");
+        let again = environment.cofferdam(&["apply", "one"]);
+        assert_eq!(again.status, 0, "{what}, again: {}", again.stderr);
+        let undone = environment.cofferdam(&["apply", "--undo", "one"]);
+        assert_eq!(undone.status, 0, "{what}, undone: {}", undone.stderr);
+        assert_eq!(User::of(&environment), before, "{what}, undone");
+        let deleted = environment.cofferdam(&["delete", "--force", "one"]);
+        assert_eq!(deleted.status, 0, "{what}: {}", deleted.stderr);
+    }
+}
+
 /// The sandbox's own `/tmp` is memory: it counts against the sandbox's limit, and the run is not
 /// harmed.
 #[test]

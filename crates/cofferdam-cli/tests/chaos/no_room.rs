@@ -109,7 +109,7 @@ impl Place {
     }
 }
 
-fn fill(filler: &std::path::Path, left: usize) {
+pub(crate) fn fill(filler: &std::path::Path, left: usize) {
     let mut file = std::fs::File::create(filler).unwrap();
     let chunk = vec![b'x'; 4096];
     while file.write_all(&chunk).is_ok() {}
@@ -127,11 +127,11 @@ fn assert_told(done: &End, lack: Lack, what: &str) {
 }
 
 /// A whole life of one; each step is tried while the disk lacks something, and again when it does not.
-fn live(lack: Lack, refused: &mut Vec<String>) {
+fn live(lack: Lack, network: &str, refused: &mut Vec<String>) {
     let place = Place::new();
     let environment = &place.environment;
     let before = User::of(environment);
-    let created = environment.cofferdam(&["create", NAME, "--network", "none"]);
+    let created = environment.cofferdam(&["create", NAME, "--network", network]);
     assert_eq!(created.status, 0, "{}", created.stderr);
     let worked = environment.cofferdam(&["exec", NAME, "--", "sh", "-c", AGENT]);
     assert!(worked.stdout.contains("all-committed"), "{worked:?}");
@@ -195,8 +195,12 @@ fn around_one_that_lives_on() {
     }
     let mut sample = Sample::new("living without room");
     let mut refused = Vec::new();
-    for lack in [Lack::Writing, Lack::Room(0)] {
-        live(lack, &mut refused);
+    for (lack, network) in [
+        (Lack::Writing, "none"),
+        (Lack::Room(0), "none"),
+        (Lack::Room(0), "allowlist"),
+    ] {
+        live(lack, network, &mut refused);
         // These cannot do anything without it. On a full disk the end of a sandbox makes room for its own record.
         let without: &[&str] = match lack {
             Lack::Writing => &["collect", "start", "delete"],
@@ -208,10 +212,17 @@ fn around_one_that_lives_on() {
                 "{lack:?}: {refused:?}"
             );
         }
+        // These need none.
+        for command in ["pause", "resume"] {
+            assert!(
+                !refused.iter().any(|one| one == command),
+                "{lack:?}: {refused:?}"
+            );
+        }
         refused.clear();
     }
     for left in sample.of(LEFT, SHARE) {
-        live(Lack::Room(left), &mut refused);
+        live(Lack::Room(left), "none", &mut refused);
     }
 }
 

@@ -33,6 +33,7 @@ fn end(environment: &TestEnvironment, status: &str) {
     environment.expect_clean();
 }
 
+/// Threat 121.
 #[test]
 fn a_git_directory_below_is_not_where_the_user_stands() {
     let environment = TestEnvironment::with_repository();
@@ -65,6 +66,7 @@ fn a_git_directory_below_is_not_where_the_user_stands() {
     end(&environment, "");
 }
 
+/// Threat 122.
 #[test]
 fn a_second_name_outside_is_not_written_through() {
     let environment = TestEnvironment::with_repository();
@@ -82,6 +84,7 @@ fn a_second_name_outside_is_not_written_through() {
     end(&environment, "");
 }
 
+/// Threat 123.
 #[test]
 fn a_live_git_directory_with_a_command_runs_nothing_of_the_users() {
     let environment = TestEnvironment::with_repository();
@@ -104,6 +107,7 @@ fn a_live_git_directory_with_a_command_runs_nothing_of_the_users() {
     end(&environment, "");
 }
 
+/// Threat 125.
 #[test]
 fn hooks_of_the_users_in_the_tree_are_as_they_were() {
     let environment = TestEnvironment::with_repository();
@@ -125,6 +129,7 @@ fn hooks_of_the_users_in_the_tree_are_as_they_were() {
     end(&environment, "");
 }
 
+/// Threat 126.
 #[test]
 fn a_set_user_id_file_keeps_what_it_runs() {
     let environment = TestEnvironment::with_repository();
@@ -144,6 +149,7 @@ fn a_set_user_id_file_keeps_what_it_runs() {
     end(&environment, "");
 }
 
+/// Threat 130.
 #[test]
 fn pipes_and_sockets_are_nowhere_for_the_users_programs() {
     let environment = TestEnvironment::with_repository();

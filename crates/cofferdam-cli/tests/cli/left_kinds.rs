@@ -75,6 +75,52 @@ fn devices_and_rights_and_second_names_stay_inside() {
     assert!(!state.exists());
 }
 
+/// What git can take into no commit is counted, and goes with the sandbox only when its user says so.
+#[test]
+fn what_git_cannot_take_is_said() {
+    for (script, shown) in [
+        ("rm README.md; mkfifo README.md", None),
+        (
+            "rm README.md; mkfifo README.md; echo new > new",
+            Some("A\tnew\n"),
+        ),
+        (DEEP, None),
+    ] {
+        for mode in ["layer", "copy"] {
+            let environment = TestEnvironment::with_repository();
+            environment
+                .cofferdam(&["create", "left", "--mode", mode])
+                .expect_code(0);
+            environment
+                .cofferdam(&["exec", "left", "--", "sh", "-ec", script])
+                .expect_code(0);
+            for stop in [false, true] {
+                if stop {
+                    environment.cofferdam(&["stop", "left"]).expect_code(0);
+                }
+                let what = format!("{mode}, {script}, stopped: {stop}");
+                let done =
+                    environment.cofferdam(&["diff", "--uncommitted", "left", "--name-status"]);
+                let (code, said) = match shown {
+                    Some(_) => (0, "note: 1 path that its git cannot read stays inside"),
+                    None => (1, "its git cannot read a path"),
+                };
+                let done = done.expect_code(code);
+                assert_eq!(done.stdout, shown.unwrap_or_default(), "{what}");
+                assert!(done.stderr.contains(said), "{what}: {done}");
+            }
+            environment.cofferdam(&["delete", "left"]).expect_code(1);
+            environment
+                .cofferdam(&["delete", "--force", "left"])
+                .expect_code(0);
+            environment.expect_clean();
+        }
+    }
+}
+
+/// A file below 2,000 directories.
+const DEEP: &str = "perl -e 'for (1..2000) { mkdir qq(dddd); chdir qq(dddd) } open(F, qq(>), qq(bottom)) or die; print F qq(x)'";
+
 /// Git opens these by their names, and would wait for ever: nobody does, and what is wrong is said.
 #[test]
 fn pipes_that_git_would_wait_at_are_named() {

@@ -46,6 +46,60 @@ fn its_numbers_are_those_of_the_benchmarks() {
     assert!(readme.contains(&said), "{said}");
 }
 
+/// The table has a line for each thing that the script times, and no other: it was printed by one run of this
+/// script. What is the same in two lines took about as long in both.
+#[test]
+fn the_table_is_of_this_benchmark() {
+    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| std::fs::read_to_string(top.join(name)).unwrap();
+    let (script, page) = (read("scripts/bench"), read("docs/benchmarks.md"));
+    let table = page.split("<!-- bench -->").nth(1).unwrap();
+    let table = table.split("<!-- /bench -->").next().unwrap();
+    let rows: Vec<Vec<&str>> = (table.lines())
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| what |"))
+        .map(|line| {
+            line.split(" | ")
+                .map(|cell| cell.trim_matches(['|', ' ']))
+                .collect()
+        })
+        .collect();
+    let listed: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    let named = script.split("{\"name\": ").skip(1);
+    let named: Vec<&str> = named
+        .filter_map(|rest| {
+            rest.trim_start_matches('f')
+                .strip_prefix('"')?
+                .split('"')
+                .next()
+        })
+        .collect();
+    assert!(named.len() > 40, "{named:?}");
+    // A number that the machine decides stands in braces.
+    let is = |row: &&str, name: &str| match (name.split_once('{'), name.rsplit_once('}')) {
+        (Some((before, _)), Some((_, behind))) => row.starts_with(before) && row.ends_with(behind),
+        _ => *row == name,
+    };
+    for name in &named {
+        let lines = listed.iter().filter(|row| is(row, name)).count();
+        assert_eq!(lines, 1, "{name}");
+    }
+    assert_eq!(listed.len(), named.len());
+    let run = rows
+        .iter()
+        .position(|row| row[0].starts_with("layers: `cofferdam run"));
+    let run = run.unwrap();
+    assert_eq!(rows[run + 1][0], "layers: the same");
+    let milliseconds = |row: usize| {
+        rows[row][1]
+            .strip_suffix(" ms")
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+    };
+    let (one, other) = (milliseconds(run), milliseconds(run + 1));
+    assert!(one < other * 1.5 && other < one * 1.5, "{one} {other}");
+}
+
 /// A user with these programs in `~/.local/bin`, and `cofferdam` among them.
 fn user() -> Lives {
     let lives = Lives::new();

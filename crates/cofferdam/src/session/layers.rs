@@ -20,7 +20,7 @@ use crate::fsx::{self, Context, FileError};
 use crate::git::hex::hex;
 use crate::git::index::{self, HandedIn, Owner};
 use crate::git::private_clone::PrivateClone;
-use crate::git::trees::{self, Far, Stack, Tell, Trees, Trimmed};
+use crate::git::trees::{self, Far, Stack, Tell, TreeError, Trees, Trimmed};
 use crate::git::{Oid, Repository};
 use crate::home::Home;
 use crate::registry::Record;
@@ -253,18 +253,41 @@ fn below(state: &Path) -> Result<Vec<PathBuf>, FileError> {
 /// Removes files of commits that no sandbox stands on, until what stays takes no more than `bytes`; those first that were
 /// used longest ago.
 pub(super) fn trim(home: &Home, bytes: u64, dry_run: bool) -> Result<Trimmed, FileError> {
-    trees::keep(home, bytes, dry_run, || {
-        let mut used = BTreeSet::new();
-        let all = home.state();
-        let states = match std::fs::read_dir(&all) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(used),
-            read => read.context("list", &all)?,
-        };
-        for state in states {
-            used.extend(below(&state.context("list", &all)?.path())?);
-        }
-        Ok(used)
-    })
+    trees::keep(home, bytes, dry_run, || stood_on(home))
+}
+
+/// Where the commit of `repo` that was used last lies on as many layers as there may be, its files are written to one again,
+/// if all of them take no more than `bytes`. `false`: there is nothing to do, or somebody is at work there. `begin` hears of
+/// it first: it takes as long as the first start.
+pub(super) async fn rebase(
+    home: &Home,
+    repo: &Repository,
+    bytes: u64,
+    begin: Option<&(dyn Fn() + Sync)>,
+    cancel: &CancellationToken,
+) -> Result<bool, TreeError> {
+    let Some(tree) = trees::full_stack(home, repo, bytes, &stood_on(home)?)? else {
+        return Ok(false);
+    };
+    let Some(begin) = begin else {
+        return Ok(true);
+    };
+    begin();
+    trees::rebase(home, repo, &tree, || stood_on(home), cancel).await
+}
+
+/// The layers that sandboxes stand on, all of them.
+fn stood_on(home: &Home) -> Result<BTreeSet<PathBuf>, FileError> {
+    let mut used = BTreeSet::new();
+    let all = home.state();
+    let states = match std::fs::read_dir(&all) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(used),
+        read => read.context("list", &all)?,
+    };
+    for state in states {
+        used.extend(below(&state.context("list", &all)?.path())?);
+    }
+    Ok(used)
 }
 
 /// Whether sandboxes of this provider can have layers below `home`; else why not. Tried once in a boot: a real mount takes as

@@ -195,13 +195,12 @@ fn status_reads_nothing(world: &World, stack: &Stack, commit: &Oid) {
         git(&["status", "--porcelain", "--ignore-submodules=all"]),
         ""
     );
-    assert_eq!(
-        git(&["ls-files", "-v"])
-            .lines()
-            .filter(|line| line.starts_with('S'))
-            .count(),
-        1
-    );
+    let listed = git(&["ls-files", "-v"]);
+    let ours = listed.lines().filter(|line| line.starts_with('S'));
+    assert!(ours.clone().count() > 0);
+    for line in ours {
+        assert!(line.starts_with("S .cofferdam/"), "{line}");
+    }
     git(&["fsck"]);
 }
 
@@ -253,7 +252,7 @@ async fn a_tree_lies_on_disk_as_git_has_it() {
     }
 }
 
-/// Every kind of change on top of every other, as deltas and where a stack has grown too high as a new base.
+/// Every kind of change on top of every other, as deltas and, where a stack is full, on one layer again.
 #[tokio::test]
 async fn what_differs_lies_on_top() {
     let git = gits().remove(0);
@@ -264,7 +263,7 @@ async fn what_differs_lies_on_top() {
     some_of_everything(&world);
     let repo = world.repo().await;
     let mut numbers = Sample::new("trees");
-    let (mut bases, mut deltas) = (0, 0);
+    let (mut rewritten, mut deltas) = (0, 0);
     for step in 0..30 {
         for _ in 0..=numbers.below(6) {
             change(&world, &mut numbers);
@@ -295,13 +294,95 @@ async fn what_differs_lies_on_top() {
             "step {step}, {}",
             numbers.again()
         );
-        if made.layers.len() == 1 {
-            bases += 1;
-        } else {
+        if made.layers.len() > 1 {
             deltas += 1;
         }
+        // What follows a full one stands on one that is not.
+        if made.layers.len() == LONGEST_STACK && step % 2 == 1 {
+            drop(made);
+            assert!(rebase(&world, &repo, u64::MAX, &[]).await);
+            let made = stack(&world, &repo, &commit).await;
+            assert_eq!(made.layers.len(), 1);
+            assert!(shown(&made) == wanted, "step {step}");
+            tree_ids_are_there(&world, &made, &commit);
+            status_reads_nothing(&world, &made, &commit);
+            rewritten += 1;
+        }
     }
-    assert!(bases > 0 && deltas > 20, "{bases} {deltas}");
+    assert!(rewritten > 1 && deltas > 20, "{rewritten} {deltas}");
+}
+
+/// Writes the files that were used last to one layer, where that is to be done.
+async fn rebase(world: &World, repo: &Repository, bytes: u64, used: &[&Path]) -> bool {
+    let home = world.home();
+    let used: BTreeSet<PathBuf> = used.iter().map(|&path| path.to_owned()).collect();
+    let Some(tree) = trees::full_stack(&home, repo, bytes, &used).unwrap() else {
+        return false;
+    };
+    let done = trees::rebase(&home, repo, &tree, || Ok(BTreeSet::new()), &never()).await;
+    done.unwrap()
+}
+
+/// Only a full stack that nobody uses or begins to use, and never half of one.
+#[tokio::test]
+async fn a_full_stack_becomes_one_layer() {
+    let world = World::new(&gits()[0]);
+    let home = world.home();
+    some_of_everything(&world);
+    let repo = world.repo().await;
+    assert!(!rebase(&world, &repo, u64::MAX, &[]).await);
+    let mut full = None;
+    for step in 1..=LONGEST_STACK {
+        assert!(!rebase(&world, &repo, u64::MAX, &[]).await, "{step}");
+        world.write("many/1/new", format!("{step}"));
+        world.run(&["add", "-A", "-f"]);
+        world.run(&["commit", "-qm", "step"]);
+        let made = stack(&world, &repo, &world.oid("HEAD")).await;
+        assert_eq!(made.layers.len(), step);
+        full = Some(made);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let commit = world.oid("HEAD");
+    let full = full.unwrap();
+    let (layers, index) = (
+        full.layers.clone(),
+        fs::metadata(&full.index).unwrap().ino(),
+    );
+    let is_as_it_was = || {
+        let made = fs::metadata(layers[0].parent().unwrap().join("index")).unwrap();
+        let tmp = fs::read_dir(home.trees(&repo.top).join("tmp")).unwrap();
+        made.ino() == index && tmp.count() == 0
+    };
+    // Somebody begins with it; a sandbox stands on it, or has come to; more than may stay.
+    assert!(!rebase(&world, &repo, u64::MAX, &[]).await && is_as_it_was());
+    drop(full);
+    assert!(!rebase(&world, &repo, u64::MAX, &[&layers[0]]).await && is_as_it_was());
+    assert!(!rebase(&world, &repo, 1, &[]).await && is_as_it_was());
+    let tree = repo.tree_of(&commit, &never()).await.unwrap();
+    let late = || Ok(BTreeSet::from([layers[0].clone()]));
+    let done = trees::rebase(&home, &repo, &tree, late, &never()).await;
+    assert!(!done.unwrap() && is_as_it_was());
+    // Another process writes.
+    let writing = fs::File::open(home.trees(&repo.top).join("write.lock")).unwrap();
+    writing.lock().unwrap();
+    assert!(!rebase(&world, &repo, u64::MAX, &[]).await && is_as_it_was());
+    drop(writing);
+    assert!(rebase(&world, &repo, u64::MAX, &[]).await && !is_as_it_was());
+    let made = stack(&world, &repo, &commit).await;
+    assert_eq!(made.layers, layers[..1]);
+    assert_eq!(shown(&made), expected(&world, &commit));
+    drop(made);
+    // What comes next is small again, and the old ones go when there is no room.
+    world.write("many/1/new", "after");
+    world.run(&["add", "-A", "-f"]);
+    world.run(&["commit", "-qm", "after"]);
+    let next = stack(&world, &repo, &world.oid("HEAD")).await;
+    assert_eq!(next.layers[1..], layers[..1]);
+    assert_eq!(shown(&next), expected(&world, &world.oid("HEAD")));
+    let used = next.layers.iter().cloned().collect();
+    drop(next);
+    let trimmed = trees::keep(&home, 0, false, || Ok(used)).unwrap();
+    assert_eq!(trimmed.layers, LONGEST_STACK as u64 - 1);
 }
 
 fn difference<'a>(one: &'a Seen, other: &'a Seen) -> Vec<&'a PathBuf> {
@@ -451,6 +532,45 @@ async fn what_is_half_there_is_not_used() {
     let two = stack(&world, &repo, &second).await;
     assert!(!fs::read_to_string(&about).unwrap().contains("boot another"));
     assert_eq!(shown(&two), expected(&world, &second));
+}
+
+/// However many there are: a new one looks at a few, and all of them go when there is no room.
+#[tokio::test]
+async fn ten_thousand_layers() {
+    const MANY: u64 = 10_000;
+    let world = World::new(&gits()[0]);
+    let home = world.home();
+    let commit = some_of_everything(&world);
+    let repo = world.repo().await;
+    let first = stack(&world, &repo, &commit).await;
+    let store = home.trees(&repo.top);
+    let base = first.layers[0].parent().unwrap().to_owned();
+    let about = fs::read_to_string(base.join("about")).unwrap();
+    let below = format!("below {}\n", base.file_name().unwrap().to_str().unwrap());
+    for number in 0..MANY {
+        let place = store.join(format!("{number:040x}"));
+        fs::create_dir(&place).unwrap();
+        // Half of them say that they stand on the true one, and none is a tree of this repository.
+        let stands = if number % 2 == 0 { below.as_str() } else { "" };
+        fs::write(place.join("about"), format!("{about}{stands}")).unwrap();
+    }
+    drop(first);
+    world.write("many/1/new", "new");
+    world.run(&["add", "-A", "-f"]);
+    world.run(&["commit", "-qm", "next"]);
+    let next = stack(&world, &repo, &world.oid("HEAD")).await;
+    assert_eq!(shown(&next), expected(&world, &world.oid("HEAD")));
+    assert_eq!(trees::taken(&home).unwrap().layers, MANY + 2);
+    let used: BTreeSet<PathBuf> = next.layers.iter().cloned().collect();
+    let stay = used.len() as u64;
+    drop(next);
+    let trimmed = trees::keep(&home, 0, false, || Ok(used)).unwrap();
+    assert_eq!(trimmed.layers, MANY + 2 - stay);
+    assert!(
+        trees::full_stack(&home, &repo, u64::MAX, &BTreeSet::new())
+            .unwrap()
+            .is_none()
+    );
 }
 
 /// Layers go that were used longest ago, as many as are needed; never one that somebody stands on, directly or not.

@@ -254,7 +254,7 @@ pub(crate) fn is_cleaned_up(env: &Env, what: &str) {
             Some(&env.repo),
             Some(&user),
             cofferdam::session::manage::GcOptions::default(),
-            &|| (),
+            &|_| (),
             &cancel,
         )
         .await

@@ -497,7 +497,7 @@ fn gc_takes_the_same_way_home_as_a_run() {
         Some(&target.repository),
         None,
         cofferdam::session::manage::GcOptions::default(),
-        &|| (),
+        &|_| (),
         &target.cancel,
     ))
     .unwrap();

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use cofferdam::git::Git;
 use cofferdam::git::land::Landing;
 use cofferdam::sandbox::native::{Native, NativeOptions};
-use cofferdam::sandbox::{BindMount, BranchStrategy, Stopping};
+use cofferdam::sandbox::{BranchStrategy, Stopping};
 use cofferdam::session::living::{self, Condition, Named};
 use cofferdam::session::manage::{self, DiffStyle};
 use cofferdam::session::{Caller, Session, SessionExec, SessionOptions};
 use cofferdam_lab::{skip, stuck};
 
 use crate::living::{COMMIT, branch, caller, delete, find, open, options, sh};
-use crate::support::{Env, block_on, native};
+use crate::support::{Env, block_on, in_this_mode, native};
 
 fn with(env: &Env, name: &str, strategy: BranchStrategy) -> SessionOptions {
-    let mut options = SessionOptions::new(&env.repo, BindMount::new(native(), strategy));
+    let mut options = SessionOptions::new(&env.repo, in_this_mode(native(), strategy));
     options.name = Some(name.to_owned());
     options.network = cofferdam::session::NetworkOptions::None;
     options
@@ -29,7 +29,7 @@ async fn made_by(env: &Env, freezer: bool) -> Session {
         freezer,
         ..NativeOptions::default()
     });
-    let mut options = SessionOptions::new(&env.repo, BindMount::new(native, branch("b-one")));
+    let mut options = SessionOptions::new(&env.repo, in_this_mode(native, branch("b-one")));
     options.name = Some("one".to_owned());
     options.network = cofferdam::session::NetworkOptions::None;
     let session = Session::create(&caller(env), &options).await.unwrap();
@@ -133,20 +133,22 @@ fn what_could_not_land_lands_the_next_time() {
     let env = Env::new();
     block_on(async {
         let session = made(&env).await;
+        sh(&session, &format!("{COMMIT} w0")).await;
+        session.collect().await.unwrap();
         sh(&session, &format!("{COMMIT} w1")).await;
         let elsewhere = env.dir.path().join("elsewhere");
         let at = elsewhere.to_str().unwrap();
         env.git(&["worktree", "add", "-q", "--force", at, "b-one"]);
         let kept = session.collect().await.unwrap();
         assert!(matches!(kept.landing, Landing::Kept { .. }), "{kept:?}");
-        assert_eq!(env.subjects("b-one"), ["first"]);
+        assert_eq!(env.subjects("b-one"), ["first", "w0"]);
         env.git(&["worktree", "remove", "--force", at]);
         let landed = session.collect().await.unwrap();
         assert!(
             matches!(landed.landing, Landing::Landed { .. }),
             "{landed:?}"
         );
-        assert_eq!(env.subjects("b-one"), ["first", "w1"]);
+        assert_eq!(env.subjects("b-one"), ["first", "w0", "w1"]);
         drop(session);
         delete(&env, "one").await;
     });

@@ -9,7 +9,7 @@ use cofferdam::session::living::{self, Named};
 use cofferdam::session::{NetworkOptions, Session, SessionError, SessionExec};
 use cofferdam_lab::sample::Sample;
 
-use crate::living::{COMMIT, caller, delete, find, open, options, sh};
+use crate::living::{COMMIT, bound, caller, delete, find, open, options, sh};
 use crate::support::{Env, block_on, native};
 
 /// A gateway without sandboxes waits 20 s for another one.
@@ -231,6 +231,39 @@ fn without_a_supervisor_nothing_starts() {
     env.assert_no_state();
 }
 
+/// A supervisor that somebody stopped answers nobody: whoever looks hears so, and whoever ends the sandbox ends it.
+#[test]
+fn a_supervisor_that_answers_nobody_is_ended_with_its_sandbox() {
+    let env = Env::new();
+    block_on(async {
+        let mut made = options(&env, "one");
+        made.network = NetworkOptions::default();
+        let session = Session::create(&caller(&env), &made).await.unwrap();
+        sh(&session, &format!("{COMMIT} w1")).await;
+        let pid = crate::living::supervisor(&env, &session).await;
+        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let silent = session.wall().await.unwrap_err();
+        assert!(silent.to_string().contains("did not answer"), "{silent}");
+        drop(session);
+        let named = find(&env, "one").await.unwrap();
+        living::stop(&caller(&env), &named, &native())
+            .await
+            .unwrap();
+        // Nobody may have asked for its end yet.
+        let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+        assert!(status.is_err() || status.is_ok_and(|text| text.contains("(zombie)")));
+        let named = find(&env, "one").await.unwrap();
+        let session = living::start(&caller(&env), named, &native()).await;
+        let session = session.unwrap();
+        session.collect().await.unwrap();
+        assert_eq!(env.subjects("b-one"), ["first", "w1"]);
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+}
+
 /// The caller says how long its programs may stand still for it. Where that is not enough they go on, and nothing is lost.
 #[test]
 fn collecting_takes_no_longer_than_its_caller_says() {
@@ -240,7 +273,7 @@ fn collecting_takes_no_longer_than_its_caller_says() {
                   case \"$*\" in *--verify*refs/cofferdam/*) exec sleep 600;; esac\nexec git \"$@\"\n";
     cofferdam::fsx::write_with_mode(&hangs, script.as_bytes(), 0o755).unwrap();
     block_on(async {
-        let mut made = options(&env, "one");
+        let mut made = bound(&env, "one");
         made.network = NetworkOptions::None;
         let session = Session::create(&caller(&env), &made).await.unwrap();
         sh(&session, &format!("{COMMIT} w1")).await;

@@ -144,7 +144,7 @@ impl Env {
         strategy: BranchStrategy,
         agent: Arc<dyn AgentProvider>,
     ) -> RunOptions {
-        self.with(in_mode(Mode::of_this_pass(), strategy), agent)
+        self.with(in_this_mode(native(), strategy), agent)
     }
 
     /// In a linked worktree, for what is about one.
@@ -172,7 +172,7 @@ impl Env {
                 base: None,
             },
         };
-        let sandbox = in_mode(way.mode, strategy);
+        let sandbox = in_mode(native(), way.mode, strategy);
         self.with(sandbox, command(&["/bin/sh", "-c", script]))
     }
 
@@ -227,17 +227,22 @@ pub(crate) fn host_git() -> Git {
     Git::new(std::env::var_os("COFFERDAM_TEST_GIT").unwrap_or_else(|| "git".into()))
 }
 
+/// The sandbox of this strategy in the mode of this pass.
+pub(crate) fn in_this_mode(provider: Native, strategy: BranchStrategy) -> Contained {
+    in_mode(provider, Mode::of_this_pass(), strategy)
+}
+
 /// The sandbox of this strategy in this mode; `head` has one mode.
-fn in_mode(mode: Mode, strategy: BranchStrategy) -> Contained {
+fn in_mode(provider: Native, mode: Mode, strategy: BranchStrategy) -> Contained {
     let own = match strategy.clone() {
-        BranchStrategy::Head => return BindMount::new(native(), strategy).into(),
+        BranchStrategy::Head => return BindMount::new(provider, strategy).into(),
         BranchStrategy::MergeToHead => CopyStrategy::MergeToHead,
         BranchStrategy::Branch { branch, base } => CopyStrategy::Branch { branch, base },
     };
     match mode {
-        Mode::Layer => PrivateCopy::layered(native(), own).into(),
-        Mode::Bind => BindMount::new(native(), strategy).into(),
-        Mode::Copy => PrivateCopy::new(native(), own).into(),
+        Mode::Layer => PrivateCopy::layered(provider, own).into(),
+        Mode::Bind => BindMount::new(provider, strategy).into(),
+        Mode::Copy => PrivateCopy::new(provider, own).into(),
     }
 }
 
@@ -301,7 +306,7 @@ pub(crate) fn gc(env: &Env) -> cofferdam::session::manage::GcReport {
         Some(&env.repo),
         Some(&home),
         cofferdam::session::manage::GcOptions::default(),
-        &|| (),
+        &|_| (),
         &cancel,
     );
     block_on(done).unwrap()

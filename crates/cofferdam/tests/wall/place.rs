@@ -137,7 +137,7 @@ fn gc_removes_what_is_dead_and_old_alone() {
                 dry_run,
                 ..manage::GcOptions::default()
             },
-            &|| (),
+            &|_| (),
             &cancel,
         ));
         let mut removed = done.unwrap().removed;

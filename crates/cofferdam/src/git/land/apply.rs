@@ -37,6 +37,24 @@ pub enum Applied {
     Conflict(Vec<String>),
     /// Nothing was changed.
     InTheWay(String),
+    /// Some of it is there and the rest is not: it can be taken back, or brought in again.
+    Half(String),
+}
+
+/// Why work is not there.
+enum Obstacle {
+    /// Nothing was changed.
+    InTheWay(String),
+    Half(String),
+}
+
+impl From<Obstacle> for Applied {
+    fn from(obstacle: Obstacle) -> Self {
+        match obstacle {
+            Obstacle::InTheWay(why) => Self::InTheWay(why),
+            Obstacle::Half(why) => Self::Half(why),
+        }
+    }
 }
 
 /// What became of what had been brought in.
@@ -50,6 +68,8 @@ pub enum TakenBack {
     Committed,
     /// Nothing was changed.
     InTheWay(String),
+    /// Some of it is still there.
+    Half(String),
 }
 
 /// Merges `work` into what is checked out in `repo`, and brings index and files there. What the user changed or staged stays;
@@ -97,8 +117,8 @@ async fn bring(
         None => (head.clone(), head.clone()),
         Some(earlier) => {
             let from = earlier.stands_at(repo, id, index, cancel).await?;
-            if let Some(why) = earlier.finish(repo, id, &from, index, cancel).await? {
-                return Ok(Applied::InTheWay(why));
+            if let Some(obstacle) = earlier.finish(repo, id, &from, index, cancel).await? {
+                return Ok(obstacle.into());
             }
             (from, earlier.commit)
         }
@@ -114,8 +134,8 @@ async fn bring(
         };
         let new = commit(repo, id, tree, parents, cancel).await?;
         let step = step(repo, id, &here, &new);
-        if let Some(why) = step.bring_in(repo, index, cancel).await? {
-            return Ok(Applied::InTheWay(why));
+        if let Some(obstacle) = step.bring_in(repo, index, cancel).await? {
+            return Ok(obstacle.into());
         }
         new
     };
@@ -161,9 +181,12 @@ async fn bring_back(
     // Killed between two that were brought in: files of both lie there.
     let at = earlier.stands_at(repo, id, index, cancel).await?;
     if earlier.before.as_ref() == Some(&at)
-        && let Some(why) = earlier.finish(repo, id, &at, index, cancel).await?
+        && let Some(obstacle) = earlier.finish(repo, id, &at, index, cancel).await?
     {
-        return Ok(TakenBack::InTheWay(why));
+        return Ok(match obstacle {
+            Obstacle::InTheWay(why) => TakenBack::InTheWay(why),
+            Obstacle::Half(why) => TakenBack::Half(why),
+        });
     }
     let step = step(repo, id, &earlier.head, &earlier.commit);
     let left = step.bring_out(repo, index).await?;
@@ -246,7 +269,7 @@ impl Earlier {
         at: &Oid,
         index: &Path,
         cancel: &CancellationToken,
-    ) -> Result<Option<String>, LandError> {
+    ) -> Result<Option<Obstacle>, LandError> {
         if *at == self.commit {
             return Ok(None);
         }
@@ -348,22 +371,21 @@ async fn commit(
 }
 
 impl Move {
-    /// `Some`: what is in the way, and nothing was changed.
     async fn bring_in(
         &self,
         repo: &Repository,
         index: &Path,
         cancel: &CancellationToken,
-    ) -> Result<Option<String>, LandError> {
+    ) -> Result<Option<Obstacle>, LandError> {
         let there = self.git_dir().join("index");
         copy_index(&there, index)?;
         let changes = self.changes(repo, cancel).await?;
         if let Some(why) = self.same_by_the_user(repo, index, &changes, cancel).await? {
-            return Ok(Some(why));
+            return Ok(Some(Obstacle::InTheWay(why)));
         }
         let rest = self.take_leftovers(repo, index, &changes, cancel).await?;
         if let Some(why) = self.try_out(repo, index, &changes, cancel).await? {
-            return Ok(Some(why));
+            return Ok(Some(Obstacle::InTheWay(why)));
         }
         // Before anything is written: whoever is killed now can take it back.
         let reference = reference(repo, self.id);
@@ -377,9 +399,11 @@ impl Move {
         }
         if let Err(why) = self.update_files(repo, index).await {
             let nothing = BTreeSet::new();
-            let left = self
-                .restore(repo, index, &changes, &nothing, &nothing)
-                .await?;
+            let restored = self.restore(repo, index, &changes, &nothing, &nothing);
+            let left = match restored.await {
+                Ok(left) => left,
+                Err(error) => return Ok(Some(Obstacle::Half(format!("{why}; {error}")))),
+            };
             if left.is_empty() {
                 // Nothing of it is there to be taken back.
                 let gone = Transaction::new(format!("cofferdam {}: not applied", self.id));
@@ -390,10 +414,12 @@ impl Move {
                 if before.as_ref() != Some(&self.new) {
                     gone.commit(repo, &none).await?;
                 }
-                return Ok(Some(why));
+                return Ok(Some(Obstacle::InTheWay(why)));
             }
             let left = super::checkout::some(&left);
-            return Ok(Some(format!("{why}; not as before: {left}")));
+            return Ok(Some(Obstacle::Half(format!(
+                "{why}; not as before: {left}"
+            ))));
         }
         self.write_files(repo, index, &rest).await?;
         std::fs::rename(index, &there).context("replace", &there)?;

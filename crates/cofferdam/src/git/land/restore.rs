@@ -121,6 +121,23 @@ impl Move {
         whole: &BTreeSet<Vec<u8>>,
         theirs: &BTreeSet<Vec<u8>>,
     ) -> Result<Vec<String>, LandError> {
+        match self.restore_all(repo, index, changes, whole, theirs).await {
+            Err(_) => {
+                self.make_room(repo, index, changes, theirs).await?;
+                self.restore_all(repo, index, changes, whole, theirs).await
+            }
+            restored => restored,
+        }
+    }
+
+    async fn restore_all(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        changes: &Changes,
+        whole: &BTreeSet<Vec<u8>>,
+        theirs: &BTreeSet<Vec<u8>>,
+    ) -> Result<Vec<String>, LandError> {
         let cancel = CancellationToken::new();
         self.refresh(repo, index, &cancel).await?;
         let tracked = self.tracked(repo, index, &cancel).await?;
@@ -161,14 +178,7 @@ impl Move {
             }
         }
         for path in gone {
-            let file = top.join(OsStr::from_bytes(&path));
-            std::fs::remove_file(&file).context("remove", &file)?;
-            for above in file.ancestors().skip(1).take_while(|above| **above != top) {
-                // What holds something else stays.
-                if std::fs::remove_dir(above).is_err() {
-                    break;
-                }
-            }
+            self.remove(&path)?;
         }
         // Where the new commit has nothing, what lay there may have been another path of its own until now.
         back.retain(|path| {
@@ -185,6 +195,43 @@ impl Move {
         let left: BTreeSet<&Vec<u8>> = left.iter().chain(theirs).collect();
         let left = left.iter().map(|path| String::from_utf8_lossy(path));
         Ok(left.map(|path| printable(&path)).collect())
+    }
+
+    /// On a full disk git cannot even write an index: what is new and ours goes first, each compared by itself. Attributes
+    /// stay, because they say how the others are written.
+    async fn make_room(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        changes: &Changes,
+        theirs: &BTreeSet<Vec<u8>>,
+    ) -> Result<(), LandError> {
+        let cancel = CancellationToken::new();
+        let tracked = self.tracked(repo, index, &cancel).await?;
+        for (path, state) in changes {
+            let stays = tracked.contains(path) || theirs.contains(path);
+            if stays || path.ends_with(b".gitattributes") {
+                continue;
+            }
+            match self.found(repo, path, state, &cancel).await? {
+                Found::Whole | Found::CutOff => self.remove(path)?,
+                Found::Missing | Found::Other => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// With the directories that hold nothing else.
+    fn remove(&self, path: &[u8]) -> Result<(), LandError> {
+        let top = self.top();
+        let file = top.join(OsStr::from_bytes(path));
+        std::fs::remove_file(&file).context("remove", &file)?;
+        for above in file.ancestors().skip(1).take_while(|above| **above != top) {
+            if std::fs::remove_dir(above).is_err() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Of the changed paths: those that are not on disk as `index` has them.

@@ -20,6 +20,7 @@ mod base;
 mod delta;
 mod error;
 mod keep;
+mod rebase;
 mod store;
 mod upper;
 mod write;
@@ -28,8 +29,9 @@ pub use about::boot;
 use delta::Candidate;
 pub use error::TreeError;
 pub use keep::{Trimmed, keep, taken};
+pub use rebase::{full_stack, rebase};
 use store::{clean_tmp, trees_in, usable};
-pub use upper::{Upper, names};
+pub use upper::{Upper, is_too_deep, names};
 pub use write::{Far, Tell};
 
 /// More layers than this are never stacked: each costs every look-up of a name.

@@ -13,6 +13,9 @@ use crate::git::beneath;
 /// Of which family is the mounter's doing, and both are looked at: one that counts for nothing costs time alone.
 const FAMILIES: [&str; 2] = ["trusted", "user"];
 
+/// A path with more bytes git cannot open, wherever the files are mounted.
+const LONGEST: usize = 4_000;
+
 /// Every name of an upper directory, below its top.
 #[derive(Debug, Default)]
 pub struct Upper {
@@ -26,7 +29,7 @@ pub struct Upper {
     pub trap: Option<PathBuf>,
 }
 
-/// Reads it without leaving it. `None`: it has more than `most` names, one that cannot be read, or a directory that shows
+/// Reads it without leaving it. `None`: it has more than `most` names, one that cannot be read or is too long for git, or a directory that shows
 /// another one's files (`redirect`), so that its own names do not say what was changed.
 pub fn names(upper: &Path, most: usize) -> Option<Upper> {
     let root = beneath::root(upper).ok()?;
@@ -49,6 +52,9 @@ pub fn names(upper: &Path, most: usize) -> Option<Upper> {
                 .st_mode;
             let is_trap = name.to_bytes().starts_with(b".git");
             let name = path.join(OsStr::from_bytes(name.to_bytes()));
+            if name.as_os_str().len() > LONGEST {
+                return None;
+            }
             match FileType::from_raw_mode(kind) {
                 // Where the sandbox's git directory is mounted.
                 _ if is_git && at_top => {}
@@ -68,6 +74,36 @@ pub fn names(upper: &Path, most: usize) -> Option<Upper> {
         }
     }
     Some(found)
+}
+
+/// Whether git would miss something in it: a path that is too long. However many names there are, only directories are
+/// looked into.
+pub fn is_too_deep(upper: &Path) -> bool {
+    let Ok(root) = beneath::root(upper) else {
+        return false;
+    };
+    let mut open = vec![PathBuf::new()];
+    while let Some(path) = open.pop() {
+        // One that nobody may read is told elsewhere.
+        let Ok(entries) = beneath::directory(&root, &path).and_then(|one| Dir::read_from(&one))
+        else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let name = path.join(OsStr::from_bytes(name.to_bytes()));
+            if name.as_os_str().len() > LONGEST {
+                return true;
+            }
+            if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+                open.push(name);
+            }
+        }
+    }
+    false
 }
 
 /// What is seen in a directory of the upper one.

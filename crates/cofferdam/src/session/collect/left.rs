@@ -132,6 +132,10 @@ impl Collector<'_> {
             upper.files.retain(is_work);
         }
         self.put_reader(owned, upper.as_ref()).ok()?;
+        // Git leaves that out and says nothing.
+        if upper.is_none() && trees::is_too_deep(&layers::upper(state)) {
+            return None;
+        }
         if upper.as_ref().is_some_and(|upper| upper.trap.is_some()) {
             return None;
         }

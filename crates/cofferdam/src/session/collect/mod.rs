@@ -205,18 +205,30 @@ impl Collector<'_> {
             self.cancel,
         )
         .await?
-            && let Landing::Landed { tip, .. } = &landed.landing
         {
-            collected.commits = self
-                .repo
-                .commits_since(&owned.record.base, std::slice::from_ref(tip), self.cancel)
-                .await?;
-            home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
-            collected.tip = Some(tip.clone());
+            match &landed.landing {
+                Landing::Landed { tip, .. } => {
+                    collected.commits = self
+                        .repo
+                        .commits_since(&owned.record.base, std::slice::from_ref(tip), self.cancel)
+                        .await?;
+                    home.extend(collected.commits.iter().map(|commit| commit.id.clone()));
+                    collected.tip = Some(tip.clone());
+                }
+                // What comes home now says nothing of it.
+                Landing::Kept { why, .. } => {
+                    let text = format!("a landing that was cut short: {why}");
+                    self.events.notice(Notice::Other { text });
+                }
+                Landing::Nothing | Landing::Refused { .. } => {}
+            }
             collected
                 .changed_outside
                 .clone_from(&landed.changed_outside);
-            collected.landing = self.told(landed);
+            let landing = self.told(landed);
+            if matches!(landing, Landing::Landed { .. }) {
+                collected.landing = landing;
+            }
         }
         if owned.record.phase != Phase::Active {
             return Ok(collected);

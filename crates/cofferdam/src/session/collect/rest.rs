@@ -38,7 +38,7 @@ macro_rules! commit {
             $add,
             "; } >\"$said\" 2>&1
     cat \"$said\" >&2
-    unread=$(grep 'Permission denied' \"$said\" | sort -u | wc -l)
+    unread=$(grep -E 'Permission denied|could not open directory|can only add regular files' \"$said\" | sort -u | wc -l)
     tree=$(git write-tree) && if test \"$tree\" = \"$(git rev-parse 'HEAD^{tree}')\"; then commit=-
     else commit=$(git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\"); fi && echo \"$commit\" $unread
     code=$?
@@ -48,7 +48,7 @@ macro_rules! commit {
     };
 }
 
-/// Prints the commit, or a dash where there is nothing to commit, and how many paths git may not read and leaves out. Prints
+/// Prints the commit, or a dash where there is nothing to commit, and how many paths git cannot read or take, and leaves out. Prints
 /// nothing where git needs to look at nothing more closely. The same work is the same commit. Its arguments say which paths.
 pub(in crate::session) const COMMIT_THE_REST: &str = commit!(
     concat!(
@@ -180,7 +180,7 @@ impl Collector<'_> {
             return Ok(match (made, unread) {
                 ("-", 0) => Rest::Nothing,
                 ("-", _) => Rest::Refused {
-                    why: format!("its git may not read {}", paths(unread)),
+                    why: format!("its git cannot read {}", paths(unread)),
                 },
                 _ if answer.trim_end().is_empty() => Rest::Nothing,
                 _ => Rest::Refused {

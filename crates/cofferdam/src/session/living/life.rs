@@ -150,15 +150,11 @@ pub(super) async fn halt(
     let handle = named.handle(caller);
     let removed = provider.remove(&handle).await;
     removed.map_err(|source| SessionError::sandbox(name(), source))?;
-    let failed = |source| SessionError::Supervisor {
+    let ended = Supervisor::end(&handle.state).await;
+    ended.map_err(|source| SessionError::Supervisor {
         name: name(),
         source,
-    };
-    let found = Supervisor::connect(&handle.state).await.map_err(failed)?;
-    if let Some((supervisor, _)) = found {
-        supervisor.stop().await.map_err(failed)?;
-    }
-    Ok(())
+    })
 }
 
 /// Makes the sandbox anew from its files. Bounded: 60 s.

@@ -51,16 +51,21 @@ pub async fn apply(
     let applied = land::apply(&repo, record.id, &work, &barred, &begins, cancel).await;
     let applied = applied.map_err(CollectError::from)?;
     // What was in its way left an earlier one as it is.
-    if !cut_short || matches!(applied, Applied::Done { .. } | Applied::Nothing) {
+    let is_half = matches!(applied, Applied::Half(_));
+    if !is_half && (!cut_short || matches!(applied, Applied::Done { .. } | Applied::Nothing)) {
         applying::end(&owned)?;
     }
     let diffstat = match &applied {
         Applied::Done { from, to } => repo.diff(from, to, DiffStyle::Stat, cancel).await?,
-        Applied::Nothing | Applied::Conflict(_) | Applied::InTheWay(_) => String::new(),
+        Applied::Nothing | Applied::Conflict(_) | Applied::InTheWay(_) | Applied::Half(_) => {
+            String::new()
+        }
     };
     let changed = match &applied {
         Applied::Done { from, to } => repo.changed_files(from, to, cancel).await?,
-        Applied::Nothing | Applied::Conflict(_) | Applied::InTheWay(_) => Vec::new(),
+        Applied::Nothing | Applied::Conflict(_) | Applied::InTheWay(_) | Applied::Half(_) => {
+            Vec::new()
+        }
     };
     let executes = changed.iter().filter(|path| gate::runs_by_itself(path));
     let executes = executes.map(|path| printable_bytes_line(path.as_os_str().as_bytes()));
@@ -84,7 +89,8 @@ pub async fn take_back(
     let begins = || applying::begin(&owned, &repo.top);
     let done = land::take_back(&repo, id, &barred, &begins, &target.cancel).await;
     let done = done.map_err(CollectError::from)?;
-    if !cut_short || !matches!(done, TakenBack::InTheWay(_)) {
+    let is_half = matches!(done, TakenBack::Half(_));
+    if !is_half && (!cut_short || !matches!(done, TakenBack::InTheWay(_))) {
         applying::end(&owned)?;
     }
     Ok(done)

@@ -96,7 +96,19 @@ pub struct GcReport {
     pub expired_refs: Vec<String>,
     /// Files of commits that no sandbox stands on.
     pub trees: Trimmed,
+    /// Repositories whose last files lay on as many layers as there may be, and lie on one now.
+    #[serde(serialize_with = "crate::path_json::lossy_list")]
+    pub rewritten: Vec<PathBuf>,
     pub problems: Vec<Problem>,
+}
+
+/// What takes long, while `gc` is at it.
+#[derive(Debug, Clone, Copy)]
+pub enum Doing<'a> {
+    /// Another one is at work.
+    Waits,
+    /// The files of a commit of this repository are written anew.
+    Rewrites(&'a Path),
 }
 
 /// What could not be done, and is tried again the next time.
@@ -121,14 +133,14 @@ impl Problem {
 }
 
 /// Finishes what dead commands left, in all repositories, and expires old references in them and in
-/// the repository around `repository`. Calls `waiting` where another has been at it for a second.
+/// the repository around `repository`. Calls `doing` where another has been at it for a second, and before what takes long.
 pub async fn gc(
     home: &Home,
     git: &Git,
     repository: Option<&Path>,
     caller_home: Option<&Path>,
     options: GcOptions,
-    waiting: &(dyn Fn() + Sync),
+    doing: &(dyn Fn(Doing<'_>) + Sync),
     cancel: &CancellationToken,
 ) -> Result<GcReport, ManageError> {
     let GcOptions {
@@ -137,7 +149,7 @@ pub async fn gc(
     } = options;
     // One at a time: a dead run that another has in hand would be in the way of what lands here.
     let _alone = if home.state().is_dir() && !dry_run {
-        Some(one_at_a_time(home, waiting, cancel).await?)
+        Some(one_at_a_time(home, &|| doing(Doing::Waits), cancel).await?)
     } else {
         None
     };
@@ -243,6 +255,14 @@ pub async fn gc(
                     Err(error) => report.problems.push(Problem::of(&record.name, &error)),
                 }
             }
+        }
+    }
+    for (top, repo) in &repositories {
+        let begin = || doing(Doing::Rewrites(top));
+        let begin: Option<&(dyn Fn() + Sync)> = (!dry_run).then_some(&begin);
+        match layers::rebase(home, repo, keep_trees, begin, cancel).await {
+            Ok(done) => report.rewritten.extend(done.then(|| top.clone())),
+            Err(error) => report.problems.push(Problem::new(&error)),
         }
     }
     // After those that are gone now.

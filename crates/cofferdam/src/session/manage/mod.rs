@@ -26,7 +26,7 @@ pub use crate::session::collect::Rest;
 pub use apply::{Application, apply, take_back};
 pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete};
 pub use error::{Lost, ManageError};
-pub use gc::{GcOptions, GcReport, KEEP_TREES, Problem, Recovered, gc};
+pub use gc::{Doing, GcOptions, GcReport, KEEP_TREES, Problem, Recovered, gc};
 pub(super) use gc::{give_up, recover_in};
 pub use half_merged::lacking;
 pub use list::{State, Summary, ask, list, unreadable};

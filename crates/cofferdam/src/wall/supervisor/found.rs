@@ -10,6 +10,7 @@ use cofferdam_wall::client::frames;
 use cofferdam_wall::supervisor::{self as protocol, Answer, Ask, Heard, Said, Wall};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{PidfdFlags, Signal};
 use tokio::net::UnixStream;
 
 use super::error::SupervisorError;
@@ -115,6 +116,60 @@ impl Supervisor {
             },
             Err(error) => Err(error),
         }
+    }
+
+    /// As [`Self::stop`] of the one with this state directory, if there is one; one that answers nobody is killed. Bounded:
+    /// 15 s.
+    pub async fn end(state_directory: &Path) -> Result<(), SupervisorError> {
+        let silent = match Self::connect(state_directory).await {
+            Ok(None) => return Ok(()),
+            Ok(Some((supervisor, _))) => match supervisor.stop().await {
+                Err(error @ SupervisorError::Silent(_)) => error,
+                done => return done,
+            },
+            Err(error @ SupervisorError::Silent(_)) => error,
+            Err(error) => return Err(error),
+        };
+        let Some(supervisor) = Self::at(state_directory)? else {
+            return Ok(());
+        };
+        match tokio::time::timeout(LIMIT, supervisor.kill()).await {
+            Ok(killed) => killed,
+            Err(_) => Err(silent),
+        }
+    }
+
+    #[expect(
+        deprecated,
+        reason = "an OwnedFd stays what it is; the successor is an unsafe function"
+    )]
+    async fn kill(&self) -> Result<(), SupervisorError> {
+        let listener = || async {
+            let peer = self.stream().await?.peer_cred()?;
+            Ok::<_, SupervisorError>(peer.pid().and_then(rustix::process::Pid::from_raw))
+        };
+        let found = match listener().await {
+            Err(SupervisorError::NotRunning) => return Ok(()),
+            found => found?,
+        };
+        let Some(pid) = found else {
+            return Err(SupervisorError::NotRunning);
+        };
+        let process =
+            rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from)?;
+        // It listens still, so the number was its own when the descriptor was made.
+        match listener().await {
+            Ok(again) if again == found => {}
+            Err(SupervisorError::NotRunning) => return Ok(()),
+            other => return other.and(Err(SupervisorError::Ended)),
+        }
+        rustix::process::pidfd_send_signal(&process, Signal::KILL).map_err(io::Error::from)?;
+        // Readable once it is dead.
+        tokio::io::unix::AsyncFd::with_interest(process, tokio::io::Interest::READABLE)?
+            .readable()
+            .await?
+            .retain_ready();
+        Ok(())
     }
 
     async fn ask(&self, ask: Ask, limit: Duration) -> Result<Heard, SupervisorError> {
