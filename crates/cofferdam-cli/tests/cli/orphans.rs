@@ -151,6 +151,29 @@ fn one_that_keeps_work_is_a_problem_that_names_the_command_that_ends_it() {
     assert!(done.stdout.contains("recovered: one, 1 commit"), "{done}");
 }
 
+/// Also what is in no commit, and lies over files of the repository that is gone.
+#[test]
+fn what_was_changed_over_layers_is_work() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(&["--mode", "layer", "--name", "one"], "echo draft > draft")
+        .expect_code(0);
+    let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+    let at = take_away(&environment);
+    let draft = environment.home().join(".cofferdam/state").join(&id);
+    let draft = draft.join("layer/upper/draft");
+    environment.cofferdam(&["gc"]).expect_code(1);
+    environment
+        .cofferdam(&[&at[0], &at[1], "delete", &id])
+        .expect_code(1);
+    assert!(draft.exists());
+    std::fs::remove_dir(environment.repository()).unwrap();
+    std::fs::rename(environment.home().join("moved"), environment.repository()).unwrap();
+    environment.cofferdam(&["gc"]).expect_code(0);
+    environment.cofferdam(&["apply", "one"]).expect_code(0);
+    assert_eq!(environment.read("draft"), "draft\n");
+}
+
 #[test]
 fn a_name_that_two_have_is_not_guessed() {
     let environment = TestEnvironment::with_repository();
