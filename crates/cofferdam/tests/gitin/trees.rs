@@ -366,7 +366,7 @@ async fn a_full_stack_becomes_one_layer() {
     let writing = fs::File::open(home.trees(&repo.top).join("write.lock")).unwrap();
     writing.lock().unwrap();
     assert!(!rebase(&world, &repo, u64::MAX, &[]).await && is_as_it_was());
-    drop(writing);
+    writing.unlock().unwrap();
     assert!(rebase(&world, &repo, u64::MAX, &[]).await && !is_as_it_was());
     let made = stack(&world, &repo, &commit).await;
     assert_eq!(made.layers, layers[..1]);

@@ -3,7 +3,7 @@
 //! A tree is a stack of layers, each an immutable directory that is whole or not there. The lowest has all files of
 //! some tree; those above it what differs.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lock::{Lock, lock};
 use super::{Oid, Repository};
+use crate::fsx::lock::Held;
 use crate::fsx::{self, FileError};
 use crate::home::Home;
 
@@ -48,7 +49,7 @@ pub struct Stack {
     pub index: PathBuf,
     /// Submodules, relative to the top: empty directories.
     pub gitlinks: Vec<PathBuf>,
-    _lease: File,
+    _lease: Held,
 }
 
 /// The tree store of one repository.
@@ -127,7 +128,7 @@ impl Trees {
             layers: layers.map(|one| self.place(one).join("files")).collect(),
             index: place.join("index"),
             gitlinks: about.gitlinks,
-            _lease: lease,
+            _lease: Held::new(lease),
         }))
     }
 

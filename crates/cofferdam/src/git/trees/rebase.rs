@@ -11,7 +11,7 @@ use super::error::TreeError;
 use super::store::{clean_tmp, remove, trees_in, usable, used_now};
 use super::write::Tell;
 use super::{LONGEST_STACK, base};
-use crate::fsx::lock::{Lock, open, try_hold};
+use crate::fsx::lock::{Held, Lock, open, try_hold};
 use crate::fsx::{self, FileError};
 use crate::git::{GitError, Oid, Repository};
 use crate::home::Home;
@@ -84,7 +84,7 @@ pub async fn rebase(
     Ok(true)
 }
 
-fn hold(path: &Path) -> Result<Option<fs::File>, FileError> {
+fn hold(path: &Path) -> Result<Option<Held>, FileError> {
     let file = open(path)?;
-    Ok(try_hold(&file, Lock::Exclusive, path)?.then_some(file))
+    Ok(try_hold(&file, Lock::Exclusive, path)?.then(|| Held::new(file)))
 }
