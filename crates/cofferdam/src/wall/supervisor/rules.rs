@@ -66,8 +66,8 @@ pub(in crate::wall) fn write(
         .encode()
         .map_err(|error| WallError::Protocol(error.to_string()))?;
     let file = file(home, sandbox);
-    // On a full disk what is there already can stay.
-    let known = fsx::read_bounded(&file, bytes.len() as u64);
+    // On a full disk what is there already can stay, where it can be trusted.
+    let known = fsx::read_guarded(&file, bytes.len() as u64);
     if known.is_ok_and(|known| known == bytes) {
         return Ok(());
     }
