@@ -63,6 +63,11 @@ in_modes() {
             for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n
             if (all != "") share = 1
         }
+        # The attacks on the wall are made from containers too.
+        $4 == "cofferdam-cli/wall" && $1 != "user" && all != "" {
+            print $0, "-"; print $0, "docker"; print $0, "podman"
+            next
+        }
         ($4 "::" $5) !~ moded { print $0, "-"; next }
         {
             print $0, "layer"
@@ -184,7 +189,11 @@ run_job() {
         as=(env)
     fi
     as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity")
-    if [[ $mode != - ]]; then as+=(COFFERDAM_TEST_MODE="$mode") test+=" in mode $mode"; fi
+    case $mode in
+        -) ;;
+        docker | podman) as+=(COFFERDAM_TEST_SANDBOX="$mode") test+=" in mode $mode" ;;
+        *) as+=(COFFERDAM_TEST_MODE="$mode") test+=" in mode $mode" ;;
+    esac
     (
         [[ $identity == user && -n $closed ]] || cd "$directory"
         "$become" timeout --foreground --kill-after=10 "$limit" "${as[@]}" "$binary" "${words[@]}"

@@ -300,6 +300,45 @@ fn an_apply_that_was_cut_short_is_finished_or_taken_back() {
     );
 }
 
+/// A layer of an earlier boot may be torn: it is never mounted, and nothing is taken away from below who stands on one.
+#[test]
+fn after_a_power_cut_it_stands_on_whole_files() {
+    let environment = repository();
+    environment
+        .cofferdam(&["create", "left", "--network", "none"])
+        .expect_code(0);
+    let inside = |line: &str| {
+        let line = ["exec", "left", "--", "sh", "-ec", line];
+        environment.cofferdam(&line).expect_code(0).stdout
+    };
+    inside("echo new > new");
+    environment.cofferdam(&["stop", "left"]).expect_code(0);
+    let trees = environment.home().join(".cofferdam/trees");
+    for store in trees.read_dir().unwrap().flatten() {
+        for layer in store.path().read_dir().into_iter().flatten().flatten() {
+            let about = layer.path().join("about");
+            let Ok(text) = std::fs::read_to_string(&about) else {
+                continue;
+            };
+            let boot = text.lines().find(|line| line.starts_with("boot "));
+            let other = text.replace(boot.unwrap(), "boot another");
+            cofferdam::fsx::write_private(&about, other.as_bytes()).unwrap();
+            let torn = layer.path().join("files/README.md");
+            cofferdam::fsx::write_with_mode(&torn, b"\0\0\0\0\0\0", 0o644).unwrap();
+        }
+    }
+    environment.cofferdam(&["start", "left"]).expect_code(0);
+    let files = "cat README.md new; ls | wc -l";
+    let seen = inside(files);
+    assert!(seen.starts_with("hello\nnew\n"), "{seen}");
+    environment.cofferdam(&["gc"]).expect_code(0);
+    environment.run(&["-q"], "true").expect_code(0);
+    assert_eq!(inside(files), seen);
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+}
+
 /// Also where it has nothing else to keep.
 #[test]
 fn one_whose_apply_was_cut_short_is_not_deleted() {

@@ -23,6 +23,7 @@ pub(crate) fn start_race(trial: &mut Trial<'_>) {
         let user = trial.bench.beside(&format!("race-{nonce}"));
         let mut arguments = vec!["run", "--head"];
         arguments.extend(options);
+        arguments.extend(crate::engine::words(options));
         let address = format!("{DENIED}:80");
         arguments.extend([
             "--",

@@ -15,6 +15,7 @@ mod addresses;
 mod agents;
 mod bench;
 mod careless;
+mod engine;
 mod house;
 mod inside;
 mod life;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_lab::probe::{Outcome, Probe, Step, Task};
 
+use crate::engine;
 use crate::user::User;
 
 /// A start that takes longer has failed.
@@ -33,6 +34,7 @@ impl Place {
         let file = format!("{name}.sock");
         let mut arguments = vec!["run", "--head", "--name", name];
         arguments.extend_from_slice(options);
+        arguments.extend_from_slice(engine::words(options));
         arguments.push("--");
         arguments.extend_from_slice(words);
         arguments.extend_from_slice(&["./probe", "--probe", "serve", &file]);

@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use cofferdam_lab::probe::{Outcome, Task};
 
+use crate::engine;
+
 #[derive(Debug, Clone)]
 pub(crate) struct User {
     pub(crate) home: PathBuf,
@@ -66,6 +68,9 @@ impl User {
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .current_dir(&self.repository)
             .stdin(Stdio::null());
+        if let Some((name, host)) = engine::variable() {
+            command.env(name, host);
+        }
         command
     }
 
@@ -95,6 +100,7 @@ impl User {
             .collect();
         let mut arguments = vec!["run", "--head"];
         arguments.extend_from_slice(options);
+        arguments.extend_from_slice(engine::words(options));
         arguments.extend_from_slice(&["--", "./probe", "--probe", "do", "once.out"]);
         arguments.extend(tasks.iter().map(String::as_str));
         let done = self.cofferdam(&arguments);

@@ -145,7 +145,8 @@ pub(super) fn check_family(state: &Path) -> Result<(), FileError> {
     Err(FileError::new("mount", changes, why))
 }
 
-/// Writes the files of the commit again that somebody has removed by hand below the sandbox. What it changed is not among them.
+/// Writes the files of the commit again that somebody has removed by hand below the sandbox, or that a power cut may have
+/// torn: nothing is mounted over those, and so nobody stands on what is removed. What it changed is not among them.
 pub(super) async fn stand(
     home: &Home,
     repo: &Repository,
@@ -158,7 +159,7 @@ pub(super) async fn stand(
         SandboxError::Start(format!("{what}: {error}"))
     };
     let there = below(&state).map_err(|error| gone(&error))?;
-    if there.iter().all(|layer| layer.is_dir()) {
+    if there.iter().all(|layer| trees::is_whole(layer)) {
         return Ok(());
     }
     let tree = repo.tree_of(&record.base, cancel).await;

@@ -31,6 +31,7 @@ use delta::Candidate;
 pub use error::TreeError;
 pub use keep::{Trimmed, keep, taken};
 pub use rebase::{full_stack, rebase};
+pub use store::is_whole;
 use store::{clean_tmp, trees_in, usable};
 pub use upper::{Upper, is_too_deep, names};
 pub use write::{Far, Tell};

@@ -36,6 +36,13 @@ pub(super) fn usable(store: &Path, tree: &Oid) -> Result<Option<About>, FileErro
     Ok(Some(about))
 }
 
+/// Whether all of a layer is there: `files` as [`super::Stack::layers`] names it. One of an earlier boot is only where it is known
+/// to have come to the disk.
+pub fn is_whole(files: &Path) -> bool {
+    let about = files.parent().map(About::read);
+    files.is_dir() && matches!(about, Some(Ok(Some(_))))
+}
+
 /// Removes what was half written, and layers that a power cut may have torn. Looks at all there are.
 pub(super) fn clean(store: &Path) -> Result<(), FileError> {
     clean_tmp(store)?;
