@@ -157,7 +157,8 @@ fn own(name: &str, place: &Path) -> Command {
     // With one the command would ask another engine.
     command
         .env_remove("CONTAINER_HOST")
-        .env_remove("DOCKER_HOST");
+        .env_remove("DOCKER_HOST")
+        .env("TMPDIR", place);
     if name == "docker" {
         command.args(["--host", &format!("unix://{}", place.join("s").display())]);
     } else {
