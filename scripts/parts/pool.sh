@@ -51,21 +51,25 @@ halve_users() {
 
 # Of these each test runs in the mode that people get who say nothing, and in each of the others the share that the seed
 # chooses; `--all` and `--repeat`: in all three. What is about one mode names it in the test itself, and the tests of
-# other files either do that or work in the checkout, which has one mode.
+# other files either do that or work in the checkout, which has one mode. `session::living_attacks` is about the checkout; the
+# tests of the command have one mode each.
 moded='^cofferdam/session::(branches|half_merged|lifecycle|living|living_collect|living_faults|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::'
 mode_share=6
 
 # Adds to each of the jobs on standard input its mode, or `-`; what is left out is counted in $work/moded.
 in_modes() {
     awk -F'\t' -v OFS='\t' -v seed="$seed" -v moded="$moded" -v all="$repeat${COFFERDAM_TEST_ALL-}" \
+        -v docker="${engines:+${DOCKER_HOST-}}" -v podman="${engines:+${CONTAINER_HOST-}}" \
         -v share="$mode_share" -v left="$work/moded" '
         BEGIN {
             for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n
             if (all != "") share = 1
         }
-        # The attacks on the wall are made from containers too.
+        # The attacks on the wall are made from containers too, where this run has started those engines itself.
         $4 == "cofferdam-cli/wall" && $1 != "user" && all != "" {
-            print $0, "-"; print $0, "docker"; print $0, "podman"
+            print $0, "-"
+            if (docker != "") print $0, "docker"
+            if (podman != "") print $0, "podman"
             next
         }
         ($4 "::" $5) !~ moded { print $0, "-"; next }

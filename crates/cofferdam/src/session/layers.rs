@@ -259,7 +259,7 @@ pub(super) fn trim(home: &Home, bytes: u64, dry_run: bool) -> Result<Trimmed, Fi
 
 /// Where the commit of `repo` that was used last lies on as many layers as there may be, its files are written to one again,
 /// if all of them take no more than `bytes`. `false`: there is nothing to do, or somebody is at work there. `begin` hears of
-/// it first: it takes as long as the first start.
+/// it first, because it takes as long as the first start; without one nothing is written, and `true` says what would be.
 pub(super) async fn rebase(
     home: &Home,
     repo: &Repository,

@@ -1,14 +1,13 @@
 //! How much of the tree store stays.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::about::About;
-use super::store::{clean, read_dir, remove, trees_in};
-use crate::fsx::lock::{Lock, open, try_hold};
+use super::store::{clean, hold, read_dir, remove, trees_in};
+use crate::fsx::lock::Held;
 use crate::fsx::{self, FileError};
 use crate::git::Oid;
 use crate::home::{Home, TRIED_LAYERS};
@@ -41,9 +40,9 @@ pub fn keep(
     dry_run: bool,
     used: impl FnOnce() -> Result<BTreeSet<PathBuf>, FileError>,
 ) -> Result<Trimmed, FileError> {
-    let mut stores: Vec<(PathBuf, [File; 2])> = Vec::new();
+    let mut stores: Vec<(PathBuf, [Held; 2])> = Vec::new();
     for store in stores_in(&home.all_trees(), dry_run)? {
-        if let Some(locks) = hold(&store)? {
+        if let Some(locks) = hold_both(&store)? {
             stores.push((store, locks));
         }
     }
@@ -132,17 +131,12 @@ fn chosen(mut layers: Vec<Layer>, bytes: u64, gone: &BTreeSet<usize>) -> Vec<Lay
 }
 
 /// Nobody writes here, and nobody begins to stand on something, until both are let go.
-fn hold(store: &Path) -> Result<Option<[File; 2]>, FileError> {
-    let mut held = Vec::new();
-    for name in ["write.lock", "lease.lock"] {
-        let path = store.join(name);
-        let file = open(&path)?;
-        if !try_hold(&file, Lock::Exclusive, &path)? {
-            return Ok(None);
-        }
-        held.push(file);
-    }
-    Ok(<[File; 2]>::try_from(held).ok())
+fn hold_both(store: &Path) -> Result<Option<[Held; 2]>, FileError> {
+    let Some(writing) = hold(&store.join("write.lock"))? else {
+        return Ok(None);
+    };
+    let beginning = hold(&store.join("lease.lock"))?;
+    Ok(beginning.map(|beginning| [writing, beginning]))
 }
 
 /// Whether its repository is not where it was.

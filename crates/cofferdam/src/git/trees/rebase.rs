@@ -2,16 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
 use super::about::About;
 use super::error::TreeError;
-use super::store::{clean_tmp, remove, trees_in, usable, used_now};
+use super::store::{clean_tmp, hold, remove, trees_in, usable, used_now};
 use super::write::Tell;
 use super::{LONGEST_STACK, base};
-use crate::fsx::lock::{Held, Lock, open, try_hold};
 use crate::fsx::{self, FileError};
 use crate::git::{GitError, Oid, Repository};
 use crate::home::Home;
@@ -82,9 +81,4 @@ pub async fn rebase(
     fs::rename(&made, &place).map_err(|source| FileError::new("move", &made, source))?;
     used_now(&place);
     Ok(true)
-}
-
-fn hold(path: &Path) -> Result<Option<Held>, FileError> {
-    let file = open(path)?;
-    Ok(try_hold(&file, Lock::Exclusive, path)?.then(|| Held::new(file)))
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 
 use super::about::About;
+use crate::fsx::lock::{Held, Lock, open, try_hold};
 use crate::fsx::{self, FileError};
 use crate::git::Oid;
 
@@ -52,6 +53,12 @@ pub(super) fn clean(store: &Path) -> Result<(), FileError> {
         }
     }
     Ok(())
+}
+
+/// Holds a lock of the store alone, where nobody else has it.
+pub(super) fn hold(path: &Path) -> Result<Option<Held>, FileError> {
+    let file = open(path)?;
+    Ok(try_hold(&file, Lock::Exclusive, path)?.then(|| Held::new(file)))
 }
 
 /// Removes what was half written.

@@ -51,8 +51,12 @@ pub async fn apply(
     let applied = land::apply(&repo, record.id, &work, &barred, &begins, cancel).await;
     let applied = applied.map_err(CollectError::from)?;
     // What was in its way left an earlier one as it is.
-    let is_half = matches!(applied, Applied::Half(_));
-    if !is_half && (!cut_short || matches!(applied, Applied::Done { .. } | Applied::Nothing)) {
+    let unfinished = match &applied {
+        Applied::Done { .. } | Applied::Nothing => false,
+        Applied::Conflict(_) | Applied::InTheWay(_) => cut_short,
+        Applied::Half(_) => true,
+    };
+    if !unfinished {
         applying::end(&owned)?;
     }
     let diffstat = match &applied {
@@ -89,8 +93,12 @@ pub async fn take_back(
     let begins = || applying::begin(&owned, &repo.top);
     let done = land::take_back(&repo, id, &barred, &begins, &target.cancel).await;
     let done = done.map_err(CollectError::from)?;
-    let is_half = matches!(done, TakenBack::Half(_));
-    if !is_half && (!cut_short || !matches!(done, TakenBack::InTheWay(_))) {
+    let unfinished = match &done {
+        TakenBack::Nothing | TakenBack::Done { .. } | TakenBack::Committed => false,
+        TakenBack::InTheWay(_) => cut_short,
+        TakenBack::Half(_) => true,
+    };
+    if !unfinished {
         applying::end(&owned)?;
     }
     Ok(done)
