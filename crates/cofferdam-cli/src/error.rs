@@ -359,14 +359,17 @@ fn manage_hint(error: &ManageError) -> Option<String> {
         ManageError::DetachedTarget => "check out a branch with `git switch NAME`",
         ManageError::UncommittedWork { name, files, .. } if files.is_empty() => {
             return Some(format!(
-                "see it with `cofferdam diff --uncommitted {name}`, bring it here with `cofferdam apply {name}`, or let go of \
-                 it: `cofferdam delete --force {name}`"
+                "see it with `cofferdam diff --uncommitted {name}`, bring it here with `cofferdam apply {name}`; when you have \
+                 committed that, or need none of it: `cofferdam delete --force {name}`"
             ));
         }
         ManageError::UncommittedWork { name, .. } | ManageError::KeptWork { name, .. } => {
             return Some(format!(
                 "save what you need of it, then `cofferdam delete --force {name}`"
             ));
+        }
+        ManageError::NoBranch { beside, .. } if !beside.is_empty() => {
+            return summary::take(beside);
         }
         ManageError::NoBranch { running: true, .. } => {
             "wait for the end of its run: `cofferdam list` shows how it stands"

@@ -47,12 +47,26 @@ pub(crate) async fn run(
         Uncommitted::Nothing => None,
         Uncommitted::Commit(rest) => Some(rest),
         Uncommitted::Worktree(path) => {
-            let path = shell_word(path);
-            output::note(&format!(
-                "note: what is uncommitted stays in its worktree: git -C {path} status\n"
-            ));
-            None
+            let name = shell_word(&arguments.name);
+            return Err(CliError::Failed {
+                message: format!(
+                    "nothing was changed: {name} has uncommitted work in its worktree {}",
+                    shell_word(&path)
+                ),
+                hint: format!(
+                    "commit it there, then give this again: git -C {path} add --all && git -C {path} commit && cofferdam \
+                     apply {name}",
+                    path = shell_word(&path)
+                ),
+            });
         }
+    };
+    let rest_came = rest.is_some();
+    let lives_on = {
+        let caller = living::caller(environment, interrupt);
+        living::named_if_it_lives_on(&arguments.name, &caller, environment)
+            .await?
+            .is_some()
     };
     let target = target(arguments.name, environment, interrupt);
     let done = manage::apply(&target, rest, &said).await?;
@@ -77,6 +91,11 @@ pub(crate) async fn run(
             }
             let next = paint("undo:", style::HINT, colour);
             text.push_str(&format!("{next} cofferdam apply --undo {name}\n"));
+            if rest_came && !lives_on {
+                text.push_str(&format!(
+                    "when you have committed it: cofferdam delete --force {name}   # removes the sandbox\n"
+                ));
+            }
             output::data(&text)?;
             if !done.executes.is_empty() {
                 let notice = Notice::Executes {
@@ -102,11 +121,17 @@ pub(crate) async fn run(
             });
         }
     };
+    let elsewhere = if lives_on {
+        format!(
+            "look at it with `cofferdam diff --uncommitted {name}`, mend it in `cofferdam shell {name}`"
+        )
+    } else {
+        format!("`cofferdam worktree {name}` gives it a directory of its own")
+    };
     Err(CliError::Failed {
         message: format!("nothing was changed: {}", printable_line(&why)),
         hint: format!(
-            "commit or stash what is yours, or take an earlier one back with `cofferdam apply --undo {name}`; `cofferdam \
-             worktree {name}` gives it a directory of its own"
+            "commit or stash what is yours, or take an earlier one back with `cofferdam apply --undo {name}`; {elsewhere}"
         ),
     })
 }

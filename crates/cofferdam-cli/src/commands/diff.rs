@@ -64,9 +64,12 @@ pub(crate) async fn run(
         DiffStyle::Patch
     };
     let target = target(arguments.name, environment, interrupt);
-    let text = match &rest {
-        Some(rest) => manage::diff_rest(&target, rest, style).await?,
-        None => manage::diff(&target, style).await?,
+    let text = if let Some(rest) = &rest {
+        manage::diff_rest(&target, rest, style).await?
+    } else {
+        let shown = manage::diff(&target, style).await?;
+        living::kept_beside(&shown.beside);
+        shown.what
     };
     if style == DiffStyle::Patch && environment.colour.on_stdout() {
         output::data(&patch::paint(&text))?;

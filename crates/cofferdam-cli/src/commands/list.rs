@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::registry;
-use cofferdam::session::manage::{self, ManageError, Summary};
+use cofferdam::session::Landing;
+use cofferdam::session::manage::{self, ManageError, State, Summary};
 use cofferdam::text::{printable_bytes_line, printable_line};
 use jiff::Timestamp;
 
@@ -16,7 +17,7 @@ use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
 use crate::ui::shell::shell_word;
-use crate::ui::{human, json, output, table};
+use crate::ui::{human, json, output, summary, table};
 
 /// List the sandboxes of this repository
 #[derive(Debug, Args)]
@@ -109,9 +110,12 @@ pub(crate) async fn run(
 /// What is in sandboxes and nowhere else, or is kept for the user, each in a line with the command that takes it.
 fn waiting(found: &[Summary], all: bool) -> String {
     let mut out = String::new();
-    let mut waiting = found
-        .iter()
-        .filter(|one| one.interrupted || one.kept.is_some() || one.uncollected == Some(true));
+    let mut waiting = found.iter().filter(|one| {
+        one.interrupted
+            || one.kept.is_some()
+            || one.uncollected == Some(true)
+            || !one.beside.is_empty()
+    });
     for one in waiting.by_ref().take(NAMED) {
         let there = if all {
             format!(" -C {}", shell_word(&one.repository))
@@ -134,6 +138,9 @@ fn waiting(found: &[Summary], all: bool) -> String {
                 "{name}: it has commits that are not home yet; bring them there with: cofferdam{there} collect {name}"
             );
         }
+        if let Some(line) = summary::beside(&one.beside) {
+            let _ = writeln!(out, "{}: {line}", one.name);
+        }
         let Some(kept) = one.kept.as_deref() else {
             continue;
         };
@@ -142,7 +149,15 @@ fn waiting(found: &[Summary], all: bool) -> String {
             let _ = write!(out, ": `cofferdam{there} gc` finishes it");
         }
         if one.ahead.is_some_and(|ahead| ahead > 0) {
-            let _ = write!(out, "; take them with: cofferdam{there} merge {}", one.name);
+            let _ = match &one.landing {
+                // What conflicted does so again.
+                Some(landing @ Landing::Kept { reference, .. })
+                    if !landing.is_held_back() && !landing.waits_for_the_user() =>
+                {
+                    write!(out, "; take them with: git merge {}", shell_word(reference))
+                }
+                _ => write!(out, "; take them with: cofferdam{there} merge {}", one.name),
+            };
         }
         out.push('\n');
     }
@@ -231,8 +246,14 @@ fn ahead(one: &Summary) -> String {
 }
 
 fn changes(one: &Summary) -> String {
-    let word = one.changes.map(|yes| if yes { "yes" } else { "no" });
-    word.unwrap_or("-").to_owned()
+    let word = match one.changes {
+        Some(true) => "yes",
+        Some(false) => "no",
+        // Its files are changed; `status` asks whether all of that is in a commit.
+        None if one.lives_on && one.owns_files && one.state != State::Missing => "maybe",
+        None => "-",
+    };
+    word.to_owned()
 }
 
 /// Bytes that are no text are escaped, not replaced.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 use cofferdam::git::Oid;
-use cofferdam::session::living::{self, Collection, Named};
+use cofferdam::names::SandboxId;
+use cofferdam::session::living::{self, Collection, Condition, Named};
 use cofferdam::session::manage::{self, Rest};
 use cofferdam::session::{Caller, Landing, Session, SessionError};
 use cofferdam::text::printable_line;
@@ -63,6 +64,16 @@ pub(super) async fn named_if_it_lives_on(
         ) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether nothing runs in it any more; one that does not answer is none of those.
+pub(super) async fn is_stopped(id: SandboxId, caller: &Caller, environment: &Environment) -> bool {
+    let asked = async {
+        let named = named(&id.to_string(), caller, environment).await?;
+        let provider = named.provider(caller)?;
+        living::condition(caller, &named, &provider).await
+    };
+    matches!(asked.await, Ok(Condition::Stopped))
 }
 
 /// The sandbox `name`, which ended and kept its files: from now on it lives until it is deleted.
@@ -207,6 +218,13 @@ pub(super) async fn rest(
                 hint: format!("look at it inside with `cofferdam shell {name}`"),
             })
         }
+    }
+}
+
+/// Says where commits are that are on no branch.
+pub(super) fn kept_beside(references: &[String]) {
+    if let Some(line) = summary::beside(references) {
+        output::note(&format!("note: {line}\n"));
     }
 }
 

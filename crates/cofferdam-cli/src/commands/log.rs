@@ -31,7 +31,9 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, CliError> {
     living::refresh(&arguments.name, Purpose::Look, environment, interrupt).await?;
     let target = target(arguments.name, environment, interrupt);
-    let commits = manage::log(&target).await?;
+    let shown = manage::log(&target).await?;
+    living::kept_beside(&shown.beside);
+    let commits = shown.what;
     if arguments.json {
         output::data(&json::line(&commits)?)?;
         return Ok(ExitCode::SUCCESS);

@@ -111,7 +111,9 @@ pub(crate) async fn run(
             return Err(match arguments.id.as_deref() {
                 Some(RUN) => CliError::Failed {
                     message: format!("there is no log of an agent in sandbox `{name}`"),
-                    hint: format!("let one work there with `cofferdam run --in {name}`"),
+                    hint: format!(
+                        "let one work there with `cofferdam run --in {name} --prompt '…'`"
+                    ),
                 },
                 Some(text) => unknown(&name, text),
                 None => CliError::Failed {

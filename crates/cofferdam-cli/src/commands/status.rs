@@ -48,11 +48,15 @@ struct Status<'a> {
     base: &'a str,
     /// Those that are home, newest last.
     commits: &'a [CommitLine],
+    /// References with commits that are home and on no branch.
+    beside: &'a [String],
     /// What its branch was at when commits came home last, and when that was; nothing before.
     landed: Option<&'a str>,
     landed_at: Option<Timestamp>,
     /// Whether it has commits that are not home; nothing where that cannot be told now.
     uncollected: Option<bool>,
+    /// Whether there is work in its files that is in no commit; nothing where that cannot be told now.
+    changes: Option<bool>,
     mode: &'static str,
     network: &'static str,
     /// `carried`, `recovering`, `lost`, `none`; nothing where it is stopped.
@@ -88,6 +92,7 @@ struct Told {
     wall: Option<Wall>,
     programs: Vec<Running>,
     uncollected: Option<bool>,
+    changes: Option<bool>,
 }
 
 pub(crate) async fn run(
@@ -101,6 +106,11 @@ pub(crate) async fn run(
     let provider = named.provider(&caller)?;
     let missing = !record.has_files(&environment.home);
     let uncollected = lives::uncollected(&caller, &named).await;
+    let changes = if missing {
+        None
+    } else {
+        lives::changes(&caller, &named, &provider).await
+    };
     let mut told = match lives::condition(&caller, &named, &provider).await {
         Ok(Condition::Stopped) => Told::without("stopped"),
         Ok(_) => match Session::open(&caller, named, &provider).await {
@@ -116,16 +126,26 @@ pub(crate) async fn run(
         Err(error) => return Err(error.into()),
     };
     told.uncollected = uncollected;
+    told.changes = changes;
     if missing {
         told.state = "missing";
     }
     let target = target(record.id.to_string(), environment, interrupt);
-    let commits = manage::log(&target).await.unwrap_or_default();
+    let shown = manage::log(&target).await.ok();
+    let (commits, beside) = shown.map(|one| (one.what, one.beside)).unwrap_or_default();
     output::data(&if arguments.json {
-        json::line(&told_as_json(&record, &told, &commits, environment))?
+        json::line(&told_as_json(
+            &record,
+            &told,
+            (&commits, &beside),
+            environment,
+        ))?
     } else {
         render(&record, &told, &commits, environment)
     })?;
+    if !arguments.json {
+        living::kept_beside(&beside);
+    }
     if told.state == "other-version" {
         let name = &record.name;
         output::note(&format!(
@@ -144,6 +164,7 @@ impl Told {
             wall: None,
             programs: Vec::new(),
             uncollected: None,
+            changes: None,
         }
     }
 }
@@ -171,6 +192,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
         wall: session.wall().await?,
         programs: programs.iter().map(shown).collect(),
         uncollected: None,
+        changes: None,
     })
 }
 
@@ -225,7 +247,7 @@ fn shown(path: &std::path::Path) -> String {
 fn told_as_json<'a>(
     record: &'a Record,
     told: &'a Told,
-    commits: &'a [CommitLine],
+    (commits, beside): (&'a [CommitLine], &'a [String]),
     environment: &Environment,
 ) -> Status<'a> {
     let programs = told.programs.iter().filter(|one| one.ended.is_none());
@@ -236,9 +258,11 @@ fn told_as_json<'a>(
         branch: record.branch_text(),
         base: record.base.as_str(),
         commits,
+        beside,
         landed: record.landed.as_ref().map(Oid::as_str),
         landed_at: record.landed_at,
         uncollected: told.uncollected,
+        changes: told.changes,
         mode: record.mode.as_str(),
         network: network(record),
         wall: told.wall.as_ref().map(wall),
@@ -279,6 +303,14 @@ fn render(
         Some(false) => "nothing to collect".to_owned(),
         Some(true) => format!("commits inside: cofferdam collect {}", record.name),
     };
+    let changes = match told.changes {
+        None => "nobody can tell now".to_owned(),
+        Some(false) => "everything is in a commit".to_owned(),
+        Some(true) if record.mode.owns_files() => {
+            format!("uncommitted: cofferdam diff --uncommitted {}", record.name)
+        }
+        Some(true) => "uncommitted, in its files".to_owned(),
+    };
     let mut lines = vec![
         ("name", record.name.to_string()),
         ("state", told.state.to_owned()),
@@ -295,8 +327,14 @@ fn render(
                 ),
             },
         ),
-        ("landed", landed(record)),
+        ("home", landed(record)),
         ("new", new),
+    ];
+    // What lies in a checkout that it shares is its user's as well.
+    if record.mode.owns_files() || record.worktree.is_some() {
+        lines.push(("changes", changes));
+    }
+    lines.extend([
         ("mode", record.mode.as_str().to_owned()),
         (
             "workdir",
@@ -306,7 +344,7 @@ fn render(
             },
         ),
         ("network", reach(record, told)),
-    ];
+    ]);
     match told.stopping {
         None | Some(Stopping::Freezer) => {}
         Some(_) => {

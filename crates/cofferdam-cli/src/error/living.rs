@@ -27,7 +27,7 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
              in it with `cofferdam shell {name}`, if it kept its files"
         ),
         SessionError::InWorktree { path, .. } => format!(
-            "go on there; or save what you need of it, then `git worktree remove {}`",
+            "go on there; or save what you need of it, then `git worktree remove --force {}`",
             shell_word(path)
         ),
         SessionError::Stopped { name } => format!("start it with `cofferdam start {name}`"),

@@ -203,11 +203,35 @@ pub(crate) fn after_landing(stays: Option<&Stays>, name: &str, colour: bool) -> 
                  when nothing of it is needed: cofferdam delete --force {name}\n"
             )
         }
-        Some(Stays::Beside) => format!(
-            "the sandbox stays, as there is more of it than this branch has\n\
-             when nothing of it is needed: cofferdam delete {name}\n"
-        ),
+        Some(Stays::Beside(references)) => {
+            let beside = beside(references).map_or_else(String::new, |line| line + "\n");
+            format!(
+                "the sandbox stays, as there is more of it than this branch has\n{beside}\
+                 when nothing of it is needed: cofferdam delete {name}\n"
+            )
+        }
     }
+}
+
+/// Where commits are that are on no branch, and what takes them.
+pub(crate) fn beside(references: &[String]) -> Option<String> {
+    let first = shell_word(references.first()?);
+    let more = match references.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let take = take(references)?;
+    Some(format!(
+        "commits that are not on its branch are at {first}{more}: {take}"
+    ))
+}
+
+/// How those are looked at and taken.
+pub(crate) fn take(references: &[String]) -> Option<String> {
+    let first = shell_word(references.first()?);
+    Some(format!(
+        "see them with `git log -p HEAD..{first}`, take them with `git merge {first}`"
+    ))
 }
 
 /// Id and subject of a commit on one line.

@@ -27,6 +27,7 @@ mod left;
 mod left_attacks;
 mod left_judged;
 mod left_kinds;
+mod left_told;
 mod list;
 mod lives;
 mod living;

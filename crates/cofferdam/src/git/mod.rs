@@ -31,6 +31,7 @@ pub mod private_clone;
 pub mod progress;
 pub mod recorded;
 pub mod refs;
+pub mod refs_at;
 pub mod repository;
 mod repository_error;
 pub mod rights;

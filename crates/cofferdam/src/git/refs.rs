@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::command::GitError;
+use super::refs_at::below_own;
 use super::{Identity, Oid, Repository};
 use crate::names::{BranchName, SandboxId, Slug};
 use crate::process::{Exit, Input, ProcessError};
@@ -22,6 +23,8 @@ use crate::process::{Exit, Input, ProcessError};
 /// How long a trash ref lives.
 pub const TRASH_DAYS: u32 = 30;
 const TRASH: &str = "refs/cofferdam/trash/";
+/// Begins the last part of the names of commits that came home and belong on no branch.
+pub const EXTRA: &str = "extra-";
 
 /// Why refs did not move. None of a transaction's refs moved.
 #[derive(Debug, thiserror::Error)]
@@ -419,9 +422,7 @@ pub async fn delete_own(
     cancel: &CancellationToken,
 ) -> Result<Vec<String>, RefError> {
     let mut kept = Vec::new();
-    for Listed { reference, id: tip } in
-        list(repo, &format!("refs/cofferdam/{id}/"), cancel).await?
-    {
+    for Listed { reference, id: tip } in list(repo, &below_own(id), cancel).await? {
         kept.extend(let_go(repo, &reference, &tip, slug, cancel).await?);
     }
     Ok(kept)

@@ -266,8 +266,11 @@ fn what_is_checked_out_stays_for_who_looks() {
     };
     let target = crate::support::target(&env, &"one").0;
     let shown = async || {
-        let commits = manage::log(&target).await.unwrap();
-        let diff = manage::diff(&target, DiffStyle::NameStatus).await.unwrap();
+        let commits = manage::log(&target).await.unwrap().what;
+        let diff = manage::diff(&target, DiffStyle::NameStatus)
+            .await
+            .unwrap()
+            .what;
         let subjects: Vec<_> = commits.into_iter().map(|one| one.subject).collect();
         (subjects.join(" "), diff)
     };

@@ -30,7 +30,7 @@ fn diff(env: &Env, style: DiffStyle) -> String {
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(manage::diff(&target, style)).unwrap()
+    runtime.block_on(manage::diff(&target, style)).unwrap().what
 }
 
 #[test]

@@ -17,6 +17,7 @@ use serde::Serialize;
 pub(crate) use arguments::Arguments;
 use life::Life;
 
+use crate::commands::living;
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::{Interrupt, Stage};
@@ -70,9 +71,17 @@ pub(crate) async fn run(
         Ok(report) => Some((report.id, &report.name)),
         Err(error) => error.kept.id.zip(error.kept.name.as_ref()),
     };
-    let goes_on = made
-        .filter(|(id, _)| life.stays() && registry::is_in_use(&environment.home, *id))
-        .map(|(_, name)| format!("{name} goes on: cofferdam shell {name}\n"));
+    let goes_on = match made {
+        Some((id, name)) if life.stays() && registry::is_in_use(&environment.home, id) => {
+            let caller = living::caller(environment, &interrupt);
+            Some(if living::is_stopped(id, &caller, environment).await {
+                format!("{name} was stopped: cofferdam start {name}\n")
+            } else {
+                format!("{name} goes on: cofferdam shell {name}\n")
+            })
+        }
+        _ => None,
+    };
     let end = match result {
         Ok(report) => {
             let text = match mode {

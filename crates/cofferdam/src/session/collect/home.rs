@@ -218,6 +218,7 @@ impl Collector<'_> {
         if branch.is_none_or(|branch| branch.as_str() != name)
             && !(branch.is_none() && name == DETACHED)
         {
+            collected.switched = Some(name.clone());
             self.events
                 .notice(Notice::BranchSwitched { to: name.clone() });
         }

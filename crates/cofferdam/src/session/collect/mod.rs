@@ -113,6 +113,8 @@ pub(super) struct Collected {
     pub beside: Vec<Beside>,
     /// What the gate noticed and let pass, in words.
     pub notes: Vec<String>,
+    /// Where inside what landed came from, if that is not the sandbox's own branch. Printable.
+    pub switched: Option<String>,
     /// Of a landing that a death had cut short: see [`land::Landed`].
     pub changed_outside: Vec<String>,
     /// See [`Outcome::keeps_repository`].
@@ -175,6 +177,7 @@ impl Collector<'_> {
             copy_is_dirty: false,
             beside: Vec::new(),
             notes: Vec::new(),
+            switched: None,
             changed_outside: Vec::new(),
             keeps_repository: false,
             executes: BTreeSet::new(),

@@ -99,6 +99,13 @@ pub enum Rest {
 impl Collector<'_> {
     /// Of a sandbox in which nothing runs.
     pub(in crate::session) async fn rest(&self, owned: &Owned) -> Result<Rest, CollectError> {
+        // Made of it since, or it worked there: its user may have gone on in it.
+        let worktree = owned.record.worktree.clone();
+        if owned.record.mode != Mode::Bind
+            && let Some(path) = worktree.filter(|path| path.is_dir())
+        {
+            return Ok(Rest::Worktree(path));
+        }
         let Some(source) = self.files(owned).await? else {
             return self.let_in(owned, b"").await;
         };

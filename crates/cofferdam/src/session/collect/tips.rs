@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::{CollectError, Collector, Source};
 use crate::git::Oid;
 use crate::git::private_clone::{self, PrivateClone, PrivateHead, PrivateRefs, RefsError};
-use crate::git::refs::{self, Own, Transaction};
+use crate::git::refs::{self, EXTRA, Own, Transaction};
+use crate::git::refs_at::below_own;
 use crate::names::BranchName;
 use crate::registry::Owned;
 use crate::session::event::Notice;
@@ -213,5 +214,5 @@ impl Collector<'_> {
 
 /// Named by what it holds: a later collecting never takes the place of an earlier one.
 pub(super) fn extra(owned: &Owned, tip: &Oid) -> String {
-    format!("refs/cofferdam/{}/extra-{tip}", owned.record.id)
+    format!("{}{EXTRA}{tip}", below_own(owned.record.id))
 }

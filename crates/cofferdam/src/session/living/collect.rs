@@ -174,11 +174,18 @@ pub(super) async fn gather(
         }
     }
     turn.save()?;
+    let mut notes = collected.notes;
+    if let Some(from) = &collected.switched {
+        let own = turn.record.branch_text();
+        notes.push(format!(
+            "the sandbox left its branch for {from}: what it has there is on {own} here"
+        ));
+    }
     Ok(Collection {
         landing: collected.landing,
         commits: collected.commits,
         beside: collected.beside,
-        notes: collected.notes,
+        notes,
         ended: false,
         still: Duration::ZERO,
         checkout: collected.checkout,

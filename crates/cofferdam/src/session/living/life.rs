@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{Named, Session, SessionError, anew, detached, has_uncollected};
 use crate::fsx::lock;
+use crate::git::refs_at::{RefsAt, names_of};
 use crate::names::RepoPath;
 use crate::registry::{self, Owned, Reach};
 use crate::sandbox::{
@@ -52,7 +53,11 @@ pub async fn condition(
 /// now. Bounded: 5 s.
 pub async fn uncollected(caller: &Caller, named: &Named) -> Option<bool> {
     let (home, repo, record) = (&caller.home, &named.repository, &named.record);
-    let looked = has_uncollected(home, repo, record, &caller.cancel);
+    let looked = async {
+        let names = names_of(record.id, record.branch.as_ref());
+        let refs = RefsAt::read(repo, names, &caller.cancel).await.ok()?;
+        has_uncollected(home, repo, record, &refs, &caller.cancel).await
+    };
     tokio::time::timeout(LOOKED, looked).await.ok().flatten()
 }
 

@@ -4,6 +4,7 @@
 
 mod agent;
 mod anew;
+mod changes;
 mod collect;
 mod create;
 mod detached;
@@ -21,6 +22,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use changes::changes;
 pub use collect::{Collection, collect, look};
 pub use detached::{Program, left_running};
 pub use error::SessionError;

@@ -27,18 +27,20 @@ impl Named {
         let ended = || SessionError::Ended {
             name: name.to_owned(),
         };
-        if record.phase != Phase::Stopped
-            || !record.mode.owns_files()
-            || !record.workspace(&caller.home).is_dir()
-            || !PrivateClone::at(&state).git_dir.is_dir()
-            || Form::read(&state).is_err()
-        {
+        if record.phase != Phase::Stopped {
             return Err(ended());
         }
         if let Some(path) = record.worktree.clone().filter(|path| path.is_dir()) {
             // Its commits would move the branch under files that its user has before them.
             let name = name.to_owned();
             return Err(SessionError::InWorktree { name, path });
+        }
+        if !record.mode.owns_files()
+            || !record.workspace(&caller.home).is_dir()
+            || !PrivateClone::at(&state).git_dir.is_dir()
+            || Form::read(&state).is_err()
+        {
+            return Err(ended());
         }
         // Later collecting goes on from what is home.
         let outcome = record.outcome.take();

@@ -3,7 +3,8 @@
 use tokio_util::sync::CancellationToken;
 
 use crate::git::private_clone::{self, PrivateClone, PrivateHead};
-use crate::git::{Oid, Repository, refs};
+use crate::git::refs_at::{RefsAt, below_own};
+use crate::git::{Oid, Repository};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::registry::Record;
@@ -12,11 +13,12 @@ use crate::registry::Record;
 const BRANCHES: usize = 100;
 
 /// Whether its HEAD or a branch of it is at a commit that is not home. Only its references are read, as files, while its
-/// programs go on; `None`: they cannot be read, or there are too many. What is stashed or tagged is not looked at.
+/// programs go on, and `refs` tells what is home; `None`: they cannot be read, or there are too many. What is stashed or tagged is not looked at.
 pub(in crate::session) async fn has_uncollected(
     home: &Home,
     repo: &Repository,
     record: &Record,
+    refs: &RefsAt,
     cancel: &CancellationToken,
 ) -> Option<bool> {
     let git = PrivateClone::at(&home.sandbox(record.id)).git_dir;
@@ -37,10 +39,11 @@ pub(in crate::session) async fn has_uncollected(
     let mut known = vec![record.base.clone()];
     known.extend(record.landed.clone());
     if let Some(branch) = &own {
-        known.extend(repo.resolve(branch, cancel).await.ok()?);
+        known.extend(refs.get(branch).cloned());
     }
-    let kept = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await;
-    known.extend(kept.ok()?.into_iter().map(|one| one.id));
+    let own = below_own(record.id);
+    let kept = refs.below(&own);
+    known.extend(kept.map(|(_, id)| id.clone()));
     for tip in tips {
         if known.contains(tip) {
             continue;

@@ -33,7 +33,7 @@ pub enum ManageError {
     Uncollectable { name: String, source: CollectError },
     #[error("the merge of sandbox `{name}` was cut short: {source}")]
     HalfMerged { name: String, source: LandError },
-    #[error("{}", no_branch(name, branch, *running))]
+    #[error("{}", no_branch(name, branch, *running, beside))]
     NoBranch {
         name: String,
         branch: String,
@@ -41,6 +41,8 @@ pub enum ManageError {
         running: bool,
         /// Where its run left it, if that commit is still there.
         tip: Option<Oid>,
+        /// References with commits of the sandbox that are on no branch.
+        beside: Vec<String>,
     },
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
@@ -90,6 +92,13 @@ fn uncommitted(name: &str, path: &Path, files: &[String]) -> String {
     }
 }
 
+fn and_more(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    }
+}
+
 /// So many of them tell what it is about.
 const NAMED: usize = 3;
 
@@ -102,14 +111,18 @@ fn named(files: &[String]) -> String {
         text.push_str(", ");
         text.push_str(file);
     }
-    if files.len() > NAMED {
-        text.push_str(&format!(" and {} more", files.len() - NAMED));
-    }
+    text.push_str(&and_more(files.len().saturating_sub(NAMED)));
     text
 }
 
-fn no_branch(name: &str, branch: &str, running: bool) -> String {
-    if running {
+fn no_branch(name: &str, branch: &str, running: bool, beside: &[String]) -> String {
+    if let [first, ..] = beside {
+        format!(
+            "sandbox `{name}` has nothing on its branch; what it committed elsewhere is at {}{}",
+            first,
+            and_more(beside.len() - 1)
+        )
+    } else if running {
         format!("there is no branch `{branch}` of sandbox `{name}` yet")
     } else {
         format!("branch `{branch}` of sandbox `{name}` does not exist any more")

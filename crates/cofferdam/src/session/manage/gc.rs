@@ -19,7 +19,8 @@ use super::{Lost, ManageError, half_merged, merged, orphan};
 use crate::git::discovery::{Start, is_one};
 use crate::git::land::Landing;
 use crate::git::lock::{Lock, LockError, lock};
-use crate::git::refs::Expired;
+use crate::git::refs::{EXTRA, Expired};
+use crate::git::refs_at::below_own;
 use crate::git::trees::Trimmed;
 use crate::git::{Git, Identity, Oid, Repository, UserRules, gate, identity, land, refs};
 use crate::home::Home;
@@ -579,8 +580,9 @@ async fn forget_if_empty(
     if has_files || !tips(repo, &record, cancel).await?.is_empty() {
         return Ok(());
     }
-    let all = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await?;
-    if all.iter().any(|one| one.reference.contains("/extra-")) {
+    let all = refs::list(repo, &below_own(record.id), cancel).await?;
+    let extra = format!("/{EXTRA}");
+    if all.iter().any(|one| one.reference.contains(&extra)) {
         return Ok(());
     }
     let removed = format!("sandbox {}", record.name);

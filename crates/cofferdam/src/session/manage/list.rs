@@ -1,5 +1,7 @@
 //! What sandboxes exist and how they are.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,12 +10,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::tips::tips;
+use super::tips::{beside, refs_of, tips_at};
 use super::{ManageError, applying, orphan};
 use crate::git::discovery::Start;
 use crate::git::land::Landing;
+use crate::git::refs_at::RefsAt;
 use crate::git::worktree::Worktree;
-use crate::git::{Git, Oid, Repository, UserRules, land, refs};
+use crate::git::{Git, Oid, Repository, UserRules, land};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
 use crate::registry::{self, Entry, Mode, Phase, Record, RegistryError, Setup, Strategy};
@@ -67,8 +70,11 @@ pub struct Summary {
     /// "task": an agent works in it.
     pub kind: &'static str,
     pub provider: String,
-    /// "bind" or "copy".
+    /// "layer", "bind", "copy" or "inside".
     pub mode: &'static str,
+    /// Its files are in no worktree.
+    #[serde(skip)]
+    pub owns_files: bool,
     pub state: State,
     /// Its command died before it could collect; `gc` brings the commits home.
     pub interrupted: bool,
@@ -84,6 +90,11 @@ pub struct Summary {
     pub half_merged: bool,
     /// What it keeps for its user that did not land, and where, in words.
     pub kept: Option<String>,
+    /// What is in the way where that is commits for another branch.
+    #[serde(skip)]
+    pub landing: Option<Landing>,
+    /// References with commits of its own that are on no branch, and that neither its branch nor what is checked out has.
+    pub beside: Vec<String>,
     /// It lives on, and has commits that are not home; `None` where it does not live on, or that cannot be told now.
     pub uncollected: Option<bool>,
     /// Uncommitted changes in its worktree; `None` where it has none, or where it has commits that are not home and
@@ -115,14 +126,29 @@ pub async fn list(
         Some(path) => Some(find(path).await?),
     };
     let listing = registry::list(home, only.as_ref().map(|repo| &repo.top))?;
+    let mut refs: BTreeMap<PathBuf, RefsAt> = BTreeMap::new();
     let mut summaries = Vec::with_capacity(listing.entries.len());
-    for entry in listing.entries {
+    for entry in &listing.entries {
         // One that was made from another checkout of the repository is looked at there.
         let repo = match &only {
             Some(repo) if repo.top.as_path() == entry.record.repository => Some(repo.clone()),
             _ => find(&entry.record.repository).await.ok(),
         };
-        summaries.push(summary(home, repo.as_ref(), entry, caller_home, cancel).await?);
+        let there = match &repo {
+            None => None,
+            Some(repo) => Some((
+                repo,
+                match refs.entry(repo.common_dir.clone()) {
+                    Slot::Occupied(known) => known.into_mut(),
+                    Slot::Vacant(slot) => {
+                        let records = listing.entries.iter().map(|entry| &entry.record);
+                        slot.insert(refs_of(repo, records, cancel).await?)
+                    }
+                },
+            )),
+        };
+        let there = there.map(|(repo, refs)| (repo, &*refs));
+        summaries.push(summary(home, there, entry, caller_home, cancel).await?);
     }
     Ok(summaries)
 }
@@ -166,23 +192,36 @@ pub fn unreadable(home: &Home) -> Result<Vec<RegistryError>, ManageError> {
 
 async fn summary(
     home: &Home,
-    repo: Option<&Repository>,
-    entry: Entry,
+    there: Option<(&Repository, &RefsAt)>,
+    entry: &Entry,
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<Summary, ManageError> {
-    let Entry { record, in_use } = entry;
+    let in_use = entry.in_use;
+    let record = entry.record.clone();
+    let repo = there.map(|(repo, _)| repo);
     let unused = !in_use || record.lives_on();
     let orphaned = repo.is_none() && unused && orphan::is_gone(&record.repository);
     let interrupted = !in_use && !orphaned && record.phase.is_unfinished();
-    let ends = match repo {
-        Some(repo) => tips(repo, &record, cancel).await?,
+    let ends = match there {
+        Some((repo, refs)) => tips_at(repo, refs, &record, cancel).await?,
         None => Vec::new(),
     };
     let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
     let ahead = match repo {
-        Some(repo) if !ends.is_empty() => repo.count_ahead(&record.base, &ends, cancel).await?,
+        Some(repo) if !ends.is_empty() => {
+            let known = [&record.base, repo.head.commit()];
+            if ends.iter().all(|end| known.contains(&end)) {
+                Some(0)
+            } else {
+                repo.count_ahead(&record.base, &ends, cancel).await?
+            }
+        }
         _ => None,
+    };
+    let beside = match there {
+        Some((repo, refs)) => beside(repo, refs, &record, &ends, cancel).await?,
+        None => Vec::new(),
     };
     let kept = match repo {
         Some(repo) if record.kept.is_some() => still_kept(home, repo, &record, cancel).await?,
@@ -205,9 +244,9 @@ async fn summary(
         Phase::Stopped if !has_branch && record.kept.is_none() && !left_files => State::Missing,
         _ => State::Stopped,
     };
-    let uncollected = match repo {
-        Some(repo) if lives_on && record.setup != Setup::Making => {
-            let looked = living::has_uncollected(home, repo, &record, cancel);
+    let uncollected = match there {
+        Some((repo, refs)) if lives_on && record.setup != Setup::Making => {
+            let looked = living::has_uncollected(home, repo, &record, refs, cancel);
             tokio::time::timeout(LOOKED, looked).await.ok().flatten()
         }
         _ => None,
@@ -241,6 +280,7 @@ async fn summary(
         id: record.id,
         kind: "task",
         mode: record.mode.as_str(),
+        owns_files: record.mode.owns_files(),
         state,
         interrupted,
         lives_on,
@@ -258,6 +298,8 @@ async fn summary(
             )),
             None => kept,
         },
+        landing: record.outcome.as_ref().map(|one| one.landing.clone()),
+        beside,
         uncollected,
         changes,
         workdir: workdir(&record, home),
@@ -302,19 +344,8 @@ async fn still_kept(
     if waits {
         return Ok(record.kept.clone());
     }
-    let Some(beside) = &outcome.beside else {
-        return Ok(None);
-    };
-    let own = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await?;
-    for extra in own.iter().filter(|one| one.reference.contains("/extra-")) {
-        if !repo
-            .is_ancestor(&extra.id, repo.head.commit(), cancel)
-            .await?
-        {
-            return Ok(Some(beside.clone()));
-        }
-    }
-    Ok(has_files.then(|| beside.clone()))
+    // What has a reference is told by that.
+    Ok(outcome.beside.clone().filter(|_| has_files))
 }
 
 /// A landing names a branch as people do.

@@ -7,9 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::branch::{delete_branch, relies_on};
 use super::risk::worktree_of;
+use super::tips::{self, refs_of, tips_at};
 use super::{ManageError, SandboxRef};
 use crate::git::land::Landing;
 use crate::git::refs::{self, Own, RefError, Transaction};
+use crate::git::refs_at::below_own;
 use crate::git::worktree;
 use crate::git::{Oid, Repository, UserRules, land};
 use crate::home::Home;
@@ -25,8 +27,9 @@ pub enum Stays {
     Uncommitted(PathBuf),
     /// Work that did not come home is only in its own directory.
     Kept(PathBuf),
-    /// Something else of it is on no branch, or its branch is not on the one that it was meant for.
-    Beside,
+    /// Something else of it is on no branch, or its branch is not on the one that it was meant for. References with
+    /// commits that are not there, as far as they are known.
+    Beside(Vec<String>),
 }
 
 /// Why `gc` would leave the sandbox. `None`: it clears it.
@@ -113,7 +116,7 @@ async fn look(
         return Ok(Err(Stays::Kept(directory)));
     }
     if land::is_half_done(&directory) {
-        return Ok(Err(Stays::Beside));
+        return Ok(Err(Stays::Beside(Vec::new())));
     }
     let refused = record
         .outcome
@@ -122,7 +125,11 @@ async fn look(
     let beside = (record.outcome.as_ref())
         .is_some_and(|outcome| outcome.keeps_repository || outcome.beside.is_some());
     if record.phase != Phase::Stopped || refused || beside {
-        return Ok(Err(Stays::Beside));
+        let refs = refs_of(repo, std::iter::once(record), cancel).await?;
+        let ends = tips_at(repo, &refs, record, cancel).await?;
+        let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
+        let kept = tips::beside(repo, &refs, record, &ends, cancel).await?;
+        return Ok(Err(Stays::Beside(kept)));
     }
     let checked_out = repo.head.branch();
     let (into, branch) = match (&record.strategy, &record.branch) {
@@ -132,13 +139,13 @@ async fn look(
     };
     // Who stands on the sandbox's branch has merged nothing by that.
     let Some(into) = into.filter(|&into| branch != Some(into)) else {
-        return Ok(Err(Stays::Beside));
+        return Ok(Err(Stays::Beside(Vec::new())));
     };
     let Some(target) = repo.resolve(&into.full(), cancel).await? else {
-        return Ok(Err(Stays::Beside));
+        return Ok(Err(Stays::Beside(Vec::new())));
     };
     let before = refs::own(record.id, Own::Before);
-    let mut own = refs::list(repo, &format!("refs/cofferdam/{}/", record.id), cancel).await?;
+    let mut own = refs::list(repo, &below_own(record.id), cancel).await?;
     own.retain(|one| one.reference != before);
     let tip = match branch {
         Some(branch) => repo.resolve(&branch.full(), cancel).await?,
@@ -151,11 +158,11 @@ async fn look(
     let work = own.iter().filter(|one| !is_shown(one));
     let tips: Vec<&Oid> = tip.iter().chain(work.map(|one| &one.id)).collect();
     if tips.is_empty() {
-        return Ok(Err(Stays::Beside));
+        return Ok(Err(Stays::Beside(Vec::new())));
     }
     for tip in tips {
         if !repo.is_ancestor(tip, &target, cancel).await? {
-            return Ok(Err(Stays::Beside));
+            return Ok(Err(Stays::Beside(Vec::new())));
         }
     }
     if let (Some(worktree), Some(tip)) = (worktree_of(repo, record)?, &tip) {

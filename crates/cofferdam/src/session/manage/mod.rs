@@ -35,6 +35,6 @@ pub use merged::{Stays, stays};
 pub use rest::rest;
 pub(super) use risk::at_risk;
 pub use sandbox_ref::SandboxRef;
-pub use show::{diff, diff_rest, log};
+pub use show::{Shown, diff, diff_rest, log};
 pub(super) use tips::made_branch;
 pub use worktree::worktree;

@@ -1,5 +1,6 @@
 //! What a sandbox that ended left in no commit.
 
+use super::risk::uncommitted_in;
 use super::turn::take_ended;
 use super::{ManageError, SandboxRef, half_merged};
 use crate::git::Identity;
@@ -22,5 +23,14 @@ pub async fn rest(target: &SandboxRef) -> Result<Rest, ManageError> {
         limit: Timeouts::default().collect,
         cancel: &target.cancel,
     };
-    Ok(Box::pin(collector.rest(&owned)).await?)
+    let rest = Box::pin(collector.rest(&owned)).await?;
+    if !matches!(rest, Rest::Worktree(_)) {
+        return Ok(rest);
+    }
+    let record = &owned.record;
+    let outcome = record.outcome.as_ref();
+    let checkout = outcome.and_then(|outcome| outcome.checkout.as_ref());
+    let user = target.caller_home.as_deref();
+    let found = uncommitted_in(&target.home, &repo, record, checkout, user, &target.cancel).await?;
+    Ok(found.map_or(Rest::Nothing, |found| Rest::Worktree(found.path)))
 }

@@ -9,7 +9,7 @@ use super::tips::{self, Tip};
 use crate::git::discovery::Start;
 use crate::git::land::Landing;
 use crate::git::refs;
-use crate::git::{Git, Repository};
+use crate::git::{Git, Oid, Repository};
 use crate::home::Home;
 use crate::registry::{self, Entry, Record};
 
@@ -24,6 +24,15 @@ pub struct SandboxRef {
     /// A sandbox name or id.
     pub name: String,
     pub cancel: CancellationToken,
+}
+
+/// What came home of a sandbox.
+#[derive(Debug)]
+pub(super) struct Work {
+    /// One at least.
+    pub tips: Vec<Tip>,
+    /// References with commits that are on no branch: [`tips::beside`].
+    pub beside: Vec<String>,
 }
 
 impl SandboxRef {
@@ -57,17 +66,31 @@ impl SandboxRef {
         record: &Record,
         running: bool,
     ) -> Result<Vec<Tip>, ManageError> {
-        let found = tips::tips(repo, record, &self.cancel).await?;
-        if !found.is_empty() {
-            return Ok(found);
+        Ok(self.work(repo, record, running).await?.tips)
+    }
+
+    /// The same, with what is kept beside it.
+    pub(super) async fn work(
+        &self,
+        repo: &Repository,
+        record: &Record,
+        running: bool,
+    ) -> Result<Work, ManageError> {
+        let refs = tips::refs_of(repo, std::iter::once(record), &self.cancel).await?;
+        let tips = tips::tips_at(repo, &refs, record, &self.cancel).await?;
+        let ends: Vec<Oid> = tips.iter().map(|tip| tip.id.clone()).collect();
+        let beside = tips::beside(repo, &refs, record, &ends, &self.cancel).await?;
+        if !tips.is_empty() {
+            return Ok(Work { tips, beside });
         }
         let own = tips::branch(record);
         if record.lives_on() && (own.is_none() || record.landed.is_none()) {
             // Its branch is made when something comes home, and one that works in the checkout has none.
-            return Ok(vec![Tip {
+            let tips = vec![Tip {
                 id: record.begins().clone(),
                 on_branch: false,
-            }]);
+            }];
+            return Ok(Work { tips, beside });
         }
         let landed = record.outcome.as_ref().map(|outcome| &outcome.landing);
         let tip = match (own, landed) {
@@ -81,6 +104,7 @@ impl SandboxRef {
             branch: own.map_or_else(|| refs::own(record.id, refs::Own::Tip), ToString::to_string),
             running,
             tip,
+            beside,
         })
     }
 }

@@ -1,22 +1,32 @@
 //! A sandbox's work as people look at it. Only host-owned objects that passed the gate are read.
 
-use super::tips::Tip;
+use super::sandbox_ref::Work;
 use super::{ManageError, SandboxRef};
 use crate::git::CommitLine;
 use crate::git::refs::{self, Own};
 use crate::git::{DiffStyle, Oid, Repository};
 use crate::registry::Entry;
 
+/// What came home of a sandbox, as it is shown.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Shown<T> {
+    pub what: T,
+    /// References with commits of the sandbox that are on no branch: they are not in it.
+    pub beside: Vec<String>,
+}
+
 /// The difference between the sandbox's base and its branch, control bytes escaped. Commits that are kept
 /// beside a branch that moved follow as a difference of their own.
-pub async fn diff(target: &SandboxRef, style: DiffStyle) -> Result<String, ManageError> {
+pub async fn diff(target: &SandboxRef, style: DiffStyle) -> Result<Shown<String>, ManageError> {
     let (repo, entry) = target.find().await?;
     let mut text = String::new();
-    for tip in at_home(target, &repo, &entry).await? {
+    let Work { tips, beside } = at_home(target, &repo, &entry).await?;
+    for tip in tips {
         let base = &entry.record.base;
         text += &repo.diff(base, &tip.id, style, &target.cancel).await?;
     }
-    Ok(text)
+    Ok(Shown { what: text, beside })
 }
 
 /// What a commit of [`Rest`](super::Rest) has otherwise than its parent: the sandbox's uncommitted work, control bytes escaped.
@@ -39,13 +49,15 @@ pub async fn diff_rest(
 }
 
 /// The commits of the sandbox's branch since its base, and those kept beside it, newest last.
-pub async fn log(target: &SandboxRef) -> Result<Vec<CommitLine>, ManageError> {
+pub async fn log(target: &SandboxRef) -> Result<Shown<Vec<CommitLine>>, ManageError> {
     let (repo, entry) = target.find().await?;
-    let tips = at_home(target, &repo, &entry).await?;
+    let Work { tips, beside } = at_home(target, &repo, &entry).await?;
     let tips: Vec<Oid> = tips.into_iter().map(|tip| tip.id).collect();
-    Ok(repo
-        .commits_since(&entry.record.base, &tips, &target.cancel)
-        .await?)
+    let commits = repo.commits_since(&entry.record.base, &tips, &target.cancel);
+    Ok(Shown {
+        what: commits.await?,
+        beside,
+    })
 }
 
 /// What can be shown. The commits of a dead run are in its own repository, and nobody reads that but the gate.
@@ -53,11 +65,11 @@ async fn at_home(
     target: &SandboxRef,
     repo: &Repository,
     entry: &Entry,
-) -> Result<Vec<Tip>, ManageError> {
+) -> Result<Work, ManageError> {
     let Entry { record, in_use } = entry;
     if !in_use && record.phase.is_unfinished() {
         let name = record.name.to_string();
         return Err(ManageError::Interrupted { name });
     }
-    target.tips(repo, record, *in_use).await
+    target.work(repo, record, *in_use).await
 }

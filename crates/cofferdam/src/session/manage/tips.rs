@@ -4,7 +4,8 @@
 use tokio_util::sync::CancellationToken;
 
 use crate::git::land::Landing;
-use crate::git::refs::{self, Own};
+use crate::git::refs::{self, EXTRA, Own};
+use crate::git::refs_at::{RefsAt, below_own, names_of};
 use crate::git::{GitError, Oid, Repository};
 use crate::names::BranchName;
 use crate::registry::{Record, Strategy};
@@ -17,23 +18,37 @@ pub(super) struct Tip {
     pub on_branch: bool,
 }
 
-/// The ends of a sandbox's work, none of which contains another; the branch's is the first. None: it has
-/// neither branch nor kept commits.
+/// The references that tell where the work of these sandboxes is.
+pub(super) async fn refs_of(
+    repo: &Repository,
+    records: impl Iterator<Item = &Record>,
+    cancel: &CancellationToken,
+) -> Result<RefsAt, GitError> {
+    let names = records.flat_map(|record| names_of(record.id, record.branch.as_ref()));
+    RefsAt::read(repo, names.collect(), cancel).await
+}
+
+/// [`tips_at`], asked now.
 pub(super) async fn tips(
     repo: &Repository,
     record: &Record,
     cancel: &CancellationToken,
 ) -> Result<Vec<Tip>, GitError> {
-    let branch = match branch(record) {
-        Some(branch) => repo.resolve(&branch.full(), cancel).await?,
-        None => None,
-    };
-    let kept = if keeps_commits(record) {
-        repo.resolve(&refs::own(record.id, Own::Tip), cancel)
-            .await?
-    } else {
-        None
-    };
+    let refs = refs_of(repo, std::iter::once(record), cancel).await?;
+    tips_at(repo, &refs, record, cancel).await
+}
+
+/// The ends of a sandbox's work, none of which contains another; the branch's is the first. None: it has
+/// neither branch nor kept commits.
+pub(super) async fn tips_at(
+    repo: &Repository,
+    refs: &RefsAt,
+    record: &Record,
+    cancel: &CancellationToken,
+) -> Result<Vec<Tip>, GitError> {
+    let branch = branch(record).and_then(|branch| refs.get(&branch.full()).cloned());
+    let tip = refs::own(record.id, Own::Tip);
+    let kept = refs.get(&tip).filter(|_| keeps_commits(record)).cloned();
     let on = |on_branch| move |id| Tip { id, on_branch };
     if let (Some(branch), Some(kept)) = (&branch, &kept) {
         if repo.is_ancestor(kept, branch, cancel).await? {
@@ -45,6 +60,30 @@ pub(super) async fn tips(
     }
     let kept = kept.into_iter().map(on(false));
     Ok(branch.into_iter().map(on(true)).chain(kept).collect())
+}
+
+/// Where commits of a sandbox are that came home and are on no branch, and that neither `ends` nor what is checked out has.
+pub(super) async fn beside(
+    repo: &Repository,
+    refs: &RefsAt,
+    record: &Record,
+    ends: &[Oid],
+    cancel: &CancellationToken,
+) -> Result<Vec<String>, GitError> {
+    let own = below_own(record.id);
+    let extra = format!("{own}{EXTRA}");
+    let extras = refs.below(&own);
+    let mut found = Vec::new();
+    for (reference, id) in extras.filter(|(reference, _)| reference.starts_with(&extra)) {
+        let mut is_there = false;
+        for end in ends.iter().chain([repo.head.commit()]) {
+            is_there = is_there || repo.is_ancestor(id, end, cancel).await?;
+        }
+        if !is_there {
+            found.push(reference.to_owned());
+        }
+    }
+    Ok(found)
 }
 
 /// The branch that the sandbox worked on. One that worked in the checkout has none of its own.

@@ -1,0 +1,86 @@
+//! Whether a living sandbox has work in its files that is in no commit, for somebody who only wants to know.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::collect::holds_uncommitted;
+use super::life::{condition, halt, turn, uncollected};
+use super::{Condition, Named, Session};
+use crate::git::copied;
+use crate::registry::Mode;
+use crate::sandbox::BindMountProvider;
+use crate::session::inside::Inside;
+use crate::session::layers;
+use crate::session::manage::{ManageError, at_risk};
+use crate::session::options::Caller;
+
+const LOOKED: Duration = Duration::from_secs(5);
+/// Prints something where there is any. The sandbox's own git answers, so nothing is done for what it says.
+const LOOK: &str =
+    "git status --porcelain --untracked-files=normal --ignore-submodules=all -- \"$@\" | head -c 1";
+
+/// `None`: nobody can tell now, as of one that is paused. Its programs go on. Bounded: 5 s.
+pub async fn changes(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Option<bool> {
+    let looked = async {
+        if named.record.mode.owns_files() {
+            in_its_files(caller, named, provider).await
+        } else {
+            in_its_worktree(caller, named).await
+        }
+    };
+    tokio::time::timeout(LOOKED, looked).await.ok().flatten()
+}
+
+async fn in_its_files(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Option<bool> {
+    let state = caller.home.sandbox(named.record.id);
+    if named.record.mode == Mode::Layer && layers::is_untouched(&state) {
+        return Some(false);
+    }
+    match condition(caller, named, provider).await.ok()? {
+        Condition::Paused => None,
+        Condition::Stopped => {
+            let turn = turn(caller, named).await.ok()?;
+            // What a killed one left does not write either.
+            halt(caller, named, provider).await.ok()?;
+            Some(holds_uncommitted(caller, named, &turn).await)
+        }
+        Condition::Running => {
+            let session = Session::open(caller, named.clone(), provider).await.ok()?;
+            let files = named.record.workspace(&caller.home);
+            let which = copied::but_untouched(&state, &files);
+            let environment = BTreeMap::new();
+            let words = ["sh", "-c", LOOK, "sh"].map(Into::into);
+            let inside = Inside {
+                sandbox: session.sandbox(),
+                arguments: words.into_iter().chain(which).collect(),
+                environment: &environment,
+                limit: LOOKED,
+                output_limit: 4096,
+            };
+            let done = inside.run(&caller.cancel).await.ok()?;
+            done.exit.success().then_some(!done.stdout.is_empty())
+        }
+    }
+}
+
+async fn in_its_worktree(caller: &Caller, named: &Named) -> Option<bool> {
+    let (repo, record) = (&named.repository, &named.record);
+    record.worktree.as_ref()?;
+    let at = record.landed.as_ref().unwrap_or(&record.base);
+    let user = caller.user_home.as_deref();
+    let found = at_risk(&caller.home, repo, record, at, user, &caller.cancel).await;
+    let found = matches!(found.ok()?, Some(ManageError::UncommittedWork { .. }));
+    if found && uncollected(caller, named).await != Some(false) {
+        // It may be in a commit that nobody knows of here.
+        return None;
+    }
+    Some(found)
+}
