@@ -369,7 +369,7 @@ fn manage_hint(error: &ManageError) -> Option<String> {
             ));
         }
         ManageError::NoBranch { beside, .. } if !beside.is_empty() => {
-            return summary::take(beside);
+            return summary::take(beside, "");
         }
         ManageError::NoBranch { running: true, .. } => {
             "wait for the end of its run: `cofferdam list` shows how it stands"

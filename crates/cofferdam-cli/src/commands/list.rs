@@ -138,7 +138,7 @@ fn waiting(found: &[Summary], all: bool) -> String {
                 "{name}: it has commits that are not home yet; bring them there with: cofferdam{there} collect {name}"
             );
         }
-        if let Some(line) = summary::beside(&one.beside) {
+        if let Some(line) = summary::beside(&one.beside, &there) {
             let _ = writeln!(out, "{}: {line}", one.name);
         }
         let Some(kept) = one.kept.as_deref() else {
@@ -152,9 +152,15 @@ fn waiting(found: &[Summary], all: bool) -> String {
             let _ = match &one.landing {
                 // What conflicted does so again.
                 Some(landing @ Landing::Kept { reference, .. })
-                    if !landing.is_held_back() && !landing.waits_for_the_user() =>
+                    if !landing.is_held_back()
+                        && !landing.waits_for_the_user()
+                        && !summary::is_own(reference) =>
                 {
-                    write!(out, "; take them with: git merge {}", shell_word(reference))
+                    write!(
+                        out,
+                        "; take them with: git{there} merge {}",
+                        shell_word(reference)
+                    )
                 }
                 _ => write!(out, "; take them with: cofferdam{there} merge {}", one.name),
             };

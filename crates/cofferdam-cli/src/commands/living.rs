@@ -223,7 +223,7 @@ pub(super) async fn rest(
 
 /// Says where commits are that are on no branch.
 pub(super) fn kept_beside(references: &[String]) {
-    if let Some(line) = summary::beside(references) {
+    if let Some(line) = summary::beside(references, "") {
         output::note(&format!("note: {line}\n"));
     }
 }

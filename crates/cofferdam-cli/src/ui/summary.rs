@@ -204,7 +204,7 @@ pub(crate) fn after_landing(stays: Option<&Stays>, name: &str, colour: bool) -> 
             )
         }
         Some(Stays::Beside(references)) => {
-            let beside = beside(references).map_or_else(String::new, |line| line + "\n");
+            let beside = beside(references, "").map_or_else(String::new, |line| line + "\n");
             format!(
                 "the sandbox stays, as there is more of it than this branch has\n{beside}\
                  when nothing of it is needed: cofferdam delete {name}\n"
@@ -213,24 +213,25 @@ pub(crate) fn after_landing(stays: Option<&Stays>, name: &str, colour: bool) -> 
     }
 }
 
-/// Where commits are that are on no branch, and what takes them.
-pub(crate) fn beside(references: &[String]) -> Option<String> {
+/// Where commits are that are on no branch, and what takes them. `there`: the option for git, with a space before it, where
+/// the command does not stand in their repository.
+pub(crate) fn beside(references: &[String], there: &str) -> Option<String> {
     let first = shell_word(references.first()?);
     let more = match references.len() - 1 {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let take = take(references)?;
+    let take = take(references, there)?;
     Some(format!(
         "commits that are not on its branch are at {first}{more}: {take}"
     ))
 }
 
 /// How those are looked at and taken.
-pub(crate) fn take(references: &[String]) -> Option<String> {
+pub(crate) fn take(references: &[String], there: &str) -> Option<String> {
     let first = shell_word(references.first()?);
     Some(format!(
-        "see them with `git log -p HEAD..{first}`, take them with `git merge {first}`"
+        "see them with `git{there} log -p HEAD..{first}`, take them with `git{there} merge {first}`"
     ))
 }
 
@@ -256,7 +257,7 @@ pub(crate) fn taken(paths: &[PathBuf]) -> Option<String> {
 }
 
 /// A reference of Cofferdam's, which only its own commands know the sandbox of.
-fn is_own(reference: &str) -> bool {
+pub(crate) fn is_own(reference: &str) -> bool {
     reference.starts_with("refs/cofferdam/")
 }
 

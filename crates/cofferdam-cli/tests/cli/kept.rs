@@ -316,5 +316,8 @@ fn what_no_merge_takes_is_listed_on() {
     environment.cofferdam(&["merge", "one"]).expect_code(0);
     let one = listed(&environment);
     assert_eq!(one["ahead"], 0, "{one}");
-    assert!(one["kept"].as_str().unwrap().contains("/extra-"), "{one}");
+    assert!(
+        one["beside"][0].as_str().unwrap().contains("/extra-"),
+        "{one}"
+    );
 }

@@ -207,7 +207,7 @@ fn what_it_committed_comes_home_while_it_goes_on() {
     let base = lives.git(&["rev-parse", "main"]);
     let status = lives.cofferdam(&["status", "box"]).expect_code(0);
     assert!(
-        status.stdout.contains("\nlanded:  nothing yet\n"),
+        status.stdout.contains("\nhome:    nothing yet\n"),
         "{status}"
     );
     lives.exec("box", &commit_script(&["a"])).expect_code(0);
@@ -243,7 +243,7 @@ fn what_it_committed_comes_home_while_it_goes_on() {
         "{status}"
     );
     let said = lives.cofferdam(&["status", "box"]).expect_code(0);
-    let line = format!("\nlanded:  {}, ", &tip[..10]);
+    let line = format!("\nhome:    {}, ", &tip[..10]);
     assert!(said.stdout.contains(&line), "{said}");
     assert_eq!(status["wall"], "none");
     // It is stopped as `doctor` says that it can be here, and the weaker way is named.
