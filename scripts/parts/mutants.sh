@@ -54,6 +54,8 @@ mutants() {
     done
     new_work
     copy_tree "$work/tree"
+    # A run that was killed leaves its mutant built, and cargo takes the older sources for what that was built from.
+    find "$work/tree" -name '*.rs' -exec touch -- {} +
     # A test that fails leaves its sandboxes; what sees this directory is ended.
     mkdir -m 1777 "$work/t"
     export TMPDIR=$work/t

@@ -4,13 +4,20 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{self, Agent, Network, Reply, Setup};
 
 use crate::given;
 use crate::tree::Refusal;
 use crate::{loopback, sys, wall};
+
+/// How long one waits that nobody needs.
+const IDLE: Duration = Duration::from_mins(15);
+/// Of a removed directory nobody is told.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// As [`given::run`].
 pub(crate) fn run(socket: Option<&Path>) -> i32 {
@@ -41,6 +48,35 @@ pub(crate) fn run(socket: Option<&Path>) -> i32 {
     // Until the other side closes, or says anything at all.
     let _ = sys::poll(&[socket.as_raw_fd()], None);
     0
+}
+
+/// The same as soon as somebody is there: whoever has it wait is gone by then. It ends when nobody comes, and when the place to meet
+/// is removed.
+pub(crate) fn run_when_asked(socket: Option<&Path>) -> i32 {
+    let Some(socket) = socket else { return 2 };
+    match wait(socket) {
+        Ok(true) => run(Some(socket)),
+        Ok(false) => 0,
+        Err(_) => 2,
+    }
+}
+
+/// Whether the socket is there.
+fn wait(socket: &Path) -> io::Result<bool> {
+    let place = socket.parent().unwrap_or(socket);
+    let watch = sys::watch_names(place)?;
+    let until = Instant::now() + IDLE;
+    loop {
+        if socket.symlink_metadata().is_ok() {
+            return Ok(true);
+        }
+        if place.metadata()?.nlink() == 0 || Instant::now() >= until {
+            return Ok(false);
+        }
+        sys::poll(&[watch.as_raw_fd()], Some(LOOK))?;
+        // What it says is seen by looking.
+        sys::drain(watch.as_fd());
+    }
 }
 
 fn set_up(setup: &Setup) -> Result<[std::os::fd::OwnedFd; 4], Refusal> {

@@ -45,6 +45,7 @@ fn main() {
         // In a container: process 1 of namespaces that an engine has made.
         Some("init") => given::run(socket),
         Some("hold") => hold::run(socket),
+        Some("hold-ready") => hold::run_when_asked(socket),
         // For a container of root's: what the engine is to mount, as the agent is to have it.
         Some("attach") => attach::run(),
         // For `cofferdam doctor`: whether the kernel gives what a sandbox in the host's network would ask for.

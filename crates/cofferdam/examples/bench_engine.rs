@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
-    "usage: bench_engine docker|podman create|exec|terminal|pause|resume SOCKET IMAGE N";
+    "usage: bench_engine docker|podman create|ready|exec|terminal|pause|resume SOCKET IMAGE N";
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -59,7 +59,8 @@ async fn bench(words: Vec<String>) -> Result<()> {
     };
     let count = count.parse()?;
     match what {
-        "create" => bench.create(count).await,
+        "create" => bench.create(count, false).await,
+        "ready" => bench.create(count, true).await,
         "exec" => bench.exec(count, None).await,
         "terminal" => {
             bench
@@ -110,9 +111,12 @@ impl Bench<'_> {
         Ok(self.engine.create(&spec, &CancellationToken::new()).await?)
     }
 
-    /// From the call until the first program's first word.
-    async fn create(&self, count: usize) -> Result<()> {
+    /// From the call until the first program's first word. `ready`: a part of it waited before the call.
+    async fn create(&self, count: usize, ready: bool) -> Result<()> {
         for _ in 0..count {
+            if ready {
+                self.engine.keep_ready().await?;
+            }
             let began = Instant::now();
             let sandbox = self.made().await?;
             heard(&*sandbox, None).await?;

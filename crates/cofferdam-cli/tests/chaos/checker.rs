@@ -51,13 +51,18 @@ impl User {
 }
 
 impl User {
-    /// Whether each file, and the index, is as in one of two states, and the rest as in both.
+    /// Whether each file, and the index, is as in one of two states or the beginning of it, and the rest as in both.
     pub(crate) fn is_between(&self, one: &Self, other: &Self) -> bool {
         let paths = [self, one, other].map(|user| user.files.keys());
         let mut paths = paths.into_iter().flatten();
         let either = |path: &PathBuf| {
             let now = self.files.get(path);
-            now == one.files.get(path) || now == other.files.get(path)
+            let is_cut_off = |whole: Option<&Vec<u8>>| {
+                now.zip(whole)
+                    .is_some_and(|(now, whole)| whole.starts_with(now))
+            };
+            let of = [one, other].map(|user| user.files.get(path));
+            of.contains(&now) || of.into_iter().any(is_cut_off)
         };
         let rest = |user: &Self| (user.head.clone(), user.refs.clone(), user.config.clone());
         paths.all(either)

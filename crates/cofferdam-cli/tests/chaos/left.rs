@@ -136,17 +136,24 @@ fn apply_at_git_calls() {
     let cut_short = std::cell::Cell::new(0);
     at_git_calls(&["apply", NAME], left, |environment, what| {
         let now = User::of(environment);
-        assert!(now == before || now == after, "{what}: {now:?}");
         is_there(environment, what);
         // Nothing forgets one that did not come to its end.
         let listed = environment.cofferdam(&["list"]);
-        if format!("{}{}", listed.stdout, listed.stderr).contains("was cut short") {
+        let is_told = format!("{}{}", listed.stdout, listed.stderr).contains("was cut short");
+        // Git that is killed among the files leaves some of them written.
+        let is_half = is_told && now.is_between(&before, &after);
+        assert!(
+            now == before || now == after || is_half,
+            "{what}: {}: {now:?}",
+            listed.stdout
+        );
+        if is_told {
             let refused = environment.cofferdam(&["delete", NAME]);
             assert_eq!(refused.status, 1, "{what}: {}", refused.stderr);
             cut_short.set(cut_short.get() + 1);
         }
         // By turns: it is taken back first, where there is something to take back.
-        if turn.replace(!turn.get()) && now == after {
+        if turn.replace(!turn.get()) && now != before {
             ok(environment, &["apply", "--undo", NAME], what);
             assert_eq!(User::of(environment), before, "{what}");
         }

@@ -44,7 +44,7 @@ pub(crate) use notify::{
     Notification, Pending, answer, go_on, install_listener, is_valid, next_call, pending,
     wake_up_here,
 };
-pub(crate) use poll::{Wait, poll, wait_for};
+pub(crate) use poll::{Wait, drain, poll, wait_for, watch_names};
 pub(crate) use process::{
     NAMESPACES, NETWORK, Waited, act_on_files_as, become_ids, clear_capabilities,
     drop_bounding_set, drop_capabilities, drop_groups, execute, exit, fork_into, fork_within,

@@ -1,10 +1,14 @@
 //! Waiting for descriptors.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
-use super::base::check_int;
+use libc::c_long;
+
+use super::base::{c_string, check_int, owned};
 
 /// What is waited for at a descriptor.
 #[derive(Debug, Clone, Copy)]
@@ -75,4 +79,23 @@ pub(crate) fn wait_for(waits: &[Wait], patience: Option<Duration>) -> io::Result
 pub(crate) fn poll(fds: &[RawFd], patience: Option<Duration>) -> io::Result<Vec<bool>> {
     let waits: Vec<Wait> = fds.iter().map(|&fd| Wait::read(fd)).collect();
     wait_for(&waits, patience)
+}
+
+/// Can be read when a name appears in this directory. Does not block.
+pub(crate) fn watch_names(directory: &Path) -> io::Result<OwnedFd> {
+    let path = c_string(directory.as_os_str().as_bytes())?;
+    // SAFETY: no pointers.
+    let made = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
+    let watch = owned(c_long::from(made))?;
+    let mask = libc::IN_CREATE | libc::IN_MOVED_TO;
+    // SAFETY: NUL-terminated string.
+    check_int(unsafe { libc::inotify_add_watch(watch.as_raw_fd(), path.as_ptr(), mask) })?;
+    Ok(watch)
+}
+
+/// Reads what is there, and forgets it.
+pub(crate) fn drain(from: BorrowedFd<'_>) {
+    let mut room = [0_u8; 4096];
+    // SAFETY: `room` is as long as is said.
+    while unsafe { libc::read(from.as_raw_fd(), room.as_mut_ptr().cast(), room.len()) } > 0 {}
 }

@@ -12,3 +12,4 @@ mod world;
 
 mod conforms;
 mod containers;
+mod ready;

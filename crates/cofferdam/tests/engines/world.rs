@@ -85,7 +85,13 @@ pub(crate) fn is_there(kind: Kind) -> bool {
 }
 
 /// The engine's own command, as whoever runs the test.
+#[track_caller]
 pub(crate) fn engine(kind: Kind, words: &[&str]) -> String {
+    try_engine(kind, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+/// As [`engine`]; the error is what it said.
+pub(crate) fn try_engine(kind: Kind, words: &[&str]) -> Result<String, String> {
     // Podman's own command would work beside its service, and leaves something wherever it is started.
     let remote: &[&str] = if kind == Kind::Podman {
         &["--remote"]
@@ -102,9 +108,10 @@ pub(crate) fn engine(kind: Kind, words: &[&str]) -> String {
         command.env("XDG_RUNTIME_DIR", scratch.path());
     }
     let done = command.output().unwrap();
-    let error = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{words:?}: {error}");
-    String::from_utf8(done.stdout).unwrap()
+    if done.status.success() {
+        return Ok(String::from_utf8(done.stdout).unwrap());
+    }
+    Err(String::from_utf8_lossy(&done.stderr).into_owned())
 }
 
 /// Root's tests run once more for who is in the group of Docker's socket: to them an engine gives what its files are theirs by.
@@ -161,6 +168,15 @@ impl World {
             kind,
             engine,
         }
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The engine's place.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.place.path().join("engine")
     }
 
     /// The same engine, by its own name.

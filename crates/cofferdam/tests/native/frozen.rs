@@ -187,8 +187,12 @@ both! {
             living.spec.limits = Limits { processes: Some(300), ..Limits::default() };
             let shared = Shared::in_it(&mut living);
             let sandbox = create(&living, freezer).await;
-            let bomb = "while :; do (echo x >> /in/beats; exec sleep 0.1) & done 2>/dev/null";
-            let _run = start(&*sandbox, &format!("{bomb} & {bomb}")).await;
+            // A shell ends where it cannot fork.
+            let bomb = "$SIG{CHLD} = 'IGNORE'; fork; \
+                while (1) { my $pid = fork; next if !defined $pid || $pid; \
+                open my $f, '>>', '/in/beats'; print $f 'x'; close $f; select undef, undef, undef, 0.1; exit }";
+            let line = format!("exec perl -e \"{}\"", bomb.replace('$', "\\$"));
+            let _run = start(&*sandbox, &line).await;
             shared.grows("beats").await;
             sandbox.pause().await.unwrap();
             shared.stands_still("beats", Duration::from_millis(300)).await;

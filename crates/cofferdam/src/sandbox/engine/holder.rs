@@ -17,6 +17,7 @@ use super::labels::{HOLDER, ROLE};
 use super::mounts::Bind;
 use super::newborn::{Newborn, go_on, meet, short};
 use super::profile::{self, GUEST, MEETING};
+use super::ready::{self, Claimed};
 use super::rendezvous::Rendezvous;
 use crate::ids;
 use crate::names::SandboxId;
@@ -26,11 +27,19 @@ use crate::sandbox::{Access, SandboxError};
 /// The image with nothing in it. Its content never changes.
 pub(super) const IMAGE: &str = "cofferdam-holder:1";
 
-/// A container that is there, and makes a wall when it is started.
+/// The name of every machine behind a wall, because who joins a holder has its name, and one that waits knows no sandbox.
+pub(super) const GENERIC: &str = "cofferdam";
+
+/// How long one that waited may take for a step: it runs already, or something is wrong with it.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A container that is there, and makes a wall when it is told to.
 pub(super) struct Holder<'a> {
     of: Holding<'a>,
     rendezvous: Rendezvous,
     container: Newborn<'a>,
+    /// It runs, and waits to be met.
+    waited: bool,
 }
 
 /// A wall that stands, and what keeps it until somebody has joined it.
@@ -41,6 +50,7 @@ pub(super) struct Held<'a> {
 }
 
 /// What a holder is made from.
+#[derive(Clone)]
 pub(super) struct Holding<'a> {
     pub(super) client: &'a Client,
     pub(super) id: SandboxId,
@@ -57,39 +67,43 @@ pub(super) struct Holding<'a> {
 }
 
 impl<'a> Holder<'a> {
-    /// Others can be made that are to join it; none can be started before it stands.
-    pub(super) async fn create(mut of: Holding<'a>) -> Result<Self, SandboxError> {
+    /// The one that waits, or a new one. Others can be made that are to join it; none can be started before it stands.
+    pub(super) async fn find(of: &Holding<'a>) -> Result<Self, SandboxError> {
+        match ready::claim(of).await {
+            Some(Claimed {
+                container,
+                rendezvous,
+            }) => Ok(Self {
+                of: of.clone(),
+                rendezvous,
+                container,
+                waited: true,
+            }),
+            None => Self::create(of).await,
+        }
+    }
+
+    pub(super) async fn create(of: &Holding<'a>) -> Result<Self, SandboxError> {
+        let mut of = of.clone();
         of.labels.insert(ROLE.to_owned(), HOLDER.to_owned());
-        let client = of.client;
-        let image = client.empty_image(IMAGE).await?;
         let rendezvous = Rendezvous::at(of.meeting).map_err(start_error)?;
-        let binds = [
-            Bind::of(of.guest, Path::new(GUEST), Access::ReadOnly)?,
-            Bind::of(rendezvous.directory(), Path::new(MEETING), Access::ReadOnly)?,
-        ];
-        let socket = Rendezvous::socket(MEETING);
-        let body: ContainerCreateBody = profile::holder(
-            client.rootless()?,
-            &image,
-            of.hostname,
-            of.labels.clone(),
-            &binds,
-            socket,
-        );
-        let name = format!("cofferdam-holder-{}", short(&of.id.to_string()));
-        let other = format!("cofferdam-holder-{}", of.id);
-        go_on(of.cancel)?;
-        let container = Newborn::create(client, [name, other], body).await?;
+        let container = container(&of, rendezvous.directory(), false).await?;
         Ok(Self {
             of,
             rendezvous,
             container,
+            waited: false,
         })
     }
 
     /// As an engine names it for who joins.
     pub(super) fn network(&self) -> String {
         format!("container:{}", self.container.id())
+    }
+
+    /// Whether it was there before: with a new one it may work where it did not with this one.
+    pub(super) fn waited(&self) -> bool {
+        self.waited
     }
 
     pub(super) async fn start(self) -> Result<Held<'a>, SandboxError> {
@@ -100,7 +114,12 @@ impl<'a> Holder<'a> {
             ..
         } = self.of;
         go_on(cancel)?;
-        client.start(self.container.id()).await?;
+        let limit = if self.waited {
+            limit.min(PATIENCE)
+        } else {
+            client.start(self.container.id()).await?;
+            limit
+        };
         let met = meet(client, &self.rendezvous, self.container.id());
         let (stream, _) = bounded(met, limit, cancel).await?;
         let frame = describe()?;
@@ -118,6 +137,33 @@ impl<'a> Holder<'a> {
             sockets,
         })
     }
+}
+
+/// A container with our guest alone, which meets its user in `meeting`. `waits`: until somebody is there.
+pub(super) async fn container<'a>(
+    of: &Holding<'a>,
+    meeting: &Path,
+    waits: bool,
+) -> Result<Newborn<'a>, SandboxError> {
+    let client = of.client;
+    let image = client.empty_image(IMAGE).await?;
+    let binds = [
+        Bind::of(of.guest, Path::new(GUEST), Access::ReadOnly)?,
+        Bind::of(meeting, Path::new(MEETING), Access::ReadOnly)?,
+    ];
+    let role = if waits { "hold-ready" } else { "hold" };
+    let body: ContainerCreateBody = profile::holder(
+        client.rootless()?,
+        &image,
+        of.hostname,
+        of.labels.clone(),
+        &binds,
+        [role.to_owned(), Rendezvous::socket(MEETING)],
+    );
+    let name = format!("cofferdam-holder-{}", short(&of.id.to_string()));
+    let other = format!("cofferdam-holder-{}", of.id);
+    go_on(of.cancel)?;
+    Newborn::create(client, [name, other], body).await
 }
 
 impl Held<'_> {

@@ -9,15 +9,19 @@ const HOME: &str = "io.cofferdam.home";
 /// What a container is to its sandbox, where it is not the agent's.
 pub(super) const ROLE: &str = "io.cofferdam.role";
 pub(super) const HOLDER: &str = "holder";
+/// On a holder that no sandbox has yet.
+pub(super) const READY: [&str; 2] = [ROLE, "ready"];
 
 /// What is written on a sandbox's containers.
 pub(super) fn labels(options: &EngineOptions, id: SandboxId) -> [(String, String); 2] {
+    [(ID.to_owned(), id.to_string()), of_home(options)]
+}
+
+/// What is written on every container of this Cofferdam's.
+pub(super) fn of_home(options: &EngineOptions) -> (String, String) {
     let home = options.home.canonicalize();
     let home = home.unwrap_or_else(|_| options.home.clone());
-    [
-        (ID.to_owned(), id.to_string()),
-        (HOME.to_owned(), home.to_string_lossy().into_owned()),
-    ]
+    (HOME.to_owned(), home.to_string_lossy().into_owned())
 }
 
 /// The same, as an engine filters by it.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use bollard::models::ContainerCreateBody;
 use cofferdam_guest::protocol::{self, Agent, Setup};
 use tokio_util::sync::CancellationToken;
 
@@ -11,7 +12,7 @@ use super::attached::Attached;
 use super::client::Client;
 use super::environment::environment;
 use super::etc;
-use super::holder::{Held, Holder, Holding};
+use super::holder::{GENERIC, Held, Holder, Holding};
 use super::labels::labels;
 use super::life::Keeper;
 use super::mounts::{self, Bind};
@@ -72,23 +73,24 @@ pub(super) async fn come_up(
     let private = fsx::private_dir(&options.home);
     private.map_err(|error| SandboxError::Start(error.to_string()))?;
     let guest = embedded::guest_file(&options.home).map_err(start_error)?;
-    let hostname = hostname(&spec.hostname);
+    let hostname = match spec.network {
+        Network::Wall(_) => GENERIC.to_owned(),
+        Network::None | Network::Open => hostname(&spec.hostname),
+    };
     let labels = HashMap::from(labels(options, spec.id));
     let wall_meeting = meeting(options, &format!("{}-wall", spec.id));
+    let holding = Holding {
+        client,
+        id: spec.id,
+        hostname: &hostname,
+        labels: labels.clone(),
+        guest: &guest,
+        meeting: &wall_meeting,
+        limit: options.ready_limit,
+        cancel,
+    };
     let holder = match &spec.network {
-        Network::Wall(_) => Some(
-            Holder::create(Holding {
-                client,
-                id: spec.id,
-                hostname: &hostname,
-                labels: labels.clone(),
-                guest: &guest,
-                meeting: &wall_meeting,
-                limit: options.ready_limit,
-                cancel,
-            })
-            .await?,
-        ),
+        Network::Wall(_) => Some(Holder::find(&holding).await?),
         Network::None | Network::Open => None,
     };
     let rendezvous = Rendezvous::at(&meeting(options, &spec.id)).map_err(start_error)?;
@@ -121,41 +123,46 @@ pub(super) async fn come_up(
         attached.binds(&mut binds[ours..]).await?;
     }
     mounts::can_be_told(client.kind(), &binds)?;
-    let network = match (&spec.network, &holder) {
-        (Network::Open, _) => "bridge".to_owned(),
-        (_, Some(holder)) => holder.network(),
-        (_, None) => "none".to_owned(),
-    };
-    let profile = Profile {
-        kind: client.kind(),
-        image,
-        hostname: &hostname,
-        ids,
-        labels,
-        binds: &binds,
-        limits: &spec.limits,
-        network: &network,
-        // The network is of the user namespace that it was made in.
-        users: match &holder {
-            Some(_) if rootless => Some(network.clone()),
-            None if rootless => Some(OF_CALLER.to_owned()),
-            _ => None,
-        },
-        socket: Rendezvous::socket(MEETING),
-    };
-    let body = profile.body();
     let name = container_name(spec);
     let other = format!("{name}-{}", short(&spec.id.to_string()));
     go_on(cancel)?;
-    // The engine makes the one while the other's wall comes up.
-    let stands = async {
-        match holder {
-            Some(holder) => holder.start().await.map(Some),
-            None => Ok(None),
-        }
+    let body = |holder: Option<&Holder<'_>>| {
+        let network = match (&spec.network, holder) {
+            (Network::Open, _) => "bridge".to_owned(),
+            (_, Some(holder)) => holder.network(),
+            (_, None) => "none".to_owned(),
+        };
+        let profile = Profile {
+            kind: client.kind(),
+            image,
+            hostname: &hostname,
+            ids,
+            labels: labels.clone(),
+            binds: &binds,
+            limits: &spec.limits,
+            network: &network,
+            // The network is of the user namespace that it was made in.
+            users: match holder {
+                Some(_) if rootless => Some(network.clone()),
+                None if rootless => Some(OF_CALLER.to_owned()),
+                _ => None,
+            },
+            socket: Rendezvous::socket(MEETING),
+        };
+        profile.body()
     };
-    let made = Newborn::create(client, [name, other], body);
-    let (mut holder, newborn) = tokio::try_join!(stands, made)?;
+    let waited = holder.as_ref().is_some_and(Holder::waited);
+    let made = body(holder.as_ref());
+    let names = [name, other];
+    let (mut holder, newborn) = match both(client, holder, &names, made).await {
+        // Whatever became of one that waited.
+        Err(_) if waited && !cancel.is_cancelled() => {
+            let holder = Holder::create(&holding).await?;
+            let made = body(Some(&holder));
+            both(client, Some(holder), &names, made).await?
+        }
+        done => done?,
+    };
     go_on(cancel)?;
     client.start(newborn.id()).await?;
     let met = meet(client, &rendezvous, newborn.id());
@@ -216,6 +223,22 @@ pub(super) async fn come_up(
         wall,
     };
     Ok((sandbox, rendezvous))
+}
+
+/// The engine makes the one while the other's wall comes up.
+async fn both<'a>(
+    client: &'a Client,
+    holder: Option<Holder<'a>>,
+    names: &[String; 2],
+    body: ContainerCreateBody,
+) -> Result<(Option<Held<'a>>, Newborn<'a>), SandboxError> {
+    let stands = async {
+        match holder {
+            Some(holder) => holder.start().await.map(Some),
+            None => Ok(None),
+        }
+    };
+    tokio::try_join!(stands, Newborn::create(client, names.clone(), body))
 }
 
 /// An ordinary user's engine limits nothing without delegated control groups of version 2.

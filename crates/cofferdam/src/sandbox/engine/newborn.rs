@@ -47,6 +47,15 @@ impl<'a> Newborn<'a> {
         })
     }
 
+    /// One that somebody else has made.
+    pub(super) fn existing(client: &'a Client, id: String) -> Self {
+        Self {
+            client,
+            id,
+            kept: false,
+        }
+    }
+
     pub(super) fn id(&self) -> &str {
         &self.id
     }

@@ -14,7 +14,11 @@ const NOTHING: &str = "nothing";
 
 /// What one sandbox has of an engine's place on the host.
 pub(super) fn meeting(options: &EngineOptions, id: &impl ToString) -> PathBuf {
-    options.home.join(MEETINGS).join(id.to_string())
+    meetings(options).join(id.to_string())
+}
+
+pub(super) fn meetings(options: &EngineOptions) -> PathBuf {
+    options.home.join(MEETINGS)
 }
 
 pub(super) fn mounted(options: &EngineOptions, id: &impl ToString) -> PathBuf {

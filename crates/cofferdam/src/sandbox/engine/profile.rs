@@ -140,7 +140,7 @@ pub(super) fn holder(
     hostname: &str,
     labels: HashMap<String, String>,
     binds: &[Bind],
-    socket: String,
+    [role, socket]: [String; 2],
 ) -> ContainerCreateBody {
     let mut capabilities = vec!["NET_ADMIN", "SETUID", "SETGID"];
     if rootless {
@@ -152,7 +152,7 @@ pub(super) fn holder(
         image: Some(image.to_owned()),
         hostname: Some(hostname.to_owned()).filter(|name| !name.is_empty()),
         user: Some("0:0".to_owned()),
-        entrypoint: Some(vec![GUEST.to_owned(), "hold".to_owned(), socket]),
+        entrypoint: Some(vec![GUEST.to_owned(), role, socket]),
         cmd: Some(Vec::new()),
         healthcheck: Some(none()),
         stop_signal: Some("SIGKILL".to_owned()),
