@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
+use tokio::runtime::Runtime;
 
 use arguments::Arguments;
 use environment::Environment;
@@ -25,6 +26,9 @@ pub fn command() -> clap::Command {
 
 /// Parses the command line, runs the command and reports its error.
 pub fn main() -> ExitCode {
+    if commands::keep_ready::is_meant() {
+        return commands::keep_ready::run();
+    }
     // Answers `--help`, `--version` and usage errors itself, before anything else is looked at.
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -52,10 +56,7 @@ pub fn main() -> ExitCode {
         Err(error) => return error::report(&error.into(), false),
     };
     let colour = environment.colour.on_stderr();
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(source) => return error::report(&error::CliError::Runtime(source), colour),
     };
@@ -66,6 +67,12 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => error::report(&error, colour),
     }
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
 /// Of options that do not go with another one, those that were given, not all that could have been.

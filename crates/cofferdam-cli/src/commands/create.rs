@@ -10,8 +10,8 @@ use cofferdam::session::{PlanError, RunError, RunErrorKind, Session, SessionOpti
 use cofferdam::text::printable_line;
 use serde::Serialize;
 
-use super::living;
 use super::making::{self, Sandbox, Strategy};
+use super::{keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -100,6 +100,7 @@ pub(crate) async fn run(
     } else {
         render(record, colour.on_stdout())
     })?;
+    keep_ready::after_living(record);
     Ok(ExitCode::SUCCESS)
 }
 

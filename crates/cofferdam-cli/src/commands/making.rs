@@ -147,6 +147,16 @@ impl Sandbox {
         );
         (self.place != Place::Native).then_some(named)
     }
+
+    /// The name of its provider, and whether it has a wall.
+    pub(super) fn kind(&self) -> (&'static str, bool) {
+        let name = match self.place {
+            Place::Native => "native",
+            Place::Docker => Kind::Docker.name(),
+            Place::Podman => Kind::Podman.name(),
+        };
+        (name, self.network == NetworkKind::Allowlist)
+    }
 }
 
 /// Where a sandbox is.

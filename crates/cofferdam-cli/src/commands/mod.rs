@@ -18,6 +18,7 @@ pub(crate) mod exec;
 pub(crate) mod gc;
 mod here;
 mod images;
+pub(crate) mod keep_ready;
 pub(crate) mod list;
 mod living;
 pub(crate) mod log;

@@ -6,6 +6,7 @@ use clap::Args;
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Session, SessionError};
 
+use super::keep_ready;
 use super::living::{self, Sandboxes};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -45,10 +46,11 @@ pub(crate) async fn run(
                     return Err(SessionError::Paused { name }.into());
                 }
                 Condition::Stopped => {
-                    lives::start(caller, named, &provider).await?;
+                    let session = lives::start(caller, named, &provider).await?;
                     output::note(&format!(
                         "started {name}; use it with: cofferdam shell {name}\n"
                     ));
+                    keep_ready::after_living(session.record());
                 }
                 _ => {
                     // Its place is kept again where nobody did.

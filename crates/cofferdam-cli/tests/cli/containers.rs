@@ -1,6 +1,7 @@
 //! The same commands with sandboxes in containers: switching is one word.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use cofferdam_lab::skip;
 
@@ -97,12 +98,25 @@ impl World {
         self.environment.expect_clean();
         let home = self.environment.home().join(".cofferdam/engines");
         let home = home.canonicalize().unwrap();
+        // A holder that is ready for the next one stays.
         let label = format!("label=io.cofferdam.home={}", home.display());
-        let left = own(self.engine, &["ps", "-a", "-q", "--filter", &label]).unwrap();
-        assert_eq!(left, "", "containers of {}", self.engine);
+        let role = "{{.ID}} {{.Label \"io.cofferdam.role\"}}";
+        let asked = ["ps", "-a", "--format", role, "--filter", &label];
+        let left = own(self.engine, &asked).unwrap();
+        let left: Vec<_> = left
+            .lines()
+            .filter(|one| !one.ends_with(" ready"))
+            .collect();
+        assert_eq!(left, [""; 0], "containers of {}", self.engine);
         for part in ["meet", "mounts"] {
-            let left = home.join(part).read_dir().into_iter().flatten().count();
-            assert_eq!(left, 0, "{part} of {}", self.engine);
+            let left = home.join(part).read_dir().into_iter().flatten();
+            let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let ready = |name: &String| {
+                let begins = ["ready-", "begins-"];
+                name == "lock" || begins.into_iter().any(|begin| name.starts_with(begin))
+            };
+            let left: Vec<_> = left.filter(|name| !ready(name)).collect();
+            assert_eq!(left, [""; 0], "{part} of {}", self.engine);
         }
     }
 }
@@ -191,6 +205,59 @@ fn one_that_lives_on_is_used_as_any_other() {
         world
             .cofferdam(&["delete", "--force", "one"])
             .expect_code(0);
+        world.expect_clean();
+    }
+}
+
+/// The ids of this home's containers.
+fn own_containers(world: &World, more: &[&str]) -> Vec<String> {
+    let home = world.environment.home().join(".cofferdam/engines");
+    let home = home.canonicalize().unwrap();
+    let label = format!("label=io.cofferdam.home={}", home.display());
+    let words = ["ps", "-q", "--no-trunc", "--filter", &label];
+    let said = own(world.engine, &[&words, more].concat()).unwrap();
+    said.lines().map(str::to_owned).collect()
+}
+
+/// The holder that waits for the next sandbox, once it does.
+fn ready(world: &World) -> String {
+    let began = Instant::now();
+    loop {
+        let role = ["--filter", "label=io.cofferdam.role=ready"];
+        if let [one] = &own_containers(world, &role)[..] {
+            return one.clone();
+        }
+        assert!(began.elapsed().as_secs() < 60, "none waits");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Whether a container has joined the network of this one.
+fn is_joined(world: &World, holder: &str) -> bool {
+    let format = ["inspect", "--format", "{{.HostConfig.NetworkMode}}"];
+    own_containers(world, &[]).iter().any(|id| {
+        // One that ended meanwhile is none.
+        own(world.engine, &[&format[..], &[id]].concat()).is_ok_and(|mode| mode.contains(holder))
+    })
+}
+
+/// Where its engine can: each command that uses the ready holder has the next one made.
+#[test]
+fn the_next_one_finds_its_holder_ready() {
+    for world in worlds() {
+        world.make("create", &["one"]).expect_code(0);
+        if world.engine != "docker" {
+            continue;
+        }
+        world.cofferdam(&["stop", "one"]).expect_code(0);
+        let second = ready(&world);
+        world.cofferdam(&["start", "one"]).expect_code(0);
+        assert!(is_joined(&world, &second));
+        world.cofferdam(&["delete", "one"]).expect_code(0);
+        let third = ready(&world);
+        let done = world.make("run", &["--name", "one", "--", "sleep", "3"]);
+        let done = done.expect_code(0).to_string();
+        assert_ne!(ready(&world), third, "{done}");
         world.expect_clean();
     }
 }

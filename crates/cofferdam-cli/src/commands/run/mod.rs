@@ -17,7 +17,7 @@ use serde::Serialize;
 pub(crate) use arguments::Arguments;
 use life::Life;
 
-use crate::commands::living;
+use crate::commands::{keep_ready, living};
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::{Interrupt, Stage};
@@ -51,6 +51,7 @@ pub(crate) async fn run(
     let by_default = !arguments.strategy.is_named() && !life.stays();
     let around = program::Surroundings::new(&arguments, environment);
     let quiet = arguments.quiet;
+    let (provider, walled) = arguments.sandbox.kind();
     let mut options = plan::options(arguments, environment)?;
 
     let narrator = Narrator::new(verbosity, by_default);
@@ -67,6 +68,9 @@ pub(crate) async fn run(
         life::work(options, &life).await
     })
     .await?;
+    if result.is_ok() {
+        keep_ready::after(provider, walled);
+    }
     let made = match &result {
         Ok(report) => Some((report.id, &report.name)),
         Err(error) => error.kept.id.zip(error.kept.name.as_ref()),
