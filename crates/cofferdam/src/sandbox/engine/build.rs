@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ask::{self, encoded};
 use super::client::Client;
-use super::holder::IMAGE as EMPTY;
+use super::holding::IMAGE as EMPTY;
 use super::image::Image;
 use super::labels::written;
 use super::make;

@@ -13,6 +13,7 @@ mod etc;
 mod examine;
 mod find;
 mod holder;
+mod holding;
 mod image;
 mod kind;
 mod labels;

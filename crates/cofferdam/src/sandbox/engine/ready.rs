@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
-use super::holder::{self, GENERIC, Holding};
+use super::holding::{GENERIC, Holding, container};
 use super::labels::{READY, of_home};
 use super::newborn::{Newborn, short};
 use super::places::meetings;
@@ -119,10 +119,10 @@ pub(super) async fn keep(reach: &Reach) -> Result<(), SandboxError> {
         limit: options.ready_limit,
         cancel: &cancel,
     };
-    let container = holder::container(&of, &begins, true).await?;
-    client.start(container.id()).await?;
+    let made = container(&of, &begins, true).await?;
+    client.start(made.id()).await?;
     let about = About {
-        container: container.id().to_owned(),
+        container: made.id().to_owned(),
         engine: client.endpoint.socket.clone(),
         guest: guest.clone(),
     };
@@ -130,7 +130,7 @@ pub(super) async fn keep(reach: &Reach) -> Result<(), SandboxError> {
     fsx::write_private(&begins.join(ABOUT), &about).map_err(failed)?;
     let waits = meetings.join(format!("{WAITS}{}", short(&id.to_string())));
     std::fs::rename(&begins, waits).map_err(start_error)?;
-    container.keep();
+    made.keep();
     Ok(())
 }
 

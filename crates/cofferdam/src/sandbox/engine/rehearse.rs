@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
-use super::holder::IMAGE as EMPTY;
+use super::holding::IMAGE as EMPTY;
 use super::make;
 use super::reach::Reach;
 use crate::names::{SandboxId, Slug};
