@@ -67,6 +67,7 @@ docker_up() {
     local socket=$engines/docker.sock name
     dockerd --host "unix://$socket" --data-root "$engines/docker" --exec-root "$engines/exec" \
         --pidfile "$engines/docker.pid" --bridge none --iptables=false --ip6tables=false \
+        --add-runtime "other=$(command -v runc)" --add-runtime runsc=/bin/false \
         >"$engines/docker.log" 2>&1 </dev/null &
     local daemon=$!
     for _ in {1..300}; do

@@ -71,6 +71,10 @@ pub(super) struct Sandbox {
     #[arg(long, value_name = "IMAGE", value_parser = parse_image, help_heading = "Sandbox")]
     pub(super) image: Option<String>,
 
+    /// Another runtime for a container than the engine's own, such as crun; one that the engine has
+    #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
+    pub(super) runtime: Option<String>,
+
     /// A file or directory below the repository's top to copy in as it is, committed or not
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "head", help_heading = "Sandbox")]
     pub(super) copy: Vec<PathBuf>,
@@ -256,12 +260,16 @@ fn provider(
                 "`--image` is for containers: add `--sandbox docker` or `--sandbox podman`",
             );
         }
+        Place::Native if given.runtime.is_some() => {
+            return usage("`--runtime` is for containers: add `--sandbox docker`");
+        }
         Place::Native => return Ok(Arc::new(Native::default())),
         Place::Docker => Kind::Docker,
         Place::Podman => Kind::Podman,
     };
     let mut options = EngineOptions::new(environment.home.engines(), environment.engines());
     options.image.clone_from(&given.image);
+    options.runtime.clone_from(&given.runtime);
     Ok(Arc::new(Engine::new(kind, options)))
 }
 

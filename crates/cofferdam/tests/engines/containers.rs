@@ -266,6 +266,45 @@ each! {
 }
 
 each! {
+    /// Where the machine's Docker has none but its own, what is not there is refused alone.
+    async fn another_runtime_is_taken_or_refused_by_name(world: World) {
+        let make = async |name: &str| {
+            let (mut spec, handle) = world.living();
+            spec.place = Some(handle.state.clone());
+            let made = world.with_runtime(name).create(&spec, &CancellationToken::new()).await;
+            (spec, handle, made)
+        };
+        let refused = async |name: &str| match make(name).await.2 {
+            Err(SandboxError::Unsupported { what, hint }) => (what, hint),
+            other => panic!("{other:?}"),
+        };
+        let (what, hint) = refused("no-such-one").await;
+        if world.kind == Kind::Podman {
+            assert!(what.contains("takes no runtime") && hint.contains("containers.conf"), "{what}");
+            return;
+        }
+        assert!(what.contains("`no-such-one`") && hint.contains("`runc`"), "{what}: {hint}");
+        let there = engine(world.kind, &["info", "--format", "{{range $name, $_ := .Runtimes}}{{$name}} {{end}}"]);
+        if !there.contains("other") {
+            return skip!("this Docker has no runtime beside its own");
+        }
+        let (what, _) = refused("runsc").await;
+        assert!(what.contains("`runsc` passes no descriptors"), "{what}");
+        let (spec, handle, made) = make("other").await;
+        let sandbox = made.unwrap();
+        ok(&*sandbox, "true").await;
+        let label = format!("label=io.cofferdam.id={}", spec.id);
+        let ids = engine(world.kind, &["ps", "-q", "--filter", &label]);
+        let runtime = engine(world.kind, &["inspect", "--format", "{{.HostConfig.Runtime}}", ids.trim()]);
+        assert_eq!(runtime.trim(), "other");
+        // The same one whenever it is started again.
+        let recorded = fs::read_to_string(handle.state.join("engine.json")).unwrap();
+        assert!(recorded.contains("\"runtime\": \"other\""), "{recorded}");
+        world.engine.remove(&handle).await.unwrap();
+    }
+}
+
+each! {
     async fn nothing_that_an_image_names_is_started(world: World) {
         let image = world.hostile_image();
         let sandbox = world.with_image(&image).create(&spec(), &CancellationToken::new()).await.unwrap();

@@ -188,6 +188,13 @@ impl World {
         }
     }
 
+    /// The same engine with another runtime.
+    pub(crate) fn with_runtime(&self, name: &str) -> Engine {
+        let mut options = options(self.place.path().join("engine"), IMAGE);
+        options.runtime = Some(name.to_owned());
+        Engine::new(self.kind, options)
+    }
+
     /// The same engine with another image.
     pub(crate) fn with_image(&self, image: &str) -> Engine {
         engine_at(self.kind, self.place.path().join("engine"), image)

@@ -1,5 +1,5 @@
 //! What `bollard` cannot ask or read: Podman has states of containers that Docker's API does not name, and a list with one of them
-//! would be no list; and it takes a build's network in a way of its own.
+//! would be no list; it takes a build's network in a way of its own; and Docker's runtimes have a kind since 23.
 
 use std::io;
 use std::path::Path;

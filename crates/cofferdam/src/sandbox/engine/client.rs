@@ -1,7 +1,7 @@
 //! Talking to an engine: what is asked of its API, and what its answers mean for users. Only this file and [`super::profile`] name
 //! `bollard`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -68,6 +68,21 @@ struct Listed {
     id: String,
     #[serde(rename = "Labels", default)]
     labels: HashMap<String, String>,
+}
+
+/// A part of what an engine says of itself.
+#[derive(Debug, Default, Deserialize)]
+struct Runtimes {
+    #[serde(rename = "Runtimes", default)]
+    runtimes: BTreeMap<String, Runtime>,
+}
+
+/// A program, or since Docker 23 the kind of one.
+#[derive(Debug, Deserialize)]
+struct Runtime {
+    path: Option<String>,
+    #[serde(rename = "runtimeType")]
+    kind: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -177,6 +192,17 @@ impl Client {
             });
         }
         Ok(about)
+    }
+
+    /// The runtimes that it has, by their names, with what each starts.
+    pub(super) async fn runtimes(&self) -> Result<BTreeMap<String, String>, SandboxError> {
+        let path = format!("/v{}.{}/info", OLDEST.0, OLDEST.1);
+        let found = ask::get::<Runtimes>(&self.endpoint.socket, &path).await;
+        let found = found.map_err(|error| self.broken("ask which runtimes it has", &error))?;
+        let named = found.unwrap_or_default().runtimes.into_iter();
+        Ok(named
+            .map(|(name, one)| (name, one.path.or(one.kind).unwrap_or_default()))
+            .collect())
     }
 
     /// The first of these images that is there, with its environment.

@@ -148,6 +148,7 @@ pub(super) async fn come_up(
                 None if rootless => Some(OF_CALLER.to_owned()),
                 _ => None,
             },
+            runtime: options.runtime.clone(),
             socket: Rendezvous::socket(MEETING),
         };
         profile.body()

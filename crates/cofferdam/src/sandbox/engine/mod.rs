@@ -30,6 +30,7 @@ mod ready;
 mod record;
 mod rehearse;
 mod rendezvous;
+mod runtime;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub struct EngineOptions {
     /// Any image that the engine has. Nothing of ours has to be in it. Without one it is the first that is there: the
     /// repository's, [the base](crate::names::BASE_IMAGE), [`IMAGE`].
     pub image: Option<String>,
+    /// Another runtime than the engine's own for the agent's container, by the name that the engine has it under.
+    pub runtime: Option<String>,
     /// How long a sandbox may take to come up.
     pub ready_limit: Duration,
 }
@@ -73,6 +76,7 @@ impl EngineOptions {
             home: home.into(),
             around,
             image: None,
+            runtime: None,
             ready_limit: Duration::from_secs(60),
         }
     }
@@ -184,10 +188,13 @@ impl BindMountProvider for Engine {
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         let client = self.reach.client().await?;
         let options = &self.reach.options;
+        if let Some(runtime) = &options.runtime {
+            runtime::check(client, runtime).await?;
+        }
         let image = client.first_image(&options.images(spec)).await?;
         if let Some(place) = &spec.place {
             // The same one whenever it is started again.
-            record::write(place, &client.endpoint, &options.home, &image.0)?;
+            record::write(place, &client.endpoint, options, &image.0)?;
         }
         let made = make::make(&self.reach, client, &image, spec, cancel);
         Ok(Arc::new(Box::pin(made).await?))

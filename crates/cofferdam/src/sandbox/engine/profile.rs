@@ -36,6 +36,8 @@ pub(super) struct Profile<'a> {
     pub(super) network: &'a str,
     /// Where the engine is the caller's own: what user namespace it has.
     pub(super) users: Option<String>,
+    /// Another one than the engine's own.
+    pub(super) runtime: Option<String>,
     /// The path of the guest's first argument: where it meets its maker.
     pub(super) socket: String,
 }
@@ -77,6 +79,7 @@ impl Profile<'_> {
             network_mode: Some(self.network.to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
             userns_mode: self.users.clone(),
+            runtime: self.runtime.clone(),
             // Open files are each program's own: the guest sees to that, and in a user namespace of its own to processes too.
             pids_limit: limits
                 .processes

@@ -20,19 +20,23 @@ struct Remembered {
     /// [`EngineOptions::home`].
     home: PathText,
     image: String,
+    /// [`EngineOptions::runtime`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    runtime: Option<String>,
 }
 
 /// Before anything of the sandbox is made.
 pub(super) fn write(
     place: &Path,
     endpoint: &Endpoint,
-    home: &Path,
+    options: &EngineOptions,
     image: &str,
 ) -> Result<(), SandboxError> {
     let remembered = Remembered {
         socket: PathText(endpoint.socket.clone()),
-        home: PathText(home.to_owned()),
+        home: PathText(options.home.clone()),
         image: image.to_owned(),
+        runtime: options.runtime.clone(),
     };
     let failed = |error: String| SandboxError::Start(error);
     let bytes =
@@ -58,6 +62,7 @@ pub(super) fn read(
         serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
     let mut options = EngineOptions::new(found.home.0, super::Surroundings::default());
     options.image = Some(found.image);
+    options.runtime = found.runtime;
     let endpoint = Endpoint {
         kind,
         socket: found.socket.0,
