@@ -98,15 +98,21 @@ impl World {
     /// The ids of this home's containers, but for a holder that is ready for the next one.
     #[track_caller]
     pub(crate) fn containers(&self) -> Vec<String> {
-        let ready = self.filtered(&["--all", "--filter", READY]);
-        let mut all = self.filtered(&["--all"]);
+        let ready = self.filtered("engines", &["--all", "--filter", READY]);
+        let mut all = self.filtered("engines", &["--all"]);
         all.retain(|one| !ready.contains(one));
         all
     }
 
+    /// Those in which it was tried what an engine can.
     #[track_caller]
-    fn filtered(&self, more: &[&str]) -> Vec<String> {
-        let home = self.environment.home().join(".cofferdam/engines");
+    pub(crate) fn tried(&self) -> Vec<String> {
+        self.filtered("engines/tried", &["--all"])
+    }
+
+    #[track_caller]
+    fn filtered(&self, place: &str, more: &[&str]) -> Vec<String> {
+        let home = self.environment.home().join(".cofferdam").join(place);
         let Ok(home) = home.canonicalize() else {
             return Vec::new();
         };
@@ -121,6 +127,7 @@ impl World {
     pub(crate) fn expect_clean(&self) {
         self.environment.expect_clean();
         assert_eq!(self.containers(), [""; 0], "containers of {}", self.engine);
+        assert_eq!(self.tried(), [""; 0], "trials of {}", self.engine);
         let home = self.environment.home().join(".cofferdam/engines");
         // A holder that is ready for the next one stays.
         for part in ["meet", "mounts"] {
@@ -228,7 +235,7 @@ fn one_that_lives_on_is_used_as_any_other() {
 fn ready(world: &World) -> String {
     let began = Instant::now();
     loop {
-        if let [one] = &world.filtered(&["--filter", READY])[..] {
+        if let [one] = &world.filtered("engines", &["--filter", READY])[..] {
             return one.clone();
         }
         assert!(began.elapsed().as_secs() < 60, "none waits");
@@ -239,7 +246,7 @@ fn ready(world: &World) -> String {
 /// Whether a container has joined the network of this one.
 fn is_joined(world: &World, holder: &str) -> bool {
     let format = ["inspect", "--format", "{{.HostConfig.NetworkMode}}"];
-    world.filtered(&[]).iter().any(|id| {
+    world.filtered("engines", &[]).iter().any(|id| {
         // One that ended meanwhile is none.
         own(world.engine, &[&format[..], &[id]].concat()).is_ok_and(|mode| mode.contains(holder))
     })

@@ -187,8 +187,9 @@ fn one_that_goes_away_at_any_request_leaves_nothing_for_good() {
             }
             let cleared = cofferdam(&world, &way, &["gc"]).expect_code(0);
             assert_eq!(world.containers(), [""; 0], "{what}: {made}{cleared}");
-            // The same can be asked again at once.
+            // The same can be asked again at once, which clears what was only tried.
             cofferdam(&world, &way, &create).expect_code(0);
+            assert_eq!(world.tried(), [""; 0], "{what}: {made}");
             cofferdam(&world, &way, &["delete", "one"]).expect_code(0);
             world.expect_clean();
         }
