@@ -59,6 +59,8 @@ make_images() {
     if [[ -n ${COFFERDAM_TEST_ALL-} ]]; then
         mmdebstrap --quiet --variant=minbase bookworm "$engines/debian.tar" \
             || echo 'no packages of Debian can be reached here: no image of it'
+        mmdebstrap --quiet --variant=minbase --include=git,perl,procps,python3 bookworm "$engines/tools.tar" \
+            || echo 'no packages of Debian can be reached here: no image of tools'
     fi
 }
 
@@ -79,6 +81,9 @@ docker_up() {
     for name in busybox git; do
         docker import --change 'ENV PATH=/bin' "$engines/$name.tar" "$name:latest" >/dev/null || return 1
     done
+    if [[ -s $engines/tools.tar ]]; then
+        docker import "$engines/tools.tar" tools:latest >/dev/null || return 1
+    fi
     if [[ -s $engines/debian.tar ]]; then
         docker import "$engines/debian.tar" debian:bookworm-slim >/dev/null || return 1
     fi
@@ -112,6 +117,9 @@ END
     for name in busybox git; do
         podman import --change 'ENV PATH=/bin' "$engines/$name.tar" "docker.io/library/$name:latest" >/dev/null 2>&1 || return 1
     done
+    if [[ -s $engines/tools.tar ]]; then
+        podman import "$engines/tools.tar" docker.io/library/tools:latest >/dev/null 2>&1 || return 1
+    fi
     if [[ -s $engines/debian.tar ]]; then
         podman import "$engines/debian.tar" docker.io/library/debian:bookworm-slim >/dev/null 2>&1 || return 1
     fi

@@ -56,11 +56,18 @@ halve_users() {
 moded='^cofferdam/session::(branches|half_merged|lifecycle|living|living_collect|living_faults|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::'
 mode_share=6
 
+# The same tests of a session in containers, where this run has started those engines itself (`--all`). Left out are those about
+# what is native by itself: programs of this machine inside, names that are no UTF-8, the freezer, a provider of the test's own,
+# and those that make no sandbox.
+contained='^cofferdam/session::'
+native='::(agents::|compile_fail::|apart::agents_are_apart|bad_input::paths::repositories_below_any_path|living_attacks::what_wakes|living_collect::(nothing_runs_while|one_that_(fights|never))|without_git::)'
+
 # Adds to each of the jobs on standard input its mode, or `-`; what is left out is counted in $work/moded.
 in_modes() {
     awk -F'\t' -v OFS='\t' -v seed="$seed" -v moded="$moded" -v all="$repeat${COFFERDAM_TEST_ALL-}" \
         -v docker="${engines:+${DOCKER_HOST-}}" -v podman="${engines:+${CONTAINER_HOST-}}" \
-        -v share="$mode_share" -v left="$work/moded" '
+        -v contained="$contained" -v native="$native" \
+        -v tools="$([[ -s ${engines:-/none}/tools.tar ]] && echo made)" -v share="$mode_share" -v left="$work/moded" '
         BEGIN {
             for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n
             if (all != "") share = 1
@@ -71,6 +78,10 @@ in_modes() {
             if (docker != "") print $0, "docker"
             if (podman != "") print $0, "podman"
             next
+        }
+        ($4 "::" $5) ~ contained && ($4 "::" $5) !~ native && $1 != "user" && tools != "" {
+            if (docker != "") print $0, "docker"
+            if (podman != "") print $0, "podman"
         }
         ($4 "::" $5) !~ moded { print $0, "-"; next }
         {

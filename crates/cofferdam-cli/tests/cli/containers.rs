@@ -10,7 +10,10 @@ use crate::environment::{Done, TestEnvironment, finish};
 /// An image with a shell and git. scripts/test makes it.
 const IMAGE: &str = "git:latest";
 /// Where this machine's engines are, as their own commands know it.
-const SURROUNDINGS: [&str; 2] = ["DOCKER_HOST", "CONTAINER_HOST"];
+pub(crate) const SURROUNDINGS: [&str; 2] = ["DOCKER_HOST", "CONTAINER_HOST"];
+
+/// Of a holder that waits.
+const READY: &str = "label=io.cofferdam.role=ready";
 
 /// A user who has sandboxes in containers of `engine`.
 pub(crate) struct World {
@@ -92,22 +95,34 @@ impl World {
             .expect_code(0)
     }
 
+    /// The ids of this home's containers, but for a holder that is ready for the next one.
+    #[track_caller]
+    pub(crate) fn containers(&self) -> Vec<String> {
+        let ready = self.filtered(&["--all", "--filter", READY]);
+        let mut all = self.filtered(&["--all"]);
+        all.retain(|one| !ready.contains(one));
+        all
+    }
+
+    #[track_caller]
+    fn filtered(&self, more: &[&str]) -> Vec<String> {
+        let home = self.environment.home().join(".cofferdam/engines");
+        let Ok(home) = home.canonicalize() else {
+            return Vec::new();
+        };
+        let label = format!("label=io.cofferdam.home={}", home.display());
+        let words = ["ps", "-q", "--no-trunc", "--filter", &label];
+        let said = own(self.engine, &[&words, more].concat()).unwrap();
+        said.lines().map(str::to_owned).collect()
+    }
+
     /// Nothing is left, in the engine either.
     #[track_caller]
     pub(crate) fn expect_clean(&self) {
         self.environment.expect_clean();
+        assert_eq!(self.containers(), [""; 0], "containers of {}", self.engine);
         let home = self.environment.home().join(".cofferdam/engines");
-        let home = home.canonicalize().unwrap();
         // A holder that is ready for the next one stays.
-        let label = format!("label=io.cofferdam.home={}", home.display());
-        let role = "{{.ID}} {{.Label \"io.cofferdam.role\"}}";
-        let asked = ["ps", "-a", "--format", role, "--filter", &label];
-        let left = own(self.engine, &asked).unwrap();
-        let left: Vec<_> = left
-            .lines()
-            .filter(|one| !one.ends_with(" ready"))
-            .collect();
-        assert_eq!(left, [""; 0], "containers of {}", self.engine);
         for part in ["meet", "mounts"] {
             let left = home.join(part).read_dir().into_iter().flatten();
             let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -209,22 +224,11 @@ fn one_that_lives_on_is_used_as_any_other() {
     }
 }
 
-/// The ids of this home's containers.
-fn own_containers(world: &World, more: &[&str]) -> Vec<String> {
-    let home = world.environment.home().join(".cofferdam/engines");
-    let home = home.canonicalize().unwrap();
-    let label = format!("label=io.cofferdam.home={}", home.display());
-    let words = ["ps", "-q", "--no-trunc", "--filter", &label];
-    let said = own(world.engine, &[&words, more].concat()).unwrap();
-    said.lines().map(str::to_owned).collect()
-}
-
 /// The holder that waits for the next sandbox, once it does.
 fn ready(world: &World) -> String {
     let began = Instant::now();
     loop {
-        let role = ["--filter", "label=io.cofferdam.role=ready"];
-        if let [one] = &own_containers(world, &role)[..] {
+        if let [one] = &world.filtered(&["--filter", READY])[..] {
             return one.clone();
         }
         assert!(began.elapsed().as_secs() < 60, "none waits");
@@ -235,7 +239,7 @@ fn ready(world: &World) -> String {
 /// Whether a container has joined the network of this one.
 fn is_joined(world: &World, holder: &str) -> bool {
     let format = ["inspect", "--format", "{{.HostConfig.NetworkMode}}"];
-    own_containers(world, &[]).iter().any(|id| {
+    world.filtered(&[]).iter().any(|id| {
         // One that ended meanwhile is none.
         own(world.engine, &[&format[..], &[id]].concat()).is_ok_and(|mode| mode.contains(holder))
     })

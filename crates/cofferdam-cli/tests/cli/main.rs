@@ -15,6 +15,7 @@ mod containers;
 mod delete;
 mod demo;
 mod doctor;
+mod engine_faults;
 mod environment;
 mod gc;
 mod homes;

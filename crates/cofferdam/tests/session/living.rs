@@ -9,7 +9,7 @@ use cofferdam::session::{Caller, Session, SessionError, SessionExec, SessionOpti
 use cofferdam::wall::supervisor::Supervisor;
 use tokio::io::AsyncReadExt;
 
-use crate::support::{Env, block_on, in_this_mode, native};
+use crate::support::{Env, block_on, in_this_mode, provider};
 
 pub(crate) fn caller(env: &Env) -> Caller {
     let mut caller = Caller::new(env.home.clone());
@@ -28,7 +28,7 @@ pub(crate) fn branch(name: &str) -> BranchStrategy {
 }
 
 pub(crate) fn options(env: &Env, name: &str) -> SessionOptions {
-    let sandbox = in_this_mode(native(), branch(&format!("b-{name}")));
+    let sandbox = in_this_mode(provider(), branch(&format!("b-{name}")));
     let mut options = SessionOptions::new(&env.repo, sandbox);
     options.name = Some(name.to_owned());
     options
@@ -36,7 +36,7 @@ pub(crate) fn options(env: &Env, name: &str) -> SessionOptions {
 
 /// In a linked worktree, for what is about one.
 pub(crate) fn bound(env: &Env, name: &str) -> SessionOptions {
-    let sandbox = BindMount::new(native(), branch(&format!("b-{name}")));
+    let sandbox = BindMount::new(provider(), branch(&format!("b-{name}")));
     let mut options = options(env, name);
     options.sandbox = sandbox.into();
     options
@@ -54,7 +54,7 @@ pub(crate) async fn find(env: &Env, name: &str) -> Result<Named, SessionError> {
 
 pub(crate) async fn open(env: &Env, name: &str) -> Result<Session, SessionError> {
     let named = find(env, name).await?;
-    Session::open(&caller(env), named, &native()).await
+    Session::open(&caller(env), named, &provider()).await
 }
 
 /// What a line of shell prints in the sandbox; it must succeed.
@@ -88,7 +88,9 @@ pub(crate) const COMMIT: &str = "date +%s.%N > new; git add -A; git commit -qm";
 
 pub(crate) async fn delete(env: &Env, name: &str) {
     let named = find(env, name).await.unwrap();
-    living::end(&caller(env), &named, &native()).await.unwrap();
+    living::end(&caller(env), &named, &provider())
+        .await
+        .unwrap();
     let target = crate::support::target(env, &name).0;
     manage::delete(
         &target,
@@ -110,7 +112,7 @@ fn closed_as_a_run_ends() {
         let waits = session.exec(SessionExec::new(["sleep", "600"])).await;
         let mut waits = waits.unwrap();
         let again = open(&env, "one").await.unwrap();
-        let refused = again.close(&native()).await.unwrap_err();
+        let refused = again.close(&provider()).await.unwrap_err();
         assert!(
             matches!(&refused, SessionError::InUse { program, .. } if program == "sleep 600"),
             "{refused}"
@@ -120,10 +122,10 @@ fn closed_as_a_run_ends() {
         // Work that is in no commit keeps it as well.
         sh(&session, "echo draft > draft").await;
         let again = open(&env, "one").await.unwrap();
-        again.close(&native()).await.unwrap_err();
+        again.close(&provider()).await.unwrap_err();
         sh(&session, "rm draft").await;
 
-        let closed = session.close(&native()).await.unwrap().unwrap();
+        let closed = session.close(&provider()).await.unwrap().unwrap();
         assert_eq!(closed.preserved, None);
         assert_eq!(env.git(&["show", "-s", "--format=%s", "b-one"]), "w1");
         let error = open(&env, "one").await.unwrap_err();
@@ -184,10 +186,10 @@ fn a_whole_life() {
         drop(session);
 
         let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
         let stopped = open(&env, "one").await;
@@ -195,14 +197,15 @@ fn a_whole_life() {
             matches!(stopped, Err(SessionError::Stopped { .. })),
             "{stopped:?}"
         );
-        let session = living::start(&caller(&env), named, &native())
+        let session = living::start(&caller(&env), named, &provider())
             .await
             .unwrap();
         assert_eq!(
             sh(&session, "ls ~/mine; git log --format=%s | head -1").await,
             "/home/agent/mine\nw3"
         );
-        let again = living::start(&caller(&env), find(&env, "one").await.unwrap(), &native()).await;
+        let again =
+            living::start(&caller(&env), find(&env, "one").await.unwrap(), &provider()).await;
         assert!(
             matches!(again, Err(SessionError::Running { .. })),
             "{again:?}"
@@ -306,17 +309,17 @@ fn a_killed_guest_is_a_stopped_sandbox() {
         assert!(gone.is_err(), "{gone:?}");
         drop(session);
         let named = find(&env, "one").await.unwrap();
-        let now = living::condition(&caller(&env), &named, &native())
+        let now = living::condition(&caller(&env), &named, &provider())
             .await
             .unwrap();
         assert_eq!(now, Condition::Stopped);
         // Its work is collected as it lies, and it starts again.
-        let home = living::collect(&caller(&env), named, &native())
+        let home = living::collect(&caller(&env), named, &provider())
             .await
             .unwrap();
         assert_eq!(home.commits.len(), 1, "{home:?}");
         let named = find(&env, "one").await.unwrap();
-        let session = living::start(&caller(&env), named, &native())
+        let session = living::start(&caller(&env), named, &provider())
             .await
             .unwrap();
         assert_eq!(sh(&session, "ls ~").await, "kept");
@@ -339,7 +342,7 @@ fn nobody_takes_it_for_dead() {
     assert!(report.recovered.is_empty(), "{report:?}");
     block_on(async {
         let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
     });
@@ -347,7 +350,7 @@ fn nobody_takes_it_for_dead() {
     assert!(report.recovered.is_empty(), "{report:?}");
     block_on(async {
         let named = find(&env, "one").await.unwrap();
-        let session = living::start(&caller(&env), named, &native())
+        let session = living::start(&caller(&env), named, &provider())
             .await
             .unwrap();
         assert_eq!(sh(&session, "git log --format=%s | head -1").await, "w1");

@@ -4,6 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use cofferdam::home::Home;
+use cofferdam::sandbox::BindMountProvider;
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, Stopping};
 use cofferdam::session::living::{self, Named};
@@ -13,13 +14,13 @@ use cofferdam::session::{
 };
 
 use crate::living::{caller, delete, find, open, sh};
-use crate::support::{Env, block_on, native};
+use crate::support::{Env, block_on, provider};
 
 async fn in_the_checkout(env: &Env) -> Session {
-    made_by(env, native()).await
+    made_by(env, provider()).await
 }
 
-async fn made_by(env: &Env, provider: Native) -> Session {
+async fn made_by(env: &Env, provider: impl BindMountProvider + 'static) -> Session {
     let mut options =
         SessionOptions::new(&env.repo, BindMount::new(provider, BranchStrategy::Head));
     options.name = Some("one".to_owned());
@@ -30,9 +31,13 @@ async fn made_by(env: &Env, provider: Native) -> Session {
 async fn again(env: &Env, session: Session) -> Session {
     drop(session);
     let named = find(env, "one").await.unwrap();
-    living::stop(&caller(env), &named, &native()).await.unwrap();
+    living::stop(&caller(env), &named, &provider())
+        .await
+        .unwrap();
     let named = find(env, "one").await.unwrap();
-    living::start(&caller(env), named, &native()).await.unwrap()
+    living::start(&caller(env), named, &provider())
+        .await
+        .unwrap()
 }
 
 /// A directory is moved while it runs: what was mounted over something in it is there again after a start.
@@ -76,14 +81,14 @@ fn a_start_shows_no_home_of_ours() {
     block_on(async {
         drop(in_the_checkout(&env).await);
         let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
         std::fs::rename(env.home.path(), moved.path()).unwrap();
         let mut there = caller(&env);
         there.home = moved.clone();
         let named = Named::find(&there, &env.repo, "one").await.unwrap();
-        let refused = living::start(&there, named, &native()).await;
+        let refused = living::start(&there, named, &provider()).await;
         let why = PlanError::ShowsHome {
             directory: env.repo.clone(),
             home: moved.path().to_owned(),
@@ -93,7 +98,7 @@ fn a_start_shows_no_home_of_ours() {
         // The control: where it was, it is started.
         std::fs::rename(moved.path(), env.home.path()).unwrap();
         let named = find(&env, "one").await.unwrap();
-        let session = living::start(&caller(&env), named, &native()).await;
+        let session = living::start(&caller(&env), named, &provider()).await;
         assert_eq!(sh(&session.unwrap(), "echo on").await, "on");
         delete(&env, "one").await;
     });
@@ -121,14 +126,14 @@ fn what_is_traced_does_not_keep_its_sandbox() {
         sh(&session, seen).await;
         let named = find(&env, "one").await.unwrap();
         // The control: as long as its user is there it is in use.
-        let refused = living::end_if_safe(&caller(&env), &named, &native()).await;
+        let refused = living::end_if_safe(&caller(&env), &named, &provider()).await;
         assert!(
             matches!(refused, Err(SessionError::InUse { .. })),
             "{refused:?}"
         );
         drop((program, user));
         let began = Instant::now();
-        while let Err(error) = living::end_if_safe(&caller(&env), &named, &native()).await {
+        while let Err(error) = living::end_if_safe(&caller(&env), &named, &provider()).await {
             // That they are gone is not heard at once.
             assert!(matches!(error, SessionError::InUse { .. }), "{error}");
             assert!(

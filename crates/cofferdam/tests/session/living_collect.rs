@@ -14,10 +14,10 @@ use cofferdam::session::{Caller, Session, SessionExec, SessionOptions};
 use cofferdam_lab::{skip, stuck};
 
 use crate::living::{COMMIT, branch, caller, delete, find, open, options, sh};
-use crate::support::{Env, block_on, in_this_mode, native};
+use crate::support::{Env, block_on, in_this_mode, provider};
 
 fn with(env: &Env, name: &str, strategy: BranchStrategy) -> SessionOptions {
-    let mut options = SessionOptions::new(&env.repo, in_this_mode(native(), strategy));
+    let mut options = SessionOptions::new(&env.repo, in_this_mode(provider(), strategy));
     options.name = Some(name.to_owned());
     options.network = cofferdam::session::NetworkOptions::None;
     options
@@ -227,7 +227,9 @@ fn the_target_of_a_merge_stays_where_it_is() {
         assert_eq!(env.subjects("cofferdam/one"), ["first", "w1", "w2"]);
         drop(session);
         let named = find(&env, "one").await.unwrap();
-        living::end(&caller(&env), &named, &native()).await.unwrap();
+        living::end(&caller(&env), &named, &provider())
+            .await
+            .unwrap();
     });
     crate::support::target(&env, &"one").delete();
     assert_eq!(env.subjects("main"), ["first"]);
@@ -262,7 +264,9 @@ fn what_is_checked_out_stays_for_who_looks() {
     let env = Env::new();
     let look = async || {
         let named = find(&env, "one").await.unwrap();
-        living::look(&caller(&env), named, &native()).await.unwrap()
+        living::look(&caller(&env), named, &provider())
+            .await
+            .unwrap()
     };
     let target = crate::support::target(&env, &"one").0;
     let shown = async || {
@@ -301,7 +305,7 @@ fn what_is_checked_out_stays_for_who_looks() {
         sh(&session, &format!("{COMMIT} w2")).await;
         drop(session);
         let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
         look().await;
@@ -309,7 +313,7 @@ fn what_is_checked_out_stays_for_who_looks() {
         assert_eq!(env.subjects("main"), ["first"]);
         // The control: it moves when it is collected, and what was collected is shown all the same.
         let named = find(&env, "one").await.unwrap();
-        let collected = living::collect(&caller(&env), named.clone(), &native())
+        let collected = living::collect(&caller(&env), named.clone(), &provider())
             .await
             .unwrap();
         assert!(
@@ -321,7 +325,7 @@ fn what_is_checked_out_stays_for_who_looks() {
         assert_eq!(shown().await, with_work("w1 w2"));
         assert!(look().await.commits.is_empty());
         // Nor does a merge of what was only looked at go over files that are being written; collected, it is there.
-        let session = living::start(&caller(&env), named, &native())
+        let session = living::start(&caller(&env), named, &provider())
             .await
             .unwrap();
         sh(&session, &format!("{COMMIT} w3")).await;
@@ -407,7 +411,7 @@ fn a_collecting_that_is_cancelled_lets_its_programs_go_on() {
         hanging.git = Git::new(&slow);
         let cancel = hanging.cancel.clone();
         let named = Named::find(&hanging, &env.repo, "one").await.unwrap();
-        let collecting = Session::open(&hanging, named, &native()).await.unwrap();
+        let collecting = Session::open(&hanging, named, &provider()).await.unwrap();
         let stop = async {
             while !waits.exists() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -480,7 +484,7 @@ fn nothing_runs_while_it_is_collected() {
             let named = Named::find(&watched.caller, &env.repo, "one")
                 .await
                 .unwrap();
-            let session = Session::open(&watched.caller, named, &native())
+            let session = Session::open(&watched.caller, named, &provider())
                 .await
                 .unwrap();
             // The control: until then it runs.
@@ -526,7 +530,7 @@ fn one_that_fights_standing_still_loses_nothing_but_its_programs() {
         let named = Named::find(&watched.caller, &env.repo, "one")
             .await
             .unwrap();
-        let session = Session::open(&watched.caller, named, &native())
+        let session = Session::open(&watched.caller, named, &provider())
             .await
             .unwrap();
         // The control: until then they run.
@@ -542,7 +546,7 @@ fn one_that_fights_standing_still_loses_nothing_but_its_programs() {
         );
         drop(session);
         let named = find(&env, "one").await.unwrap();
-        let now = living::condition(&caller(&env), &named, &native())
+        let now = living::condition(&caller(&env), &named, &provider())
             .await
             .unwrap();
         let want = if collected.ended {
@@ -589,10 +593,10 @@ fn one_that_never_stands_still_is_ended_with_its_work_kept() {
             let count = std::fs::metadata(home.join("count")).unwrap().len();
             drop(session);
             let named = find(&env, "one").await.unwrap();
-            let now = living::condition(&caller(&env), &named, &native()).await;
+            let now = living::condition(&caller(&env), &named, &provider()).await;
             assert_eq!(now.unwrap(), Condition::Stopped);
             // Its programs are gone, its files are not.
-            let session = living::start(&caller(&env), named, &native()).await;
+            let session = living::start(&caller(&env), named, &provider()).await;
             let session = session.unwrap();
             assert_eq!(sh(&session, "git log -1 --format=%s").await, "w1");
             assert_eq!(
@@ -691,10 +695,12 @@ fn what_its_agent_broke_is_said_and_kept() {
             assert!(git.is_dir(), "{ruin}");
             drop(session);
             let named = find(&env, "one").await.unwrap();
-            living::stop(&caller(&env), &named, &native())
+            living::stop(&caller(&env), &named, &provider())
                 .await
                 .unwrap();
-            living::end(&caller(&env), &named, &native()).await.unwrap();
+            living::end(&caller(&env), &named, &provider())
+                .await
+                .unwrap();
         });
         env.assert_sound();
         // What the agent locked goes with the rest.

@@ -10,7 +10,7 @@ use cofferdam::session::{NetworkOptions, Session, SessionError, SessionExec};
 use cofferdam_lab::sample::Sample;
 
 use crate::living::{COMMIT, bound, caller, delete, find, open, options, sh};
-use crate::support::{Env, block_on, native};
+use crate::support::{Env, block_on, in_containers, provider};
 
 /// A gateway without sandboxes waits 20 s for another one.
 const GATEWAY_ENDS: Duration = Duration::from_secs(45);
@@ -98,11 +98,11 @@ fn older_rules_do_not_outlive_a_list_that_cannot_be_read() {
         drop(session);
         // A start has what can be read then, and so has whoever takes its place over.
         let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
         broken();
-        let session = living::start(&caller(&env), named, &native())
+        let session = living::start(&caller(&env), named, &provider())
             .await
             .unwrap();
         assert_eq!(sh(&session, ask).await, "refused");
@@ -136,10 +136,10 @@ fn what_it_was_made_with_holds_after_a_start() {
         assert_eq!(sh(&session, look).await, want);
         drop(session);
         let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
-        let session = living::start(&caller(&env), named, &native()).await;
+        let session = living::start(&caller(&env), named, &provider()).await;
         assert_eq!(sh(&session.unwrap(), look).await, want);
         delete(&env, "one").await;
     });
@@ -172,12 +172,12 @@ fn a_start_that_fails_is_counted_and_leaves_nothing() {
         until("it ended", || first.exit().unwrap().is_some()).await;
         drop(session);
         let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
         let cut_short = caller(&env);
         cut_short.cancel.cancel();
-        let provider = native();
+        let provider = provider();
         // Found before it is cancelled.
         let failed = living::start(&cut_short, named, &provider).await;
         assert!(failed.is_err(), "{failed:?}");
@@ -211,20 +211,20 @@ fn without_a_supervisor_nothing_starts() {
         made.network = NetworkOptions::None;
         drop(Session::create(&caller(&env), &made).await.unwrap());
         let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
         let errors = env.home.sandbox(named.id()).join("supervisor.stderr");
         std::fs::remove_file(&errors).unwrap();
         std::fs::create_dir(&errors).unwrap();
-        let failed = living::start(&caller(&env), named.clone(), &native()).await;
+        let failed = living::start(&caller(&env), named.clone(), &provider()).await;
         let Err(SessionError::Supervisor { .. }) = failed else {
             panic!("{failed:?}");
         };
-        let now = living::condition(&caller(&env), &named, &native()).await;
+        let now = living::condition(&caller(&env), &named, &provider()).await;
         assert_eq!(now.unwrap(), living::Condition::Stopped);
         std::fs::remove_dir(&errors).unwrap();
-        let session = living::start(&caller(&env), named, &native()).await;
+        let session = living::start(&caller(&env), named, &provider()).await;
         assert_eq!(sh(&session.unwrap(), "echo on").await, "on");
         delete(&env, "one").await;
     });
@@ -247,14 +247,14 @@ fn a_supervisor_that_answers_nobody_is_ended_with_its_sandbox() {
         assert!(silent.to_string().contains("did not answer"), "{silent}");
         drop(session);
         let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
         // Nobody may have asked for its end yet.
         let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
         assert!(status.is_err() || status.is_ok_and(|text| text.contains("(zombie)")));
         let named = find(&env, "one").await.unwrap();
-        let session = living::start(&caller(&env), named, &native()).await;
+        let session = living::start(&caller(&env), named, &provider()).await;
         let session = session.unwrap();
         session.collect().await.unwrap();
         assert_eq!(env.subjects("b-one"), ["first", "w1"]);
@@ -284,8 +284,8 @@ fn collecting_takes_no_longer_than_its_caller_says() {
         let named = Named::find(&hurried, &env.repo, "one").await.unwrap();
         // Whether it is opened for it or is open already.
         let late = [
-            living::collect(&hurried, named.clone(), &native()).await,
-            (Session::open(&hurried, named, &native()).await.unwrap())
+            living::collect(&hurried, named.clone(), &provider()).await,
+            (Session::open(&hurried, named, &provider()).await.unwrap())
                 .collect()
                 .await,
         ];
@@ -319,7 +319,7 @@ fn opening_while_it_starts() {
         drop(Session::create(&caller(&env), &made).await.unwrap());
         for round in 0..5 {
             let named = find(&env, "one").await.unwrap();
-            living::stop(&caller(&env), &named, &native())
+            living::stop(&caller(&env), &named, &provider())
                 .await
                 .unwrap();
             let opened = async {
@@ -333,7 +333,7 @@ fn opening_while_it_starts() {
                     tokio::task::yield_now().await;
                 }
             };
-            let (caller, provider) = (caller(&env), native());
+            let (caller, provider) = (caller(&env), provider());
             let start = living::start(&caller, named, &provider);
             let (started, opened) = tokio::join!(start, opened);
             let (started, opened) = (started.unwrap(), opened.unwrap());
@@ -370,7 +370,7 @@ fn side_by_side(many: usize, network: &NetworkOptions) {
             if number % 2 == 1 {
                 let branch = format!("b-{name}").parse().unwrap();
                 let strategy = CopyStrategy::Branch { branch, base: None };
-                made.sandbox = PrivateCopy::layered(native(), strategy).into();
+                made.sandbox = PrivateCopy::layered(provider(), strategy).into();
             }
             let session = Session::create(&caller(&env), &made).await.unwrap();
             ids.push(session.id());
@@ -391,10 +391,13 @@ fn side_by_side(many: usize, network: &NetworkOptions) {
         // The last has not taken anything from the first.
         for name in &names {
             let session = open(&env, name).await.unwrap();
-            assert_eq!(
-                sh(&session, "hostname").await,
+            // Whoever joins a container's network has its name.
+            let hostname = if in_containers() {
+                "cofferdam".to_owned()
+            } else {
                 format!("cofferdam-repo-{name}")
-            );
+            };
+            assert_eq!(sh(&session, "hostname").await, hostname);
         }
     });
     let place = env

@@ -7,7 +7,7 @@ use cofferdam::session::{Session, SessionError, SessionExec};
 
 use crate::living::{caller, delete, find, open, options};
 use crate::port;
-use crate::support::{Env, block_on, native};
+use crate::support::{Env, block_on, provider};
 
 /// Tells each of its clients, at their end, what they said.
 const SERVER: &str = "my $s = IO::Socket::INET->new(LocalAddr => q(127.0.0.1), LocalPort => 8001, Listen => 9) or die; \
@@ -83,7 +83,7 @@ fn a_server_inside_is_connected_to() {
         );
         std::fs::rename(&away, &files).unwrap();
         let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
         let gone = answered(&session).await.unwrap_err();

@@ -9,7 +9,7 @@ use cofferdam::session::manage::{self, DeleteOptions, ManageError};
 use cofferdam::session::{NetworkOptions, Session, SessionError, SessionExec};
 
 use crate::living::{COMMIT, caller, delete, find, open, options, sh};
-use crate::support::{Env, block_on, native};
+use crate::support::{Env, block_on, provider};
 
 async fn made(env: &Env) -> Session {
     let mut options = options(env, "one");
@@ -28,7 +28,7 @@ fn one_command_at_a_time_changes_it() {
         let session = made(&env).await;
         sh(&session, &format!("{COMMIT} w1")).await;
         let turn = env.home.sandbox(session.id()).join("turn");
-        let (caller, provider) = (caller(&env), native());
+        let (caller, provider) = (caller(&env), provider());
         let named = find(&env, "one").await.unwrap();
         for what in ["collect", "stop", "start", "end"] {
             let lock = std::fs::File::create(&turn).unwrap();
@@ -66,7 +66,7 @@ fn what_ended_meanwhile_is_left_alone() {
         let session = made(&env).await;
         sh(&session, &format!("{COMMIT} w1")).await;
         drop(session);
-        let (caller, provider) = (caller(&env), native());
+        let (caller, provider) = (caller(&env), provider());
         let found = find(&env, "one").await.unwrap();
         living::end(&caller, &found, &provider).await.unwrap();
         let ended = |done: Result<(), SessionError>| {
@@ -120,7 +120,7 @@ fn who_only_clears_up_is_not_told_to_stop() {
     let env = Env::new();
     block_on(async {
         drop(made(&env).await);
-        let (caller, provider) = (caller(&env), native());
+        let (caller, provider) = (caller(&env), provider());
         let found = find(&env, "one").await.unwrap();
         living::end(&caller, &found, &provider).await.unwrap();
         let target = crate::support::target(&env, &"one").0;
@@ -208,10 +208,10 @@ fn programs_whose_starter_was_killed_keep_their_output() {
         kill();
         drop(session);
         let named: Named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &native())
+        living::stop(&caller(&env), &named, &provider())
             .await
             .unwrap();
-        let started = living::start(&caller(&env), named.clone(), &native()).await;
+        let started = living::start(&caller(&env), named.clone(), &provider()).await;
         drop(started.unwrap());
         let left = living::left_running(&caller(&env), &named).unwrap();
         let said: Vec<String> = (left.iter())

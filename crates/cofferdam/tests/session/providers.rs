@@ -5,7 +5,6 @@ mod own;
 
 use std::sync::Arc;
 
-use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
     BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, ExecRequest, Handle,
     Isolated, PrivateCopy, TerminalSize,
@@ -134,7 +133,7 @@ fn an_isolated_sandbox_stays_until_its_work_is_home() {
     let told = format!("{report:?}");
     assert!(told.contains("is in the apart sandbox itself"), "{told}");
     // It lives, and its commit with it.
-    assert_eq!(newest_commit(&native, &Handle { id, state }), "work\n");
+    assert_eq!(newest_commit(&*native, &Handle { id, state }), "work\n");
     assert_eq!(files.lock().unwrap().len(), 1);
 }
 
@@ -153,7 +152,7 @@ fn an_isolated_sandbox_that_cannot_stay_is_not_passed_over() {
 }
 
 /// As one says that goes on, which is then ended.
-fn newest_commit(native: &Native, handle: &Handle) -> String {
+fn newest_commit(native: &dyn BindMountProvider, handle: &Handle) -> String {
     crate::support::block_on(async {
         let sandbox = BindMountProvider::open(native, handle).await.unwrap();
         let request = ExecRequest::new(["git", "log", "-1", "--format=%s"]);
@@ -193,7 +192,7 @@ fn an_isolated_sandbox_that_is_abandoned_stays() {
     assert_eq!(failed.kept.landing, None);
     let id = failed.kept.id.unwrap();
     let state = env.home.sandbox(id);
-    assert_eq!(newest_commit(&native, &Handle { id, state }), "work\n");
+    assert_eq!(newest_commit(&*native, &Handle { id, state }), "work\n");
     assert_eq!(files.lock().unwrap().len(), 1);
 }
 

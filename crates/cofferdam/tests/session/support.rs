@@ -10,8 +10,11 @@ use std::sync::{Arc, Mutex};
 use cofferdam::agent::{self, AgentOptions, AgentProvider};
 use cofferdam::git::{Git, Identity};
 use cofferdam::home::Home;
-use cofferdam::sandbox::native::{Native, NativeOptions};
-use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, PrivateCopy};
+use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind, Surroundings};
+use cofferdam::sandbox::native::Native;
+use cofferdam::sandbox::{
+    BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, PrivateCopy,
+};
 use cofferdam::session::manage::{DeleteOptions, Deleted, ManageError, delete};
 use cofferdam::session::{Event, EventSink, NetworkOptions, RunLog};
 use cofferdam::{RunError, RunOptions, RunReport};
@@ -144,12 +147,12 @@ impl Env {
         strategy: BranchStrategy,
         agent: Arc<dyn AgentProvider>,
     ) -> RunOptions {
-        self.with(in_this_mode(native(), strategy), agent)
+        self.with(in_this_mode(provider(), strategy), agent)
     }
 
     /// In a linked worktree, for what is about one.
     pub(crate) fn bind(&self, strategy: BranchStrategy, script: &str) -> RunOptions {
-        let sandbox = BindMount::new(native(), strategy);
+        let sandbox = BindMount::new(provider(), strategy);
         self.with(sandbox, command(&["/bin/sh", "-c", script]))
     }
 
@@ -172,20 +175,20 @@ impl Env {
                 base: None,
             },
         };
-        let sandbox = in_mode(native(), way.mode, strategy);
+        let sandbox = in_mode(provider(), way.mode, strategy);
         self.with(sandbox, command(&["/bin/sh", "-c", script]))
     }
 
     pub(crate) fn copy(&self, strategy: CopyStrategy, script: &str) -> RunOptions {
         self.with(
-            PrivateCopy::new(native(), strategy),
+            PrivateCopy::new(provider(), strategy),
             command(&["/bin/sh", "-c", script]),
         )
     }
 
     pub(crate) fn layered(&self, strategy: CopyStrategy, script: &str) -> RunOptions {
         self.with(
-            PrivateCopy::layered(native(), strategy),
+            PrivateCopy::layered(provider(), strategy),
             command(&["/bin/sh", "-c", script]),
         )
     }
@@ -228,12 +231,19 @@ pub(crate) fn host_git() -> Git {
 }
 
 /// The sandbox of this strategy in the mode of this pass.
-pub(crate) fn in_this_mode(provider: Native, strategy: BranchStrategy) -> Contained {
+pub(crate) fn in_this_mode(
+    provider: impl BindMountProvider + 'static,
+    strategy: BranchStrategy,
+) -> Contained {
     in_mode(provider, Mode::of_this_pass(), strategy)
 }
 
 /// The sandbox of this strategy in this mode; `head` has one mode.
-fn in_mode(provider: Native, mode: Mode, strategy: BranchStrategy) -> Contained {
+fn in_mode(
+    provider: impl BindMountProvider + 'static,
+    mode: Mode,
+    strategy: BranchStrategy,
+) -> Contained {
     let own = match strategy.clone() {
         BranchStrategy::Head => return BindMount::new(provider, strategy).into(),
         BranchStrategy::MergeToHead => CopyStrategy::MergeToHead,
@@ -246,8 +256,33 @@ fn in_mode(provider: Native, mode: Mode, strategy: BranchStrategy) -> Contained 
     }
 }
 
-pub(crate) fn native() -> Native {
-    Native::new(NativeOptions::default())
+/// Names the engine in whose containers the sandboxes of this pass are.
+const SANDBOX: &str = "COFFERDAM_TEST_SANDBOX";
+/// What those have of programs. `scripts/test --all` makes it.
+const IMAGE: &str = "tools:latest";
+
+/// Who makes the sandboxes of this pass: natively, where it names no engine.
+pub(crate) fn provider() -> Arc<dyn BindMountProvider> {
+    let set = |name: &str| std::env::var_os(name);
+    let Some(name) = set(SANDBOX) else {
+        return Arc::new(Native::default());
+    };
+    let around = Surroundings {
+        docker_host: set("DOCKER_HOST"),
+        container_host: set("CONTAINER_HOST"),
+        ..Surroundings::default()
+    };
+    let mut options = EngineOptions::new(std::env::temp_dir().join("engines"), around);
+    options.image = Some(IMAGE.to_owned());
+    Arc::new(Engine::new(
+        Kind::named(name.to_str().unwrap()).unwrap(),
+        options,
+    ))
+}
+
+/// Whether the sandboxes of this pass are in containers: there is no other answer to what those do otherwise.
+pub(crate) fn in_containers() -> bool {
+    std::env::var_os(SANDBOX).is_some()
 }
 
 pub(crate) fn command(arguments: &[&str]) -> Arc<dyn AgentProvider> {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
     Abilities, Ability, Access, BindMountProvider, CopyStrategy, ExecRequest, Execution, Isolated,
     IsolatedProvider, IsolatedSandbox, Mount, MountSource, NetworkKind, Sandbox, SandboxError,
@@ -20,7 +19,7 @@ use cofferdam_guest::protocol::files::{self, Entry};
 use tokio_util::sync::CancellationToken;
 
 use crate::bad_input::{whole, whole_ok};
-use crate::support::{Env, command, native};
+use crate::support::{Env, command, provider};
 
 /// What it says when it is asked what changed.
 #[derive(Debug, Clone)]
@@ -36,7 +35,7 @@ enum Answer {
 
 #[derive(Debug)]
 struct Plain {
-    native: Native,
+    native: Arc<dyn BindMountProvider>,
     abilities: &'static [Ability],
     answer: Answer,
     /// What lies over every git that the host shows.
@@ -49,7 +48,7 @@ impl Plain {
         let readable = std::fs::Permissions::from_mode(0o444);
         std::fs::set_permissions(nothing.path(), readable).unwrap();
         Self {
-            native: native(),
+            native: provider(),
             abilities: &[Ability::Files, Ability::Pause],
             answer,
             nothing,

@@ -92,6 +92,11 @@ pub(super) async fn later_ones_lie_over_earlier_ones(
         access: Access::ReadOnly,
     };
     spec.mounts.extend([
+        // One that begins deeper, and lies below all the same.
+        Mount {
+            access: Access::ReadWrite,
+            ..again(MountSource::Target, "/workspace/guarded/deep")
+        },
         again(MountSource::Target, "/workspace/guarded"),
         again(MountSource::Target, "/workspace/file"),
         again(MountSource::Nothing, "/workspace/hidden"),

@@ -110,7 +110,7 @@ fn broken(path: &Path, errno: Errno) -> SandboxError {
     SandboxError::Start(format!("cannot mount {}: {errno}", path.display()))
 }
 
-/// In the order of a sandbox's mounts; one that lies over another at the same place takes its place. `nothing`: an empty directory
+/// In the order of a sandbox's mounts; those over which a later one lies are left out. `nothing`: an empty directory
 /// that nobody can write. `layered`: what lies over one another, as it is mounted already.
 pub(super) fn plan(
     mounts: &[Mount],
@@ -133,7 +133,8 @@ pub(super) fn plan(
             }
         };
         point(&binds, &bind)?;
-        binds.retain(|one| one.target != bind.target);
+        // An engine sorts mounts by their depth, so what this one hides must not be told.
+        binds.retain(|one| !one.target.starts_with(&bind.target));
         binds.push(bind);
     }
     Ok(binds)
@@ -253,18 +254,19 @@ mod tests {
             mount(path("tree"), "/w", rw),
             mount(path("pointer"), "/w/.git", ro),
             mount(MountSource::Target, "/w/libs", rw),
+            mount(MountSource::Target, "/w/libs/sub", rw),
+            mount(MountSource::Target, "/w/libs", ro),
             mount(path("other"), "/w/libs/sub", rw),
             mount(MountSource::Target, "/w/libs/sub/deep", ro),
-            mount(MountSource::Target, "/w/libs", ro),
             mount(MountSource::Nothing, "/elsewhere", ro),
         ];
         let got = plan(&mounts, &top.join("nothing"), &[]).unwrap();
         let expected = [
             ("tree", "/w", true),
             ("pointer", "/w/.git", false),
+            ("tree/libs", "/w/libs", false),
             ("other", "/w/libs/sub", true),
             ("other/deep", "/w/libs/sub/deep", false),
-            ("tree/libs", "/w/libs", false),
             ("nothing", "/elsewhere", false),
         ];
         let expected =

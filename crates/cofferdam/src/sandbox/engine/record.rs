@@ -70,3 +70,40 @@ pub(super) fn read(
     };
     Ok(Some((options, endpoint)))
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests write files")]
+mod tests {
+    use super::*;
+
+    /// As the first version wrote it, which knew no runtime.
+    const FIRST: &str = r#"{
+  "socket": "/run/docker.sock",
+  "home": "/home/user/.cofferdam/engines",
+  "image": "debian:bookworm-slim"
+}"#;
+
+    #[test]
+    fn what_earlier_versions_wrote_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        assert!(read(Kind::Docker, place.path()).unwrap().is_none());
+        std::fs::write(place.path().join(FILE), FIRST).unwrap();
+        let (options, endpoint) = read(Kind::Docker, place.path()).unwrap().unwrap();
+        assert_eq!(endpoint.socket, Path::new("/run/docker.sock"));
+        assert_eq!(options.home, Path::new("/home/user/.cofferdam/engines"));
+        assert_eq!(options.image.as_deref(), Some("debian:bookworm-slim"));
+        assert_eq!(options.runtime, None);
+        // What is written today without one is the same.
+        write(place.path(), &endpoint, &options, "debian:bookworm-slim").unwrap();
+        let written = std::fs::read_to_string(place.path().join(FILE)).unwrap();
+        assert_eq!(written, FIRST);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join(FILE), "{").unwrap();
+        let error = read(Kind::Podman, place.path()).unwrap_err().to_string();
+        assert!(error.contains("which engine the sandbox is in"), "{error}");
+    }
+}

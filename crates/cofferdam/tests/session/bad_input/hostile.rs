@@ -9,7 +9,7 @@ use cofferdam::session::Landing;
 use cofferdam_lab::way::{Mode, Strategy, Way};
 
 use super::{HEAD, whole_ok};
-use crate::support::{Env, run_ok};
+use crate::support::{Env, in_containers, run_ok};
 
 const MERGE: BranchStrategy = BranchStrategy::MergeToHead;
 
@@ -437,11 +437,12 @@ fn work_beside_the_branch_is_found() {
 #[test]
 fn a_full_disk_inside_is_the_agents_problem() {
     let env = Env::new();
-    // /run of the sandbox is a small one, and as bounded as /tmp.
+    // /run of the sandbox is a small one, and as bounded as /tmp. A container's own files are where its engine has them.
+    let root = if in_containers() { "" } else { "/" };
     let script = "
-        for d in /tmp /home/agent /var/tmp /dev/shm /; do test $(df --output=size -B1 $d | tail -1) -lt $(($(grep MemTotal /proc/meminfo | tr -dc 0-9) * 512)) || exit 4; done
+        for d in /tmp /home/agent /var/tmp /dev/shm ROOT; do test $(df --output=size -B1 $d | tail -1) -lt $(($(grep MemTotal /proc/meminfo | tr -dc 0-9) * 512)) || exit 4; done
         head -c 1G /dev/zero > /dev/zero.full 2>/dev/null && exit 5
         head -c 1G /dev/zero > /full 2>/dev/null && exit 6
         git commit -qm work --allow-empty";
-    landed(&merge_ok(&env, script));
+    landed(&merge_ok(&env, &script.replace("ROOT", root)));
 }

@@ -170,7 +170,7 @@ fn names_that_cannot_be() {
         base,
     };
     options.session.sandbox =
-        cofferdam::sandbox::BindMount::new(crate::support::native(), strategy).into();
+        cofferdam::sandbox::BindMount::new(crate::support::provider(), strategy).into();
     let error = run(options).unwrap_err().to_string();
     assert!(error.contains("no-such-commit"), "{error}");
     let arguments: Vec<OsString> = env.refs().lines().map(Into::into).collect();

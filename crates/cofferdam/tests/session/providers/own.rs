@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use cofferdam::git::private_clone::INSIDE_VAULT;
-use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
     Abilities, Ability, Access, BindMountProvider, BoxRead, BoxWrite, ExecRequest, Execution, Exit,
     Handle, IsolatedProvider, IsolatedSandbox, Mount, MountSource, NetworkKind, Sandbox,
@@ -14,7 +13,7 @@ use cofferdam::sandbox::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::native;
+use crate::support::provider;
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +45,7 @@ pub(super) enum Fault {
 /// A provider that mounts: it keeps a diary and lets the embedded one do the work.
 #[derive(Debug, Clone)]
 pub(super) struct Own {
-    pub(super) native: Native,
+    pub(super) native: Arc<dyn BindMountProvider>,
     fault: Fault,
     pub(super) diary: Arc<Mutex<Vec<String>>>,
     /// The files of its sandboxes, which stay as long as it does.
@@ -55,7 +54,7 @@ pub(super) struct Own {
 
 impl Own {
     pub(super) fn new(fault: Fault) -> Self {
-        let (native, diary) = (native(), Arc::default());
+        let (native, diary) = (provider(), Arc::default());
         Self {
             native,
             fault,

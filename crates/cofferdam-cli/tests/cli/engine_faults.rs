@@ -1,0 +1,199 @@
+//! An engine that goes away in the middle of a step, is there again later, and has forgotten nothing.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cofferdam_lab::sample::Sample;
+
+use crate::containers::{SURROUNDINGS, World, worlds};
+
+/// One of so many requests, unless all are wanted.
+const SHARE: u64 = 4;
+
+/// The way to a real engine, which breaks after so many requests and stays so until it is mended.
+struct Way {
+    place: tempfile::TempDir,
+    left: Arc<AtomicUsize>,
+    /// Made so far.
+    asked: Arc<AtomicUsize>,
+    open: Arc<Mutex<Vec<UnixStream>>>,
+}
+
+impl Way {
+    fn to(engine: PathBuf) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(place.path().join("s")).unwrap();
+        let way = Self {
+            place,
+            left: Arc::new(AtomicUsize::new(usize::MAX)),
+            asked: Arc::default(),
+            open: Arc::default(),
+        };
+        let (left, asked, open) = (
+            Arc::clone(&way.left),
+            Arc::clone(&way.asked),
+            Arc::clone(&way.open),
+        );
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (Ok(client), Ok(there)) = (client, UnixStream::connect(&engine)) else {
+                    return;
+                };
+                open.lock()
+                    .unwrap()
+                    .extend([client.try_clone().unwrap(), there.try_clone().unwrap()]);
+                let (mut back, mut to) = (there.try_clone().unwrap(), client.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut back, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+                let (left, asked, open) =
+                    (Arc::clone(&left), Arc::clone(&asked), Arc::clone(&open));
+                std::thread::spawn(move || forward(client, there, &left, &asked, &open));
+            }
+        });
+        way
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.place.path().join("s")
+    }
+
+    /// Breaks after so many requests from now on.
+    fn breaks_after(&self, requests: usize) {
+        self.asked.store(0, Ordering::SeqCst);
+        self.left.store(requests, Ordering::SeqCst);
+    }
+
+    fn mend(&self) {
+        self.left.store(usize::MAX, Ordering::SeqCst);
+    }
+}
+
+/// A client writes each request at once, or its beginning.
+fn forward(
+    mut client: UnixStream,
+    mut engine: UnixStream,
+    left: &AtomicUsize,
+    asked: &AtomicUsize,
+    open: &Mutex<Vec<UnixStream>>,
+) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(read @ 1..) = client.read(&mut bytes) {
+        asked.fetch_add(1, Ordering::SeqCst);
+        let one_less = |left: usize| match left {
+            usize::MAX => Some(left),
+            left => left.checked_sub(1),
+        };
+        let goes = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+        if goes.is_err() || engine.write_all(&bytes[..read]).is_err() {
+            break;
+        }
+    }
+    if left.load(Ordering::SeqCst) == 0 {
+        for one in open.lock().unwrap().drain(..) {
+            let _ = one.shutdown(Shutdown::Both);
+        }
+    }
+    let _ = (
+        client.shutdown(Shutdown::Both),
+        engine.shutdown(Shutdown::Both),
+    );
+}
+
+/// Where the engine of this machine is, without the scheme.
+fn socket(engine: &str) -> PathBuf {
+    let variable = SURROUNDINGS[usize::from(engine != "docker")];
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the engines are where this machine's user has them"
+    )]
+    let named = std::env::var(variable).unwrap_or_default();
+    let usual = if engine == "docker" {
+        "/var/run/docker.sock"
+    } else {
+        "/run/podman/podman.sock"
+    };
+    let path = named.strip_prefix("unix://").unwrap_or(usual);
+    Path::new(path).to_owned()
+}
+
+/// `cofferdam` with the engine at the end of this way.
+#[track_caller]
+fn cofferdam(world: &World, way: &Way, words: &[&str]) -> crate::environment::Done {
+    let mut command = world.environment.command(words);
+    let socket = format!("unix://{}", way.socket().display());
+    let [docker, podman] = SURROUNDINGS;
+    let variable = if world.engine == "docker" {
+        docker
+    } else {
+        podman
+    };
+    command.env(variable, socket);
+    command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    crate::environment::finish(command.spawn().unwrap())
+}
+
+/// Whatever was asked last: it is an error that names the engine or it is done, and when the engine is there again everything
+/// can be cleared away.
+#[test]
+fn one_that_goes_away_at_any_request_leaves_nothing_for_good() {
+    for mut world in worlds() {
+        let create = [
+            "create",
+            "one",
+            "--sandbox",
+            world.engine,
+            "--image",
+            "git:latest",
+        ];
+        let way = Way::to(socket(world.engine));
+        way.breaks_after(usize::MAX);
+        cofferdam(&world, &way, &create).expect_code(0);
+        let requests = way.asked.load(Ordering::SeqCst);
+        assert!(requests > 5, "{requests}");
+        cofferdam(&world, &way, &["delete", "one"]).expect_code(0);
+        let mut sample = Sample::new(&format!("requests to {}", world.engine));
+        let mut failed = 0;
+        for request in sample.of(0..requests, SHARE) {
+            let what = format!(
+                "{} away after request {request} of {requests} ({})",
+                world.engine,
+                sample.again()
+            );
+            world.environment = crate::environment::TestEnvironment::with_repository();
+            way.breaks_after(request);
+            let made = cofferdam(&world, &way, &create);
+            let name = if world.engine == "docker" {
+                "Docker"
+            } else {
+                "Podman"
+            };
+            if !made.status.success() {
+                failed += 1;
+                assert!(made.stderr.contains(name), "{what}: {made}");
+            }
+            // Away, it is said, and nothing is forgotten.
+            let before = world.containers();
+            let gone = cofferdam(&world, &way, &["gc"]);
+            assert_eq!(world.containers(), before, "{what}: {gone}");
+            way.mend();
+            if made.status.success() {
+                cofferdam(&world, &way, &["delete", "--force", "one"]).expect_code(0);
+            }
+            let cleared = cofferdam(&world, &way, &["gc"]).expect_code(0);
+            assert_eq!(world.containers(), [""; 0], "{what}: {made}{cleared}");
+            // The same can be asked again at once.
+            cofferdam(&world, &way, &create).expect_code(0);
+            cofferdam(&world, &way, &["delete", "one"]).expect_code(0);
+            world.expect_clean();
+        }
+        assert!(failed > 0);
+    }
+}
