@@ -99,7 +99,8 @@ fn narrow(error: &mut clap::Error) {
     error.insert(ContextKind::PriorArg, value);
 }
 
-/// `cofferdam run ./my-agent.sh` lacks only the `--` before the program, as `cofferdam exec NAME ls` does.
+/// `cofferdam run ./my-agent.sh` lacks only the `--` before the program, as `cofferdam exec NAME ls` does; `cofferdam shell NAME -- ls`
+/// is another command.
 fn suggest(error: &mut clap::Error) {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return;
@@ -111,6 +112,7 @@ fn suggest(error: &mut clap::Error) {
     let tip = match command.as_ref().and_then(|word| word.to_str()) {
         Some("run") => "the agent's program goes after `--`, at the end",
         Some("exec") => "the program goes after `--`, at the end",
+        Some("shell") => "`cofferdam exec` runs one program: `cofferdam exec NAME -- PROGRAM`",
         _ => return,
     };
     let tips = vec![tip.into()];

@@ -623,3 +623,36 @@ fn a_config_that_cannot_be_used_is_the_first_line_and_opens_nothing() {
         .expect_code(0);
     assert!(!done.stderr.contains("config.yaml"), "{done}");
 }
+
+/// Nothing of a run is said or made that cannot be.
+#[test]
+fn an_engine_that_is_not_there_is_the_first_line() {
+    let environment = TestEnvironment::with_repository();
+    for (engine, variable) in [("docker", "DOCKER_HOST"), ("podman", "CONTAINER_HOST")] {
+        for mode in [&[][..], &["--mode", "bind"], &["--head"]] {
+            let words = [&["run", "--sandbox", engine], mode, &["--", "true"]].concat();
+            let mut command = environment.command(&words);
+            command.env(variable, "unix:///nowhere/engine.sock");
+            command
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped());
+            let done = crate::environment::finish(command.spawn().unwrap()).expect_code(1);
+            let first = done.stderr.lines().next().unwrap();
+            assert!(
+                first.starts_with("error: ") && first.contains("/nowhere/engine.sock"),
+                "{done}"
+            );
+            environment.expect_nothing_made();
+        }
+    }
+}
+
+#[test]
+fn a_program_in_a_shell_is_execs() {
+    let environment = TestEnvironment::empty();
+    for words in [&["shell", "one", "--", "ls"][..], &["shell", "one", "ls"]] {
+        let done = environment.cofferdam(words).expect_code(2);
+        let tip = "tip: `cofferdam exec` runs one program: `cofferdam exec NAME -- PROGRAM`";
+        assert!(done.stderr.contains(tip), "{done}");
+    }
+}

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Abilities, Ability, BindMountProvider, IsolatedProvider, Limits, NetworkKind, SandboxError,
 };
-use crate::names::BranchName;
+use crate::names::{BranchName, RepoPath};
 
 /// How the agent's changes relate to branches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,6 +170,14 @@ impl Contained {
         match self {
             Self::BindMount(kind) => kind.provider.check_limits(limits),
             Self::PrivateCopy(kind) => kind.provider.check_limits(limits),
+            Self::Isolated(_) => Ok(()),
+        }
+    }
+
+    pub(crate) async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
+        match self {
+            Self::BindMount(kind) => kind.provider.check(repository).await,
+            Self::PrivateCopy(kind) => kind.provider.check(repository).await,
             Self::Isolated(_) => Ok(()),
         }
     }

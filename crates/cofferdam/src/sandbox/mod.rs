@@ -55,6 +55,7 @@ pub use spec::{
 };
 pub use terminal::{Resize, Terminal, TerminalSize};
 
+use crate::names::RepoPath;
 use crate::wall::{Registration, Sockets};
 
 /// The provider of a sandbox that is there. `name`: as its record has it; `place`: its [`SandboxSpec::place`]. For those of
@@ -284,6 +285,12 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Whether it can make a sandbox for a repository at all, before anything is planned or said: an error says what is missing.
+    /// [`Self::create`] looks again. `repository`: its top.
+    async fn check(&self, _repository: &RepoPath) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
     /// Whether its sandboxes have no program of that name (a plain name or an absolute path), as far as a few looks
     /// at the caller's files tell. `search_path`: the caller's `PATH`.
     fn lacks(&self, _program: &OsStr, _search_path: Option<&OsStr>) -> bool {
@@ -344,6 +351,10 @@ impl<T: BindMountProvider + ?Sized> BindMountProvider for Arc<T> {
 
     fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
         (**self).check_limits(limits)
+    }
+
+    async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
+        (**self).check(repository).await
     }
 
     fn lacks(&self, program: &OsStr, search_path: Option<&OsStr>) -> bool {

@@ -10,7 +10,7 @@ use cofferdam::session::{NetworkOptions, Session, SessionError, SessionExec};
 use cofferdam_lab::sample::Sample;
 
 use crate::living::{COMMIT, bound, caller, delete, find, open, options, sh};
-use crate::support::{Env, block_on, in_containers, provider};
+use crate::support::{Env, block_on, provider};
 
 /// A gateway without sandboxes waits 20 s for another one.
 const GATEWAY_ENDS: Duration = Duration::from_secs(45);
@@ -391,8 +391,10 @@ fn side_by_side(many: usize, network: &NetworkOptions) {
         // The last has not taken anything from the first.
         for name in &names {
             let session = open(&env, name).await.unwrap();
-            // Whoever joins a container's network has its name.
-            let hostname = if in_containers() {
+            // Behind Docker's wall it is that of who made the wall.
+            let docker = provider().name() == "docker";
+            let walled = !matches!(network, NetworkOptions::None);
+            let hostname = if docker && walled {
                 "cofferdam".to_owned()
             } else {
                 format!("cofferdam-repo-{name}")

@@ -18,7 +18,7 @@ use crate::sandbox::{Access, SandboxError};
 /// The image with nothing in it. Its content never changes.
 pub(super) const IMAGE: &str = "cofferdam-holder:1";
 
-/// The name of every machine behind a wall, because who joins a holder has its name, and one that waits knows no sandbox.
+/// The name of every machine behind a wall of Docker's, because who joins a holder has its name, and one that waits knows no sandbox.
 pub(super) const GENERIC: &str = "cofferdam";
 
 /// What a holder is made from.

@@ -50,6 +50,14 @@ impl Kind {
         }
     }
 
+    /// Whether who joins another container's network has its hostname, and can have none of its own.
+    pub(super) fn shares_hostname(self) -> bool {
+        match self {
+            Self::Docker => true,
+            Self::Podman => false,
+        }
+    }
+
     /// What no path of a mount may have in it. Podman writes mounts as a list of options with commas between them, and reads
     /// that again (4.3): what follows a comma in a name would be an option.
     pub(super) fn never_in_paths(self) -> &'static [char] {

@@ -75,8 +75,8 @@ pub(super) async fn come_up(
     private.map_err(|error| SandboxError::Start(error.to_string()))?;
     let guest = embedded::guest_file(&options.home).map_err(start_error)?;
     let hostname = match spec.network {
-        Network::Wall(_) => GENERIC.to_owned(),
-        Network::None | Network::Open => hostname(&spec.hostname),
+        Network::Wall(_) if client.kind().shares_hostname() => GENERIC.to_owned(),
+        _ => hostname(&spec.hostname),
     };
     let labels = HashMap::from(labels(options, spec.id));
     let wall_meeting = meeting(options, &format!("{}-wall", spec.id));

@@ -84,11 +84,11 @@ impl EngineOptions {
 
 impl EngineOptions {
     /// Those that a sandbox may have, the first that is there before the others.
-    fn images(&self, spec: &SandboxSpec) -> Vec<String> {
+    fn images(&self, repository: Option<&RepoPath>) -> Vec<String> {
         if let Some(image) = &self.image {
             return vec![image.clone()];
         }
-        let own = spec.repository.as_ref().map(RepoPath::image);
+        let own = repository.map(RepoPath::image);
         let base = format!("{BASE_IMAGE}:latest");
         own.into_iter().chain([base, IMAGE.to_owned()]).collect()
     }
@@ -172,6 +172,15 @@ impl BindMountProvider for Engine {
         }
     }
 
+    async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
+        let (client, options) = (self.reach.client().await?, &self.reach.options);
+        client.rootless()?;
+        client
+            .first_image(&options.images(Some(repository)))
+            .await
+            .map(drop)
+    }
+
     async fn try_layers(
         &self,
         place: &Path,
@@ -188,13 +197,15 @@ impl BindMountProvider for Engine {
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         let client = self.reach.client().await?;
         let options = &self.reach.options;
-        if let Some(runtime) = &options.runtime {
-            runtime::check(client, runtime).await?;
-        }
-        let image = client.first_image(&options.images(spec)).await?;
+        let image = client
+            .first_image(&options.images(spec.repository.as_ref()))
+            .await?;
         if let Some(place) = &spec.place {
             // The same one whenever it is started again.
             record::write(place, &client.endpoint, options, &image.0)?;
+        }
+        if let Some(runtime) = &options.runtime {
+            runtime::check(client, runtime).await?;
         }
         let made = make::make(&self.reach, client, &image, spec, cancel);
         Ok(Arc::new(Box::pin(made).await?))

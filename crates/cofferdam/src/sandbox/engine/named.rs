@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineOptions, Kind};
+use crate::names::RepoPath;
 use crate::sandbox::{
     Abilities, BindMountProvider, Examined, Handle, Sandbox, SandboxError, SandboxSpec,
 };
@@ -31,6 +32,10 @@ macro_rules! engine {
 
             fn abilities(&self) -> Abilities {
                 self.0.abilities()
+            }
+
+            async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
+                self.0.check(repository).await
             }
 
             async fn try_layers(

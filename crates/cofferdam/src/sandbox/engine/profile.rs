@@ -47,9 +47,10 @@ impl Profile<'_> {
         let (uid, gid) = self.ids;
         ContainerCreateBody {
             image: Some(self.image.to_owned()),
-            // One that joins another's network shows that one's.
-            hostname: Some(self.hostname.to_owned())
-                .filter(|name| !name.is_empty() && !self.network.starts_with("container:")),
+            hostname: Some(self.hostname.to_owned()).filter(|name| {
+                let joins = self.network.starts_with("container:");
+                !(name.is_empty() || joins && self.kind.shares_hostname())
+            }),
             user: Some(format!("{uid}:{gid}")),
             // Nothing that an image names is started: neither its entry point nor its health check.
             entrypoint: Some(vec![

@@ -132,6 +132,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         }
     }
     let branches = branches(caller, options, &repository, &name).await?;
+    options.sandbox.check(&repository.top).await?;
     let (mode, why_mode) = mode::choose(caller, options, &repository, &branches.strategy).await?;
     place::check(
         caller,
