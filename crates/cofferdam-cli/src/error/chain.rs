@@ -200,6 +200,7 @@ fn in_collect(error: &CollectError) -> Cause<'_> {
         CollectError::Refs(error) => Some(error),
         CollectError::File(_)
         | CollectError::PrivateRefs(_)
+        | CollectError::NoBase { .. }
         | CollectError::Changes(_)
         | CollectError::Jail(_)
         | CollectError::Pack { .. }

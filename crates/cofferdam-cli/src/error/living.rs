@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use cofferdam::sandbox::SandboxError;
-use cofferdam::session::SessionError;
+use cofferdam::session::{CollectError, SessionError};
 use cofferdam::wall::supervisor::SupervisorError;
 
 use crate::ui::shell::shell_word;
@@ -67,6 +67,13 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         SessionError::Rules { name, .. } => {
             format!("mend that, then `cofferdam resume {name}`; `cofferdam doctor` looks at it too")
         }
+        SessionError::Collect {
+            name,
+            source: CollectError::NoBase { history, .. },
+        } => format!(
+            "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`, then `cofferdam collect {name}`",
+            shell_word(history)
+        ),
         SessionError::Collect { name, .. } => format!(
             "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
         ),

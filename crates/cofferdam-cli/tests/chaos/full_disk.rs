@@ -100,6 +100,54 @@ fn no_room_for_state() {
     assert!(failed > 3, "only {failed} runs had no room");
 }
 
+/// Files of a commit that have no room: nothing half of them is in the store, and with room they are written.
+#[test]
+fn no_room_for_a_layer() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root can mount a small disk");
+    }
+    if apart("full_disk::no_room_for_a_layer") {
+        return;
+    }
+    let environment = Environment::new();
+    for number in 0..40 {
+        environment.write(&format!("many/{number}"), "x".repeat(100_000));
+    }
+    environment.git(&["add", "many"]);
+    environment.git(&["commit", "-qm", "many", "--", "many"]);
+    let before = User::of(&environment);
+    std::fs::create_dir(environment.home()).unwrap();
+    mount(&environment.home(), "mode=700,size=2m");
+    let _mounted = Mounted(environment.home());
+    let options = ["--mode", "layer", "--merge-to-head"];
+    let end = environment.start_run(&options, AGENT).finish();
+    assert_ne!(end.status, 0, "{}", end.stdout);
+    assert!(
+        end.stderr.contains("No space left on device"),
+        "{}",
+        end.stderr
+    );
+    assert_eq!(layers(&environment), 0, "{}", end.stderr);
+    mount_again(&environment.home(), "size=64m");
+    let what = "with room again";
+    checker::gc(&environment, what);
+    let end = environment.start_run(&options, AGENT).finish();
+    assert_eq!(end.status, 0, "{}", end.stderr);
+    assert_eq!(layers(&environment), 1, "{}", end.stderr);
+    assert_eq!(checker::subjects(&environment).len(), 3, "{}", end.stderr);
+    checker::assert_clean(&environment, &before, what, "");
+}
+
+/// How many layers have their names, and nothing is half there.
+fn layers(environment: &Environment) -> usize {
+    let trees = environment.home().join("trees");
+    let stores = trees.read_dir().unwrap().flatten().map(|one| one.path());
+    let store = stores.into_iter().find(|one| one.is_dir()).unwrap();
+    assert_eq!(store.join("tmp").read_dir().unwrap().count(), 0);
+    let entries = store.read_dir().unwrap().flatten();
+    entries.filter(|one| one.file_name().len() == 40).count()
+}
+
 pub(crate) fn mount_again(at: &Path, options: &str) {
     let done = Command::new("mount")
         .args(["-o", &format!("remount,{options}")])

@@ -307,3 +307,81 @@ fn gc_itself() {
         });
     }
 }
+
+/// `gc` is killed while it writes the files of a commit to one layer again, beside a sandbox that stands on layers below:
+/// that one reads all of its files, and so does the next one.
+#[test]
+fn gc_that_rewrites_a_full_stack() {
+    const WHOLE: &str = "git ls-tree -r --object-only HEAD > /tmp/ids; \
+        git ls-tree -r --name-only HEAD | git hash-object --stdin-paths | cmp - /tmp/ids";
+    let ok = |environment: &Environment, arguments: &[&str], what: &str| {
+        let done = environment.cofferdam(arguments);
+        let (code, said) = (done.status, done.stderr);
+        assert_eq!(code, 0, "{what}: {arguments:?}: {said}");
+    };
+    let create = |name| ["create", name, "--mode", "layer", "--network", "none"];
+    let full = || {
+        let environment = Environment::new();
+        for number in 0..100 {
+            environment.write(&format!("many/{number}"), format!("{number}\n"));
+        }
+        // As many layers as there may be; the last has no sandbox.
+        for step in 1..=8 {
+            environment.write("many/0", format!("{step}\n"));
+            environment.git(&["add", "many"]);
+            environment.git(&["commit", "-qm", "step", "--", "many"]);
+            let made = create("one");
+            let run = ["run", "--mode", "layer", "--branch", "side", "--", "true"];
+            let arguments = if step == 7 { &made[..] } else { &run };
+            ok(&environment, arguments, "a full stack");
+        }
+        environment
+    };
+    let whole = |environment: &Environment, what: &str| {
+        checker::gc(environment, what);
+        ok(environment, &["exec", "one", "--", "sh", "-c", WHOLE], what);
+        ok(environment, &create("two"), what);
+        ok(environment, &["exec", "two", "--", "sh", "-c", WHOLE], what);
+        ok(environment, &["stop", "one"], what);
+        ok(environment, &["start", "one"], what);
+        ok(environment, &["exec", "one", "--", "sh", "-c", WHOLE], what);
+        for name in ["one", "two"] {
+            ok(environment, &["delete", "--force", name], what);
+        }
+        checker::assert_sound(environment, what);
+    };
+    let environment = full();
+    environment.count_calls();
+    let done = checker::gc(&environment, "as it should be");
+    assert!(done.contains("written to one layer"), "{done}");
+    let calls = environment.calls();
+    whole(&environment, "as it should be");
+    let mut sample = Sample::new("gc of a full stack");
+    let again = sample.again();
+    let chosen = sample.of(1..=calls, SHARE);
+    at_each(&again, chosen, |call| {
+        let environment = full();
+        environment.kill_at(call, moment(sample.below(3)));
+        let end = environment.start(&["gc"]).finish();
+        let at = environment.killed_at()?;
+        let what = format!("gc of a full stack killed at git call {at}");
+        assert_eq!(end.status, -9, "{what}");
+        whole(&environment, &what);
+        None
+    });
+    // Between its git calls: it writes, takes the old one away and gives the new one its name.
+    at_each(&again, 0..2, |_| {
+        let environment = full();
+        let mut gc = environment.start(&["gc"]);
+        gc.wait_until_said("to one layer");
+        let delay = Duration::from_micros(sample.below(40_000));
+        std::thread::sleep(delay);
+        let _ = kill_process(gc.pid(), Signal::KILL);
+        gc.finish();
+        whole(
+            &environment,
+            &format!("gc of a full stack killed after {delay:?}"),
+        );
+        None
+    });
+}

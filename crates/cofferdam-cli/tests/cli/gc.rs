@@ -2,6 +2,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::environment::{TestEnvironment, check, commit_script, finish};
+use crate::lives::Lives;
+
+/// `cofferdam::git::trees::LONGEST_STACK`.
+const LONGEST_STACK: usize = 8;
 
 #[test]
 fn nothing_to_do() {
@@ -320,4 +324,43 @@ fn files_of_commits_are_trimmed_to_a_size() {
         .cofferdam(&["gc", "--keep-trees", "0"])
         .expect_code(0);
     assert_eq!(layers(&environment), 0);
+}
+
+/// A commit on as many layers as there may be is written to one again, but never below a sandbox, running or stopped.
+#[test]
+fn nothing_is_rewritten_below_a_living_sandbox() {
+    const WHOLE: &str = "git ls-tree -r --object-only HEAD > /tmp/ids; \
+        git ls-tree -r --name-only HEAD | git hash-object --stdin-paths | cmp - /tmp/ids";
+    let lives = Lives::new();
+    for number in 0..100 {
+        lives.write(&format!("many/{number}"), &format!("{number}\n"));
+    }
+    let other = ["--mode", "layer", "--branch", "other"];
+    for step in 1..=LONGEST_STACK {
+        lives.write("many/0", &format!("{step}\n"));
+        lives.git(&["add", "--all"]);
+        lives.git(&["commit", "-qm", "step"]);
+        if step < LONGEST_STACK {
+            lives.run(&other, "true").expect_code(0);
+        }
+    }
+    lives.create("box", &["--mode", "layer", "--network", "none"]);
+    assert_eq!(layers(&lives), LONGEST_STACK);
+    let gc = || lives.cofferdam(&["gc"]).expect_code(0).stdout;
+    assert_eq!(gc(), "nothing to clean up\n");
+    lives.exec("box", WHOLE).expect_code(0);
+    lives.exec("box", &commit_script(&["a"])).expect_code(0);
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    assert_eq!(gc(), "nothing to clean up\n");
+    lives.cofferdam(&["start", "box"]).expect_code(0);
+    lives.exec("box", WHOLE).expect_code(0);
+    lives.cofferdam(&["collect", "box"]).expect_code(0);
+    assert_eq!(lives.git(&["show", "cofferdam/box:a.txt"]), "a");
+    // The control: once it is gone.
+    lives
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+    let done = gc();
+    assert!(done.contains("written to one layer: "), "{done}");
+    lives.run(&other, WHOLE).expect_code(0);
 }

@@ -58,6 +58,13 @@ fn run(environment: &TestEnvironment, home: &Path, options: &[&str], script: &st
     crate::environment::finish(command.spawn().unwrap())
 }
 
+fn run_doctor(environment: &TestEnvironment, home: &Path) -> Vec<serde_json::Value> {
+    let mut command = environment.command(&["doctor", "--json"]);
+    command.env("COFFERDAM_HOME", home).stdout(Stdio::piped());
+    let done = crate::environment::finish(command.spawn().unwrap());
+    serde_json::from_str(&done.stdout).unwrap()
+}
+
 const COMMIT: &str = "echo x > n && git add n && git commit -qm n";
 
 #[test]
@@ -87,6 +94,11 @@ fn a_home_where_layers_are_refused_is_worked_in_without_them() {
         );
         assert_eq!(environment.read("n"), "x\n");
     }
+    let told = run_doctor(&environment, &home);
+    let layers = told.iter().find(|one| one["name"] == "layers").unwrap();
+    assert_eq!(layers["status"], "degraded", "{layers}");
+    let hint = layers["hint"].as_str().unwrap();
+    assert!(hint.contains("`--mode bind`"), "{layers}");
     // Such a file system keeps a name for each open file that is removed: the lock's is the last.
     let left: Vec<_> = std::fs::read_dir(home.join("state")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");

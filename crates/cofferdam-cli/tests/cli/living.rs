@@ -565,3 +565,58 @@ fn what_was_kept_beside_a_users_branch_keeps_its_name() {
         assert!(all.lines().any(|line| line == subject), "{subject}: {all}");
     }
 }
+
+/// Its user took the commit back that it began with, and git has removed that: what the sandbox made stays inside, and no
+/// branch comes home that nobody can read.
+#[test]
+fn a_history_that_was_rewritten_meanwhile() {
+    for mode in ["layer", "copy"] {
+        let lives = Lives::new();
+        lives.write("base", "base\n");
+        lives.git(&["add", "base"]);
+        lives.git(&["commit", "-qm", "base"]);
+        let base = lives.git(&["rev-parse", "HEAD"]);
+        lives.create("box", &["--mode", mode, "--network", "none"]);
+        let script = commit_script(&["a"]) + "echo draft > draft";
+        lives.exec("box", &script).expect_code(0);
+        lives.cofferdam(&["stop", "box"]).expect_code(0);
+        let prune = "git reset -q --hard HEAD~1 && git reflog expire --expire=now --all && git gc -q --prune=now";
+        lives.shell(prune).expect_code(0);
+        let there = format!("git cat-file -e {base}");
+        assert!(!lives.shell(&there).status.success(), "{mode}");
+        let before = lives.references();
+        lives.cofferdam(&["start", "box"]).expect_code(0);
+        let seen = lives.exec("box", "cat base a.txt draft; git log -1 --format=%s");
+        assert_eq!(seen.expect_code(0).stdout, "base\na\ndraft\na\n", "{mode}");
+        let done = lives.cofferdam(&["collect", "box"]).expect_code(1);
+        let error = "the repository no longer has commit ";
+        assert!(done.stderr.contains(error), "{mode}: {done}");
+        let gone = ["diff", "--uncommitted", "box"];
+        let done = lives.cofferdam(&gone).expect_code(1);
+        assert!(done.stderr.contains(error), "{mode}: {done}");
+        assert_eq!(lives.references(), before, "{mode}");
+        lives.git(&["fsck", "--connectivity-only"]);
+        // Its files cannot be written again either.
+        lives.cofferdam(&["stop", "box"]).expect_code(0);
+        let trees = lives.home().join(".cofferdam/trees");
+        if mode == "layer" {
+            std::fs::remove_dir_all(trees).unwrap();
+            let refused = lives.cofferdam(&["start", "box"]).expect_code(1);
+            let error = "the files that it stands on were removed, and cannot be written again";
+            assert!(refused.stderr.contains(error), "{refused}");
+        }
+        // What the hint says helps.
+        let hint = done.stderr.lines().find(|line| line.starts_with("hint: "));
+        let command = hint.and_then(|line| line.split('`').nth(1)).unwrap();
+        lives.shell(command).expect_code(0);
+        lives.cofferdam(&["collect", "box"]).expect_code(0);
+        assert_eq!(lives.git(&["show", "cofferdam/box:a.txt"]), "a");
+        lives.git(&["fsck", "--connectivity-only"]);
+        lives.cofferdam(&["start", "box"]).expect_code(0);
+        let seen = lives.exec("box", "cat base a.txt draft").expect_code(0);
+        assert_eq!(seen.stdout, "base\na\ndraft\n", "{mode}");
+        lives
+            .cofferdam(&["delete", "--force", "box"])
+            .expect_code(0);
+    }
+}

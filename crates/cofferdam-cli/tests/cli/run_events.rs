@@ -1,10 +1,12 @@
 //! `run --json` against its schema: lines of real runs, each field of them described.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::environment::{TestEnvironment, commit_script};
+use crate::environment::{TestEnvironment, commit_script, finish};
 
 fn schema() -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run-events.schema.json");
@@ -220,22 +222,62 @@ fn the_check_finds_what_does_not_fit() {
     }
 }
 
-/// A large worktree is counted while it is written.
+/// A large worktree is counted while it is written, and so are the files of a commit that no sandbox had yet.
 #[test]
 fn a_large_worktree_tells_how_far_it_is() {
+    for (mode, step, often) in [("bind", "worktree", 3), ("layer", "tree", 2)] {
+        let environment = TestEnvironment::with_repository();
+        // A small one is done before anybody could read it.
+        let seen = events(&environment, &["--mode", mode], "true");
+        assert!(!names(&seen).contains(&"progress"), "{mode}");
+        let line = "mkdir many; for i in $(seq 1200); do echo $i > many/$i; done; git add -A; git commit -qm many";
+        environment.shell(line).expect_code(0);
+        let seen = events(&environment, &["--mode", mode], "true");
+        let progress = seen.iter().filter(|one| one["event"] == "progress");
+        let counts: Vec<(u64, u64)> = progress
+            .inspect(|one| assert_eq!(one["step"], step))
+            .map(|one| (one["done"].as_u64().unwrap(), one["of"].as_u64().unwrap()))
+            .collect();
+        assert!(counts.is_sorted() && counts.len() >= often, "{counts:?}");
+        assert_eq!(counts.last(), Some(&(1202, 1202)));
+    }
+    // What is there is not written again.
     let environment = TestEnvironment::with_repository();
-    let line = "mkdir many; for i in $(seq 1200); do echo $i > many/$i; done; git add -A; git commit -qm many";
-    environment.shell(line).expect_code(0);
-    let seen = events(&environment, &["--mode", "bind"], "true");
-    let counts: Vec<(u64, u64)> = seen
-        .iter()
-        .filter(|one| one["event"] == "progress")
-        .map(|one| (one["done"].as_u64().unwrap(), one["of"].as_u64().unwrap()))
-        .collect();
-    assert!(counts.is_sorted() && counts.len() > 2, "{counts:?}");
-    assert_eq!(counts.last(), Some(&(1202, 1202)));
-    // A small one is done before anybody could read it.
+    for number in 0..2 {
+        let seen = events(&environment, &["--mode", "layer"], "true");
+        let steps = seen.iter().filter(|one| one["step"] == "tree");
+        assert_eq!(steps.count(), 1, "{number}");
+    }
+}
+
+/// Who waits because another command writes files of the repository says so before it goes on.
+#[test]
+fn a_run_that_waits_for_another_writer_tells_it() {
     let environment = TestEnvironment::with_repository();
-    let seen = events(&environment, &["--mode", "bind"], "true");
-    assert!(!names(&seen).contains(&"progress"));
+    let layer = ["run", "--json", "--mode", "layer", "--", "true"];
+    environment.cofferdam(&layer).expect_code(0);
+    environment.write("README.md", "another tree\n");
+    environment.git(&["commit", "--quiet", "--all", "--message=more"]);
+    let trees = environment.home().join(".cofferdam/trees");
+    let store = trees.read_dir().unwrap().flatten().map(|one| one.path());
+    let store = store.into_iter().find(|one| one.is_dir()).unwrap();
+    let writing = std::fs::File::open(store.join("write.lock")).unwrap();
+    writing.lock().unwrap();
+    let mut command = environment.command(&layer);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let notice = lines
+        .by_ref()
+        .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap())
+        .find(|one| one["event"] == "notice")
+        .expect("a run that waits says so");
+    assert_eq!(notice["notice"], "other_writes", "{notice}");
+    writing.unlock().unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(rest.last().unwrap().contains("\"finished\""), "{rest:?}");
+    finish(child).expect_code(0);
 }

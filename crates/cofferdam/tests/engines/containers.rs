@@ -345,6 +345,9 @@ each! {
                 assert_eq!(ok(&*sandbox, "cat other/deep/file new; ls gone 2>/dev/null || true").await, "below\nmore\nnew\n");
             } else {
                 assert_eq!(ok(&*sandbox, "cat tree/deep/file").await, "below\n");
+                let mounted = ok(&*sandbox, "grep ' /workspace ' /proc/self/mountinfo").await;
+                let options = mounted.split(' ').nth(5).unwrap_or_default();
+                assert!(options.contains("nosuid") && options.contains("nodev"), "{mounted}");
                 ok(&*sandbox, "mv tree other; echo more >>other/deep/file; rm gone; echo new >new; chmod +x new").await;
             }
             world.engine.remove(&handle).await.unwrap();

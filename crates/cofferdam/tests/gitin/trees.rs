@@ -217,6 +217,9 @@ fn some_of_everything(world: &World) -> Oid {
     world.write("empty", "");
     world.write("large", vec![b'l'; 700_000]);
     world.write("odd:,\\ name\n/x", "odd");
+    for name in ["case", "CASE", "cased/a", "Cased/a", "Cased/A"] {
+        world.write(name, name);
+    }
     world.write("converted.txt", "a\r\nb\r\n");
     world.write(".gitattributes", "*.txt text eol=crlf\n*.bin filter=none\n");
     world.write("a.bin", "binary");
@@ -495,6 +498,7 @@ async fn what_is_half_there_is_not_used() {
         "{done:?}"
     );
     assert!(!store.join(tree.as_str()).exists());
+    assert_eq!(fs::read_dir(store.join("tmp")).unwrap().count(), 0);
     fs::create_dir_all(store.join("tmp/abandoned/files/x")).unwrap();
     let one = stack(&world, &repo, &first).await;
     assert_eq!(shown(&one), expected(&world, &first));

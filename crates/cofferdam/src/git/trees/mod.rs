@@ -99,7 +99,11 @@ impl Trees {
         // A power cut may have torn it.
         store::remove(&self.directory, tree)?;
         tell.how_far(Far::Begins);
-        self.add(repo, tree, tell, cancel).await?;
+        if let Err(error) = self.add(repo, tree, tell, cancel).await {
+            // Where the disk is full, its user would miss that room; who is killed leaves it to the next writer.
+            let _ = clean_tmp(&self.directory);
+            return Err(error);
+        }
         // Layers are removed only by who holds the writing lock, so the lease comes in time.
         let stack = self.known(tree, cancel).await?;
         drop(writing);

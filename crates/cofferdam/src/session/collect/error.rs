@@ -1,14 +1,15 @@
 //! What keeps commits from coming home.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::fsx::FileError;
-use crate::git::GitError;
 use crate::git::gate::GateError;
 use crate::git::land::LandError;
 use crate::git::private_clone::RefsError;
 use crate::git::refs::RefError;
 use crate::git::worktree::WorktreeError;
+use crate::git::{GitError, Oid};
 use crate::process::Exit;
 use crate::registry::RegistryError;
 use crate::sandbox::SandboxError;
@@ -34,6 +35,10 @@ pub enum CollectError {
     Refs(#[from] RefError),
     #[error("asking what changed in the sandbox failed: {0}")]
     Changes(#[source] SandboxError),
+    /// The user has rewritten their history, and git removed what these commits stand on: here they would be a branch that
+    /// nobody can read. `history`: the packs of all of it that the sandbox was given.
+    #[error("the repository no longer has commit {}, on which they stand", .base.short())]
+    NoBase { base: Oid, history: PathBuf },
     #[error("packing the commits failed: {0}")]
     Jail(#[from] SandboxError),
     #[error("packing the commits ended with {exit}: {stderr}")]

@@ -78,6 +78,18 @@ impl Collector<'_> {
             Some(landed) if was_given_back(owned.directory(), landed) => landed,
             _ => &owned.record.base,
         };
+        // The gate looks at them over the vault's history, which has it for ever.
+        if self
+            .repo
+            .resolve(since.as_str(), self.cancel)
+            .await?
+            .is_none()
+        {
+            return Err(CollectError::NoBase {
+                base: since.clone(),
+                history: gate.alternate.join("pack"),
+            });
+        }
         let revisions = format!("{tip}\n^{since}\n");
         let (reader, writer) = pipe_ends()?;
         let pack = self.pack(owned, source, revisions, writer);
