@@ -1,15 +1,18 @@
 //! The guest as process 1 of namespaces that somebody else made: a container's. It makes no view and no wall. It takes
 //! its set-up from the host, gives up every privilege that it was started with, and serves as any other init does.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use cofferdam_guest::protocol::{Agent, Lifetime, Network, Seen, Setup, WALL_SOCKETS};
 
 use crate::channel::Channel;
+use crate::idmap::{self, Maps};
 use crate::serve::{self, Resident};
 use crate::sys;
 use crate::tree::{Refusal, shown};
@@ -33,6 +36,39 @@ pub(crate) fn run(socket: Option<&Path>) -> i32 {
             1
         }
     }
+}
+
+/// The same, by who is root there and is to be somebody else: `ids` are a user's and a group's. In a user namespace of its own, and
+/// executed again in it: else what `/proc` shows of this process would belong to that root, who the agent is. Without the right to
+/// map root (`CAP_SETFCAP`) the kernel refuses.
+pub(crate) fn run_as(socket: Option<&Path>, ids: impl Iterator<Item = OsString>) -> i32 {
+    let mut ids = ids.map(|id| id.to_str().and_then(|id| id.parse().ok()));
+    let (Some(socket), Some(Some(uid)), Some(Some(gid))) = (socket, ids.next(), ids.next()) else {
+        return 2;
+    };
+    let Err(error) = execute_as((uid, gid), socket) else {
+        return 2;
+    };
+    let Ok(mut channel) = connect(Some(socket)) else {
+        return 2;
+    };
+    let what = format!("cannot make a user namespace of its own: {error}");
+    let _ = channel.send(&Refusal::Broken(what).into());
+    1
+}
+
+fn execute_as(ids: (u32, u32), socket: &Path) -> io::Result<()> {
+    let own = sys::own_ids();
+    sys::own_users()?;
+    idmap::write_maps(1, &Maps::single(ids, own), true)?;
+    // Only who has just made one may.
+    sys::drop_bounding_set()?;
+    let guest = sys::c_string(b"/proc/self/exe")?;
+    let arguments = [b"guest", b"init".as_slice(), socket.as_os_str().as_bytes()];
+    let arguments = arguments.map(sys::c_string);
+    let arguments: Vec<_> = arguments.into_iter().collect::<io::Result<_>>()?;
+    let error = sys::execute(&guest, &arguments, &[]);
+    Err(error)
 }
 
 pub(crate) fn connect(socket: Option<&Path>) -> io::Result<Channel> {

@@ -44,6 +44,7 @@ fn main() {
         None => launch::run(),
         // In a container: process 1 of namespaces that an engine has made.
         Some("init") => given::run(socket),
+        Some("init-as") => given::run_as(socket, words),
         Some("hold") => hold::run(socket),
         Some("hold-ready") => hold::run_when_asked(socket),
         // For a container of root's: what the engine is to mount, as the agent is to have it.

@@ -398,15 +398,22 @@ mod tests {
 
     #[test]
     fn the_profile_for_containers_is_of_the_same_calls() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/seccomp.json");
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the way in which generated files are renewed"
-        )]
-        if std::env::var_os("COFFERDAM_UPDATE").is_some() {
-            std::fs::write(path, profile()).unwrap();
+        let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
+        // One for people, and one in the executable.
+        for path in [
+            "docs/seccomp.json",
+            "crates/cofferdam/src/sandbox/engine/seccomp.json",
+        ] {
+            let path = format!("{top}{path}");
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the way in which generated files are renewed"
+            )]
+            if std::env::var_os("COFFERDAM_UPDATE").is_some() {
+                std::fs::write(&path, profile()).unwrap();
+            }
+            assert_eq!(std::fs::read_to_string(path).unwrap(), profile());
         }
-        assert_eq!(std::fs::read_to_string(path).unwrap(), profile());
         let known = |name: &&str| REFUSED.iter().any(|(other, _)| other == name);
         assert!(NEEDED.iter().all(known));
     }

@@ -62,6 +62,12 @@ pub(crate) fn own_groups() -> io::Result<()> {
     check_int(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }).map(drop)
 }
 
+/// From now on this process is in a user namespace of its own.
+pub(crate) fn own_users() -> io::Result<()> {
+    // SAFETY: takes a number.
+    check_int(unsafe { libc::unshare(libc::CLONE_NEWUSER) }).map(drop)
+}
+
 /// Lets others run that wait for this processor.
 pub(crate) fn give_way() {
     // SAFETY: no argument.

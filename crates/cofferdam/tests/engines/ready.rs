@@ -35,6 +35,9 @@ fn with_docker(body: impl AsyncFnOnce(World)) {
     if !is_there(Kind::Docker) {
         return skip!("no Docker");
     }
+    if engine(Kind::Docker, &["info", "--format", "{{.SecurityOptions}}"]).contains("rootless") {
+        return skip!("a rootless Docker has none");
+    }
     run_async(async { body(World::of(Kind::Docker)).await });
 }
 

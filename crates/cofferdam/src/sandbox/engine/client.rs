@@ -54,6 +54,24 @@ pub(super) struct About {
     pub(super) control_groups: Option<u8>,
 }
 
+/// Whose an engine is, and so what the caller's ids are in its containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Users {
+    /// The machine's: a container has the ids that it is started with.
+    Machine,
+    /// The caller's own, which keeps their ids in a container.
+    Kept,
+    /// The caller's own, in whose containers they are root: the guest makes a user namespace in which they are not.
+    Mapped,
+}
+
+impl Users {
+    /// Whether it is the caller's own.
+    pub(super) fn rootless(self) -> bool {
+        self != Self::Machine
+    }
+}
+
 /// A container of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Container {
@@ -121,11 +139,11 @@ impl Client {
         })
     }
 
-    /// Whether it is an ordinary user's. Refuses one with which a sandbox could not be kept apart.
-    pub(super) fn rootless(&self) -> Result<bool, SandboxError> {
+    /// Whose it is. Refuses one with which a sandbox could not be kept apart.
+    pub(super) fn users(&self) -> Result<Users, SandboxError> {
         let (kind, owner) = (self.kind(), self.owner);
         if owner == 0 {
-            return Ok(false);
+            return Ok(Users::Machine);
         }
         let place = self.endpoint.socket.display();
         if owner != rustix::process::geteuid().as_raw() {
@@ -134,16 +152,10 @@ impl Client {
                 hint: format!("use one of yours, or be user {owner}"),
             });
         }
-        if kind == Kind::Docker {
-            return Err(SandboxError::Unsupported {
-                what: format!(
-                    "{kind} at {place} is rootless: there an agent would be root of its container, or could not write your files"
-                ),
-                hint: "use `--sandbox podman`, which can be rootless, or `--sandbox native`"
-                    .to_owned(),
-            });
-        }
-        Ok(true)
+        Ok(match kind {
+            Kind::Docker => Users::Mapped,
+            Kind::Podman => Users::Kept,
+        })
     }
 
     pub(super) fn kind(&self) -> Kind {

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-use super::client::Client;
+use super::client::{Client, Users};
 use super::labels::{HOLDER, ROLE, written};
+use super::profile::MAPS_ROOT;
 use super::reach::Reach;
 use crate::names::SandboxId;
 use crate::sandbox::SandboxError;
@@ -72,7 +73,7 @@ pub(super) async fn examine(reach: &Reach, id: SandboxId) -> Result<Vec<Examined
         }
     }
     match &found[..] {
-        [one] => Ok(one.weaker()),
+        [one] => Ok(one.weaker(client.users()?)),
         [] => Err(SandboxError::NotRunning),
         more => {
             let what = format!("it has {} containers", more.len());
@@ -82,17 +83,24 @@ pub(super) async fn examine(reach: &Reach, id: SandboxId) -> Result<Vec<Examined
 }
 
 impl Container {
-    fn weaker(&self) -> Vec<Examined> {
+    fn weaker(&self, users: Users) -> Vec<Examined> {
         let host = &self.host_config;
         let is = |wrong: bool, said: &str| wrong.then(|| said.to_owned());
+        // Who is root of their engine starts as that, and is somebody else before anything runs.
+        let added: Vec<String> = host.cap_add.iter().flatten().cloned().collect();
+        let mapped = users == Users::Mapped;
+        let usual = mapped
+            && added
+                .iter()
+                .all(|one| one.trim_start_matches("CAP_") == MAPS_ROOT);
         let rights = is(host.privileged, "it is privileged")
-            .or_else(|| some("added", host.cap_add.as_deref()))
+            .or_else(|| some("added", Some(&added).filter(|_| !usual).map(Vec::as_slice)))
             .or_else(|| {
                 let root = matches!(
                     self.config.user.split(':').next(),
                     None | Some("" | "0" | "root")
                 );
-                is(root, "it starts as root")
+                is(root && !mapped, "it starts as root")
             });
         let options = host.security_opt.as_deref().unwrap_or_default();
         let unconfined = options.iter().any(|option| option.contains("unconfined"));
@@ -124,7 +132,15 @@ impl Container {
         let restart = &host.restart_policy.name;
         vec![
             Examined::of("its rights", rights, "none added"),
-            Examined::of("its filter", filter, "the engine's, and no new privileges"),
+            Examined::of(
+                "its filter",
+                filter,
+                if mapped {
+                    "ours, and no new privileges"
+                } else {
+                    "the engine's, and no new privileges"
+                },
+            ),
             Examined::of(
                 "its namespaces",
                 (!shared.is_empty()).then(|| shared.join(", ")),
@@ -172,7 +188,7 @@ mod tests {
 
     fn broken(text: &str) -> Vec<&'static str> {
         let container: Container = serde_json::from_str(text).unwrap();
-        (container.weaker().into_iter())
+        (container.weaker(Users::Machine).into_iter())
             .filter(|one| matches!(one.found, Held::Broken(_)))
             .map(|one| one.what)
             .collect()

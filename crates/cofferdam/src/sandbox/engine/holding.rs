@@ -52,7 +52,7 @@ pub(super) async fn container<'a>(
     ];
     let role = if waits { "hold-ready" } else { "hold" };
     let body: ContainerCreateBody = profile::holder(
-        client.rootless()?,
+        client.users()?,
         &image,
         of.hostname,
         of.labels.clone(),

@@ -9,7 +9,7 @@ use cofferdam_guest::protocol::{self, Agent, Setup};
 use tokio_util::sync::CancellationToken;
 
 use super::attached::Attached;
-use super::client::Client;
+use super::client::{Client, Users};
 use super::environment::environment;
 use super::etc;
 use super::holder::{Held, Holder};
@@ -67,8 +67,8 @@ pub(super) async fn come_up(
 ) -> Result<(GuestSandbox, Rendezvous), SandboxError> {
     let options = &reach.options;
     let agent = identity::agent(spec.id)?;
-    let rootless = client.rootless()?;
-    if rootless {
+    let users = client.users()?;
+    if users.rootless() {
         can_limit(client, &spec.limits).await?;
     }
     let private = fsx::private_dir(&options.home);
@@ -118,6 +118,10 @@ pub(super) async fn come_up(
         None => Vec::new(),
     };
     let nothing = nothing(options)?;
+    if users == Users::Mapped {
+        // In a user namespace an engine shows the host's, with the names of its devices.
+        binds.push(Bind::of(&nothing, Path::new("/sys"), Access::ReadOnly)?);
+    }
     binds.extend(mounts::plan(&spec.mounts, &nothing, &layered)?);
     let seen = binds.iter().map(Bind::seen).collect();
     if let Some(attached) = &mut attached {
@@ -143,11 +147,12 @@ pub(super) async fn come_up(
             limits: &spec.limits,
             network: &network,
             // The network is of the user namespace that it was made in.
-            users: match holder {
-                Some(_) if rootless => Some(network.clone()),
-                None if rootless => Some(OF_CALLER.to_owned()),
+            namespace: match holder {
+                Some(_) if users == Users::Kept => Some(network.clone()),
+                None if users == Users::Kept => Some(OF_CALLER.to_owned()),
                 _ => None,
             },
+            users,
             runtime: options.runtime.clone(),
             socket: Rendezvous::socket(MEETING),
         };
@@ -171,7 +176,7 @@ pub(super) async fn come_up(
     let (stream, process) = bounded(met, options.ready_limit, cancel).await?;
     // It has them now.
     drop(attached);
-    let frame = describe(spec, environment(spec, variables), seen, rootless)?;
+    let frame = describe(spec, environment(spec, variables), seen, users)?;
     let mut fds = holder.as_mut().map(Held::take_sockets).unwrap_or_default();
     fds.extend(
         door.map(Door::bind)
@@ -275,17 +280,17 @@ fn describe(
     spec: &SandboxSpec,
     environment: std::collections::BTreeMap<std::ffi::OsString, std::ffi::OsString>,
     seen: Vec<protocol::Seen>,
-    rootless: bool,
+    users: Users,
 ) -> Result<Vec<u8>, SandboxError> {
     use std::os::unix::ffi::OsStrExt;
     let mut limits = limits::of(&spec.limits, None, limits::file_table());
-    if !rootless {
+    if !users.rootless() {
         // The engine counts them. Here it would be all of the user's, of the whole machine.
         limits.processes = None;
     }
     let setup = Setup {
         hostname: String::new(),
-        // It was started with the agent's ids already.
+        // It was started with the agent's ids, or has taken them already.
         agent: Agent::Caller,
         mounts: Vec::new(),
         limits,

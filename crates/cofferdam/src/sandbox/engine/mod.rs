@@ -174,7 +174,7 @@ impl BindMountProvider for Engine {
 
     async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
         let (client, options) = (self.reach.client().await?, &self.reach.options);
-        client.rootless()?;
+        client.users()?;
         client
             .first_image(&options.images(Some(repository)))
             .await

@@ -1,6 +1,7 @@
 //! Where on the host things lie that containers are given, below [`EngineOptions::home`].
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::EngineOptions;
@@ -25,11 +26,15 @@ pub(super) fn mounted(options: &EngineOptions, id: &impl ToString) -> PathBuf {
     options.home.join(MOUNTS).join(id.to_string())
 }
 
-/// A directory that stays empty.
+/// A directory that stays empty: not even its owner's to write.
 pub(super) fn nothing(options: &EngineOptions) -> Result<PathBuf, SandboxError> {
     let nothing = options.home.join(NOTHING);
     match std::fs::create_dir(&nothing) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(start_error(error)),
-        _ => Ok(nothing),
+        _ => {
+            let closed = std::fs::Permissions::from_mode(0o555);
+            std::fs::set_permissions(&nothing, closed).map_err(start_error)?;
+            Ok(nothing)
+        }
     }
 }

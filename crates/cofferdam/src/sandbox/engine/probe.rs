@@ -24,7 +24,7 @@ pub struct Found {
 /// Looks for an engine and asks it. The error says what is wrong with it and what to do.
 pub async fn probe(kind: Kind, around: &Surroundings) -> Result<Found, SandboxError> {
     let client = Client::connect(endpoint(kind, around)?)?;
-    client.rootless()?;
+    client.users()?;
     let about = client.about().await?;
     let mut lacks = Vec::new();
     // Rootless engines limit nothing without delegated control groups of version 2.

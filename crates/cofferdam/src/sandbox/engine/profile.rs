@@ -9,6 +9,7 @@ use bollard::models::{
 };
 
 use super::Kind;
+use super::client::Users;
 use super::mounts::Bind;
 use crate::sandbox::Limits;
 
@@ -34,8 +35,9 @@ pub(super) struct Profile<'a> {
     pub(super) binds: &'a [Bind],
     pub(super) limits: &'a Limits,
     pub(super) network: &'a str,
-    /// Where the engine is the caller's own: what user namespace it has.
-    pub(super) users: Option<String>,
+    /// Whose the engine is, and where it is the caller's own and keeps their ids, what user namespace it has.
+    pub(super) users: Users,
+    pub(super) namespace: Option<String>,
     /// Another one than the engine's own.
     pub(super) runtime: Option<String>,
     /// The path of the guest's first argument: where it meets its maker.
@@ -45,19 +47,26 @@ pub(super) struct Profile<'a> {
 impl Profile<'_> {
     pub(super) fn body(self) -> ContainerCreateBody {
         let (uid, gid) = self.ids;
+        let mut guest = vec![GUEST.to_owned()];
+        let user = if self.users == Users::Mapped {
+            // Its files are the caller's by being root's, until the guest maps them.
+            let ids = [uid.to_string(), gid.to_string()];
+            guest.extend(["init-as".to_owned(), self.socket.clone()]);
+            guest.extend(ids);
+            "0:0".to_owned()
+        } else {
+            guest.extend(["init".to_owned(), self.socket.clone()]);
+            format!("{uid}:{gid}")
+        };
         ContainerCreateBody {
             image: Some(self.image.to_owned()),
             hostname: Some(self.hostname.to_owned()).filter(|name| {
                 let joins = self.network.starts_with("container:");
                 !(name.is_empty() || joins && self.kind.shares_hostname())
             }),
-            user: Some(format!("{uid}:{gid}")),
+            user: Some(user),
             // Nothing that an image names is started: neither its entry point nor its health check.
-            entrypoint: Some(vec![
-                GUEST.to_owned(),
-                "init".to_owned(),
-                self.socket.clone(),
-            ]),
+            entrypoint: Some(guest),
             cmd: Some(Vec::new()),
             healthcheck: Some(none()),
             working_dir: Some("/".to_owned()),
@@ -79,12 +88,17 @@ impl Profile<'_> {
             tmpfs: Some(self.own_files()),
             network_mode: Some(self.network.to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
-            userns_mode: self.users.clone(),
+            // Without it the kernel maps no root (Linux 5.12). The guest has it alone, and drops it.
+            cap_add: (self.users == Users::Mapped).then(|| vec![MAPS_ROOT.to_owned()]),
+            // Whose engine it is has the image's files too.
+            readonly_rootfs: Some(self.users == Users::Mapped),
+            userns_mode: self.namespace.clone(),
+            security_opt: Some(security(self.users)),
             runtime: self.runtime.clone(),
             // Open files are each program's own: the guest sees to that, and in a user namespace of its own to processes too.
             pids_limit: limits
                 .processes
-                .filter(|_| self.users.is_none())
+                .filter(|_| !self.users.rootless())
                 .map(integer),
             memory,
             memory_swap: memory,
@@ -99,7 +113,11 @@ impl Profile<'_> {
 
     /// File systems in memory that are the sandbox's alone, where nothing of the host's is mounted.
     fn own_files(&self) -> HashMap<String, String> {
-        let (uid, gid) = self.ids;
+        let (uid, gid) = if self.users == Users::Mapped {
+            (0, 0)
+        } else {
+            self.ids
+        };
         let options = |mode: &str| {
             let all = "rw,exec,nosuid,nodev";
             if self.kind.owns_tmpfs() {
@@ -115,7 +133,7 @@ impl Profile<'_> {
             ("/tmp", options("1777")),
             ("/var/tmp", options("1777")),
         ];
-        if self.users.is_some() {
+        if self.users == Users::Kept {
             // In a user namespace an engine shows the host's, with the names of its devices.
             own.push((
                 "/sys",
@@ -136,10 +154,10 @@ impl Profile<'_> {
 /// A user namespace of an ordinary user's container: their files are theirs inside, and they are not root there.
 pub(super) const OF_CALLER: &str = "keep-id";
 
-/// The container that makes a wall. It has the right to, until it has handed the sockets over. `rootless`: the engine is the
-/// caller's own.
+/// The container that makes a wall. It has the right to, until it has handed the sockets over. `users`: whose the engine
+/// is.
 pub(super) fn holder(
-    rootless: bool,
+    users: Users,
     image: &str,
     hostname: &str,
     labels: HashMap<String, String>,
@@ -147,7 +165,7 @@ pub(super) fn holder(
     [role, socket]: [String; 2],
 ) -> ContainerCreateBody {
     let mut capabilities = vec!["NET_ADMIN", "SETUID", "SETGID"];
-    if rootless {
+    if users.rootless() {
         // Root of its namespace is not whose files it is given.
         capabilities.push("DAC_OVERRIDE");
     }
@@ -167,7 +185,7 @@ pub(super) fn holder(
             network_mode: Some("none".to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
             cap_add: Some(capabilities),
-            userns_mode: rootless.then(|| OF_CALLER.to_owned()),
+            userns_mode: (users == Users::Kept).then(|| OF_CALLER.to_owned()),
             readonly_rootfs: Some(true),
             pids_limit: Some(16),
             memory: Some(64 << 20),
@@ -196,10 +214,25 @@ fn none() -> HealthConfig {
     }
 }
 
+/// The right to give the root of a user namespace to another one.
+pub(super) const MAPS_ROOT: &str = "SETFCAP";
+
+/// An engine's own filter of system calls forbids user namespaces to everybody. This one allows what makes a sandbox; the guest adds
+/// to each program the one that forbids it.
+const FILTER: &str = include_str!("seccomp.json");
+
+fn security(users: Users) -> Vec<String> {
+    let mut options = vec!["no-new-privileges".to_owned()];
+    if users == Users::Mapped {
+        options.push(format!("seccomp={FILTER}"));
+    }
+    options
+}
+
 /// What every container of ours has.
 fn common() -> HostConfig {
     HostConfig {
-        security_opt: Some(vec!["no-new-privileges".to_owned()]),
+        security_opt: Some(security(Users::Machine)),
         privileged: Some(false),
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),

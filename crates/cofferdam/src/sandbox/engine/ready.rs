@@ -85,7 +85,7 @@ pub(super) async fn claim<'a>(of: &Holding<'a>) -> Option<Claimed<'a>> {
 /// Has one wait, if none does. Bounded by the engine's answers.
 pub(super) async fn keep(reach: &Reach) -> Result<(), SandboxError> {
     let (client, options) = (reach.client().await?, &reach.options);
-    if client.kind() != Kind::Docker || client.rootless()? {
+    if client.kind() != Kind::Docker || client.users()?.rootless() {
         return Ok(());
     }
     let failed = |error: fsx::FileError| SandboxError::Start(error.to_string());
