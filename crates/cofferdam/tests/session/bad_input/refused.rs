@@ -176,7 +176,7 @@ fn bombs_are_refused_and_honest_branches_beside_them_come_home() {
 fn check_bomb(name: &str, text: &str) {
     let env = Env::new();
     let mut options = env.script(MERGE, text);
-    options.session.timeouts.collect = Duration::from_secs(60);
+    options.session.timeouts.collect = Duration::from_secs(240);
     let report = whole_ok(&env, options, &["refs/heads/main"]);
     // The sandbox's own branch may not land, so the honest one beside it does not take its place.
     let refused = match &report.landing {
