@@ -4,8 +4,9 @@
 
 # Where they are. Short: paths of sockets are below it.
 engines=
-# The Podman of the ordinary user as whom tests run.
+# The Podman of the ordinary user as whom tests run, and with `--all` their Docker.
 rootless_host=
+rootless_docker_host=
 
 # Starts Docker and Podman, as root; anybody else has what this machine has.
 engines_up() {
@@ -17,13 +18,18 @@ engines_up() {
     docker_up || echo 'Docker does not start here:' "$(tail -n1 "$engines/docker.log" 2>/dev/null)"
     podman_up || echo 'Podman does not start here:' "$(tail -n1 "$engines/podman.log" 2>/dev/null)"
     rootless_up || echo 'Podman does not start here for an ordinary user:' "$(tail -n1 "$engines/rootless/log" 2>/dev/null)"
+    if [[ -n ${COFFERDAM_TEST_ALL-} ]]; then
+        rootless_docker_up || echo 'Docker does not start here for an ordinary user:' "$(tail -n1 "$engines/rootless/docker.log" 2>/dev/null)"
+    fi
 }
 
 engines_down() {
     [[ -n $engines ]] || return 0
     local file id
     # That one goes on as a child of who was started.
-    if [[ -s $engines/rootless/group ]]; then kill -- "-$(<"$engines/rootless/group")" 2>/dev/null || true; fi
+    for file in "$engines"/rootless/*group; do
+        if [[ -s $file ]]; then kill -- "-$(<"$file")" 2>/dev/null || true; fi
+    done
     for file in "$engines"/*.pid; do
         [[ -s $file ]] || continue
         # A daemon takes its file away itself.
@@ -135,7 +141,8 @@ rootless_up() {
     done
     echo "cofferdam-test:x:$user:$user::$own/home:/bin/sh" >>"$own/etc/passwd"
     echo "cofferdam-test:x:$user:" >>"$own/etc/group"
-    echo "$user:2000000000:65536" | tee -a "$own/etc/subuid" >>"$own/etc/subgid"
+    # By name: one of its tools finds an entry by number twice.
+    echo "cofferdam-test:2000000000:65536" | tee -a "$own/etc/subuid" >>"$own/etc/subgid"
     cp "$engines/containers.conf" "$own/home/.config/containers/"
     cat >"$own/home/.config/containers/storage.conf" <<END
 [storage]
@@ -156,6 +163,29 @@ END
         (rootless podman import --change 'ENV PATH=/bin' "$engines/$name.tar" "docker.io/library/$name:latest") >>"$own/log" 2>&1 || return 1
     done
     export rootless_host=unix://$own/run/podman.sock
+}
+
+# Docker of the same user.
+rootless_docker_up() {
+    local own=$engines/rootless name
+    [[ -d $own/run ]] && command -v rootlesskit >/dev/null || return 1
+    install -d -o "$user" -g "$user" -m 0700 "$own/docker"
+    # shellcheck disable=SC2016
+    (rootless rootlesskit --state-dir="$own/run/kit" --net=host --copy-up=/etc --copy-up=/run sh -c '
+        rm -rf /run/docker /run/containerd /run/xtables.lock
+        exec dockerd --rootless --host "unix://$1/run/docker.sock" --data-root "$1/docker" --exec-root "$1/run/exec" \
+            --pidfile "$1/run/docker.pid" --storage-driver vfs --bridge none --iptables=false --ip6tables=false' sh "$own"
+    ) >"$own/docker.log" 2>&1 </dev/null &
+    echo $! >"$own/docker.group"
+    local socket=unix://$own/run/docker.sock
+    for _ in {1..200}; do
+        if docker --host "$socket" version >/dev/null 2>&1; then break; fi
+        sleep 0.1
+    done
+    for name in busybox git; do
+        docker --host "$socket" import --change 'ENV PATH=/bin' "$engines/$name.tar" "$name:latest" >/dev/null || return 1
+    done
+    export rootless_docker_host=$socket
 }
 
 # Becomes a program of that user, in that view.

@@ -12,11 +12,11 @@ limit=300
 
 # What the ordinary user's pass leaves out: the job's name (binary::test) as a pattern, and why.
 left_out_for_user() {
-    cat <<'END'
+    cat <<END
 ^cofferdam-cli/requirements::	reads the checkout
 ^[^:]*::(.*::)?(compile_fail|does_not_compile|docs_are_current)	calls cargo, or reads the checkout
 ^cofferdam/(native|hostile_guest)::	each test becomes the ordinary user by itself
-^cofferdam/engines::.*::docker$	each test becomes a user of Docker's group by itself
+${rootless_docker_host:-^cofferdam/engines::.*::docker$}	each test becomes a user of Docker's group by itself
 ^cofferdam-guest/wall::	each test becomes the ordinary user by itself
 ^cofferdam/(agents|prompt)::	words and commands: no process, no file of another user
 ^cofferdam/gate::	objects and references: git says the same to everybody
@@ -198,6 +198,7 @@ run_job() {
             ${COFFERDAM_TEST_NO_SKIP:+COFFERDAM_TEST_NO_SKIP=1})
         # Under load it said now and then that it has no ids to give away, which the next try had: not yet for every run.
         if [[ -n ${COFFERDAM_TEST_ALL-} && -n ${rootless_host-} ]]; then as+=(CONTAINER_HOST="$rootless_host"); fi
+        if [[ -n ${rootless_docker_host-} ]]; then as+=(DOCKER_HOST="$rootless_docker_host"); fi
     else
         # Open to others, as /tmp is: some tests become the ordinary user by themselves.
         mkdir -m 1777 "$place"
