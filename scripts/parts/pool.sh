@@ -75,6 +75,8 @@ in_modes() {
         # The attacks on the wall are made from containers too, where this run has started those engines itself.
         $4 == "cofferdam-cli/wall" && $1 != "user" && all != "" {
             print $0, "-"
+            # The agents of that one have sandboxes of their own.
+            if ($5 == "real_agents_and_the_default_list") next
             if (docker != "") print $0, "docker"
             if (podman != "") print $0, "podman"
             next

@@ -45,7 +45,7 @@ pub(crate) async fn run(
     }
     let rest = match living::rest(&arguments.name, environment, interrupt).await? {
         Uncommitted::Nothing => None,
-        Uncommitted::Commit(rest) => Some(rest),
+        Uncommitted::Commit { rest, .. } => Some(rest),
         Uncommitted::Worktree(path) => {
             let name = shell_word(&arguments.name);
             return Err(CliError::Failed {

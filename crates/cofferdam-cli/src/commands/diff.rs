@@ -41,7 +41,7 @@ pub(crate) async fn run(
     let rest = if arguments.uncommitted {
         match living::rest(&arguments.name, environment, interrupt).await? {
             Uncommitted::Nothing => return Ok(ExitCode::SUCCESS),
-            Uncommitted::Commit(rest) => Some(rest),
+            Uncommitted::Commit { rest, .. } => Some(rest),
             Uncommitted::Worktree(path) => {
                 return Err(CliError::Failed {
                     message: format!(

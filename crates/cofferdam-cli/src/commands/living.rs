@@ -172,8 +172,11 @@ pub(super) async fn refresh(
 #[derive(Debug)]
 pub(super) enum Uncommitted {
     Nothing,
-    /// The same as a commit.
-    Commit(Oid),
+    /// The same as a commit; `whole`: all of it.
+    Commit {
+        rest: Oid,
+        whole: bool,
+    },
     /// It has ended and left a worktree.
     Worktree(PathBuf),
 }
@@ -205,7 +208,10 @@ pub(super) async fn rest(
                     shell_word(name)
                 ));
             }
-            Ok(Uncommitted::Commit(commit))
+            Ok(Uncommitted::Commit {
+                rest: commit,
+                whole: unread == 0,
+            })
         }
         Rest::Worktree(path) => Ok(Uncommitted::Worktree(path)),
         Rest::Refused { why } => {

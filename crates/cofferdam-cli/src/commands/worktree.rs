@@ -39,12 +39,12 @@ pub(crate) async fn run(
             ),
         });
     }
-    let rest = match living::rest(&arguments.name, environment, interrupt).await? {
-        Uncommitted::Commit(rest) => Some(rest),
-        Uncommitted::Nothing | Uncommitted::Worktree(_) => None,
+    let (rest, whole) = match living::rest(&arguments.name, environment, interrupt).await? {
+        Uncommitted::Commit { rest, whole } => (Some(rest), whole),
+        Uncommitted::Nothing | Uncommitted::Worktree(_) => (None, true),
     };
     let target = target(arguments.name, environment, interrupt);
-    let path = manage::worktree(&target, rest).await?;
+    let path = manage::worktree(&target, rest, whole).await?;
     output::data(&format!("{}\n", shell_word(path)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -87,6 +87,75 @@ fn a_worktree_that_was_made_of_it_is_what_counts() {
     environment.cofferdam(&["start", "left"]).expect_code(0);
 }
 
+/// Once all of it is committed there and merged, nothing keeps the sandbox; until then everything does.
+#[test]
+fn what_was_taken_out_into_a_worktree_is_done_with_there() {
+    let left = || {
+        let environment = Lives::new();
+        environment
+            .run(
+                &["--name", "left", "-q"],
+                "echo one >c; git add c; git commit -qm one; echo u >u",
+            )
+            .expect_code(0);
+        environment.git(&["branch", "-q", "aside"]);
+        let made = environment.cofferdam(&["worktree", "left"]).expect_code(0);
+        let worktree = made.stdout.trim_end().to_owned();
+        (environment, worktree)
+    };
+    let commit = |environment: &Lives, worktree: &str| {
+        let line = format!("git -C {worktree} add -A && git -C {worktree} commit -qm mine");
+        environment.shell(&line).expect_code(0);
+    };
+    let (environment, worktree) = left();
+    environment.cofferdam(&["delete", "left"]).expect_code(1);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    assert!(environment.listed("left").is_some());
+    commit(&environment, &worktree);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    assert!(environment.listed("left").is_some(), "it is not merged");
+    let merged = environment.cofferdam(&["merge", "left"]).expect_code(0);
+    assert!(!merged.to_string().contains("uncommitted"), "{merged}");
+    assert_eq!(environment.read("u"), "u\n");
+    environment.cofferdam(&["gc"]).expect_code(0);
+    assert!(environment.listed("left").is_none(), "{merged}");
+    assert!(!Path::new(&worktree).exists());
+    // Without a merge, its user lets go of the branch alone.
+    let (environment, worktree) = left();
+    commit(&environment, &worktree);
+    environment.cofferdam(&["delete", "left"]).expect_code(0);
+    assert!(environment.listed("left").is_none());
+    // Who goes on in its own files leaves something anew.
+    let (environment, worktree) = left();
+    let remove = format!("git worktree remove --force {worktree}");
+    environment.shell(&remove).expect_code(0);
+    environment.cofferdam(&["start", "left"]).expect_code(0);
+    let done = environment.cofferdam(&["delete", "left"]).expect_code(1);
+    assert!(done.stderr.contains("uncommitted"), "{done}");
+}
+
+/// What did not come out of its files stays work, whatever became of the worktree.
+#[test]
+fn what_a_worktree_did_not_take_keeps_its_sandbox() {
+    let environment = Lives::new();
+    environment
+        .run(
+            &["--name", "left", "-q"],
+            "echo u >u; rm README.md; mkfifo README.md",
+        )
+        .expect_code(0);
+    let made = environment.cofferdam(&["worktree", "left"]).expect_code(0);
+    assert!(made.stderr.contains("its git cannot read"), "{made}");
+    let worktree = made.stdout.trim_end();
+    let line = format!("git -C {worktree} add u && git -C {worktree} commit -qm mine");
+    environment.shell(&line).expect_code(0);
+    environment.cofferdam(&["merge", "left"]).expect_code(0);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    let done = environment.cofferdam(&["delete", "left"]).expect_code(1);
+    assert!(done.stderr.contains("uncommitted"), "{done}");
+    assert!(environment.listed("left").is_some());
+}
+
 const ON_ITS_BRANCH: &str = "echo m > m; git add m; git commit -qm main-line;";
 const ELSEWHERE: &str =
     "git checkout -qb side; echo s > s; git add s; git commit -qm side; git checkout -q -";

@@ -10,6 +10,7 @@ use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
 use super::risk::{Uncommitted, own_branch, uncommitted_in, worktree_of};
 use super::turn::take;
+use super::worktree::{is_taken_out, keeps_work};
 use super::{Lost, ManageError, SandboxRef, applying, half_merged, orphan};
 use crate::git::Repository;
 use crate::git::refs;
@@ -17,7 +18,6 @@ use crate::git::worktree;
 use crate::home::Home;
 use crate::names::{BranchName, Slug};
 use crate::registry::{self, Entry, Mode, Owned, Record, RegistryError};
-use crate::session::collect;
 
 /// How long a run may take to stop, collect and dispose.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
@@ -156,14 +156,15 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         });
     }
     let copy = record.workspace(&target.home);
-    if record.mode != Mode::Bind && copy.is_dir() && !options.force {
+    let holds = record.mode != Mode::Bind && copy.is_dir() && !is_taken_out(owned.directory());
+    if holds && !options.force {
         return Err(ManageError::UncommittedWork {
             name: owned.record.name.to_string(),
             path: copy,
             files: Vec::new(),
         });
     }
-    if collect::keeps_work(owned.directory()) && !options.force {
+    if keeps_work(record, owned.directory()) && !options.force {
         return Err(ManageError::KeptWork {
             name: owned.record.name.to_string(),
             path: owned.directory().to_owned(),

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::branch::{delete_branch, relies_on};
 use super::risk::worktree_of;
 use super::tips::{self, refs_of, tips_at};
+use super::worktree::{is_taken_out, keeps_work};
 use super::{ManageError, SandboxRef};
 use crate::git::land::Landing;
 use crate::git::refs::{self, Own, RefError, Transaction};
@@ -17,7 +18,6 @@ use crate::git::{Oid, Repository, UserRules, land};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::registry::{Owned, Phase, Record, RegistryError, Strategy};
-use crate::session::collect;
 use crate::session::uncommitted::uncommitted;
 
 /// Why [`super::gc`] leaves a sandbox whose branch is merged.
@@ -109,10 +109,11 @@ async fn look(
 ) -> Result<Result<Merged, Stays>, ManageError> {
     let directory = home.sandbox(record.id);
     let files = record.workspace(home);
-    if record.mode.owns_files() && record.phase == Phase::Stopped && files.is_dir() {
+    let ended = record.mode.owns_files() && record.phase == Phase::Stopped;
+    if ended && files.is_dir() && !is_taken_out(&directory) {
         return Ok(Err(Stays::Uncommitted(files)));
     }
-    if collect::keeps_work(&directory) {
+    if keeps_work(record, &directory) {
         return Ok(Err(Stays::Kept(directory)));
     }
     if land::is_half_done(&directory) {
@@ -155,21 +156,25 @@ async fn look(
     let shown = [Own::Uncommitted, Own::Applied].map(|one| refs::own(record.id, one));
     // Those of linked worktrees have a name of theirs behind that.
     let is_shown = |one: &refs::Listed| shown.iter().any(|shown| one.reference.starts_with(shown));
-    let work = own.iter().filter(|one| !is_shown(one));
-    let tips: Vec<&Oid> = tip.iter().chain(work.map(|one| &one.id)).collect();
-    if tips.is_empty() {
+    let work: Vec<Oid> = (tip.iter().cloned())
+        .chain(
+            own.iter()
+                .filter(|one| !is_shown(one))
+                .map(|one| one.id.clone()),
+        )
+        .collect();
+    if work.is_empty() {
         return Ok(Err(Stays::Beside(Vec::new())));
     }
-    for tip in tips {
-        if !repo.is_ancestor(tip, &target, cancel).await? {
+    for id in &work {
+        if !repo.is_ancestor(id, &target, cancel).await? {
             return Ok(Err(Stays::Beside(Vec::new())));
         }
     }
     if let (Some(worktree), Some(tip)) = (worktree_of(repo, record)?, &tip) {
         let scratch = directory.join(format!("scratch-{}", std::process::id()));
-        let kept: Vec<Oid> = own.iter().map(|one| one.id.clone()).collect();
-        let tips = (tip, &kept[..]);
-        let changes = uncommitted(repo, &worktree, tips, rules, &scratch, cancel).await?;
+        let ends = (tip, &work[..]);
+        let changes = uncommitted(repo, &worktree, ends, rules, &scratch, cancel).await?;
         if !changes.is_empty() {
             return Ok(Err(Stays::Uncommitted(worktree.path.clone())));
         }

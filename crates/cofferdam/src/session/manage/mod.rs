@@ -37,4 +37,5 @@ pub(super) use risk::at_risk;
 pub use sandbox_ref::SandboxRef;
 pub use show::{Shown, diff, diff_rest, log};
 pub(super) use tips::made_branch;
+pub(in crate::session) use worktree::no_more_taken_out;
 pub use worktree::worktree;
