@@ -359,8 +359,8 @@ fn manage_hint(error: &ManageError) -> Option<String> {
         ManageError::DetachedTarget => "check out a branch with `git switch NAME`",
         ManageError::UncommittedWork { name, files, .. } if files.is_empty() => {
             return Some(format!(
-                "see it with `cofferdam diff --uncommitted {name}`, bring it here with `cofferdam apply {name}`; when you have \
-                 committed that, or need none of it: `cofferdam delete --force {name}`"
+                "see it with `cofferdam diff --uncommitted {name}`, bring it here with `cofferdam apply {name}` before you delete \
+                 it; when nothing of it is needed: `cofferdam delete --force {name}`"
             ));
         }
         ManageError::UncommittedWork { name, .. } | ManageError::KeptWork { name, .. } => {

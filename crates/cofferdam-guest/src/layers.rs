@@ -44,20 +44,34 @@ pub(crate) fn of_caller(
     upper: Option<&[u8]>,
     lifetime: Lifetime,
 ) -> Result<OwnedFd, Refusal> {
+    let layers = callers(lower, upper, lifetime)?;
+    mount(&layers, Family::User).map_err(|error| refused(&error))
+}
+
+/// The same where others have this mount namespace too.
+pub(crate) fn of_caller_apart(
+    lower: &[Vec<u8>],
+    upper: Option<&[u8]>,
+    lifetime: Lifetime,
+) -> Result<OwnedFd, Refusal> {
+    let layers = callers(lower, upper, lifetime)?;
+    mount_apart(&layers, None).map_err(|error| refused(&error))
+}
+
+fn callers(lower: &[Vec<u8>], upper: Option<&[u8]>, lifetime: Lifetime) -> Result<Layers, Refusal> {
     let open = |path: &[u8]| {
         sys::c_string(path)
             .and_then(|path| sys::clone_tree(libc::AT_FDCWD, &path, &TreeKind::Exact))
             .map_err(|error| mount_error(path, &error))
     };
-    let layers = Layers {
+    Ok(Layers {
         lower: lower
             .iter()
             .map(|path| open(path))
             .collect::<Result<_, _>>()?,
         upper: upper.map(open).transpose()?,
         lifetime,
-    };
-    mount(&layers, Family::User).map_err(|error| refused(&error))
+    })
 }
 
 /// Of directories of root's, for a sandbox with other ids: they are mapped by `prepare`.
@@ -76,7 +90,7 @@ pub(crate) fn of_root(
         upper: upper.map(prepare).transpose()?,
         lifetime,
     };
-    mount_apart(&layers, ids).map_err(|error| refused(&error))
+    mount_apart(&layers, Some(ids)).map_err(|error| refused(&error))
 }
 
 fn refused(error: &io::Error) -> Refusal {
@@ -181,16 +195,21 @@ fn open_up_kernels(marked: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for a caller in the first namespaces, whose own mounts it leaves alone: a child does it in a namespace of its
-/// own, as the user whose ids the mounts are mapped to.
-fn mount_apart(layers: &Layers, ids: (u32, u32)) -> io::Result<OwnedFd> {
+/// The same for a caller whose mount namespace is not theirs alone, and is left as it is: a child does it in one of its own.
+/// `ids`: root does it as the user whose ids the mounts are mapped to.
+fn mount_apart(layers: &Layers, ids: Option<(u32, u32)>) -> io::Result<OwnedFd> {
+    let family = if ids.is_some() {
+        Family::Trusted
+    } else {
+        Family::User
+    };
     let (read, write) = sys::pipe()?;
     // What the child opens is open here too.
     let pid = sys::fork_into(libc::CLONE_NEWNS | libc::CLONE_FILES)?;
     if pid == 0 {
         let made = sys::make_mounts_private()
-            .and_then(|()| sys::act_on_files_as(ids.0, ids.1))
-            .and_then(|()| mount(layers, Family::Trusted));
+            .and_then(|()| ids.map_or(Ok(()), |(uid, gid)| sys::act_on_files_as(uid, gid)))
+            .and_then(|()| mount(layers, family));
         let answer = match &made {
             Ok(overlay) => overlay.as_raw_fd(),
             Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),

@@ -429,6 +429,7 @@ fn what_an_engine_shows_otherwise_is_found_out() {
         target: target.into(),
         file,
         writable,
+        asks: false,
     };
     let wrong_rights = if writable {
         "it can be written"

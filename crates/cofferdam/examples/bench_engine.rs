@@ -3,7 +3,10 @@
 #![expect(clippy::print_stdout, reason = "its output is the result")]
 
 use std::error::Error;
-use std::path::Path;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, PipeReader, PipeWriter, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,17 +14,28 @@ use cofferdam::home::Home;
 use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind, Surroundings};
 use cofferdam::sandbox::{
-    BindMountProvider, ExecRequest, Lifetime, Network, Sandbox, SandboxSpec, TerminalSize,
+    BindMount, BindMountProvider, BranchStrategy, ExecRequest, Lifetime, Network, Sandbox,
+    SandboxSpec, TerminalSize,
 };
+use cofferdam::session::living::{self, Named};
+use cofferdam::session::{Caller, Session, SessionExec, SessionOptions};
 use cofferdam::wall::WallSpec;
 use cofferdam::wall::rules::Sources;
+use cofferdam::wall::supervisor::Supervisor;
+use cofferdam_guest::protocol::files::{self, Entry, Known};
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const USAGE: &str =
-    "usage: bench_engine docker|podman create|ready|exec|terminal|pause|resume SOCKET IMAGE N";
+const USAGE: &str = "usage: bench_engine docker|podman create|ready|exec|terminal|pause|resume SOCKET IMAGE N
+                    docker|podman in|out SOCKET IMAGE DIR N | session|session-ready|memory SOCKET IMAGE REPO N";
+/// Anybody may write there in the image.
+const INSIDE: &str = "/data";
+/// Bytes of one file that comes out.
+const LARGEST: u64 = 1 << 30;
+/// Until nothing of its making goes on.
+const SETTLED: Duration = Duration::from_secs(3);
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -32,7 +46,7 @@ fn main() -> Result<()> {
 
 async fn bench(words: Vec<String>) -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let [kind, what, socket, image, count] = words[..] else {
+    let [kind, what, socket, image, ref source @ .., count] = words[..] else {
         return Err(USAGE.into());
     };
     let kind = Kind::named(kind).ok_or(USAGE)?;
@@ -58,11 +72,16 @@ async fn bench(words: Vec<String>) -> Result<()> {
         room: room.path(),
     };
     let count = count.parse()?;
-    match what {
-        "create" => bench.create(count, false).await,
-        "ready" => bench.create(count, true).await,
-        "exec" => bench.exec(count, None).await,
-        "terminal" => {
+    match (what, source) {
+        ("create", []) => bench.create(count, false).await,
+        ("ready", []) => bench.create(count, true).await,
+        ("in", [directory]) => bench.copy(Path::new(directory), count, false).await,
+        ("out", [directory]) => bench.copy(Path::new(directory), count, true).await,
+        ("session", [repo]) => bench.session(Path::new(repo), count, false).await,
+        ("session-ready", [repo]) => bench.session(Path::new(repo), count, true).await,
+        ("memory", [repo]) => bench.memory(Path::new(repo), count).await,
+        ("exec", []) => bench.exec(count, None).await,
+        ("terminal", []) => {
             bench
                 .exec(
                     count,
@@ -73,8 +92,8 @@ async fn bench(words: Vec<String>) -> Result<()> {
                 )
                 .await
         }
-        "pause" => bench.pause(count, true).await,
-        "resume" => bench.pause(count, false).await,
+        ("pause", []) => bench.pause(count, true).await,
+        ("resume", []) => bench.pause(count, false).await,
         _ => Err(USAGE.into()),
     }
 }
@@ -137,6 +156,91 @@ impl Bench<'_> {
         Ok(sandbox.close().await?)
     }
 
+    /// The files of a directory into a new one inside, or out of it again.
+    async fn copy(&self, source: &Path, count: usize, out: bool) -> Result<()> {
+        let sandbox = self.made().await?;
+        let wanted = files_below(source)?;
+        for number in 0..count {
+            let inside = Path::new(INSIDE).join(number.to_string());
+            let outside = self.room.join(format!("out-{number}"));
+            let began = Instant::now();
+            put(&*sandbox, source, &inside).await?;
+            let mut taken = began.elapsed();
+            if out {
+                let began = Instant::now();
+                take(&*sandbox, &inside, &outside).await?;
+                taken = began.elapsed();
+                let found = files_below(&outside)?;
+                if found != wanted {
+                    return Err(format!("{found} files came out, not {wanted}").into());
+                }
+                std::fs::remove_dir_all(&outside)?;
+            }
+            print(taken);
+            let inside = inside.into_os_string();
+            let mut run = sandbox
+                .exec(ExecRequest::new([
+                    &*OsString::from("rm"),
+                    "-rf".as_ref(),
+                    &inside,
+                ]))
+                .await?;
+            run.wait().await?;
+        }
+        Ok(sandbox.close().await?)
+    }
+
+    /// Its caller, and what its sandbox of this number is to be.
+    fn session_of(&self, repo: &Path, number: usize) -> Result<(Caller, SessionOptions)> {
+        let mut caller = Caller::new(self.home.clone());
+        caller.user_home = Some(self.room.to_owned());
+        let path = "/usr/local/bin:/usr/bin:/bin";
+        caller.environment.insert("PATH".into(), path.into());
+        let branch = format!("bench/session-{number}").parse()?;
+        let strategy = BranchStrategy::Branch { branch, base: None };
+        let sandbox = BindMount::or_layers(self.engine.clone(), strategy);
+        Ok((caller, SessionOptions::new(repo, sandbox)))
+    }
+
+    /// A sandbox on a branch of its own with the repository's files, until its first program's first word.
+    async fn session(&self, repo: &Path, count: usize, ready: bool) -> Result<()> {
+        for number in 0..count {
+            if ready {
+                self.engine.keep_ready().await?;
+            }
+            let (caller, options) = self.session_of(repo, number)?;
+            let began = Instant::now();
+            let session = Session::create(&caller, &options).await?;
+            let mut run = session.exec(SessionExec::new(["echo", "x"])).await?;
+            let mut out = run.take_stdout().ok_or("no output")?;
+            out.read_exact(&mut [0]).await?;
+            print(began.elapsed());
+            let name = session.name().to_string();
+            session.detach();
+            let named = Named::find(&caller, repo, &name).await?;
+            living::end(&caller, &named, &self.engine).await?;
+        }
+        Ok(())
+    }
+
+    /// Proportional set sizes of its guest and its supervisor together, in KiB.
+    async fn memory(&self, repo: &Path, count: usize) -> Result<()> {
+        for number in 0..count {
+            let (caller, options) = self.session_of(repo, number)?;
+            let session = Session::create(&caller, &options).await?;
+            let state = caller.home.sandbox(session.id());
+            let found = Supervisor::connect(&state).await?.ok_or("no supervisor")?;
+            let guest = session.process().ok_or("no guest")?;
+            let name = session.name().to_string();
+            session.detach();
+            tokio::time::sleep(SETTLED).await;
+            println!("{}", kib(guest)? + kib(found.1.process)?);
+            let named = Named::find(&caller, repo, &name).await?;
+            living::end(&caller, &named, &self.engine).await?;
+        }
+        Ok(())
+    }
+
     async fn pause(&self, count: usize, pause: bool) -> Result<()> {
         let sandbox = self.made().await?;
         for _ in 0..count {
@@ -153,6 +257,98 @@ impl Bench<'_> {
         }
         Ok(sandbox.close().await?)
     }
+}
+
+/// What is below a directory of this machine, into one of the sandbox's.
+async fn put(sandbox: &dyn Sandbox, from: &Path, to: &Path) -> Result<()> {
+    let (entries, into) = std::io::pipe()?;
+    let (nobody_asks, known) = std::io::pipe()?;
+    let from = from.to_owned();
+    let sent = tokio::task::spawn_blocking(move || send(&from, into));
+    let read = tokio::task::spawn_blocking(move || {
+        std::io::copy(&mut BufReader::new(nobody_asks), &mut std::io::sink())
+    });
+    sandbox
+        .unpack(to, false, entries.into(), known.into())
+        .await?;
+    sent.await??;
+    read.await??;
+    Ok(())
+}
+
+fn send(top: &Path, to: PipeWriter) -> std::io::Result<()> {
+    let mut to = BufWriter::with_capacity(1 << 16, to);
+    let mut waiting = vec![PathBuf::new()];
+    while let Some(directory) = waiting.pop() {
+        for entry in std::fs::read_dir(top.join(&directory))? {
+            let entry = entry?;
+            let below = directory.join(entry.file_name());
+            let path = below.as_os_str().as_encoded_bytes().to_vec();
+            let found = entry.metadata()?;
+            if found.is_dir() {
+                files::write(&mut to, &Entry::Directory { path, mode: 0o755 })?;
+                waiting.push(below);
+            } else {
+                let (mode, size) = (0o644, found.len());
+                files::write(&mut to, &Entry::File { path, mode, size })?;
+                std::io::copy(&mut File::open(entry.path())?, &mut to)?;
+            }
+        }
+    }
+    files::write(&mut to, &Entry::End { left: 0 })?;
+    to.flush()
+}
+
+/// All that is below a directory of the sandbox, into a new one of this machine.
+async fn take(sandbox: &dyn Sandbox, from: &Path, to: &Path) -> Result<()> {
+    let (known, mut into) = std::io::pipe()?;
+    files::write(&mut into, &Known::End)?;
+    drop(into);
+    let (changes, from_inside) = std::io::pipe()?;
+    let to = to.to_owned();
+    let kept = tokio::task::spawn_blocking(move || keep(changes, &to));
+    sandbox
+        .snapshot(from, LARGEST, known.into(), from_inside.into())
+        .await?;
+    Ok(kept.await??)
+}
+
+fn keep(from: PipeReader, to: &Path) -> std::io::Result<()> {
+    let mut from = BufReader::with_capacity(1 << 16, from);
+    loop {
+        match files::read(&mut from)? {
+            Entry::File { path, size, .. } => {
+                let path = to.join(String::from_utf8_lossy(&path).as_ref());
+                if let Some(parent) = path.parent() {
+                    std::fs::create_dir_all(parent)?;
+                }
+                let mut file = File::create(path)?;
+                std::io::copy(&mut (&mut from).take(size), &mut file)?;
+            }
+            Entry::End { .. } => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+fn files_below(directory: &Path) -> std::io::Result<usize> {
+    let mut found = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        found += if entry.file_type()?.is_dir() {
+            files_below(&entry.path())?
+        } else {
+            1
+        };
+    }
+    Ok(found)
+}
+
+fn kib(process: u32) -> Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    Ok(number.ok_or("no size")?.parse()?)
 }
 
 async fn heard(sandbox: &dyn Sandbox, terminal: Option<TerminalSize>) -> Result<()> {

@@ -43,9 +43,9 @@ pub(crate) async fn run(
         let done = manage::take_back(&target, &said).await?;
         return undone(&done, &target.name, colour);
     }
-    let rest = match living::rest(&arguments.name, environment, interrupt).await? {
-        Uncommitted::Nothing => None,
-        Uncommitted::Commit { rest, .. } => Some(rest),
+    let (rest, whole) = match living::rest(&arguments.name, environment, interrupt).await? {
+        Uncommitted::Nothing => (None, true),
+        Uncommitted::Commit { rest, whole } => (Some(rest), whole),
         Uncommitted::Worktree(path) => {
             let name = shell_word(&arguments.name);
             return Err(CliError::Failed {
@@ -69,7 +69,7 @@ pub(crate) async fn run(
             .is_some()
     };
     let target = target(arguments.name, environment, interrupt);
-    let done = manage::apply(&target, rest, &said).await?;
+    let done = manage::apply(&target, rest, whole, &said).await?;
     let name = shell_word(&target.name);
     if done.beside > 0 {
         output::note(&format!(
@@ -92,8 +92,9 @@ pub(crate) async fn run(
             let next = paint("undo:", style::HINT, colour);
             text.push_str(&format!("{next} cofferdam apply --undo {name}\n"));
             if rest_came && !lives_on {
+                let force = if whole { "" } else { " --force" };
                 text.push_str(&format!(
-                    "when you have committed it: cofferdam delete --force {name}   # removes the sandbox\n"
+                    "when you have committed it: cofferdam delete{force} {name}   # removes the sandbox\n"
                 ));
             }
             output::data(&text)?;

@@ -113,7 +113,7 @@ fn options(
         branch: format!("cofferdam/{name}")
             .parse()
             .map_err(|error| misnamed(&error))?,
-        base: None,
+        base: arguments.strategy.base.clone(),
     };
     let contained = making::contained(&arguments.strategy, &arguments.sandbox, environment, own)?;
     let making = making::session(arguments.sandbox, environment)?;
@@ -173,6 +173,9 @@ fn explain(error: RunError, name: &Slug) -> CliError {
     let hint = match &error.kind {
         RunErrorKind::Plan(PlanError::NameTaken(_)) => format!(
             "see how it is with `cofferdam status {name}`, or take another name: `cofferdam create {name}-2`"
+        ),
+        RunErrorKind::Plan(PlanError::CheckedOut { .. }) => format!(
+            "leave out `--branch`, and it works on `cofferdam/{name}`, which starts where you are; or name another branch"
         ),
         RunErrorKind::Hook(_) if error.kept.lives_on => format!(
             "it is kept for a look: `cofferdam shell {name}`; then `cofferdam delete {name}`"

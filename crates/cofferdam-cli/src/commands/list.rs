@@ -113,6 +113,7 @@ fn waiting(found: &[Summary], all: bool) -> String {
     let mut waiting = found.iter().filter(|one| {
         one.interrupted
             || one.kept.is_some()
+            || left(one)
             || one.uncollected == Some(true)
             || !one.beside.is_empty()
     });
@@ -140,6 +141,21 @@ fn waiting(found: &[Summary], all: bool) -> String {
         }
         if let Some(line) = summary::beside(&one.beside, &there) {
             let _ = writeln!(out, "{}: {line}", one.name);
+        }
+        if left(one) {
+            let name = &one.name;
+            let _ = match &one.worktree {
+                Some(path) => writeln!(
+                    out,
+                    "{name}: it ended, and its worktree has uncommitted work: git -C {} status",
+                    shell_word(path)
+                ),
+                None => writeln!(
+                    out,
+                    "{name}: it ended with uncommitted work: `cofferdam{there} diff --uncommitted {name}` shows it, \
+                     `cofferdam{there} shell {name}` goes on in it"
+                ),
+            };
         }
         let Some(kept) = one.kept.as_deref() else {
             continue;
@@ -172,6 +188,12 @@ fn waiting(found: &[Summary], all: bool) -> String {
         let _ = writeln!(out, "{more} more keep something: `cofferdam list --json`");
     }
     out
+}
+
+/// Whether it ended with work that is in no commit.
+fn left(one: &Summary) -> bool {
+    let is_somewhere = one.owns_files || one.worktree.is_some();
+    one.state == State::Stopped && is_somewhere && !one.lives_on && one.changes == Some(true)
 }
 
 /// The narrow table: what tells one sandbox from another, in the columns that there are. A branch is cut

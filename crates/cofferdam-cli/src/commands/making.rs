@@ -44,7 +44,7 @@ pub(super) struct Strategy {
     #[arg(
         long,
         value_name = "REVISION",
-        requires = "branch",
+        conflicts_with_all = ["head", "merge_to_head"],
         help_heading = "Branch strategy"
     )]
     pub(super) base: Option<String>,
@@ -216,6 +216,12 @@ pub(super) fn contained(
     environment: &Environment,
     unnamed: BranchStrategy,
 ) -> Result<Contained, CliError> {
+    if given.base.is_some()
+        && given.branch.is_none()
+        && !matches!(unnamed, BranchStrategy::Branch { .. })
+    {
+        return usage("`--base` says where a new branch starts: add `--branch <NAME>`");
+    }
     let strategy = match (&given.branch, given.merge_to_head, given.head) {
         (Some(branch), _, _) => BranchStrategy::Branch {
             branch: branch.clone(),
@@ -358,7 +364,7 @@ fn misused<T>(error: &dyn std::error::Error, meant: Option<&String>) -> Result<T
         message: format!("`--allow`: {error}"),
         hint: match meant {
             Some(rule) => format!("if this machine is meant: `--allow {rule}`"),
-            None => "see `cofferdam run --help`".to_owned(),
+            None => "a rule is a name, an address or a range, with ports after a colon: see `cofferdam allow --help`".to_owned(),
         },
     })
 }

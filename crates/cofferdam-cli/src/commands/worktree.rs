@@ -33,7 +33,9 @@ pub(crate) async fn run(
     if let Some(named) = found {
         let name = named.name();
         return Err(CliError::Failed {
-            message: format!("sandbox `{name}` goes on, and its files are its own"),
+            message: format!(
+                "sandbox `{name}` stays until you delete it, and goes on with its files"
+            ),
             hint: format!(
                 "bring its work here with `cofferdam apply {name}`, or its commits with `cofferdam merge {name}`"
             ),

@@ -152,8 +152,6 @@ fn a_run_brings_the_same_home_as_natively() {
     let native = TestEnvironment::with_repository();
     native.run(&["-q"], WORK).expect_code(0);
     let tree = native.git(&["rev-parse", "main^{tree}"]);
-    // Who is not works on a directory.
-    let is_root = rustix::process::geteuid().is_root();
     for world in worlds() {
         let modes: &[&[&str]] = &[&[], &["--mode", "bind"], &["--mode", "copy"]];
         for mode in modes {
@@ -174,7 +172,15 @@ fn a_run_brings_the_same_home_as_natively() {
                 "one\ntwo\nthree\n",
                 "{what}"
             );
-            if mode.last() == Some(&"bind") || !is_root && mode.is_empty() {
+            let listed = world.cofferdam(&["list", "--json"]).expect_code(0).stdout;
+            let expected = match mode.last() {
+                Some(mode) => mode,
+                None if world.has_layers() => "layer",
+                None => "bind",
+            };
+            let expected = format!("\"mode\":\"{expected}\"");
+            assert!(listed.contains(&expected), "{what}{listed}");
+            if expected.contains("bind") {
                 assert!(
                     done.contains("uncommitted work of the agent is kept"),
                     "{what}"
@@ -231,6 +237,22 @@ fn one_that_lives_on_is_used_as_any_other() {
     }
 }
 
+impl World {
+    fn is_rootless(&self) -> bool {
+        let format = match self.engine {
+            "docker" => "{{.SecurityOptions}}",
+            _ => "rootless: {{.Host.Security.Rootless}}",
+        };
+        let said = own(self.engine, &["info", "--format", format]).unwrap();
+        said.contains("name=rootless") || said.contains("rootless: true")
+    }
+
+    /// Whoever uses root's engine without being root works on a directory.
+    fn has_layers(&self) -> bool {
+        rustix::process::geteuid().is_root() || self.is_rootless()
+    }
+}
+
 /// The holder that waits for the next sandbox, once it does.
 fn ready(world: &World) -> String {
     let began = Instant::now();
@@ -255,10 +277,7 @@ fn is_joined(world: &World, holder: &str) -> bool {
 /// Where its engine can: each command that uses the ready holder has the next one made.
 #[test]
 fn the_next_one_finds_its_holder_ready() {
-    let keeps = |world: &World| {
-        let about = ["info", "--format", "{{.SecurityOptions}}"];
-        world.engine == "docker" && !own("docker", &about).unwrap().contains("rootless")
-    };
+    let keeps = |world: &World| world.engine == "docker" && !world.is_rootless();
     for world in worlds().into_iter().filter(keeps) {
         world.make("create", &["one"]).expect_code(0);
         world.cofferdam(&["stop", "one"]).expect_code(0);

@@ -54,7 +54,7 @@ fn the_summary_says_how_to_see_it() {
     --- stdout
     --- stderr
     error: sandbox `left` has uncommitted changes
-    hint: see it with `cofferdam diff --uncommitted left`, bring it here with `cofferdam apply left`; when you have committed that, or need none of it: `cofferdam delete --force left`
+    hint: see it with `cofferdam diff --uncommitted left`, bring it here with `cofferdam apply left` before you delete it; when nothing of it is needed: `cofferdam delete --force left`
     ");
     environment
         .cofferdam(&["delete", "--force", "left"])
@@ -121,7 +121,7 @@ fn it_is_applied_and_taken_back_as_one() {
       src/lib.txt | 1 +
       5 files changed, 4 insertions(+), 1 deletion(-)
     undo: cofferdam apply --undo left
-    when you have committed it: cofferdam delete --force left   # removes the sandbox
+    when you have committed it: cofferdam delete left   # removes the sandbox
     --- stderr
     ");
     assert_eq!(environment.git(&["rev-parse", "HEAD"]), before);

@@ -134,6 +134,31 @@ fn what_was_taken_out_into_a_worktree_is_done_with_there() {
     assert!(done.stderr.contains("uncommitted"), "{done}");
 }
 
+/// What lies in the user's working tree is theirs; what was taken back out of it is the sandbox's again.
+#[test]
+fn what_was_applied_keeps_its_sandbox_from_no_delete() {
+    for undo in [false, true] {
+        let environment = Lives::new();
+        environment
+            .run(&["--name", "left", "-q"], "echo u >u")
+            .expect_code(0);
+        environment.cofferdam(&["delete", "left"]).expect_code(1);
+        environment.cofferdam(&["apply", "left"]).expect_code(0);
+        // As long as it can be taken back, its sandbox is there.
+        environment.cofferdam(&["gc"]).expect_code(0);
+        assert!(environment.listed("left").is_some());
+        if undo {
+            environment
+                .cofferdam(&["apply", "--undo", "left"])
+                .expect_code(0);
+        }
+        let code = i32::from(undo);
+        environment.cofferdam(&["delete", "left"]).expect_code(code);
+        assert_eq!(environment.listed("left").is_some(), undo);
+        assert_eq!(environment.repository().join("u").exists(), !undo);
+    }
+}
+
 /// What did not come out of its files stays work, whatever became of the worktree.
 #[test]
 fn what_a_worktree_did_not_take_keeps_its_sandbox() {

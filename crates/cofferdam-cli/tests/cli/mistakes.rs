@@ -584,10 +584,18 @@ fn no_sandbox_is_given_cofferdams_own_directory_or_a_whole_account() {
 fn an_agent_without_key_and_login_is_told_before_anything_is_made() {
     let environment = TestEnvironment::with_repository();
     let run = ["run", "--agent", "claude-code", "--prompt", "x"];
+    let first = |done: &Done| done.stderr.lines().next().unwrap().to_owned();
+    // Who lacks the program as well is not sent for a key first.
     let done = environment.cofferdam(&run).expect_code(1);
-    let first = done.stderr.lines().next().unwrap();
     assert_eq!(
-        first,
+        first(&done),
+        "error: cannot run `claude` in the sandbox: there is no such program"
+    );
+    let done = environment
+        .cofferdam(&[&run[..], &["--env", "PATH=/elsewhere"]].concat())
+        .expect_code(1);
+    assert_eq!(
+        first(&done),
         "error: claude-code has neither a key nor a login: its model would not answer it"
     );
     hinted(

@@ -32,15 +32,17 @@ pub struct Seen {
     /// `st_dev` and `st_ino` of what is there; none where only the engine could know them.
     pub file: Option<(u64, u64)>,
     pub writable: bool,
+    /// It is an ordinary user's overlay, in which the kernel renames no directory of the layers below: programs ask the guest.
+    pub asks: bool,
 }
 
-/// What the executable is asked to do on the host as `attach`: to mount directories and files of root's, as the agent of a container
-/// is to have them, with what lies over one another among them.
+/// What the executable is asked to do on the host as `attach`: to mount what the agent of a container is to have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
-    /// Whose they are to seem.
-    pub uid: u32,
-    pub gid: u32,
+    /// [`Agent::Separate`]: directories and files of root's are to seem that one's, and what lies over one another as well.
+    /// [`Agent::Caller`]: directories of an ordinary user's lie over one another in the namespaces of their engine. A descriptor of
+    /// one of its processes comes with it, and with [`Reply::Ready`](super::Reply::Ready) one of each mount, in their order.
+    pub owner: Agent,
     /// How long what is written through them is of use.
     pub lifetime: Lifetime,
     pub mounts: Vec<Attached>,

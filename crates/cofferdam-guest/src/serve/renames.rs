@@ -93,13 +93,16 @@ impl Renames {
                 && mount.writable
                 && matches!(mount.source, Source::Layers { upper: Some(_), .. })
         });
+        let overlays = overlays.map(|mount| &mount.target);
+        let given = setup.seen.iter().filter(|seen| seen.asks);
         let device = |target: &[u8]| {
             let path = sys::c_string(target)?;
             let found = sys::open_at(libc::AT_FDCWD, &path, libc::O_PATH, 0)?;
             Ok(sys::look_at(found.as_fd())?.device)
         };
         let devices: Vec<u64> = overlays
-            .map(|mount| device(&mount.target))
+            .chain(given.map(|seen| &seen.target))
+            .map(|target| device(target))
             .collect::<io::Result<_>>()?;
         Ok((!devices.is_empty()).then(|| Self {
             devices,

@@ -126,6 +126,12 @@ pub(crate) fn process_descriptor(pid: i32) -> io::Result<OwnedFd> {
     owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
 }
 
+/// Joins namespaces of a process, as `flags` of clone(2) say which. Of a thread that is alone.
+pub(crate) fn join(process: BorrowedFd<'_>, flags: c_int) -> io::Result<()> {
+    // SAFETY: takes numbers.
+    check_int(unsafe { libc::setns(process.as_raw_fd(), flags) }).map(drop)
+}
+
 /// Ends being the tracer of a stopped child. It gets the signal as if nobody had traced it; but for SIGTRAP, which
 /// an execve(2) makes only for a tracer.
 fn let_go(pid: i32, signal: c_int) {

@@ -23,6 +23,7 @@ use super::program;
 use super::refusals::Refusals;
 use super::report::{Kept, RunReport, usage};
 use super::runlog;
+use super::variables;
 use crate::git::land::{self, Landing};
 use crate::git::{DiffStyle, Oid, UserRules, before, own_files};
 use crate::registry::{Outcome, Owned, RegistryError};
@@ -124,7 +125,15 @@ pub async fn check(options: &RunOptions) -> Result<(), RunError> {
 /// Makes nothing.
 async fn plan_both(options: &RunOptions) -> Result<(Plan, TaskPlan), RunErrorKind> {
     let plan = plan::plan(&options.caller, &options.session).await?;
-    let task = plan::plan_task(options, &plan).await?;
+    let task = match plan::plan_task(options, &plan).await {
+        Err(error @ RunErrorKind::Plan(PlanError::NoAccess { .. })) => {
+            // A key would not help who lacks the program as well.
+            let (environment, _) = variables::of_a_run(options, &plan.repository).await?;
+            program::check(options, &plan, &environment).await?;
+            return Err(error);
+        }
+        task => task?,
+    };
     // A sandbox that is there knows its programs; of one that is to be made this is asked before.
     program::check(options, &plan, &task.environment).await?;
     committed::check_prompt(options, &plan).await?;

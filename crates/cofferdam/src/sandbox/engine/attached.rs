@@ -1,17 +1,18 @@
-//! What root gives to a container, mounted on the host first: with its owner shown as the agent, because an engine mounts what it
-//! finds as it is.
+//! What a container is given, mounted on the host first, because an engine mounts what it finds as it is. Of root's: with its owner
+//! shown as the agent. Of an ordinary user's: what lies over one another, where their own engine sees it and nobody else.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_guest::protocol::{self, Attach, Attached as One, Source};
+use cofferdam_guest::protocol::{self, Agent, Attach, Attached as One, Source};
 use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::os::unix::ffi::OsStrExt;
 
-use super::mounts::Bind;
+use super::mounts::{Bind, Laid};
 use crate::fsx;
 use crate::sandbox::guest::{self, start_error};
 use crate::sandbox::{Access, Mount, MountSource, SandboxError};
@@ -23,16 +24,25 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Attached {
     directory: PathBuf,
-    ids: (u32, u32),
+    owner: Owner,
     lifetime: protocol::Lifetime,
     count: usize,
 }
 
+/// Whose mounts they are.
+#[derive(Debug)]
+pub(super) enum Owner {
+    /// Root's; everything is to seem these ids'.
+    Root(u32, u32),
+    /// An ordinary user's; a process of their engine.
+    Engine([OwnedFd; 1]),
+}
+
 impl Attached {
-    /// `directory`: this sandbox's alone. `ids`: whose everything is to seem.
+    /// `directory`: this sandbox's alone.
     pub(super) fn begin(
         directory: &Path,
-        ids: (u32, u32),
+        owner: Owner,
         lifetime: protocol::Lifetime,
     ) -> Result<Self, SandboxError> {
         clear(directory).map_err(start_error)?;
@@ -41,14 +51,14 @@ impl Attached {
         }
         Ok(Self {
             directory: directory.to_owned(),
-            ids,
+            owner,
             lifetime,
             count: 0,
         })
     }
 
     /// Lays directories over one another, for each mount that asks for it; where they are then, in the same order.
-    pub(super) async fn layers(&mut self, mounts: &[Mount]) -> Result<Vec<PathBuf>, SandboxError> {
+    pub(super) async fn layers(&mut self, mounts: &[Mount]) -> Result<Vec<Laid>, SandboxError> {
         let (mut asked, mut places) = (Vec::new(), Vec::new());
         for mount in mounts {
             if let MountSource::Layers { lower, upper } = &mount.source {
@@ -61,12 +71,22 @@ impl Attached {
                 places.push(place);
             }
         }
-        self.ask(asked).await?;
-        Ok(places)
+        let mut roots = self.ask(asked).await?.into_iter();
+        let laid = places.into_iter().map(|place| match self.owner {
+            Owner::Root(..) => Ok(Laid { place, root: None }),
+            Owner::Engine(_) => match roots.next() {
+                root @ Some(_) => Ok(Laid { place, root }),
+                None => Err(SandboxError::Start("a mount did not come back".to_owned())),
+            },
+        });
+        laid.collect()
     }
 
-    /// Mounts what the binds name, and lets them name that.
+    /// Mounts what root's binds name, and lets them name that. An ordinary user's are as they are to be.
     pub(super) async fn binds(&mut self, binds: &mut [Bind]) -> Result<(), SandboxError> {
+        if matches!(self.owner, Owner::Engine(_)) {
+            return Ok(());
+        }
         let mut asked = Vec::new();
         for bind in binds.iter_mut() {
             // What lies over one another is the agent's already.
@@ -81,7 +101,7 @@ impl Attached {
             ));
             bind.source = place;
         }
-        self.ask(asked).await
+        self.ask(asked).await.map(drop)
     }
 
     /// A new place to mount something of this kind.
@@ -96,21 +116,24 @@ impl Attached {
         Ok(place)
     }
 
-    async fn ask(&self, mounts: Vec<One>) -> Result<(), SandboxError> {
+    /// The mounts themselves, where only the engine sees them.
+    async fn ask(&self, mounts: Vec<One>) -> Result<Vec<OwnedFd>, SandboxError> {
         if mounts.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let (uid, gid) = self.ids;
+        let (owner, engine) = match &self.owner {
+            &Owner::Root(uid, gid) => (Agent::Separate { uid, gid }, &[][..]),
+            Owner::Engine(process) => (Agent::Caller, &process[..]),
+        };
         let frame = protocol::encode(&Attach {
-            uid,
-            gid,
+            owner,
             lifetime: self.lifetime,
             mounts,
         });
         let frame = frame.map_err(|error| start_error(io::Error::other(error)))?;
         let (stream, mut child) = guest::spawn(Some("attach"))?;
         let attach = async {
-            guest::send(&stream, &frame, &[])
+            guest::send(&stream, &frame, engine)
                 .await
                 .map_err(start_error)?;
             guest::ready(&stream).await
@@ -121,8 +144,7 @@ impl Attached {
             let _ = child.start_kill();
         }
         let _ = tokio::time::timeout(LIMIT, child.wait()).await;
-        attached.unwrap_or(Err(SandboxError::TimedOut(LIMIT.as_secs())))?;
-        Ok(())
+        attached.unwrap_or(Err(SandboxError::TimedOut(LIMIT.as_secs())))
     }
 }
 
@@ -170,7 +192,7 @@ fn unmounted(path: &Path) -> io::Result<bool> {
     match rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(true),
         Err(Errno::INVAL | Errno::NOENT) => Ok(false),
-        // An ordinary user has mounted nothing.
+        // An ordinary user has mounted nothing here; where they have, it goes with the directory.
         Err(Errno::PERM) if !rustix::process::geteuid().is_root() => Ok(false),
         Err(errno) => Err(errno.into()),
     }

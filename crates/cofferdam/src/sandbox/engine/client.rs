@@ -37,8 +37,9 @@ const CONFLICT: u16 = 409;
 pub(super) struct Client {
     api: Api,
     pub(super) endpoint: Endpoint,
-    /// Whose it is: the kernel's word.
+    /// Whose it is, and who began to listen there: the kernel's word.
     owner: u32,
+    process: rustix::process::Pid,
 }
 
 /// What an engine says of itself.
@@ -136,6 +137,7 @@ impl Client {
             api,
             endpoint,
             owner: owner.uid.as_raw(),
+            process: owner.pid,
         })
     }
 
@@ -156,6 +158,11 @@ impl Client {
             Kind::Docker => Users::Mapped,
             Kind::Podman => Users::Kept,
         })
+    }
+
+    /// Who began to listen at its socket.
+    pub(super) fn process(&self) -> rustix::process::Pid {
+        self.process
     }
 
     pub(super) fn kind(&self) -> Kind {

@@ -8,7 +8,7 @@ use bollard::models::ContainerCreateBody;
 use cofferdam_guest::protocol::{self, Agent, Setup};
 use tokio_util::sync::CancellationToken;
 
-use super::attached::Attached;
+use super::attached::{Attached, Owner};
 use super::client::{Client, Users};
 use super::environment::environment;
 use super::etc;
@@ -17,6 +17,7 @@ use super::holding::{GENERIC, Holding};
 use super::labels::labels;
 use super::life::Keeper;
 use super::mounts::{self, Bind};
+use super::namespaces;
 use super::newborn::{Newborn, go_on, meet, short};
 use super::places::{meeting, mounted, nothing};
 use super::profile::{AUTHORITIES, GUEST, MEETING, OF_CALLER, Profile};
@@ -29,7 +30,8 @@ use crate::sandbox::guest::{
     self, Connection, Door, GuestSandbox, bounded, bytes, raise_wall, start_error,
 };
 use crate::sandbox::{
-    Access, Lifetime, Limits, Network, SandboxError, SandboxSpec, identity, limits,
+    Access, Lifetime, Limits, Mount, MountSource, Network, SandboxError, SandboxSpec, identity,
+    limits,
 };
 
 /// `image`: its name, and its environment.
@@ -106,13 +108,15 @@ pub(super) async fn come_up(
     binds.extend(etc::write(&rendezvous, &hostname, &spec.network, ids)?);
     // What is ours can be read by everybody who comes so far.
     let ours = binds.len();
-    let mut attached = match agent {
-        Agent::Caller => None,
-        Agent::Separate { .. } => {
-            let directory = mounted(options, &spec.id);
-            Some(Attached::begin(&directory, ids, lifetime(spec))?)
+    let owner = match agent {
+        Agent::Separate { uid, gid } => Some(Owner::Root(uid, gid)),
+        Agent::Caller if users.rootless() && has_layers(&spec.mounts) => {
+            Some(Owner::Engine([namespaces::process(client, options)?]))
         }
+        Agent::Caller => None,
     };
+    let begin = |owner| Attached::begin(&mounted(options, &spec.id), owner, lifetime(spec));
+    let mut attached = owner.map(begin).transpose()?;
     let layered = match &mut attached {
         Some(attached) => attached.layers(&spec.mounts).await?,
         None => Vec::new(),
@@ -230,6 +234,20 @@ pub(super) async fn come_up(
         wall,
     };
     Ok((sandbox, rendezvous))
+}
+
+/// Whether directories can lie over one another for the caller: whoever does that has to have mounted them before the engine is
+/// asked, where it sees them.
+pub(super) fn can_lay(client: &Client) -> Result<(), SandboxError> {
+    if rustix::process::geteuid().is_root() || client.users()?.rootless() {
+        return Ok(());
+    }
+    Err(mounts::no_layers())
+}
+
+fn has_layers(mounts: &[Mount]) -> bool {
+    let mut sources = mounts.iter().map(|mount| &mount.source);
+    sources.any(|source| matches!(source, MountSource::Layers { .. }))
 }
 
 /// The engine makes the one while the other's wall comes up.

@@ -21,6 +21,7 @@ mod life;
 mod make;
 mod mounts;
 mod named;
+mod namespaces;
 mod newborn;
 mod places;
 mod probe;
@@ -97,7 +98,7 @@ impl EngineOptions {
 /// The image that is used where nobody names one and none of ours was built.
 pub const IMAGE: &str = "debian:bookworm-slim";
 
-const OF_ROOT: [Ability; 7] = [
+const ABILITIES: [Ability; 7] = [
     Ability::Mount,
     Ability::Pause,
     Ability::Terminal,
@@ -105,14 +106,6 @@ const OF_ROOT: [Ability; 7] = [
     Ability::Files,
     Ability::Ports,
     Ability::Layers,
-];
-const OF_USERS: [Ability; 6] = [
-    Ability::Mount,
-    Ability::Pause,
-    Ability::Terminal,
-    Ability::Outlive,
-    Ability::Files,
-    Ability::Ports,
 ];
 
 /// One engine as a provider. Cheap to clone; it connects when it is first needed.
@@ -163,12 +156,8 @@ impl BindMountProvider for Engine {
     fn abilities(&self) -> Abilities {
         Abilities {
             networks: &[NetworkKind::None, NetworkKind::Allowlist, NetworkKind::Open],
-            // Whoever lays directories over one another has to have mounted them before the engine is asked.
-            others: if rustix::process::geteuid().is_root() {
-                &OF_ROOT
-            } else {
-                &OF_USERS
-            },
+            // Whose the engine is says whether there are layers, and it is asked when they are tried.
+            others: &ABILITIES,
         }
     }
 
@@ -186,7 +175,7 @@ impl BindMountProvider for Engine {
         place: &Path,
         cancel: &CancellationToken,
     ) -> Result<(), SandboxError> {
-        self.abilities().require(self.name(), Ability::Layers)?;
+        make::can_lay(self.reach.client().await?)?;
         rehearse::layers(&self.reach, place, cancel).await
     }
 

@@ -22,6 +22,16 @@ pub(super) struct Bind {
     pub(super) is_directory: bool,
     file: (u64, u64),
     opened: OwnedFd,
+    /// It is in an overlay of an ordinary user's.
+    laid: bool,
+}
+
+/// Directories that lie over one another, mounted.
+#[derive(Debug)]
+pub(super) struct Laid {
+    pub(super) place: PathBuf,
+    /// What is mounted there, where it is only as the engine sees it.
+    pub(super) root: Option<OwnedFd>,
 }
 
 impl Bind {
@@ -76,7 +86,27 @@ impl Bind {
             is_directory: kind == FileType::Directory,
             file: (found.st_dev, found.st_ino),
             opened,
+            laid: false,
         })
+    }
+
+    fn laid(laid: &Laid, target: &Path, access: Access) -> Result<Self, SandboxError> {
+        let Some(root) = &laid.root else {
+            return Self::of(&laid.place, target, access);
+        };
+        let root = root
+            .try_clone()
+            .map_err(|error| SandboxError::Start(error.to_string()))?;
+        Ok(Self::opened(root, &laid.place, target, access)?.in_overlay(laid.place.clone()))
+    }
+
+    /// `source`: its path where the overlay is.
+    fn in_overlay(self, source: PathBuf) -> Self {
+        Self {
+            source,
+            laid: true,
+            ..self
+        }
     }
 
     /// What the guest is to find.
@@ -85,6 +115,7 @@ impl Bind {
             target: self.target.as_os_str().as_bytes().to_vec(),
             file: Some(self.file),
             writable: self.writable,
+            asks: self.laid && self.writable,
         }
     }
 }
@@ -115,7 +146,7 @@ fn broken(path: &Path, errno: Errno) -> SandboxError {
 pub(super) fn plan(
     mounts: &[Mount],
     nothing: &Path,
-    layered: &[PathBuf],
+    layered: &[Laid],
 ) -> Result<Vec<Bind>, SandboxError> {
     let mut layered = layered.iter();
     let mut binds: Vec<Bind> = Vec::new();
@@ -125,11 +156,8 @@ pub(super) fn plan(
             MountSource::Nothing => Bind::of(nothing, &mount.target, Access::ReadOnly)?,
             MountSource::Target => again(&binds, mount)?,
             MountSource::Layers { .. } => {
-                let place = layered.next().ok_or_else(|| SandboxError::Unsupported {
-                    what: "layers in containers are root's alone".to_owned(),
-                    hint: "use `--mode bind` or `--mode copy`, or `--sandbox native`".to_owned(),
-                })?;
-                Bind::of(place, &mount.target, mount.access)?
+                let laid = layered.next().ok_or_else(no_layers)?;
+                Bind::laid(laid, &mount.target, mount.access)?
             }
         };
         point(&binds, &bind)?;
@@ -138,6 +166,14 @@ pub(super) fn plan(
         binds.push(bind);
     }
     Ok(binds)
+}
+
+pub(super) fn no_layers() -> SandboxError {
+    SandboxError::Unsupported {
+        what: "layers in containers of root's engine are root's alone".to_owned(),
+        hint: "use `--mode bind` or `--mode copy`, an engine of your own, or `--sandbox native`"
+            .to_owned(),
+    }
 }
 
 /// The mount that shows what is at a place, with the rest of the way.
@@ -166,7 +202,12 @@ fn again(binds: &[Bind], mount: &Mount) -> Result<Bind, SandboxError> {
     };
     let opened = open_below(bind.opened.as_fd(), rest);
     let opened = opened.map_err(|errno| broken(&mount.target, errno))?;
-    Bind::opened(opened, &mount.target, &mount.target, mount.access)
+    let again = Bind::opened(opened, &mount.target, &mount.target, mount.access)?;
+    Ok(if bind.laid {
+        again.in_overlay(bind.source.join(rest))
+    } else {
+        again
+    })
 }
 
 fn open_below(directory: impl AsFd, rest: &Path) -> Result<OwnedFd, Errno> {

@@ -8,7 +8,7 @@ use crate::git::private_clone::PrivateClone;
 use crate::registry::{self, Entry, Lifetime, Owned, Phase, Setup};
 use crate::session::collect;
 use crate::session::form::Form;
-use crate::session::manage::no_more_taken_out;
+use crate::session::manage::nothing_is_taken_out;
 use crate::session::options::Caller;
 
 impl Named {
@@ -43,7 +43,7 @@ impl Named {
         {
             return Err(ended());
         }
-        no_more_taken_out(&state)?;
+        nothing_is_taken_out(&state)?;
         // Later collecting goes on from what is home.
         let outcome = record.outcome.take();
         let home = outcome

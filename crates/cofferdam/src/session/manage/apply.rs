@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::checkout::take_for_checkout;
+use super::taken_out::{self, Place};
 use super::{ManageError, SandboxRef, applying};
 use crate::git::gate;
 use crate::git::land::{self, Applied, TakenBack};
@@ -27,11 +28,13 @@ pub struct Application {
 }
 
 /// Brings what the sandbox committed into the working tree around the command, and with it `rest`, the commit of what it did
-/// not commit. The branch does not move, and what came is staged. Nothing is changed where it conflicts, or where a local
+/// not commit; `whole`: that is all of it, so that the sandbox's own files keep it from no `delete` any more. The branch does not
+/// move, and what came is staged. Nothing is changed where it conflicts, or where a local
 /// change would be overwritten. Calls `said` with what was done before about a dead run in the checkout.
 pub async fn apply(
     target: &SandboxRef,
     rest: Option<Oid>,
+    whole: bool,
     said: &(dyn Fn(&str) + Sync),
 ) -> Result<Application, ManageError> {
     let (repo, owned) = open(target, said).await?;
@@ -58,6 +61,10 @@ pub async fn apply(
     };
     if !unfinished {
         applying::end(&owned)?;
+    }
+    let is_here = matches!(applied, Applied::Done { .. } | Applied::Nothing);
+    if is_here && whole && beside == 0 && !record.lives_on() {
+        taken_out::note(owned.directory(), Place::WorkingTree)?;
     }
     let diffstat = match &applied {
         Applied::Done { from, to } => repo.diff(from, to, DiffStyle::Stat, cancel).await?,
@@ -100,6 +107,9 @@ pub async fn take_back(
     };
     if !unfinished {
         applying::end(&owned)?;
+    }
+    if !matches!(done, TakenBack::Nothing | TakenBack::Committed) {
+        taken_out::forget(owned.directory(), Place::WorkingTree)?;
     }
     Ok(done)
 }

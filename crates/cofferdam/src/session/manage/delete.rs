@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
 use super::risk::{Uncommitted, own_branch, uncommitted_in, worktree_of};
+use super::taken_out::{self, Place};
 use super::turn::take;
-use super::worktree::{is_taken_out, keeps_work};
 use super::{Lost, ManageError, SandboxRef, applying, half_merged, orphan};
 use crate::git::Repository;
 use crate::git::refs;
@@ -156,15 +156,18 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         });
     }
     let copy = record.workspace(&target.home);
-    let holds = record.mode != Mode::Bind && copy.is_dir() && !is_taken_out(owned.directory());
-    if holds && !options.force {
+    let places = [Place::Worktree, Place::WorkingTree];
+    let taken_out = places
+        .iter()
+        .any(|&place| taken_out::is_in(owned.directory(), place));
+    if record.mode != Mode::Bind && copy.is_dir() && !taken_out && !options.force {
         return Err(ManageError::UncommittedWork {
             name: owned.record.name.to_string(),
             path: copy,
             files: Vec::new(),
         });
     }
-    if keeps_work(record, owned.directory()) && !options.force {
+    if taken_out::keeps_work(record, owned.directory(), taken_out) && !options.force {
         return Err(ManageError::KeptWork {
             name: owned.record.name.to_string(),
             path: owned.directory().to_owned(),

@@ -100,6 +100,9 @@ pub struct Summary {
     /// Uncommitted changes in its worktree; `None` where it has none, or where it has commits that are not home and
     /// so cannot be told from changes.
     pub changes: Option<bool>,
+    /// A worktree of its own that is there.
+    #[serde(skip)]
+    pub worktree: Option<PathBuf>,
     /// The directory that its agent works in, or worked in; `None` where that is gone.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub workdir: Option<PathBuf>,
@@ -302,6 +305,7 @@ async fn summary(
         beside,
         uncollected,
         changes,
+        worktree: record.worktree.clone().filter(|path| path.is_dir()),
         workdir: workdir(&record, home),
         created: record.created,
         name: record.name,

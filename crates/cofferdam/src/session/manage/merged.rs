@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::branch::{delete_branch, relies_on};
 use super::risk::worktree_of;
+use super::taken_out::{self, Place};
 use super::tips::{self, refs_of, tips_at};
-use super::worktree::{is_taken_out, keeps_work};
 use super::{ManageError, SandboxRef};
 use crate::git::land::Landing;
 use crate::git::refs::{self, Own, RefError, Transaction};
@@ -110,10 +110,12 @@ async fn look(
     let directory = home.sandbox(record.id);
     let files = record.workspace(home);
     let ended = record.mode.owns_files() && record.phase == Phase::Stopped;
-    if ended && files.is_dir() && !is_taken_out(&directory) {
+    // What was applied can be taken back as long as its sandbox is there.
+    let taken_out = taken_out::is_in(&directory, Place::Worktree);
+    if ended && files.is_dir() && !taken_out {
         return Ok(Err(Stays::Uncommitted(files)));
     }
-    if keeps_work(record, &directory) {
+    if taken_out::keeps_work(record, &directory, taken_out) {
         return Ok(Err(Stays::Kept(directory)));
     }
     if land::is_half_done(&directory) {

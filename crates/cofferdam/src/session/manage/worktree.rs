@@ -1,42 +1,17 @@
 //! A real worktree of a sandbox's work, for a sandbox that ended and whose files are in none.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::risk::own_branch;
+use super::taken_out::{self, Place};
 use super::turn::take_ended;
 use super::{ManageError, SandboxRef};
-use crate::fsx::{self, FileError};
+use crate::fsx;
 use crate::git::worktree::{self, WorktreeError};
 use crate::git::{Oid, UserRules, identity};
-use crate::registry::Record;
-use crate::session::collect;
 
 /// In the state directory, as long as the worktree is being made: after a death it has not all of the work.
 const UNFINISHED: &str = "worktree-unfinished";
-
-/// In the state directory, once a worktree had all that the sandbox left.
-const TAKEN: &str = "worktree-whole";
-
-/// Whether a worktree had all that the sandbox left in no commit: from then on what is there, or was, is what counts.
-pub(in crate::session) fn is_taken_out(directory: &Path) -> bool {
-    directory.join(TAKEN).symlink_metadata().is_ok()
-}
-
-/// Whether the state directory of a sandbox that ended holds work that came no further, nor into a worktree.
-pub(super) fn keeps_work(record: &Record, directory: &Path) -> bool {
-    let outcome = record.outcome.as_ref();
-    let holds = outcome.is_none_or(|one| one.keeps_repository || one.beside.is_some());
-    if is_taken_out(directory) && !holds {
-        collect::sets_aside(directory)
-    } else {
-        collect::keeps_work(directory)
-    }
-}
-
-/// Who works in the sandbox's own files again leaves something anew.
-pub(in crate::session) fn no_more_taken_out(directory: &Path) -> Result<(), FileError> {
-    fsx::remove_file_if_exists(&directory.join(TAKEN))
-}
 
 /// Makes a linked worktree of the sandbox's branch, and in it, uncommitted as it was, what `rest` has. From then on it is the
 /// sandbox's own: `delete` removes both. Where there is one already, that one is it. `whole`: whether `rest` is all that the
@@ -96,7 +71,7 @@ pub async fn worktree(
         return Err(error.into());
     }
     if whole {
-        fsx::write_private(&owned.directory().join(TAKEN), b"")?;
+        taken_out::note(owned.directory(), Place::Worktree)?;
     }
     fsx::remove_file_if_exists(&unfinished)?;
     Ok(made.path)

@@ -1,0 +1,60 @@
+//! What a sandbox that ended left in no commit, once all of it is outside: in a worktree, or in the user's working tree. Noted
+//! in the state directory, by files that are there or not.
+
+use std::path::Path;
+
+use crate::fsx::{self, FileError};
+use crate::registry::Record;
+use crate::session::collect;
+
+/// A worktree had all of it: from then on what is there, or was, is what counts.
+const IN_WORKTREE: &str = "worktree-whole";
+/// The user's working tree had all of it, and still may give it back.
+const APPLIED: &str = "applied-whole";
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    Worktree,
+    WorkingTree,
+}
+
+impl Place {
+    fn file(self) -> &'static str {
+        match self {
+            Self::Worktree => IN_WORKTREE,
+            Self::WorkingTree => APPLIED,
+        }
+    }
+}
+
+/// `directory`: the sandbox's state directory, as in all of these.
+pub(super) fn note(directory: &Path, place: Place) -> Result<(), FileError> {
+    fsx::write_private(&directory.join(place.file()), b"")
+}
+
+/// It is no longer in that place.
+pub(super) fn forget(directory: &Path, place: Place) -> Result<(), FileError> {
+    fsx::remove_file_if_exists(&directory.join(place.file()))
+}
+
+/// Who works in the sandbox's own files again leaves something anew.
+pub(in crate::session) fn nothing_is_taken_out(directory: &Path) -> Result<(), FileError> {
+    forget(directory, Place::Worktree)?;
+    forget(directory, Place::WorkingTree)
+}
+
+pub(super) fn is_in(directory: &Path, place: Place) -> bool {
+    let file = directory.join(place.file());
+    file.symlink_metadata().is_ok()
+}
+
+/// Whether the state directory of a sandbox that ended holds work that came no further. `taken_out`: all that was in no commit did.
+pub(super) fn keeps_work(record: &Record, directory: &Path, taken_out: bool) -> bool {
+    let outcome = record.outcome.as_ref();
+    let holds = outcome.is_none_or(|one| one.keeps_repository || one.beside.is_some());
+    if taken_out && !holds {
+        collect::sets_aside(directory)
+    } else {
+        collect::keeps_work(directory)
+    }
+}
