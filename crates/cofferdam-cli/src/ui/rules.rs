@@ -53,7 +53,7 @@ pub(crate) fn tell(reached: &Reached, colour: bool) -> bool {
                 ));
             }
             Effect::Starting => {
-                output::note(&format!("sandbox {name} is starting, and starts with it\n"));
+                output::note(&format!("sandbox {name} starts with it\n"));
             }
             Effect::Kept(problems) => {
                 good = false;

@@ -233,6 +233,39 @@ fn in_the_middle_of_a_merge_the_hints_leave_the_merge_alone() {
     );
 }
 
+/// What conflicts as well cannot be merged by hand either before the user is done.
+#[test]
+fn a_conflict_in_the_middle_of_a_merge_waits_too() {
+    let environment = TestEnvironment::with_repository();
+    for (branch, text) in [("side", "theirs\n"), ("main", "mine\n")] {
+        if branch == "side" {
+            environment.git(&["checkout", "--quiet", "-b", branch, "main"]);
+        } else {
+            environment.git(&["checkout", "--quiet", branch]);
+        }
+        environment.write("both.txt", text);
+        environment.git(&["add", "both.txt"]);
+        environment.git(&["commit", "--quiet", "--message=both"]);
+    }
+    environment
+        .run(
+            &["--branch", "work", "--base", "main~1", "--name", "late"],
+            "echo agent > both.txt; git add both.txt; git commit -qm agent",
+        )
+        .expect_code(0);
+    environment.shell("git merge -q side").expect_code(1);
+    let done = environment.cofferdam(&["merge", "late"]).expect_code(1);
+    assert!(
+        done.stdout
+            .contains("it conflicts with `main` in both.txt; a merge is under way in "),
+        "{done}"
+    );
+    assert!(!done.stdout.contains("git merge"), "{done}");
+    environment.git(&["merge", "--abort"]);
+    let done = environment.cofferdam(&["merge", "late"]).expect_code(1);
+    assert!(done.stdout.contains("next: git merge work"), "{done}");
+}
+
 /// What docs and README say about references that a mirror takes along.
 #[test]
 fn a_mirror_without_references_of_ours() {

@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::index::{Changes, copy_index, remove_temporary};
 use super::journal::{Files, Move};
-use super::landing::FINISH_FIRST;
 use super::lock::IndexLock;
 use super::merge::{Merged, merge_tree};
 use super::orphans::await_orphans;
@@ -337,11 +336,8 @@ async fn hold(
         let why = "something was committed or checked out meanwhile: give the command again";
         return Ok(Err(why.to_owned()));
     }
-    if let Some(what) = under_way(git_dir, repo.head.branch().is_none()) {
-        return Ok(Err(format!(
-            "{what} is under way in {}: {FINISH_FIRST}",
-            at(top)
-        )));
+    if let Some(why) = under_way(git_dir, top, repo.head.branch().is_none()) {
+        return Ok(Err(why));
     }
     let index = git_dir.join(format!("cofferdam-{id}.index"));
     Ok(Ok(((lock, vacant), index)))

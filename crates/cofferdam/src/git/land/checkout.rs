@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::index::{Changes, ancestors, collides, copy_index, remove_temporary};
 use super::journal::{Files, JOURNAL, Move, is_half_done, read};
-use super::landing::{FINISH_FIRST, Landing};
+use super::landing::Landing;
 use super::lock::IndexLock;
 use super::orphans::await_orphans;
 use super::settle::{index_state, running_in, wait_for};
@@ -205,11 +205,8 @@ impl Move {
             return self.catch_up(repo, index, cancel).await;
         }
         let (name, commit) = self.head(repo).await?;
-        if let Some(what) = under_way(&self.git_dir(), name == "HEAD") {
-            let at = printable(&self.top().to_string_lossy());
-            return Ok(Moved::InTheWay(format!(
-                "{what} is under way in {at}: {FINISH_FIRST}"
-            )));
+        if let Some(why) = under_way(&self.git_dir(), &self.top(), name == "HEAD") {
+            return Ok(Moved::InTheWay(why));
         }
         if name != self.reference {
             return Ok(Moved::InTheWay(

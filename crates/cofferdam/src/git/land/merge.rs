@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::checkout::{Landed, Moved, some};
 use super::journal::{Files, Move};
 use super::landing::Landing;
+use super::under_way::under_way;
 use super::{Barred, Incoming, LandError, Worktree, kept_at, worktrees};
 use crate::git::refs::{self, RefError, Transaction, as_identity};
 use crate::git::{GitError, Head, Identity, Oid, Repository};
@@ -80,10 +81,17 @@ pub async fn merge_to_head(
                 .into());
             }
             Combined::Conflict(files) => {
-                return Ok(stay(format!(
-                    "it conflicts with `{shown}` in {}",
-                    some(&files)
-                )));
+                let mut why = format!("it conflicts with `{shown}` in {}", some(&files));
+                // Nothing can be merged by hand before that is over.
+                let tree = checkout_of(repo, &reference, cancel).await?;
+                let busy = tree.as_ref().and_then(|tree| {
+                    under_way(tree.git_dir.as_deref()?, &tree.path, reference == "HEAD")
+                });
+                if let Some(busy) = busy {
+                    why.push_str("; ");
+                    why.push_str(&busy);
+                }
+                return Ok(stay(why));
             }
             Combined::Commit(result) => result,
         };

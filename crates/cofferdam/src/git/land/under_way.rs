@@ -3,9 +3,19 @@
 
 use std::path::Path;
 
-/// The operation, as a person calls it. `detached`: no branch is checked out. A search by `bisect` is of
-/// account there alone, for it moves nothing but `HEAD`.
-pub(super) fn under_way(git_dir: &Path, detached: bool) -> Option<&'static str> {
+use super::landing::FINISH_FIRST;
+use crate::text::printable;
+
+/// What a [`Landing::Kept`](super::Landing::Kept) says of it in the checkout with this top, to the end of its `why`. `detached`: no
+/// branch is checked out.
+pub(super) fn under_way(git_dir: &Path, top: &Path, detached: bool) -> Option<String> {
+    let what = operation(git_dir, detached)?;
+    let at = printable(&top.to_string_lossy());
+    Some(format!("{what} is under way in {at}: {FINISH_FIRST}"))
+}
+
+/// As a person calls it. A search by `bisect` is of account only where no branch is checked out, for it moves nothing but `HEAD`.
+fn operation(git_dir: &Path, detached: bool) -> Option<&'static str> {
     let signs = [
         ("rebase-merge", "a rebase"),
         ("rebase-apply/applying", "`git am`"),

@@ -42,7 +42,7 @@ pub struct Reached {
 pub enum Effect {
     /// Its rules are what the files say; so many open connections were ended by that.
     InForce { closed: u64 },
-    /// It is just starting, or its supervisor is: who registers it reads the rules then.
+    /// It is stopped or just starting, or its supervisor is: who registers it reads the rules then.
     Starting,
     /// It is behind the gateway of another version of Cofferdam: the old rules stay.
     Unreachable,
