@@ -44,7 +44,8 @@ pub(crate) async fn run(
         return undone(&done, &target.name, colour);
     }
     let (rest, whole) = match living::rest(&arguments.name, environment, interrupt).await? {
-        Uncommitted::Nothing => (None, true),
+        // Its files are kept for something else, then.
+        Uncommitted::Nothing => (None, false),
         Uncommitted::Commit { rest, whole } => (Some(rest), whole),
         Uncommitted::Worktree(path) => {
             let name = shell_word(&arguments.name);

@@ -43,7 +43,7 @@ pub(crate) async fn run(
     }
     let (rest, whole) = match living::rest(&arguments.name, environment, interrupt).await? {
         Uncommitted::Commit { rest, whole } => (Some(rest), whole),
-        Uncommitted::Nothing | Uncommitted::Worktree(_) => (None, true),
+        Uncommitted::Nothing | Uncommitted::Worktree(_) => (None, false),
     };
     let target = target(arguments.name, environment, interrupt);
     let path = manage::worktree(&target, rest, whole).await?;

@@ -192,9 +192,90 @@ END
         .expect_code(0);
 }
 
+/// What git would not take is in no worktree and in no working tree, and stays what it was: work.
+#[test]
+fn what_git_does_not_take_keeps_its_sandbox() {
+    for (script, options) in [
+        (
+            "git config filter.x.clean false; git config filter.x.required true; echo '*.bin filter=x' >.gitattributes
+                echo more >>src/lib.txt; echo x >a.bin",
+            &[][..],
+        ),
+        ("echo more >>src/lib.txt; echo x >'git~1'", &[]),
+        (
+            "echo '*.txt working-tree-encoding=UTF-16' >.gitattributes; printf odd >odd.txt; echo more >>README.md",
+            &[],
+        ),
+        (
+            "git config core.safecrlf true; git config core.autocrlf true; printf 'a\\n' >lines; echo more >>src/lib.txt",
+            &[],
+        ),
+        ("echo more >>src/lib.txt; echo x >'git~1'", &["--mode", "copy"]),
+        (
+            "git config filter.x.clean 'git show HEAD:src/lib.txt #'; echo '*.txt filter=x' >$(git rev-parse --git-path info/attributes)
+                printf 'ONE\\n' >src/lib.txt",
+            &[],
+        ),
+    ] {
+        for takes in [["worktree", "left"], ["apply", "left"]] {
+            let script = format!("echo c >c; git add c; git commit -qm c; {script}");
+            let environment = left("true", &script, options);
+            environment.cofferdam(&takes);
+            environment.shell("git reset -q --hard; git clean -fdqx -e .cofferdam; git worktree list --porcelain |
+                sed -n 's/^worktree //p' | tail -n +2 | xargs -r -n1 git worktree remove --force");
+            environment.shell("git merge -q work").expect_code(0);
+            environment.cofferdam(&["gc"]).expect_code(0);
+            let done = environment.cofferdam(&["delete", "left"]).expect_code(1);
+            assert!(done.stderr.contains("uncommitted"), "{script} {takes:?}: {done}");
+        }
+    }
+}
+
+/// What lies in a sandbox's git directory is nothing that the host opens, or waits at.
+#[test]
+fn an_index_that_is_a_pipe_or_a_link_stops_nobody() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .cofferdam(&["create", "box", "--network", "none"])
+        .expect_code(0);
+    for script in [
+        "rm .git/index; mkfifo .git/index",
+        "rm .git/index; ln -s /dev/tty .git/index",
+        "rm .git/index; mkdir .git/index",
+    ] {
+        let script = format!(
+            "cd $(git rev-parse --show-toplevel); git=$(git rev-parse --absolute-git-dir); {}",
+            script.replace(".git/", "$git/")
+        );
+        environment
+            .cofferdam(&["exec", "box", "--", "sh", "-ec", &script])
+            .expect_code(0);
+        for looks in [&["list"][..], &["status", "box"]] {
+            environment.cofferdam(looks).expect_code(0);
+        }
+        environment
+            .cofferdam(&[
+                "exec",
+                "box",
+                "--",
+                "sh",
+                "-ec",
+                "rm -r $(git rev-parse --absolute-git-dir)/index; git reset -q",
+            ])
+            .expect_code(0);
+    }
+    environment
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+}
+
 #[test]
 fn a_worktree_that_was_cut_short_does_not_pass_for_whole() {
     let environment = left("true", "echo new > new", &[]);
+    // An earlier one had it all.
+    let first = environment.cofferdam(&["worktree", "left"]).expect_code(0);
+    let remove = format!("git worktree remove --force {}", first.stdout.trim());
+    environment.shell(&remove).expect_code(0);
     let programs = environment.home().join("programs");
     std::fs::create_dir_all(&programs).unwrap();
     let git = programs.join("git");
@@ -207,6 +288,8 @@ fn a_worktree_that_was_cut_short_does_not_pass_for_whole() {
         env!("CARGO_BIN_EXE_cofferdam")
     );
     environment.shell(&killed).expect_code(137);
+    environment.cofferdam(&["delete", "left"]).expect_code(1);
+    environment.cofferdam(&["gc"]).expect_code(0);
     let done = environment.cofferdam(&["worktree", "left"]).expect_code(1);
     assert!(done.stderr.contains("it was cut short"), "{done}");
     let hint = done

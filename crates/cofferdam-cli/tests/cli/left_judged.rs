@@ -25,6 +25,9 @@ fn shown(environment: &TestEnvironment) -> String {
 fn nothing_that_the_agents_git_is_told_hides_its_work() {
     const FSMONITOR: &str = "printf '#!/bin/sh\\nprintf \"now\\\\0\"' > $git/hook; chmod +x $git/hook; git config core.fsmonitor $git/hook
         git config core.fsmonitorHookVersion 2; git update-index --fsmonitor; git status >/tmp/first";
+    // An attribute for which the layers do not say what was changed.
+    const SPLIT: &str = "git update-index --split-index --assume-unchanged src/lib.txt
+        python3 -c 'import os; os.setxattr(\"src\", \"user.overlay.redirect\", b\"x\")' || true";
     let forged = "touch -r src/lib.txt /tmp/time; printf 'ONE\\ntwo\\n' > src/lib.txt; touch -r /tmp/time src/lib.txt";
     let changed = "echo three >> src/lib.txt";
     let cases = [
@@ -60,11 +63,20 @@ fn nothing_that_the_agents_git_is_told_hides_its_work() {
             "git config core.trustctime false",
             "M\tsrc/lib.txt\n",
         ),
+        (changed, SPLIT, "M\tsrc/lib.txt\n"),
     ];
     let environment = TestEnvironment::with_repository();
-    for (work, hide, paths) in cases {
+    let modes = ["layer", "copy"].into_iter();
+    for (mode, (work, hide, paths)) in modes.flat_map(|mode| cases.map(|case| (mode, case))) {
+        // A copy is so young that git looks at its files.
+        if mode == "copy" && work == forged {
+            continue;
+        }
         environment
-            .run(&["--name", "left", "-q"], &unseen(work, hide))
+            .run(
+                &["--name", "left", "-q", "--mode", mode],
+                &unseen(work, hide),
+            )
             .expect_code(0);
         let list = environment.cofferdam(&["list", "--json"]).stdout;
         assert!(list.contains("\"changes\":true"), "{hide}: {list}");
@@ -72,7 +84,7 @@ fn nothing_that_the_agents_git_is_told_hides_its_work() {
         assert_eq!(shown(&environment), paths, "{hide}");
         // Of one that lives on, `delete` is the first who looks.
         environment
-            .cofferdam(&["create", "left", "--network", "none"])
+            .cofferdam(&["create", "left", "--network", "none", "--mode", mode])
             .expect_code(0);
         let script = unseen(work, hide);
         let inside = ["exec", "left", "--", "sh", "-c", &script];

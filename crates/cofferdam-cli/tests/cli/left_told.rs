@@ -140,7 +140,10 @@ fn what_was_applied_keeps_its_sandbox_from_no_delete() {
     for undo in [false, true] {
         let environment = Lives::new();
         environment
-            .run(&["--name", "left", "-q"], "echo u >u")
+            .run(
+                &["--name", "left", "-q"],
+                "echo c >c; git add c; git commit -qm c; echo u >u",
+            )
             .expect_code(0);
         environment.cofferdam(&["delete", "left"]).expect_code(1);
         environment.cofferdam(&["apply", "left"]).expect_code(0);

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -23,14 +21,14 @@ use crate::git::private_clone::PrivateClone;
 use crate::git::trees::{self, Far, Stack, Tell, TreeError, Trees, Trimmed};
 use crate::git::{Oid, Repository};
 use crate::home::Home;
-use crate::registry::Record;
+use crate::registry::{self, Record};
 use crate::sandbox::{Contained, MountSource, SandboxError};
 
 /// In the state directory: [`UPPER`], where what is changed is, and [`WORK`].
 pub(super) const CHANGES: &str = "layer";
 /// Beside them: see [`family`].
 const FAMILY: &str = "family";
-/// There too: what git leaves out by no line of a commit, as it was handed in.
+/// There too, or in the state directory of a copy: what git leaves out by no line of a commit, as it was handed in.
 const RULES: &str = "exclude";
 const RULES_LIMIT: u64 = 64 << 20;
 /// In the state directory: the layers below, the uppermost first, each with a zero byte behind it. While it is there, nobody
@@ -188,14 +186,25 @@ pub(super) fn look(state: &Path) -> Result<MountSource, FileError> {
 }
 
 /// Keeps the exclusions of a clone that no sandbox has seen yet.
-pub(super) fn keep_rules(state: &Path, clone: &PrivateClone) -> Result<(), FileError> {
+pub(super) fn keep_rules(
+    state: &Path,
+    mode: registry::Mode,
+    clone: &PrivateClone,
+) -> Result<(), FileError> {
     let rules = fsx::read_bounded(&clone.exclusions(), RULES_LIMIT)?;
-    fsx::write_private(&state.join(CHANGES).join(RULES), &rules)
+    fsx::write_private(&kept_rules(state, mode), &rules)
+}
+
+fn kept_rules(state: &Path, mode: registry::Mode) -> PathBuf {
+    match mode {
+        registry::Mode::Layer => state.join(CHANGES).join(RULES),
+        _ => state.join(RULES),
+    }
 }
 
 /// What was kept of them: none of a sandbox that an older version made.
-pub(super) fn rules(state: &Path) -> Result<Vec<u8>, FileError> {
-    match fsx::read_bounded(&state.join(CHANGES).join(RULES), RULES_LIMIT) {
+pub(super) fn rules(state: &Path, mode: registry::Mode) -> Result<Vec<u8>, FileError> {
+    match fsx::read_bounded(&kept_rules(state, mode), RULES_LIMIT) {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         read => read,
     }
@@ -212,7 +221,7 @@ pub(super) fn is_untouched(state: &Path) -> bool {
     let clone = PrivateClone::at(state);
     let staged = below(state).is_ok_and(|below| {
         let made = below.first().and_then(|files| files.parent());
-        made.is_some_and(|layer| summed(&layer.join("index")) != summed(&clone.index()))
+        made.is_some_and(|layer| index::summed(layer) != index::summed(&clone.git_dir))
     });
     if staged && clone.git_dir.is_dir() {
         return false;
@@ -225,16 +234,6 @@ pub(super) fn is_untouched(state: &Path) -> bool {
     };
     // Where the sandbox's git directory is mounted.
     entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".git"))
-}
-
-/// The size of an index and its end, where git writes a sum of all that is before; none where it cannot be read. Who lies there
-/// hides work of their own.
-fn summed(index: &Path) -> Option<(u64, [u8; 32])> {
-    let file = File::open(index).ok()?;
-    let size = file.metadata().ok()?.len();
-    let mut end = [0; 32];
-    file.read_exact_at(&mut end, size.checked_sub(32)?).ok()?;
-    Some((size, end))
 }
 
 /// The layers that a sandbox stands on; none where it has none.

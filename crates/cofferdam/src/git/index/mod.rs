@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use tokio_util::sync::CancellationToken;
 
 use self::format::{Entry, FormatError, GITLINK, Index, Rewrite, Stat, is_masked, parse, write};
@@ -378,6 +379,19 @@ pub fn of_layers(
         masked: masked(hidden),
     };
     Ok(finish.write(index.entries, index.trees))
+}
+
+/// The size of the file `index` in a directory and its end, where git writes a sum of all that is before; none where it cannot be
+/// read, or is no file. A sandbox's may be anything, and who lies there hides work of their own.
+pub fn summed(directory: &Path) -> Option<(u64, [u8; 32])> {
+    let root = beneath::root(directory).ok()?;
+    let file = beneath::open(root, Path::new("index"), OFlags::RDONLY).ok()?;
+    let file = std::fs::File::from(file);
+    let found = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let mut end = [0; 32];
+    let at = found.len().checked_sub(32)?;
+    file.read_exact_at(&mut end, at).ok()?;
+    Some((found.len(), end))
 }
 
 /// The index in `git_dir`, which a sandbox's git wrote, without what makes git pass over a file: no flag but of what is `hidden`,

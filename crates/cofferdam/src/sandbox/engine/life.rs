@@ -32,11 +32,16 @@ pub(super) struct Keeper {
 #[async_trait]
 impl End for Keeper {
     async fn close(&self, connection: &Connection) -> Result<(), SandboxError> {
-        if self.lives_on {
+        let ended = if self.lives_on {
             connection.say(&Request::End).await;
-        }
-        connection.end("closed");
-        let ended = self.process.end().await;
+            // What waits to be said goes with the connection.
+            let ended = self.process.end().await;
+            connection.end("closed");
+            ended
+        } else {
+            connection.end("closed");
+            self.process.end().await
+        };
         // Also where it did not end: the engine kills it then.
         all_gone(&self.reach, self.id).await?;
         ended

@@ -285,6 +285,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let top = place.path().canonicalize().unwrap();
         fs::create_dir_all(top.join("tree/libs/sub")).unwrap();
+        fs::create_dir_all(top.join("tree/libs/hidden")).unwrap();
         fs::create_dir_all(top.join("other/deep")).unwrap();
         fs::create_dir_all(top.join("nothing")).unwrap();
         fs::write(top.join("tree/.git"), "x").unwrap();
@@ -296,6 +297,7 @@ mod tests {
             mount(path("pointer"), "/w/.git", ro),
             mount(MountSource::Target, "/w/libs", rw),
             mount(MountSource::Target, "/w/libs/sub", rw),
+            mount(MountSource::Target, "/w/libs/hidden", rw),
             mount(MountSource::Target, "/w/libs", ro),
             mount(path("other"), "/w/libs/sub", rw),
             mount(MountSource::Target, "/w/libs/sub/deep", ro),

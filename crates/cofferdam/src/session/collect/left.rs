@@ -13,9 +13,10 @@ use crate::fsx::{self, FileError};
 use crate::git::private_clone::{self, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone};
 use crate::git::trees::{self, Upper};
 use crate::git::{bare, copied, index};
-use crate::registry::Owned;
+use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource};
+use crate::session::form::Form;
 use crate::session::layers;
 use crate::session::mounts::jail_mounts;
 
@@ -63,10 +64,20 @@ impl Left {
     }
 }
 
+/// Ends where the sandbox's own settings put something between a file and what git has of it: then git tells nothing about the
+/// file.
+macro_rules! filters {
+    () => {
+        "git config --get-regexp '^filter[.]' >/dev/null && exit 2
+    "
+    };
+}
+
 /// Exits with 0 where it could tell. Answers: `staged` or nothing, `changed` or nothing, what of the names is in the commit, what of the
 /// directories, which names are ignored; each list with an empty name behind it.
-const COMPARE: &str = "\
-    export LC_ALL=C
+const COMPARE: &str = concat!(
+    filters!(),
+    "export LC_ALL=C
     work=$(mktemp -d) && head=$(git rev-parse --verify -q 'HEAD^{commit}') || exit 2
     git diff-index --cached --quiet --ita-visible-in-index --ignore-submodules=all \"$head\"
     case $? in 0) printf '\\0' ;; 1) printf 'staged\\0' ;; *) exit 2 ;; esac
@@ -90,7 +101,8 @@ const COMPARE: &str = "\
         GIT_DIR=$READER git check-ignore -z --no-index --stdin <\"$READER/there\"
         test $? -le 1 || exit 2
     fi
-    printf '\\0'";
+    printf '\\0'"
+);
 
 /// Ends with what is wrong where there is a pipe at which git would wait for ever: it opens these by their names alone. Nothing
 /// is looked for where the names of what was changed are known.
@@ -104,22 +116,30 @@ macro_rules! no_trap {
 pub(super) use no_trap;
 
 /// The same of all files, where it cannot be told what was changed: what is there and new, behind `staged` where anything else is
-/// not as in the commit.
+/// not as in the commit. Its arguments say which paths.
 const COMPARE_ALL: &str = concat!(
+    filters!(),
     "export LC_ALL=C
     ",
     no_trap!(),
     "\
+    unset GIT_LITERAL_PATHSPECS
     if test -e \"$READER/index\"; then export GIT_INDEX_FILE=\"$READER/index\"; fi
-    found=$(git status --porcelain --untracked-files=no --ignore-submodules=all) || exit 2
+    found=$(git status --porcelain --untracked-files=no --ignore-submodules=all -- \"$@\" 2>&1) || exit 2
     test -n \"$found\" && printf 'staged\\0' || printf '\\0'
-    git ls-files -z --others --exclude-per-directory=.gitignore --exclude-from=\"$READER/info/exclude\""
+    # Where it may not look it says so.
+    { said=$(git ls-files -z --others --exclude-per-directory=.gitignore \
+        --exclude-from=\"$READER/info/exclude\" -- \"$@\" 2>&1 >&3); } 3>&1 && test -z \"$said\" || exit 2"
 );
 
 impl Collector<'_> {
-    /// Of a sandbox with layers in which nothing runs. `None`: nobody can tell.
+    /// Of a sandbox with files of its own in which nothing runs. `None`: nobody can tell.
     pub(super) async fn left(&self, owned: &Owned) -> Option<Left> {
         let state = owned.directory();
+        if owned.record.mode == Mode::Copy {
+            self.put_reader(owned, None).ok()?;
+            return self.compare_all(owned, |_| true).await;
+        }
         if layers::is_untouched(state) {
             return Some(Left::default());
         }
@@ -140,13 +160,28 @@ impl Collector<'_> {
             return None;
         }
         if let Some(upper) = upper
-            && let Some(answer) = self.ask(owned, COMPARE).await
+            && let Some(answer) = self.ask(owned, COMPARE, Vec::new()).await
             && let Some(left) = read(&answer, &upper)
         {
             return Some(left);
         }
-        self.put_index(owned, &BTreeSet::new()).ok()?;
-        let answer = self.ask(owned, COMPARE_ALL).await?;
+        self.compare_all(owned, is_work).await
+    }
+
+    async fn compare_all(&self, owned: &Owned, is_work: impl Fn(&PathBuf) -> bool) -> Option<Left> {
+        let is_put = self.put_index(owned, &BTreeSet::new()).ok()?;
+        let clone = PrivateClone::at(owned.directory());
+        if !is_put && clone.index().symlink_metadata().is_ok() {
+            // Its flags would say what is looked at.
+            return None;
+        }
+        let which = match owned.record.mode {
+            Mode::Copy => {
+                copied::but_untouched(owned.directory(), &owned.record.workspace(self.home))
+            }
+            _ => Vec::new(),
+        };
+        let answer = self.ask(owned, COMPARE_ALL, which).await?;
         let (staged, new) = split_once(&answer)?;
         let staged = !staged.is_empty();
         let mut new: Vec<PathBuf> = paths(new).map(Path::to_owned).collect();
@@ -163,7 +198,8 @@ impl Collector<'_> {
     fn put_reader(&self, owned: &Owned, upper: Option<&Upper>) -> Result<(), CollectError> {
         let reader = owned.directory().join(PLACE);
         bare::make(self.repo, &reader)?;
-        private_clone::put_rules(&reader, &layers::rules(owned.directory())?)?;
+        let (state, mode) = (owned.directory(), owned.record.mode);
+        private_clone::put_rules(&reader, &layers::rules(state, mode)?)?;
         if let Some(upper) = upper {
             let (files, others) = (upper.files.iter(), upper.others.iter());
             // A whiteout over what is hidden is ours.
@@ -178,13 +214,16 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Beside it the sandbox's index, as far as it can be believed. What is not one list of files is left to git.
-    fn put_index(&self, owned: &Owned, changed: &BTreeSet<&Path>) -> Result<(), FileError> {
+    /// Beside it the sandbox's index, as far as it can be believed; `false`: it is none, or not one list of files.
+    fn put_index(&self, owned: &Owned, changed: &BTreeSet<&Path>) -> Result<bool, FileError> {
         let clone = PrivateClone::at(owned.directory());
         let hidden = hidden(owned);
         let index = index::without_flags(&clone.git_dir, self.repo.format, &hidden, changed);
-        let Some(index) = index else { return Ok(()) };
-        fsx::write_with_mode(&owned.directory().join(PLACE).join(INDEX), &index, 0o644)
+        let Some(index) = index else {
+            return Ok(false);
+        };
+        let to = owned.directory().join(PLACE).join(INDEX);
+        fsx::write_with_mode(&to, &index, 0o644).map(|()| true)
     }
 
     /// Beside what [`Self::left`] has put there, for a commit of it. Where nobody could tell, everything is added.
@@ -213,28 +252,42 @@ impl Collector<'_> {
     }
 
     /// Runs `script` over the files in a jail. `None`: it could not tell.
-    async fn ask(&self, owned: &Owned, script: &str) -> Option<Vec<u8>> {
-        let source = layers::look(owned.directory()).ok()?;
+    async fn ask(&self, owned: &Owned, script: &str, which: Vec<OsString>) -> Option<Vec<u8>> {
+        let source = match owned.record.mode {
+            Mode::Layer => layers::look(owned.directory()).ok()?,
+            _ => MountSource::Path(owned.record.workspace(self.home)),
+        };
         let request = JailRequest {
             mounts: mounts(owned, source),
             // A hostile repository must not decide how much memory is used.
-            arguments: vec![
-                "/bin/sh".into(),
+            arguments: [
+                OsString::from("/bin/sh"),
                 "-c".into(),
                 format!("ulimit -v 16777216; {script}").into(),
-            ],
+                "sh".into(),
+            ]
+            .into_iter()
+            .chain(which)
+            .collect(),
             environment: environment(owned),
             directory: FILES.into(),
             stdin: Vec::new(),
             stdout: JailOutput::Capture(ANSWER),
-            limits: Limits {
-                processes: Some(256),
-                ..Limits::default()
-            },
+            limits: limits(owned),
             timeout: LIMIT,
         };
         let done = jail::run(request, self.cancel).await.ok()?;
         done.exit.success().then_some(done.stdout)
+    }
+}
+
+/// Of a jail in which git runs what the sandbox's settings say (filters): as the sandbox had them.
+pub(super) fn limits(owned: &Owned) -> Limits {
+    let form = Form::read(owned.directory());
+    Limits {
+        processes: Some(256),
+        memory: form.ok().and_then(|form| form.limits().memory),
+        ..Limits::default()
     }
 }
 

@@ -6,15 +6,15 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::left::{PLACE, READER, no_trap};
+use super::left::{PLACE, READER};
 use super::{CollectError, Collector, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted, Gate, GateError};
 use crate::git::private_clone::{self, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone};
 use crate::git::refs::Own;
-use crate::git::{Oid, bare, copied};
+use crate::git::{Oid, bare};
 use crate::process::{Exit, Input};
-use crate::registry::{Mode, Owned};
+use crate::registry::Owned;
 use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 use crate::session::mounts::jail_mounts;
@@ -288,70 +288,10 @@ impl Collector<'_> {
     /// Whether a private copy holds uncommitted work, asked of its own git in a jail. A copy that
     /// cannot be asked counts as dirty.
     pub(in crate::session) async fn copy_is_dirty(&self, owned: &Owned) -> bool {
-        if owned.record.mode == Mode::Layer {
-            let left = self.left(owned).await;
-            return left.is_none_or(|left| !left.is_nothing());
-        }
-        let files = owned.record.workspace(self.home);
-        let but_copied = copied::but_untouched(owned.directory(), &files);
-        let source = MountSource::Path(files);
-        let mut mounts = jail_mounts(owned.directory());
-        mounts.push(Mount {
-            source,
-            target: "/workspace/copy".into(),
-            access: Access::ReadOnly,
-        });
-        let request = JailRequest {
-            mounts,
-            // Whatever its own settings leave out.
-            arguments: [
-                "/bin/sh",
-                "-c",
-                STATUS,
-                "sh",
-                if but_copied.is_empty() {
-                    "normal"
-                } else {
-                    "all"
-                },
-            ]
-            .map(Into::into)
-            .into_iter()
-            .chain(but_copied)
-            .collect(),
-            environment: [
-                ("GIT_DIR", INSIDE_GIT_DIR),
-                ("GIT_WORK_TREE", "/workspace/copy"),
-                ("GIT_OPTIONAL_LOCKS", "0"),
-                ("GIT_CONFIG_NOSYSTEM", "1"),
-            ]
-            .map(|(key, value)| (key.into(), value.into()))
-            .into(),
-            directory: "/workspace/copy".into(),
-            stdin: Vec::new(),
-            stdout: JailOutput::Capture(1 << 20),
-            limits: Limits {
-                processes: Some(256),
-                ..Limits::default()
-            },
-            timeout: Duration::from_secs(60),
-        };
-        match jail::run(request, self.cancel).await {
-            // Where it may not look it says so, and there may be work.
-            Ok(done) => {
-                !done.exit.success() || !done.stdout.is_empty() || !done.stderr_tail.is_empty()
-            }
-            Err(_) => true,
-        }
+        let left = self.left(owned).await;
+        left.is_none_or(|left| !left.is_nothing())
     }
 }
-
-/// Its arguments: which untracked files, and which paths.
-const STATUS: &str = concat!(
-    no_trap!(),
-    "untracked=$1; shift
-    exec git status --porcelain --untracked-files=\"$untracked\" --ignore-submodules=all -- \"$@\""
-);
 
 /// One line for each tip whose commits the sandbox has from us again.
 const GIVEN_BACK: &str = "given-back";

@@ -12,7 +12,7 @@ use crate::git::refs::{self, Own, Transaction};
 use crate::git::{Oid, bare, copied};
 use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
-use crate::sandbox::{Access, Limits, MountSource};
+use crate::sandbox::{Access, MountSource};
 use crate::session::layers;
 
 /// A script that makes the commit. `$before`: what comes first. `$index`, `$add`: how the file `$index` becomes the one to begin
@@ -34,11 +34,15 @@ macro_rules! commit {
     export GIT_COMMITTER_NAME=Cofferdam GIT_COMMITTER_EMAIL=agent@cofferdam.invalid
     GIT_AUTHOR_DATE=$(git log -1 --format=%cI HEAD) && GIT_COMMITTER_DATE=$GIT_AUTHOR_DATE || exit 1
     export GIT_AUTHOR_DATE GIT_COMMITTER_DATE
+    failed=0
     { ",
             $add,
             "; } >\"$said\" 2>&1
     cat \"$said\" >&2
     unread=$(grep -E 'Permission denied|could not open directory|can only add regular files' \"$said\" | sort -u | wc -l)
+    if test $failed != 0 || git config --get-regexp '^filter[.]' >/dev/null; then
+        test \"$unread\" -gt 0 || unread=1
+    fi
     tree=$(git write-tree) && if test \"$tree\" = \"$(git rev-parse 'HEAD^{tree}')\"; then commit=-
     else commit=$(git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\"); fi && echo \"$commit\" $unread
     code=$?
@@ -59,20 +63,21 @@ pub(in crate::session) const COMMIT_THE_REST: &str = commit!(
         test ! -s \"$said\" && rm -f \"$said\" && exit 0"
     ),
     "cp \"$(git rev-parse --absolute-git-dir)/index\" \"$index\"",
-    "git add --all --ignore-errors -- \"$@\""
+    "git add --all --ignore-errors -- \"$@\" || failed=1"
 );
 
 /// The same of what [`super::left`] found: what is gone, and what is added whoever ignores it. Everything is looked at where
-/// that is asked for.
+/// that is asked for; its arguments say then which paths.
 const COMMIT_WHAT_IS_LEFT: &str = commit!(
     no_trap!(),
     "if test -e \"$READER/index\"; then cat \"$READER/index\" >\"$index\"
     else rm \"$index\" && GIT_INDEX_FILE=\"$index\" git read-tree HEAD; fi",
-    "if test -e \"$READER/gone\"; then git update-index -z --add --remove --stdin <\"$READER/gone\"; else false; fi ||
-        git add --all --ignore-errors
+    "everything() (unset GIT_LITERAL_PATHSPECS; git add --all --ignore-errors -- \"$@\")
+    if test -e \"$READER/gone\"; then git update-index -z --add --remove --stdin <\"$READER/gone\"; else false; fi ||
+        everything \"$@\" || failed=1
     if test -s \"$READER/add\"; then
         git add --all --force --ignore-errors --pathspec-from-file=\"$READER/add\" --pathspec-file-nul ||
-            git add --all --ignore-errors
+            { failed=1; everything \"$@\"; }
     fi"
 );
 /// An id, a number and a line end.
@@ -117,17 +122,23 @@ impl Collector<'_> {
             return Ok(Rest::Refused { why });
         }
         let files = owned.record.workspace(self.home);
-        let (script, but_copied) = if owned.record.mode == Mode::Layer {
+        let but_copied = || copied::but_untouched(owned.directory(), &files);
+        let mut is_told = true;
+        let (script, which) = if owned.record.mode.owns_files() {
             let left = self.left(owned).await;
             if left.as_ref().is_some_and(Left::is_nothing) {
                 return self.let_in(owned, b"").await;
             }
+            is_told = left.is_some();
             self.put_left(owned, left)?;
-            (COMMIT_WHAT_IS_LEFT, Vec::new())
+            let which = match owned.record.mode {
+                Mode::Copy => but_copied(),
+                _ => Vec::new(),
+            };
+            (COMMIT_WHAT_IS_LEFT, which)
         } else {
             bare::make(self.repo, &owned.directory().join(left::PLACE))?;
-            let but_copied = copied::but_untouched(owned.directory(), &files);
-            (COMMIT_THE_REST, but_copied)
+            (COMMIT_THE_REST, but_copied())
         };
         let mut mounts = left::mounts(owned, source);
         // It writes objects, as the sandbox itself did.
@@ -147,16 +158,13 @@ impl Collector<'_> {
                 "sh".into(),
             ]
             .into_iter()
-            .chain(but_copied)
+            .chain(which)
             .collect(),
             environment: left::environment(owned),
             directory: left::FILES.into(),
             stdin: Vec::new(),
             stdout: JailOutput::Capture(ANSWER),
-            limits: Limits {
-                processes: Some(256),
-                ..Limits::default()
-            },
+            limits: left::limits(owned),
             timeout: LIMIT,
         };
         let done = jail::run(request, self.cancel).await?;
@@ -169,7 +177,14 @@ impl Collector<'_> {
             );
             return Ok(Rest::Refused { why });
         }
-        self.let_in(owned, &done.stdout).await
+        Ok(match self.let_in(owned, &done.stdout).await? {
+            // It took what it found; nobody can tell whether that is all.
+            Rest::Commit { commit, unread: 0 } if !is_told => Rest::Commit { commit, unread: 1 },
+            Rest::Nothing if !is_told => Rest::Refused {
+                why: "its git does not say what it is".to_owned(),
+            },
+            rest => rest,
+        })
     }
 
     /// Lets in what [`COMMIT_THE_REST`] answered.

@@ -62,8 +62,9 @@ pub async fn apply(
     if !unfinished {
         applying::end(&owned)?;
     }
-    let is_here = matches!(applied, Applied::Done { .. } | Applied::Nothing);
-    if is_here && whole && beside == 0 && !record.lives_on() {
+    // What is there already may be there in part: an earlier one has noted whether it was all.
+    let came = matches!(applied, Applied::Done { .. });
+    if came && whole && beside == 0 && !record.lives_on() {
         taken_out::note(owned.directory(), Place::WorkingTree)?;
     }
     let diffstat = match &applied {
@@ -97,7 +98,10 @@ pub async fn take_back(
     let id = owned.record.id;
     let barred = |top: &Path| barred(&target.home, id, top);
     let cut_short = applying::unfinished(owned.directory()).is_some();
-    let begins = || applying::begin(&owned, &repo.top);
+    let begins = || {
+        taken_out::forget(owned.directory(), Place::WorkingTree)?;
+        applying::begin(&owned, &repo.top)
+    };
     let done = land::take_back(&repo, id, &barred, &begins, &target.cancel).await;
     let done = done.map_err(CollectError::from)?;
     let unfinished = match &done {
@@ -107,9 +111,6 @@ pub async fn take_back(
     };
     if !unfinished {
         applying::end(&owned)?;
-    }
-    if !matches!(done, TakenBack::Nothing | TakenBack::Committed) {
-        taken_out::forget(owned.directory(), Place::WorkingTree)?;
     }
     Ok(done)
 }

@@ -46,6 +46,8 @@ pub async fn worktree(
     let path = worktree::directory(&repo).join(worktree::directory_name(&branch));
     // What is there already is not this sandbox's: it must not be in the record.
     if std::fs::symlink_metadata(&path).is_err() {
+        // An earlier one may have had it all, and is gone.
+        taken_out::forget(owned.directory(), Place::Worktree)?;
         fsx::write_private(&unfinished, b"")?;
         owned.record.worktree = Some(path);
         owned.save()?;

@@ -197,7 +197,9 @@ impl Making<'_> {
             clone.exclude(&hidden)?;
             if stack.is_some() {
                 clone.exclude_names(UNFINISHED_RENAME)?;
-                layers::keep_rules(&state, &clone)?;
+            }
+            if owned.record.mode.owns_files() {
+                layers::keep_rules(&state, owned.record.mode, &clone)?;
             }
             let made = made.map(|made| (made.gitlinks, made.hidden));
             Ok::<_, RunErrorKind>(made.unwrap_or_default())
