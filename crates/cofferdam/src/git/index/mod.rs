@@ -15,6 +15,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use self::format::{Entry, FormatError, GITLINK, Index, Rewrite, Stat, is_masked, parse, write};
@@ -395,13 +396,22 @@ pub fn summed(directory: &Path) -> Option<(u64, [u8; 32])> {
 }
 
 /// The index in `git_dir`, which a sandbox's git wrote, without what makes git pass over a file: no flag but of what is `hidden`,
-/// and nothing known of the files `changed`. `None`: it is not one list of files.
+/// and nothing known of the files `changed`. `sparse`: where the files are, of which some may never have been there; those keep
+/// the flag that says so. `None`: it is not one list of files.
 pub fn without_flags(
     git_dir: &Path,
     format: ObjectFormat,
     hidden: &[PathBuf],
     changed: &BTreeSet<&Path>,
+    sparse: Option<&Path>,
 ) -> Option<Vec<u8>> {
+    let files = sparse.map(beneath::root).transpose().ok()?;
+    let is_absent = |path: &[u8]| {
+        files.as_ref().is_some_and(|files| {
+            let there = beneath::open(files, Path::new(OsStr::from_bytes(path)), OFlags::RDONLY);
+            matches!(there, Err(Errno::NOENT | Errno::NOTDIR))
+        })
+    };
     let root = beneath::root(git_dir).ok()?;
     let bytes = beneath::read(root, Path::new("index"), HOSTILE_LIMIT).ok()??;
     let index = parse(&bytes, format).ok()?;
@@ -411,7 +421,8 @@ pub fn without_flags(
     let (mut entries, masked) = (index.entries, masked(hidden));
     for entry in &mut entries {
         entry.assume_valid = false;
-        entry.skip_worktree &= is_masked(&entry.path, &masked);
+        entry.skip_worktree =
+            entry.skip_worktree && (is_masked(&entry.path, &masked) || is_absent(&entry.path));
         if changed.contains(Path::new(OsStr::from_bytes(&entry.path))) {
             entry.stat = Stat::default();
         }

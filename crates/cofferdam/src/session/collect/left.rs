@@ -218,7 +218,11 @@ impl Collector<'_> {
     fn put_index(&self, owned: &Owned, changed: &BTreeSet<&Path>) -> Result<bool, FileError> {
         let clone = PrivateClone::at(owned.directory());
         let hidden = hidden(owned);
-        let index = index::without_flags(&clone.git_dir, self.repo.format, &hidden, changed);
+        // A sparse checkout is never laid over others, and its copy is as sparse.
+        let files = owned.record.workspace(self.home);
+        let sparse = (owned.record.mode == Mode::Copy).then_some(&*files);
+        let format = self.repo.format;
+        let index = index::without_flags(&clone.git_dir, format, &hidden, changed, sparse);
         let Some(index) = index else {
             return Ok(false);
         };
