@@ -81,7 +81,16 @@ fn at_git_calls(
     check(&counted, &format!("{arguments:?} without a kill"));
     let mut sample = Sample::new(&arguments.join(" "));
     let mut killed = 0;
-    for call in sample.of(1..=calls, SHARE.min(u64::from(calls))) {
+    let share: Vec<_> = sample
+        .of(1..=calls, SHARE.min(u64::from(calls)))
+        .into_iter()
+        .collect();
+    let chosen = share.len();
+    // The last ones may be made only where something takes long: then others are taken.
+    for (number, call) in share.into_iter().chain(1..=calls).enumerate() {
+        if number >= chosen && killed > 0 {
+            break;
+        }
         let moment = [Moment::Before, Moment::During, Moment::After];
         let moment = moment[usize::try_from(sample.below(3)).unwrap()];
         let environment = ready();

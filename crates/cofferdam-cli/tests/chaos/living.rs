@@ -256,7 +256,16 @@ fn at_git_calls(command: &str, options: &[&str]) {
     assert!(calls > 0, "{command} {options:?} calls no git");
     let mut killed = 0;
     let mut sample = Sample::new(&format!("git calls of living {command} {options:?}"));
-    for call in sample.of(1..=calls, SHARE.min(u64::from(calls))) {
+    let share: Vec<_> = sample
+        .of(1..=calls, SHARE.min(u64::from(calls)))
+        .into_iter()
+        .collect();
+    let chosen = share.len();
+    // The last ones may be made only where something takes long: then others are taken.
+    for (number, call) in share.into_iter().chain(1..=calls).enumerate() {
+        if number >= chosen && killed > 0 {
+            break;
+        }
         let moment = [Moment::Before, Moment::During, Moment::After]
             [usize::try_from(sample.below(3)).unwrap()];
         let environment = ready_behind(command, options);
