@@ -22,6 +22,10 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
             "bring home what is committed with `cofferdam collect {name}`; remove the rest with \
              `cofferdam delete --force {name}`"
         ),
+        SessionError::Undermined { name } => format!(
+            "they are written again by `cofferdam stop {name}` and `cofferdam start {name}`; nothing of what was changed \
+             in it is lost"
+        ),
         SessionError::Ended { name } => format!(
             "what it committed: `cofferdam log {name}`; what it did not: `cofferdam diff --uncommitted {name}`; go on \
              in it with `cofferdam shell {name}`, if it kept its files"
@@ -139,6 +143,7 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         | SessionError::Making { .. }
         | SessionError::FailedSetup { .. }
         | SessionError::Missing { .. }
+        | SessionError::Undermined { .. }
         | SessionError::Ended { .. }
         | SessionError::InWorktree { .. }
         | SessionError::Stopped { .. }

@@ -59,6 +59,7 @@ mod terminal;
 mod told;
 mod tools;
 mod uncommitted;
+mod undermined;
 mod usage;
 mod version;
 mod wall;

@@ -37,6 +37,9 @@ pub enum SessionError {
     FailedSetup { name: String },
     #[error("the files of sandbox `{name}` are gone: there is no directory {path:?}")]
     Missing { name: String, path: PathBuf },
+    /// Of one that runs: what its git calls deleted may be what somebody removed below it.
+    #[error("the files that sandbox `{name}` stands on were removed while it runs")]
+    Undermined { name: String },
     #[error("sandbox `{name}` has ended")]
     Ended { name: String },
     /// Somebody made one of its work, with its branch checked out.
