@@ -329,3 +329,29 @@ fn doctor_reads_back_how_one_is_kept_apart() {
         world.expect_clean();
     }
 }
+
+/// Nothing is committed there, and nothing is lost.
+#[test]
+fn what_an_agent_leaves_in_an_image_without_git_is_applied() {
+    for world in worlds() {
+        let environment = &world.environment;
+        let sandbox = ["--sandbox", world.engine, "--image", "busybox:latest"];
+        let run = ["run", "-q", "--name", "plain", "--agent", "command"];
+        let script = "! command -v git && echo made >made && rm README.md";
+        let agent = ["--", "sh", "-c", script];
+        let done = world.cofferdam(&[&run[..], &sandbox, &agent].concat());
+        let done = done.expect_code(0);
+        assert!(done.stdout.contains("uncommitted work of the agent is kept"), "{done}");
+        world.cofferdam(&["apply", "plain"]).expect_code(0);
+        assert_eq!(environment.read("made"), "made\n");
+        assert_eq!(
+            environment.git(&["status", "--porcelain"]),
+            "D  README.md\nA  made"
+        );
+        environment.git(&["reset", "-q", "--hard"]);
+        world
+            .cofferdam(&["delete", "--force", "plain"])
+            .expect_code(0);
+        world.expect_clean();
+    }
+}

@@ -48,6 +48,7 @@ mod mistakes;
 mod network;
 mod notes;
 mod orphans;
+mod previous;
 mod programs;
 mod prompt;
 mod readme;
