@@ -91,7 +91,7 @@ impl Session {
         let ended = SandboxRef {
             home: caller.home.clone(),
             git: caller.git.clone(),
-            repository: named.record.repository.clone(),
+            repository: named.repository.top.as_path().to_owned(),
             caller_home: caller.user_home.clone(),
             name: named.record.id.to_string(),
             cancel: caller.cancel.clone(),

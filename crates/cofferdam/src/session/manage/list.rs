@@ -19,7 +19,7 @@ use crate::git::worktree::Worktree;
 use crate::git::{Git, Oid, Repository, UserRules, land};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
-use crate::registry::{self, Entry, Mode, Phase, Record, RegistryError, Setup, Strategy};
+use crate::registry::{self, Entry, Mode, Phase, Record, RegistryError, Setup, Strategy, belongs};
 use crate::sandbox::{self, BindMountProvider, SandboxError};
 use crate::session::collect;
 use crate::session::layers;
@@ -122,6 +122,9 @@ pub async fn list(
     let workspaces = registry::workspaces(home)?;
     let find = async |path: &Path| {
         let start = Start::find(path, &workspaces)?;
+    /// A checkout that is there: that one, unless it is gone.
+    #[serde(skip)]
+    pub checkout: PathBuf,
         Repository::discover(git, &start, caller_home, cancel).await
     };
     let only = match repository {
@@ -132,10 +135,16 @@ pub async fn list(
     let mut refs: BTreeMap<PathBuf, RefsAt> = BTreeMap::new();
     let mut summaries = Vec::with_capacity(listing.entries.len());
     for entry in &listing.entries {
-        // One that was made from another checkout of the repository is looked at there.
+        // One that was made from another checkout of the repository is looked at there, as long as there is one.
+        let is_there = belongs::is_where_it_was_made(&entry.record);
         let repo = match &only {
-            Some(repo) if repo.top.as_path() == entry.record.repository => Some(repo.clone()),
-            _ => find(&entry.record.repository).await.ok(),
+            Some(repo) if !is_there || repo.top.as_path() == entry.record.repository => {
+                Some(repo.clone())
+            }
+            _ => match belongs::checkout(&entry.record) {
+                Some(top) => find(&top).await.ok(),
+                None => find(&entry.record.repository).await.ok(),
+            },
         };
         let there = match &repo {
             None => None,
@@ -204,7 +213,7 @@ async fn summary(
     let record = entry.record.clone();
     let repo = there.map(|(repo, _)| repo);
     let unused = !in_use || record.lives_on();
-    let orphaned = repo.is_none() && unused && orphan::is_gone(&record.repository);
+    let orphaned = repo.is_none() && unused && belongs::is_gone(&record);
     let interrupted = !in_use && !orphaned && record.phase.is_unfinished();
     let ends = match there {
         Some((repo, refs)) => tips_at(repo, refs, &record, cancel).await?,
@@ -333,6 +342,10 @@ async fn still_kept(
     record: &Record,
     cancel: &CancellationToken,
 ) -> Result<Option<String>, ManageError> {
+        checkout: repo.map_or_else(
+            || record.repository.clone(),
+            |repo| repo.top.as_path().to_owned(),
+        ),
     let Some(outcome) = &record.outcome else {
         return Ok(record.kept.clone());
     };
