@@ -273,6 +273,17 @@ fn logs_of_a_run() {
         .expect_code(0);
     let done = lives.cofferdam(&["logs", "one"]).expect_code(0);
     assert!(done.stdout.contains("--- Run started"), "{done}");
+    let by_id = lives.cofferdam(&["logs", "one", "run"]).expect_code(0);
+    assert_eq!(by_id.stdout, done.stdout);
+    let list = lives.cofferdam(&["logs", "one", "--list"]).expect_code(0);
+    let last = list.stdout.lines().last().unwrap();
+    assert!(
+        last.starts_with("run  -") && last.ends_with("agents"),
+        "{list}"
+    );
+    let unknown = lives.cofferdam(&["logs", "one", "1.1"]).expect_code(1);
+    let hint = "`cofferdam logs one --list`";
+    assert!(unknown.stderr.contains(hint), "{unknown}");
     lives
         .run(
             &["--branch", "c", "--name", "two", "--no-log"],
