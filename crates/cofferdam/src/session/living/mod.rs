@@ -81,7 +81,7 @@ use crate::wall::supervisor::SupervisorError;
 ///
 /// let named = Named::find(&caller, repository, "my-sandbox").await?;
 /// let session = Session::open(&caller, named, &Native::default()).await?;
-/// let mut task = Task::new(agent::by_name("claude", AgentOptions::default())?);
+/// let mut task = Task::new(agent::by_name("claude-code", AgentOptions::default())?);
 /// task.prompt = PromptSource::Inline("make the tests pass".into());
 /// let strategy = BranchStrategy::Branch { branch: "work".parse()?, base: None };
 /// let report = session.agent(&task, BindMount::new(Native::default(), strategy).into()).await?;
