@@ -86,7 +86,7 @@ impl SandboxRef {
         }
         let own = tips::branch(record);
         if record.lives_on() && (own.is_none() || record.landed.is_none()) {
-            // Its branch is made when something comes home, and one that works in the checkout has none.
+            // Somebody deleted its branch before something came home, and one that works in the checkout has none.
             let tips = vec![Tip {
                 id: record.begins().clone(),
                 on_branch: false,
