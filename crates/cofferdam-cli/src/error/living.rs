@@ -69,14 +69,18 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         }
         SessionError::Collect {
             name,
-            source: CollectError::NoBase { history, .. },
-        } => format!(
-            "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`, then `cofferdam collect {name}`",
-            shell_word(history)
-        ),
-        SessionError::Collect { name, .. } => format!(
-            "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
-        ),
+            ended,
+            source,
+        } => {
+            let hint = not_home(name, source);
+            if *ended {
+                let why =
+                    "its programs could not be stopped for a while, so the sandbox was stopped";
+                format!("{hint}; {why}: start it with `cofferdam start {name}`")
+            } else {
+                hint
+            }
+        }
         // Their causes have hints of their own.
         SessionError::Registry(_)
         | SessionError::Repository(_)
@@ -88,6 +92,18 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         | SessionError::Plan(_) => return None,
     };
     Some(hint)
+}
+
+fn not_home(name: &str, source: &CollectError) -> String {
+    match source {
+        CollectError::NoBase { history, .. } => format!(
+            "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`, then `cofferdam collect {name}`",
+            shell_word(history)
+        ),
+        _ => format!(
+            "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
+        ),
+    }
 }
 
 fn again(name: &str) -> String {

@@ -52,6 +52,7 @@ pub async fn rest(
     done.map_err(|source| SessionError::Collect {
         name: named.name().to_string(),
         source,
+        ended: false,
     })
 }
 
