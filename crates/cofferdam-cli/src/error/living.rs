@@ -16,7 +16,7 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         ),
         SessionError::Making { .. } => "wait until its `cofferdam create` is through".to_owned(),
         SessionError::FailedSetup { name } => format!(
-            "look into it with `cofferdam shell {name}`, then make it anew: `cofferdam delete {name}`"
+            "look into it with `cofferdam shell {name}`, then make it anew: `cofferdam delete --force {name}`"
         ),
         SessionError::Missing { name, .. } => format!(
             "bring home what is committed with `cofferdam collect {name}`; remove the rest with \

@@ -71,7 +71,7 @@ fn one_whose_setup_failed_is_kept_for_a_look() {
     ]);
     assert_eq!(done.status.code(), Some(1), "{done}");
     assert!(done.stderr.ends_with(
-        "failed: exit code 3\nhint: it is kept for a look: `cofferdam shell box`; then `cofferdam delete box`\n"
+        "failed: exit code 3\nhint: it is kept for a look: `cofferdam shell box`; then `cofferdam delete --force box`\n"
     ), "{done}");
     assert_eq!(lives.state("box"), "failed-setup");
     let status = lives.cofferdam(&["status", "box"]).expect_code(0);
@@ -87,7 +87,10 @@ fn one_whose_setup_failed_is_kept_for_a_look() {
         done.stderr.contains("the setup of sandbox `box` failed"),
         "{done}"
     );
-    assert!(done.stderr.contains("`cofferdam delete box`"), "{done}");
+    assert!(
+        done.stderr.contains("`cofferdam delete --force box`"),
+        "{done}"
+    );
     lives.cofferdam(&["stop", "box"]).expect_code(0);
     lives.cofferdam(&["start", "box"]).expect_code(0);
     assert_eq!(lives.state("box"), "failed-setup");
