@@ -141,9 +141,6 @@ fn one_whose_files_are_gone() {
     assert_eq!(lives.listed("box"), None);
 }
 
-/// A program that hears TERM has the time that it needs; nothing is waited for that has ended.
-#[test]
-fn programs_are_told_before_they_are_stopped() {
 /// Nobody can say what was in them, and each command says so at once.
 #[test]
 fn files_that_are_gone_are_no_uncommitted_work() {
@@ -218,6 +215,9 @@ fn one_whose_guest_does_not_answer() {
     assert_eq!(lives.state("box"), "active");
 }
 
+/// A program that hears TERM has the time that it needs; nothing is waited for that has ended.
+#[test]
+fn programs_are_told_before_they_are_stopped() {
     let lives = Lives::with("box", &["--network", "none"]);
     let polite = "trap 'sleep 2.5; echo so > ~/heard; exit 7' TERM; echo ready; while :; do sleep 0.05; done";
     let id = lives.cofferdam(&["exec", "--detach", "box", "--", "sh", "-c", polite]);

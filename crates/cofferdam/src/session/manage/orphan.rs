@@ -159,7 +159,7 @@ pub(super) fn keeps_work(record: &Record, directory: &Path) -> bool {
 }
 
 /// What is kept in the repository that is lost, in words.
-fn kept(record: &Record) -> Option<String> {
+pub(super) fn kept(record: &Record) -> Option<String> {
     // Its command may have died between the two.
     let outcome = record.outcome.as_ref();
     let landing = outcome.map(|outcome| &outcome.landing);
