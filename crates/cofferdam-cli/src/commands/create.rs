@@ -178,7 +178,7 @@ fn explain(error: RunError, name: &Slug) -> CliError {
             "leave out `--branch`, and it works on `cofferdam/{name}`, which starts where you are; or name another branch"
         ),
         RunErrorKind::Hook(_) if error.kept.lives_on => format!(
-            "it is kept for a look: `cofferdam shell {name}`; then `cofferdam delete {name}`"
+            "it is kept for a look: `cofferdam shell {name}`; then `cofferdam delete --force {name}`"
         ),
         _ => return CliError::Run(error),
     };

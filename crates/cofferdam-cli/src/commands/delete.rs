@@ -113,6 +113,12 @@ async fn delete(
             printable_line(reference)
         ));
     }
+    if let Some(references) = &deleted.left_behind {
+        output::note(&format!(
+            "if its repository comes back, what came home there is below {references}: `cofferdam gc` puts it into the \
+             trash after 30 days\n"
+        ));
+    }
     if let Some(path) = &deleted.kept_work {
         let path = shell_word(path);
         output::note(&format!(

@@ -16,7 +16,7 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         ),
         SessionError::Making { .. } => "wait until its `cofferdam create` is through".to_owned(),
         SessionError::FailedSetup { name } => format!(
-            "look into it with `cofferdam shell {name}`, then make it anew: `cofferdam delete {name}`"
+            "look into it with `cofferdam shell {name}`, then make it anew: `cofferdam delete --force {name}`"
         ),
         SessionError::Missing { name, .. } => format!(
             "bring home what is committed with `cofferdam collect {name}`; remove the rest with \
@@ -73,14 +73,18 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         }
         SessionError::Collect {
             name,
-            source: CollectError::NoBase { history, .. },
-        } => format!(
-            "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`, then `cofferdam collect {name}`",
-            shell_word(history)
-        ),
-        SessionError::Collect { name, .. } => format!(
-            "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
-        ),
+            ended,
+            source,
+        } => {
+            let hint = not_home(name, source);
+            if *ended {
+                let why =
+                    "its programs could not be stopped for a while, so the sandbox was stopped";
+                format!("{hint}; {why}: start it with `cofferdam start {name}`")
+            } else {
+                hint
+            }
+        }
         // Their causes have hints of their own.
         SessionError::Registry(_)
         | SessionError::Repository(_)
@@ -92,6 +96,18 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         | SessionError::Plan(_) => return None,
     };
     Some(hint)
+}
+
+fn not_home(name: &str, source: &CollectError) -> String {
+    match source {
+        CollectError::NoBase { history, .. } => format!(
+            "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`, then `cofferdam collect {name}`",
+            shell_word(history)
+        ),
+        _ => format!(
+            "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
+        ),
+    }
 }
 
 fn again(name: &str) -> String {

@@ -12,6 +12,7 @@
 
 mod map;
 mod mutants;
+mod named_agents;
 mod named_paths;
 mod register;
 mod silence;

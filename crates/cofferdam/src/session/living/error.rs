@@ -93,6 +93,8 @@ pub enum SessionError {
     #[error("the commits of sandbox `{name}` are not home: {source}")]
     Collect {
         name: String,
+        /// It was ended for it, because its programs could not be stopped for a while.
+        ended: bool,
         #[source]
         source: CollectError,
     },
@@ -120,6 +122,18 @@ impl SessionError {
             SandboxError::Paused => Self::Paused { name },
             SandboxError::NotRunning => Self::Stopped { name },
             source => Self::Sandbox { name, source },
+        }
+    }
+
+    /// Of a sandbox that was ended before.
+    pub(super) fn ended(self) -> Self {
+        match self {
+            Self::Collect { name, source, .. } => Self::Collect {
+                name,
+                ended: true,
+                source,
+            },
+            other => other,
         }
     }
 }

@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::{Named, Session, SessionError, anew, detached, has_uncollected};
 use crate::fsx::lock;
 use crate::git::refs_at::{RefsAt, names_of};
-use crate::names::RepoPath;
 use crate::registry::{self, Owned, Reach};
 use crate::sandbox::{
     BindMountProvider, Examined, Handle, Lifetime, SandboxError, SandboxSpec, Stopping, examined,
@@ -192,8 +191,7 @@ pub async fn start(
     detached::name_earlier(&directory)?;
     // Its programs are named by the start, also those of one that is killed before it is whole.
     form.write(&turn)?;
-    let top = RepoPath::resolve(&named.record.repository);
-    let top = top.unwrap_or_else(|_| named.repository.top.clone());
+    let top = named.repository.top.clone();
     let record = &named.record;
     let spec = SandboxSpec {
         id: record.id,

@@ -26,6 +26,7 @@ pub async fn rest(
     named: &Named,
     provider: &dyn BindMountProvider,
 ) -> Result<Rest, SessionError> {
+    named.check_files(caller)?;
     let answer = match condition(caller, named, provider).await? {
         Condition::Paused => {
             let name = named.name().to_string();
@@ -57,6 +58,7 @@ pub async fn rest(
     };
     done.map_err(|source| SessionError::Collect {
         name: named.name().to_string(),
+        ended: false,
         source,
     })
 }

@@ -14,6 +14,7 @@ use super::turn::take;
 use super::{Lost, ManageError, SandboxRef, applying, half_merged, orphan};
 use crate::git::Repository;
 use crate::git::refs;
+use crate::git::refs_at::below_own;
 use crate::git::worktree;
 use crate::home::Home;
 use crate::names::{BranchName, Slug};
@@ -42,6 +43,8 @@ pub struct Deleted {
     /// Files that were left because they are not the sandbox's alone.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub kept_work: Option<PathBuf>,
+    /// Below this are references in a repository that is gone, to what came home there: nobody can remove them now.
+    pub left_behind: Option<String>,
 }
 
 /// A branch on which there are commits of more than one sandbox.
@@ -211,6 +214,7 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         trash,
         kept_branch,
         kept_work: None,
+        left_behind: None,
     })
 }
 
@@ -247,6 +251,8 @@ async fn delete_orphan(
     let mut deleted = gone(owned.record.name.clone());
     // Where the checkout is still there without its `.git`, so may be the worktree in it.
     deleted.kept_work = owned.record.worktree.clone().filter(|path| path.is_dir());
+    let came_home = owned.record.landed.is_some() || orphan::kept(&owned.record).is_some();
+    deleted.left_behind = came_home.then(|| below_own(owned.record.id));
     orphan::forget(owned).await?;
     Ok(deleted)
 }
@@ -273,6 +279,7 @@ fn gone(name: Slug) -> Deleted {
         trash: Vec::new(),
         kept_branch: None,
         kept_work: None,
+        left_behind: None,
     }
 }
 

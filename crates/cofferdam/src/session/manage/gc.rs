@@ -26,7 +26,7 @@ use crate::git::{Git, Identity, Oid, Repository, UserRules, gate, identity, land
 use crate::home::Home;
 use crate::names::SandboxId;
 use crate::registry::written;
-use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy};
+use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy, belongs};
 use crate::session::collect::{self, Collector, Reaches, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
@@ -189,13 +189,14 @@ pub async fn gc(
         repositories.insert(repo.top.as_path().to_owned(), repo);
     }
     for Entry { record, in_use } in listing.entries {
-        let top = record.repository.clone();
-        if orphan::is_gone(&top) {
+        if belongs::is_gone(&record) {
             if !in_use {
                 clear_orphan(home, &record, Lost::Gone, dry_run, &mut report).await;
             }
             continue;
         }
+        // Its own may be gone, and the repository have others.
+        let top = belongs::checkout(&record).unwrap_or_else(|| record.repository.clone());
         if !repositories.contains_key(&top) {
             match find(&top).await {
                 Ok(repo) if repo.top.as_path() == top => {
