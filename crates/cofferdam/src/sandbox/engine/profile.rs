@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use bollard::models::{
-    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
-    Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType, RestartPolicy,
+    HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
+    MountBindOptions, MountBindOptionsPropagationEnum, MountType, RestartPolicy,
     RestartPolicyNameEnum,
 };
 
@@ -12,6 +12,9 @@ use super::Kind;
 use super::client::Users;
 use super::mounts::Bind;
 use crate::sandbox::Limits;
+
+/// What an engine is asked for.
+pub(super) use bollard::models::ContainerCreateBody as Body;
 
 /// Where the guest is, and how it comes to its maker.
 pub(super) const GUEST: &str = "/.cofferdam/guest";
@@ -45,7 +48,7 @@ pub(super) struct Profile<'a> {
 }
 
 impl Profile<'_> {
-    pub(super) fn body(self) -> ContainerCreateBody {
+    pub(super) fn body(self) -> Body {
         let (uid, gid) = self.ids;
         let mut guest = vec![GUEST.to_owned()];
         let user = if self.users == Users::Mapped {
@@ -58,7 +61,7 @@ impl Profile<'_> {
             guest.extend(["init".to_owned(), self.socket.clone()]);
             format!("{uid}:{gid}")
         };
-        ContainerCreateBody {
+        Body {
             image: Some(self.image.to_owned()),
             hostname: Some(self.hostname.to_owned()).filter(|name| {
                 let joins = self.network.starts_with("container:");
@@ -75,7 +78,7 @@ impl Profile<'_> {
             stop_timeout: Some(1),
             labels: Some(self.labels.clone()),
             host_config: Some(self.host()),
-            ..ContainerCreateBody::default()
+            ..Body::default()
         }
     }
 
@@ -163,14 +166,14 @@ pub(super) fn holder(
     labels: HashMap<String, String>,
     binds: &[Bind],
     [role, socket]: [String; 2],
-) -> ContainerCreateBody {
+) -> Body {
     let mut capabilities = vec!["NET_ADMIN", "SETUID", "SETGID"];
     if users.rootless() {
         // Root of its namespace is not whose files it is given.
         capabilities.push("DAC_OVERRIDE");
     }
     let capabilities = capabilities.into_iter().map(str::to_owned).collect();
-    ContainerCreateBody {
+    Body {
         image: Some(image.to_owned()),
         hostname: Some(hostname.to_owned()).filter(|name| !name.is_empty()),
         user: Some("0:0".to_owned()),
@@ -202,7 +205,7 @@ pub(super) fn holder(
             ])),
             ..common()
         }),
-        ..ContainerCreateBody::default()
+        ..Body::default()
     }
 }
 
