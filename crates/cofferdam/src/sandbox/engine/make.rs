@@ -156,6 +156,7 @@ pub(super) async fn come_up(
                 _ => None,
             },
             users,
+            memory_of_machine: memory_of_machine(),
             runtime: options.runtime.clone(),
             socket: Rendezvous::socket(MEETING),
         };
@@ -242,6 +243,12 @@ pub(super) fn can_lay(client: &Client) -> Result<(), SandboxError> {
         return Ok(());
     }
     Err(mounts::no_layers())
+}
+
+/// What this machine has, in bytes.
+fn memory_of_machine() -> u64 {
+    let system = rustix::system::sysinfo();
+    u64::from(system.totalram).saturating_mul(system.mem_unit.into())
 }
 
 fn has_layers(mounts: &[Mount]) -> bool {

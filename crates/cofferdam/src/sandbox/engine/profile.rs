@@ -23,6 +23,10 @@ pub(super) const MEETING: &str = "/.cofferdam/meet";
 pub(super) const AUTHORITIES: &str = "/.cofferdam/ca.pem";
 /// The home of whoever works inside.
 pub(super) const AGENT_HOME: &str = "/home/agent";
+/// What they may take of this machine's memory, in hundredths, as natively: the kernel gives each the half.
+const HOME_SHARE: u64 = 20;
+const TMP_SHARE: u64 = 20;
+const VAR_TMP_SHARE: u64 = 5;
 /// A billionth of a CPU is an engine's unit.
 const BILLION: f64 = 1e9;
 
@@ -41,6 +45,8 @@ pub(super) struct Profile<'a> {
     /// Whose the engine is, and where it is the caller's own and keeps their ids, what user namespace it has.
     pub(super) users: Users,
     pub(super) namespace: Option<String>,
+    /// In bytes.
+    pub(super) memory_of_machine: u64,
     /// Another one than the engine's own.
     pub(super) runtime: Option<String>,
     /// The path of the guest's first argument: where it meets its maker.
@@ -121,8 +127,9 @@ impl Profile<'_> {
         } else {
             self.ids
         };
-        let options = |mode: &str| {
-            let all = "rw,exec,nosuid,nodev";
+        let options = |mode: &str, share: u64| {
+            let size = self.memory_of_machine / 100 * share;
+            let all = format!("rw,exec,nosuid,nodev,size={size}");
             if self.kind.owns_tmpfs() {
                 // Where an image has the directory with other rights, they win, whatever is said here; not over the owner.
                 format!("{all},mode={mode},uid={uid},gid={gid}")
@@ -132,9 +139,9 @@ impl Profile<'_> {
             }
         };
         let mut own = vec![
-            (AGENT_HOME, options("0700")),
-            ("/tmp", options("1777")),
-            ("/var/tmp", options("1777")),
+            (AGENT_HOME, options("0700", HOME_SHARE)),
+            ("/tmp", options("1777", TMP_SHARE)),
+            ("/var/tmp", options("1777", VAR_TMP_SHARE)),
         ];
         if self.users == Users::Kept {
             // In a user namespace an engine shows the host's, with the names of its devices.
@@ -268,5 +275,44 @@ fn mount(bind: &Bind) -> Mount {
             ..MountBindOptions::default()
         }),
         ..Mount::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As natively: a fifth, a fifth and a twentieth of the machine's memory, and never what the kernel would give.
+    #[test]
+    fn files_in_memory_have_a_share_each() {
+        for kind in Kind::ALL {
+            for users in [Users::Machine, Users::Kept, Users::Mapped] {
+                let profile = Profile {
+                    kind,
+                    image: "x",
+                    hostname: "x",
+                    ids: (1, 1),
+                    labels: HashMap::new(),
+                    binds: &[],
+                    limits: &Limits::default(),
+                    network: "none",
+                    users,
+                    namespace: None,
+                    memory_of_machine: 1_000_000,
+                    runtime: None,
+                    socket: String::new(),
+                };
+                let own = profile.own_files();
+                let has = |place: &str, size: u64| {
+                    let options = own[place]
+                        .split(',')
+                        .any(|one| one == format!("size={size}"));
+                    assert!(options, "{place} of {kind}: {}", own[place]);
+                };
+                has(AGENT_HOME, 200_000);
+                has("/tmp", 200_000);
+                has("/var/tmp", 50_000);
+            }
+        }
     }
 }
