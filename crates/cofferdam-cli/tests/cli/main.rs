@@ -16,6 +16,7 @@ mod delete;
 mod demo;
 mod doctor;
 mod engine_faults;
+mod engine_gone;
 mod engine_versions;
 mod environment;
 mod fake_engine;

@@ -219,4 +219,11 @@ impl BindMountProvider for Engine {
         }
         life::remove(&self.reach, handle).await
     }
+
+    async fn let_go(&self, handle: &Handle) -> Result<Option<String>, SandboxError> {
+        if !self.began {
+            return Ok(None);
+        }
+        life::let_go(&self.reach, handle).await
+    }
 }
