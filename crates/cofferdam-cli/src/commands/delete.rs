@@ -23,7 +23,8 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "SANDBOX")]
     names: Vec<String>,
 
-    /// Also where somebody's program runs inside, or work would be lost: uncommitted, or refused by the gate
+    /// Also where somebody's program runs inside, its engine is gone for good, or work would be lost: uncommitted, or
+    /// refused by the gate
     #[arg(long)]
     force: bool,
 
@@ -87,6 +88,11 @@ async fn delete(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<(), CliError> {
+    if options.force
+        && let Some(left) = manage::let_go(target).await?
+    {
+        output::note(&format!("note: {}\n", printable_line(&left)));
+    }
     let lived = end(&target.name, options, environment, interrupt).await?;
     if let Some(one) = manage::bring_home(target, options).await? {
         if !lived || one.commits > 0 {

@@ -110,6 +110,13 @@ fn not_home(name: &str, source: &CollectError) -> String {
     }
 }
 
+/// What there is to do about a sandbox whose engine will not be there again.
+pub(super) fn gone_for_good(name: &str) -> String {
+    format!(
+        "if it will never be there again, give its containers up with `cofferdam delete --force {name}`: what was committed comes home"
+    )
+}
+
 fn again(name: &str) -> String {
     format!("stop it with `cofferdam stop {name}`, then start it with `cofferdam start {name}`")
 }
@@ -132,6 +139,8 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
         SandboxError::NotListening(_) => {
             format!("see what runs there with `cofferdam status {name}`, and start its server")
         }
+        // Beside its own.
+        SandboxError::NoEngine { .. } => gone_for_good(name),
         // They have hints of their own, or need none.
         SandboxError::Program { .. }
         | SandboxError::Unsupported { .. }

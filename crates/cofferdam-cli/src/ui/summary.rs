@@ -127,6 +127,10 @@ pub(crate) fn unfinished(kept: &Kept, stopped: bool, colour: bool) -> String {
         (None, Some(_), Some(name)) if kept.lives_on => Some(format!(
             "cofferdam collect {name}   # brings home what the agent committed"
         )),
+        // Of one that was never whole no agent has worked in it.
+        (None, Some(_), Some(name)) if kept.base.is_none() => Some(format!(
+            "cofferdam delete {name}   # removes what there is of it"
+        )),
         (None, Some(_), _) => {
             Some("cofferdam gc   # brings home what the agent committed".to_owned())
         }

@@ -106,7 +106,7 @@ fn forward(
 }
 
 /// Where the engine of this machine is, without the scheme.
-fn socket(engine: &str) -> PathBuf {
+pub(crate) fn socket(engine: &str) -> PathBuf {
     let variable = SURROUNDINGS[usize::from(engine != "docker")];
     #[expect(
         clippy::disallowed_methods,

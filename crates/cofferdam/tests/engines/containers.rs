@@ -189,6 +189,26 @@ each! {
 }
 
 each! {
+    /// Nobody named a limit: the kernel would give each of these half of the machine's memory.
+    async fn files_in_memory_have_a_share_of_the_machines(world: World) {
+        let text = fs::read_to_string("/proc/meminfo").unwrap();
+        let total = text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
+        let sandbox = world.create(&spec()).await.unwrap();
+        for (place, share) in [("/home/agent", 20), ("/tmp", 20), ("/var/tmp", 5)] {
+            let said = ok(&*sandbox, &format!("df -P -k {place}")).await;
+            let line: Vec<_> = said.lines().last().unwrap().split_whitespace().collect();
+            assert_eq!(line.last(), Some(&place), "{said}");
+            let size = line[1].parse::<u64>().unwrap();
+            let want = total * share / 100;
+            // In whole pages.
+            assert!(size.abs_diff(want) <= 64, "{place}: {size}, not {want}");
+            ok(&*sandbox, &format!("echo x >{place}/x")).await;
+        }
+        sandbox.close().await.unwrap();
+    }
+}
+
+each! {
     async fn behind_the_wall_nothing_is_reached_that_no_rule_names(world: World) {
         let (mut spec, handle) = world.living();
         spec.network = world.wall(&spec, &[]);

@@ -92,6 +92,7 @@ impl Engine {
         cancel: &CancellationToken,
     ) -> Result<BuildNetwork, SandboxError> {
         let client = self.reach.client().await?;
+        client.is_here().await?;
         client.empty_image(EMPTY).await?;
         let empty = (EMPTY.to_owned(), Vec::new());
         let id = wall.sandbox;
@@ -249,13 +250,13 @@ async fn steps(
     mut said: impl FnMut(&str),
 ) -> Result<(), BuildError> {
     let json = |map: &BTreeMap<String, String>| encoded(&serde_json::json!(map).to_string());
-    let path = format!(
-        "/v1.41/build?t={}&target={}&buildargs={}&labels={}&rm=1&forcerm=1&{network}",
+    let path = client.path(&format!(
+        "/build?t={}&target={}&buildargs={}&labels={}&rm=1&forcerm=1&{network}",
         encoded(&recipe.name),
         encoded(recipe.target.as_deref().unwrap_or_default()),
         json(&recipe.arguments),
         json(&recipe.labels),
-    );
+    ));
     let mut lines = Lines::default();
     let mut problem = None;
     let each = |line: &[u8]| {

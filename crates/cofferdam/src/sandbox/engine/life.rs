@@ -10,7 +10,7 @@ use cofferdam_guest::protocol::Request;
 use super::client::Client;
 use super::labels::written;
 use super::reach::Reach;
-use super::{attached, places};
+use super::{attached, places, record};
 use crate::fsx;
 use crate::names::SandboxId;
 use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
@@ -106,6 +106,36 @@ pub(super) async fn open(
 /// Ends a sandbox and clears away what is left of it, whatever that is.
 pub(super) async fn remove(reach: &Reach, handle: &Handle) -> Result<(), SandboxError> {
     all_gone(reach, handle.id).await?;
+    clear(reach, handle)
+}
+
+/// Where its engine does not answer: ends the sandbox by its guest, which needs no engine for that, and forgets that it was ever made.
+/// Says what may stay. None where the engine answers: then [`remove`] is the way.
+pub(super) async fn let_go(reach: &Reach, handle: &Handle) -> Result<Option<String>, SandboxError> {
+    let why = match reach.client().await {
+        Ok(_) => return Ok(None),
+        Err(why @ SandboxError::NoEngine { .. }) => why,
+        Err(other) => return Err(other),
+    };
+    if let Ok(door) = Door::at(&handle.state)
+        && let Ok(stream) = door.connect().await
+    {
+        let process = Process::of(&stream)?;
+        if guest::greet(&stream).await.is_ok() {
+            Connection::new(stream).say(&Request::End).await;
+        }
+        process.end().await?;
+    }
+    clear(reach, handle)?;
+    record::forget(&handle.state)?;
+    Ok(Some(format!(
+        "{why}; containers of this sandbox, if there are any, stay in {}",
+        reach.kind()
+    )))
+}
+
+/// What it had on the host beside its state.
+fn clear(reach: &Reach, handle: &Handle) -> Result<(), SandboxError> {
     if let Ok(door) = Door::at(&handle.state) {
         door.remove();
     }

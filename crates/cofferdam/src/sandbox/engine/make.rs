@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use bollard::models::ContainerCreateBody;
 use cofferdam_guest::protocol::{self, Agent, Setup};
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +19,7 @@ use super::mounts::{self, Bind};
 use super::namespaces;
 use super::newborn::{Newborn, go_on, meet, short};
 use super::places::{meeting, mounted, nothing};
-use super::profile::{AUTHORITIES, GUEST, MEETING, OF_CALLER, Profile};
+use super::profile::{AUTHORITIES, Body, GUEST, MEETING, OF_CALLER, Profile};
 use super::reach::Reach;
 use super::rendezvous::Rendezvous;
 use crate::authorities;
@@ -157,6 +156,7 @@ pub(super) async fn come_up(
                 _ => None,
             },
             users,
+            memory_of_machine: memory_of_machine(),
             runtime: options.runtime.clone(),
             socket: Rendezvous::socket(MEETING),
         };
@@ -245,6 +245,12 @@ pub(super) fn can_lay(client: &Client) -> Result<(), SandboxError> {
     Err(mounts::no_layers())
 }
 
+/// What this machine has, in bytes.
+fn memory_of_machine() -> u64 {
+    let system = rustix::system::sysinfo();
+    u64::from(system.totalram).saturating_mul(system.mem_unit.into())
+}
+
 fn has_layers(mounts: &[Mount]) -> bool {
     let mut sources = mounts.iter().map(|mount| &mount.source);
     sources.any(|source| matches!(source, MountSource::Layers { .. }))
@@ -255,7 +261,7 @@ async fn both<'a>(
     client: &'a Client,
     holder: Option<Holder<'a>>,
     names: &[String; 2],
-    body: ContainerCreateBody,
+    body: Body,
 ) -> Result<(Option<Held<'a>>, Newborn<'a>), SandboxError> {
     let stands = async {
         match holder {
@@ -269,7 +275,7 @@ async fn both<'a>(
 /// An ordinary user's engine limits nothing without delegated control groups of version 2.
 async fn can_limit(client: &Client, limits: &Limits) -> Result<(), SandboxError> {
     let asked = limits.memory.is_some() || limits.cpus.is_some();
-    if !asked || client.about().await?.control_groups != Some(1) {
+    if !asked || !client.about().await?.has_control_groups_of_1() {
         return Ok(());
     }
     let kind = client.kind();

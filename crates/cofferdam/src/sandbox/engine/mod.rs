@@ -4,6 +4,7 @@
 //! ([`guest`](super::guest)). Here is what is the engine's: where it is ([`find`]), what it is asked ([`client`]), what a container
 //! is ([`profile`], [`mounts`]), how one comes up ([`make`]) and ends ([`life`]). docs/decisions/0013-engines.md.
 
+mod about;
 mod ask;
 mod attached;
 mod build;
@@ -32,6 +33,8 @@ mod record;
 mod rehearse;
 mod rendezvous;
 mod runtime;
+mod unreachable;
+mod version;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +48,7 @@ pub use find::Surroundings;
 pub use image::Image;
 pub use kind::Kind;
 pub use named::{Docker, Podman};
-pub use probe::{Found, probe};
+pub use probe::{Found, Lack, probe};
 
 use reach::Reach;
 
@@ -164,10 +167,9 @@ impl BindMountProvider for Engine {
     async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
         let (client, options) = (self.reach.client().await?, &self.reach.options);
         client.users()?;
-        client
-            .first_image(&options.images(Some(repository)))
-            .await
-            .map(drop)
+        let images = options.images(Some(repository));
+        let (here, image) = tokio::join!(client.is_here(), client.first_image(&images));
+        here.and(image).map(drop)
     }
 
     async fn try_layers(
@@ -186,9 +188,9 @@ impl BindMountProvider for Engine {
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         let client = self.reach.client().await?;
         let options = &self.reach.options;
-        let image = client
-            .first_image(&options.images(spec.repository.as_ref()))
-            .await?;
+        let images = options.images(spec.repository.as_ref());
+        let (here, image) = tokio::join!(client.is_here(), client.first_image(&images));
+        let image = here.and(image)?;
         if let Some(place) = &spec.place {
             // The same one whenever it is started again.
             record::write(place, &client.endpoint, options, &image.0)?;
@@ -216,5 +218,12 @@ impl BindMountProvider for Engine {
             return Ok(());
         }
         life::remove(&self.reach, handle).await
+    }
+
+    async fn let_go(&self, handle: &Handle) -> Result<Option<String>, SandboxError> {
+        if !self.began {
+            return Ok(None);
+        }
+        life::let_go(&self.reach, handle).await
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bollard::models::ContainerCreateBody;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
+use super::profile::Body;
 use super::rendezvous::Rendezvous;
 use crate::sandbox::SandboxError;
 use crate::sandbox::guest::{Process, start_error};
@@ -28,7 +28,7 @@ impl<'a> Newborn<'a> {
     pub(super) async fn create(
         client: &'a Client,
         names: [String; 2],
-        body: ContainerCreateBody,
+        body: Body,
     ) -> Result<Self, SandboxError> {
         let (told, made) = oneshot::channel();
         let maker = client.clone();

@@ -37,7 +37,7 @@ impl Reach {
                 Some(endpoint) => endpoint.clone(),
                 None => find::endpoint(self.kind, &self.options.around)?,
             };
-            Client::connect(endpoint)
+            Client::connect(endpoint).await
         };
         self.client.get_or_try_init(connect).await
     }

@@ -44,6 +44,12 @@ pub(super) fn write(
     fsx::write_private(&place.join(FILE), &bytes).map_err(|error| failed(error.to_string()))
 }
 
+/// From then on it is as if nothing of the sandbox had been made.
+pub(super) fn forget(place: &Path) -> Result<(), SandboxError> {
+    fsx::remove_tree_or_file(&place.join(FILE))
+        .map_err(|error| SandboxError::Start(error.to_string()))
+}
+
 /// The options and the engine; none where nothing of a sandbox was made.
 pub(super) fn read(
     kind: Kind,

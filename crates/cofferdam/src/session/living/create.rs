@@ -113,9 +113,10 @@ impl Session {
                     name: Some(plan.record.name.clone()),
                     ..Kept::default()
                 };
-                // As one whose command died: what hooks may have made comes home, the rest goes.
+                // As one whose command died: what hooks may have made comes home, the rest goes. Where that cannot be done
+                // now, it is known for one that was never finished.
                 owned.record.lifetime = Lifetime::Command;
-                owned.record.setup = Setup::Done;
+                owned.record.setup = Setup::Making;
                 if let Err(error) = owned.save() {
                     events.notice(Notice::Other {
                         text: error.to_string(),

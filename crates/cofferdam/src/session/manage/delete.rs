@@ -19,6 +19,7 @@ use crate::git::worktree;
 use crate::home::Home;
 use crate::names::{BranchName, Slug};
 use crate::registry::{self, Entry, Mode, Owned, Record, RegistryError};
+use crate::sandbox::{self, BindMountProvider, Handle};
 
 /// How long a run may take to stop, collect and dispose.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
@@ -63,6 +64,38 @@ impl SandboxRef {
             Err(why) => orphan::find(self, &why)?.map(drop).ok_or(why),
         }
     }
+}
+
+/// Gives up the containers of a sandbox whose engine is gone for good, before [`delete()`] with `force`: it would have them
+/// removed first. Says what may stay, for its user; `None`: there is nothing to give up. No work goes with that: it is in the
+/// sandbox's files, and comes home as ever.
+pub async fn let_go(target: &SandboxRef) -> Result<Option<String>, ManageError> {
+    let entry = match target.find().await {
+        Ok((_, entry)) => entry,
+        Err(why) => match orphan::find(target, &why)? {
+            Some(entry) => entry,
+            // What is wrong is said by who deletes.
+            None => return Ok(None),
+        },
+    };
+    let record = &entry.record;
+    // A run that is at work is told to stop, and ends its own.
+    if !record.lives_on() && (entry.in_use || !record.phase.is_unfinished()) {
+        return Ok(None);
+    }
+    let state = target.home.sandbox(record.id);
+    let Ok(provider) = sandbox::provider_of(&record.provider, &state) else {
+        return Ok(None);
+    };
+    let handle = Handle {
+        id: record.id,
+        state,
+    };
+    let left = provider.let_go(&handle).await;
+    left.map_err(|source| ManageError::Alive {
+        name: record.name.to_string(),
+        source,
+    })
 }
 
 /// Brings the commits of a sandbox home whose command died, as [`delete()`] does first. `None`: there is
