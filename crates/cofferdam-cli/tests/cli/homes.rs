@@ -44,6 +44,26 @@ impl Drop for Fuse {
     }
 }
 
+/// Whoever works inside has another user id, and the files are made for everybody: the caller's umask is not theirs.
+#[test]
+fn files_and_directories_have_the_same_modes_under_any_umask() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("deep/er/x", "x\n");
+    environment
+        .shell("chmod +x deep/er/x; git add -A; git commit -qm deep")
+        .expect_code(0);
+    let inside = "test \"$(stat -c %a . src deep deep/er src/lib.txt deep/er/x | xargs)\" = '755 755 755 755 644 755'";
+    let line = format!(
+        "umask 077; '{}' run -q --network none --mode layer -- sh -c '{}'",
+        env!("CARGO_BIN_EXE_cofferdam"),
+        inside.replace('\'', "'\\''")
+    );
+    environment.shell(&line).expect_code(0);
+    let modes = "find ~/.cofferdam/trees/*/*/files -printf '%y %m\\n' | sort -u";
+    let modes = environment.shell(modes).expect_code(0);
+    assert_eq!(modes.stdout, "d 755\nf 644\nf 755\n");
+}
+
 fn run(environment: &TestEnvironment, home: &Path, options: &[&str], script: &str) -> Done {
     let all = [
         &["run", "--network", "none"],
