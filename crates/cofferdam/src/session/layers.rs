@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -285,7 +286,11 @@ fn stood_on(home: &Home) -> Result<BTreeSet<PathBuf>, FileError> {
         read => read.context("list", &all)?,
     };
     for state in states {
-        used.extend(below(&state.context("list", &all)?.path())?);
+        match below(&state.context("list", &all)?.path()) {
+            // Somebody's file, and no sandbox.
+            Err(error) if error.source.kind() == ErrorKind::NotADirectory => {}
+            layers => used.extend(layers?),
+        }
     }
     Ok(used)
 }
