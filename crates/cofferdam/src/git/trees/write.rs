@@ -108,16 +108,6 @@ pub(super) async fn write(
     Ok(sizes.concat())
 }
 
-/// About what files of these sizes take: whole blocks, and an inode each.
-pub(super) fn on_disk(sizes: &[u64]) -> u64 {
-    const BLOCK: u64 = 4096;
-    const INODE: u64 = 256;
-    sizes
-        .iter()
-        .map(|size| size.div_ceil(BLOCK) * BLOCK + INODE)
-        .sum()
-}
-
 /// Whether what is made has the mode that was asked for.
 fn is_exact() -> bool {
     umask() & 0o755 == 0
