@@ -76,6 +76,11 @@ impl Emitter {
         }
     }
 
+    /// What the caller hears with, without the log.
+    pub(super) fn callers(&self) -> EventSink {
+        self.sink.clone()
+    }
+
     /// Without a log, for what was announced already.
     pub(super) fn sink(sink: EventSink) -> Self {
         Self {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -60,8 +61,16 @@ pub(super) async fn make(
     rustix::fs::chmod(&upper, Mode::from_raw_mode(0o755))
         .map_err(|errno| FileError::new("open up", &upper, errno.into()))?;
     let tree = repo.tree_of(base, cancel).await?;
+    let trees = Trees::open(home, repo)?;
+    let stack = trees.stack(repo, &tree, &telling(sink), cancel).await?;
+    name_below(state, &stack)?;
+    Ok(stack)
+}
+
+/// How far the files are, for whoever waits for them.
+fn telling(sink: EventSink) -> Tell {
     let began = Mutex::new(Instant::now());
-    let tell = Tell::new(move |far| match far {
+    Tell::new(move |far| match far {
         Far::Waits => sink.emit(&Event::Notice(Notice::OtherWrites)),
         Far::Begins => {
             let mut began = began.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,11 +88,7 @@ pub(super) async fn make(
             });
         }
         Far::Wrote { .. } => {}
-    });
-    let trees = Trees::open(home, repo)?;
-    let stack = trees.stack(repo, &tree, &tell, cancel).await?;
-    name_below(state, &stack)?;
-    Ok(stack)
+    })
 }
 
 /// From now on nobody removes them.
@@ -152,6 +157,7 @@ pub(super) async fn stand(
     home: &Home,
     repo: &Repository,
     record: &Record,
+    sink: EventSink,
     cancel: &CancellationToken,
 ) -> Result<(), SandboxError> {
     let state = home.sandbox(record.id);
@@ -166,7 +172,7 @@ pub(super) async fn stand(
     let tree = repo.tree_of(&record.base, cancel).await;
     let tree = tree.map_err(|error| gone(&error))?;
     let trees = Trees::open(home, repo).map_err(|error| gone(&error))?;
-    let stack = trees.stack(repo, &tree, &Tell::nobody(), cancel).await;
+    let stack = trees.stack(repo, &tree, &telling(sink), cancel).await;
     let stack = stack.map_err(|error| gone(&error))?;
     name_below(&state, &stack).map_err(|error| gone(&error))
 }
@@ -315,7 +321,11 @@ fn stood_on(home: &Home) -> Result<BTreeSet<PathBuf>, FileError> {
         read => read.context("list", &all)?,
     };
     for state in states {
-        used.extend(below(&state.context("list", &all)?.path())?);
+        match below(&state.context("list", &all)?.path()) {
+            // Somebody's file, and no sandbox.
+            Err(error) if error.source.kind() == ErrorKind::NotADirectory => {}
+            layers => used.extend(layers?),
+        }
     }
     Ok(used)
 }
