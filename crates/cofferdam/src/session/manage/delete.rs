@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
 use super::risk::{Uncommitted, own_branch, uncommitted_in, worktree_of};
-use super::taken_out::{self, Place};
+use super::taken_out::{self, Destination};
 use super::turn::take;
 use super::{Lost, ManageError, SandboxRef, applying, half_merged, orphan};
 use crate::git::Repository;
@@ -156,7 +156,7 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         });
     }
     let copy = record.workspace(&target.home);
-    let places = [Place::Worktree, Place::WorkingTree];
+    let places = [Destination::Worktree, Destination::WorkingTree];
     let taken_out = places
         .iter()
         .any(|&place| taken_out::is_in(owned.directory(), place));
