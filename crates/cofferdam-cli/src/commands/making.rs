@@ -309,13 +309,11 @@ impl Making {
         };
         options.copy = given.copy;
         options.hide = given.hide;
-        let usual = Limits::default();
-        options.limits = Limits {
-            processes: given.pids.or(usual.processes),
-            memory: given.memory.or(usual.memory),
-            cpus: given.cpus.or(usual.cpus),
-            open_files: usual.open_files,
-        };
+        let mut limits = Limits::default();
+        limits.processes = given.pids.or(limits.processes);
+        limits.memory = given.memory.or(limits.memory);
+        limits.cpus = given.cpus.or(limits.cpus);
+        options.limits = limits;
     }
 }
 

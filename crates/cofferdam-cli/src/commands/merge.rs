@@ -42,6 +42,7 @@ pub(crate) async fn run(
         commits,
         changed_outside,
         lies_there,
+        ..
     } in &merges
     {
         output::data(&match (landing, commits.len()) {

@@ -23,6 +23,7 @@ use crate::registry::{self, Entry, Mode, Owned, Record, RegistryError};
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeleteOptions {
     /// Also while a run uses it (the run is told to stop and its commits come home first), with
     /// uncommitted work in its worktree, and with packs that the gate refused.
@@ -31,8 +32,19 @@ pub struct DeleteOptions {
     pub purge: bool,
 }
 
+impl DeleteOptions {
+    /// By force, with its commits kept.
+    pub fn forced() -> Self {
+        Self {
+            force: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// What was deleted.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct Deleted {
     pub name: Slug,
     /// Where commits that are nowhere else stay for 30 days: the branch's, and those kept beside it.
