@@ -46,10 +46,9 @@ pub(crate) async fn run(
         }
     }
     let alone = names.len() == 1;
-    let options = DeleteOptions {
-        force: arguments.force,
-        purge: arguments.purge,
-    };
+    let mut options = DeleteOptions::default();
+    options.force = arguments.force;
+    options.purge = arguments.purge;
     let tell = |error: CliError| {
         output::note(&error::render(&error, environment.colour.on_stderr()));
         ExitCode::FAILURE

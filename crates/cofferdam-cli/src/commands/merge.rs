@@ -45,6 +45,7 @@ pub(crate) async fn run(
         commits,
         changed_outside,
         lies_there,
+        ..
     } in &merges
     {
         if matches!(landing, Landing::Nothing) && commits.is_empty() && looked_at.is_some() {

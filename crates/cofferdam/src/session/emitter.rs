@@ -184,14 +184,14 @@ fn line_of(event: &Event) -> Option<String> {
         Event::Step { step } => format!("step: {step}"),
         Event::Progress { .. } => return None,
         Event::SandboxReady { millis } => format!("sandbox ready in {millis} ms"),
-        Event::HookStarted { place, command } => format!("hook {place}: {command}"),
+        Event::HookStarted { point, command } => format!("hook {point}: {command}"),
         Event::HookFinished {
-            place,
+            point,
             exit,
             output,
             ..
         } => {
-            format!("hook {place} ended with {exit}\n{}", output.trim_end())
+            format!("hook {point} ended with {exit}\n{}", output.trim_end())
         }
         Event::IterationStarted {
             iteration,

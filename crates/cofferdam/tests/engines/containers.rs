@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use cofferdam::sandbox::engine::Kind;
 use cofferdam::sandbox::{
-    Access, BindMountProvider, ExecRequest, Exit, Limits, Mount, MountSource, SandboxError,
-    TerminalSize,
+    Access, BindMountProvider, ExecRequest, Exit, Mount, MountSource, SandboxError, TerminalSize,
 };
 use cofferdam_lab::skip;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -173,7 +172,8 @@ each! {
 each! {
     async fn limits_hold(world: World) {
         let mut spec = spec();
-        spec.limits = Limits { processes: Some(40), memory: Some(64 << 20), ..spec.limits };
+        spec.limits.processes = Some(40);
+        spec.limits.memory = Some(64 << 20);
         let sandbox = match world.create(&spec).await {
             Err(SandboxError::Unsupported { what, .. }) if what.contains("rootless") => return skip!("{what}"),
             made => made.unwrap(),

@@ -25,10 +25,9 @@ fn with(env: &Env, name: &str, strategy: BranchStrategy) -> SessionOptions {
 
 /// Whose programs are stopped by the freezer, where there is one, or by signals.
 async fn made_by(env: &Env, freezer: bool) -> Session {
-    let native = Native::new(NativeOptions {
-        freezer,
-        ..NativeOptions::default()
-    });
+    let mut native = NativeOptions::default();
+    native.freezer = freezer;
+    let native = Native::new(native);
     let mut options = SessionOptions::new(&env.repo, in_this_mode(native, branch("b-one")));
     options.name = Some("one".to_owned());
     options.network = cofferdam::session::NetworkOptions::None;

@@ -66,11 +66,11 @@ struct Context {
 
 #[derive(Debug, Deserialize)]
 struct Endpoints {
-    docker: Place,
+    docker: DockerEndpoint,
 }
 
 #[derive(Debug, Deserialize)]
-struct Place {
+struct DockerEndpoint {
     #[serde(rename = "Host")]
     host: String,
 }

@@ -61,6 +61,7 @@ use super::{
 
 /// How containers are made.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct EngineOptions {
     /// A directory of the caller's for what containers are given; made where it is missing, 0700.
     pub home: PathBuf,

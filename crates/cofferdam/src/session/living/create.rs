@@ -77,7 +77,7 @@ impl Session {
             Ok(_) => making.leave(&mut owned, ready.take(), Setup::Done).await,
             // It is kept for a look.
             Err(RunErrorKind::Hook(error))
-                if error.is_inside() && !caller.cancel.is_cancelled() =>
+                if error.point.is_inside() && !caller.cancel.is_cancelled() =>
             {
                 let left = making.leave(&mut owned, ready.take(), Setup::Failed).await;
                 if left.is_ok() {

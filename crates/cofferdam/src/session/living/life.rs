@@ -96,10 +96,8 @@ impl Session {
                 return Err(SessionError::Rules { name, problems });
             }
             let unkept = |source| self.unkept(source);
-            let found = Supervisor::connect(&self.directory()).await;
-            if let Some((supervisor, _)) = found.map_err(unkept)? {
-                supervisor.reload(&change).await.map_err(unkept)?;
-            }
+            let reloaded = Supervisor::reload_at(&self.directory(), &change).await;
+            reloaded.map_err(unkept)?;
         }
         let resumed = self.sandbox.resume().await;
         resumed.map_err(|source| self.failed(source))

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
 use super::risk::{Uncommitted, own_branch, uncommitted_in, worktree_of};
-use super::taken_out::{self, Place};
+use super::taken_out::{self, Destination};
 use super::turn::take;
 use super::{Lost, ManageError, SandboxRef, applying, half_merged, orphan};
 use crate::git::Repository;
@@ -25,6 +25,7 @@ use crate::sandbox::{self, BindMountProvider, Handle};
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeleteOptions {
     /// Also while a run uses it (the run is told to stop and its commits come home first), with
     /// uncommitted work in its worktree, and with packs that the gate refused.
@@ -33,8 +34,19 @@ pub struct DeleteOptions {
     pub purge: bool,
 }
 
+impl DeleteOptions {
+    /// By force, with its commits kept.
+    pub fn forced() -> Self {
+        Self {
+            force: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// What was deleted.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct Deleted {
     pub name: Slug,
     /// Where commits that are nowhere else stay for 30 days: the branch's, and those kept beside it.
@@ -192,7 +204,7 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         });
     }
     let copy = record.workspace(&target.home);
-    let places = [Place::Worktree, Place::WorkingTree];
+    let places = [Destination::Worktree, Destination::WorkingTree];
     let taken_out = places
         .iter()
         .any(|&place| taken_out::is_in(owned.directory(), place));

@@ -47,6 +47,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(600);
 
 /// One interrupted sandbox whose work was brought home.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct Recovered {
     pub name: String,
     /// The top of its repository: `gc` looks after all of them.
@@ -73,6 +74,7 @@ pub struct Recovered {
 
 /// How `gc` goes about it.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct GcOptions {
     /// Say what would be done, and do nothing.
     pub dry_run: bool,
@@ -91,6 +93,7 @@ impl Default for GcOptions {
 
 /// What `gc` did, or would do.
 #[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
 pub struct GcReport {
     pub recovered: Vec<Recovered>,
     pub removed: Vec<String>,

@@ -70,6 +70,7 @@ impl std::fmt::Display for State {
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own, as `list --json` has it"
 )]
+#[non_exhaustive]
 pub struct Summary {
     pub id: SandboxId,
     pub name: Slug,
