@@ -206,7 +206,7 @@ run_job() {
         mkdir -m 1777 "$place"
         as=(env)
     fi
-    as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity")
+    as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity" COFFERDAM_TEST_VERDICTS="$work/verdicts.$identity")
     case $mode in
         -) ;;
         docker | podman) as+=(COFFERDAM_TEST_SANDBOX="$mode") test+=" in mode $mode" ;;
@@ -237,9 +237,12 @@ run_pool() {
     other_git=git
     if [[ -x /usr/bin/git ]]; then other_git=/usr/bin/git; fi
     # Also those of the caller's tests append that become the ordinary user.
-    : >"$work/skipped.caller"
-    : >"$work/skipped.user"
-    chmod 0666 "$work"/skipped.*
+    local name
+    for name in skipped verdicts; do
+        : >"$work/$name.caller"
+        : >"$work/$name.user"
+        chmod 0666 "$work/$name".*
+    done
     export -f run_job as_id as_id_in_closed
     export top work user other_git seed limit closed shown as_user
     xargs -d '\n' -n 1 -P "$jobs" -a "$work/jobs" bash -c 'run_job "$1"' _
@@ -296,6 +299,31 @@ say_skipped() {
     [[ -z $lines ]] || echo "$lines"
 }
 
+# For each provider how many attacks and checks held, and a line for each that ran in part or not at all. What failed is said apart.
+# $work/verdicts.* have lines of provider, kind, name, what became of it, and why; `--repeat` has some more than once.
+say_verdicts() {
+    local lines provider
+    lines=$({
+        cat "$work/verdicts.caller"
+        sed "s/^[^\t]*/& (uid $user)/" "$work/verdicts.user"
+    } | sort -u)
+    [[ -n $lines ]] || return 0
+    say 'providers'
+    cut -f1 <<<"$lines" | uniq | while IFS= read -r provider; do
+        awk -F'\t' -v provider="$provider" '
+            $1 != provider { next }
+            { count[$2, $4]++ }
+            $5 != "" { why = why "    " $4 ": " $3 ": " $5 "\n" }
+            END {
+                line = provider ": " count["check", "passed"] + 0 " checks passed, " count["check", "in part"] + 0 \
+                    " in part, " count["check", "not tried"] + 0 " not tried"
+                attacks = count["attack", "passed"]
+                if (attacks) line = line "; " attacks " attacks on the wall refused, and the control of each fired"
+                printf "%s\n%s", line, why
+            }' <<<"$lines"
+    done
+}
+
 # Processes that have a file or a directory of ours open, name one, or see one: the first of a sandbox does nothing else.
 ours_alive() {
     local process text
@@ -340,6 +368,7 @@ run_and_report() {
     failed=$(awk -F'\t' '$5 != "0"' "$work/results" | sort)
     say_times
     say_skipped
+    say_verdicts
     check_leftovers || bad=1
     if [[ $(wc -l <"$work/results") != $(wc -l <"$work/jobs") ]]; then
         echo 'not every job has ended'
