@@ -207,18 +207,6 @@ impl World {
 
     /// One that would start what must not be started.
     pub(crate) fn hostile_image(&self) -> String {
-        let name = format!("cofferdam-test-hostile-{}", std::process::id());
-        let (archive, root) = (
-            self.place.path().join("image.tar"),
-            self.directory("root/bin"),
-        );
-        let made = engine(self.kind, &["create", IMAGE, "true"]);
-        engine(
-            self.kind,
-            &["export", "-o", archive.to_str().unwrap(), made.trim()],
-        );
-        engine(self.kind, &["rm", made.trim()]);
-        drop(root);
         let changes = [
             "ENTRYPOINT [\"touch\", \"/ran\"]",
             "CMD [\"/never\"]",
@@ -226,9 +214,25 @@ impl World {
             "ENV OF_THE_IMAGE=yes",
             "VOLUME /data",
             "WORKDIR /nowhere",
+            "HEALTHCHECK --interval=1s CMD touch /tmp/ran-by-the-engine",
         ];
+        // Podman's images of its own form have no health checks.
+        let most = changes.len() - usize::from(self.kind == Kind::Podman);
+        self.image_with(&changes[..most], "hostile")
+    }
+
+    /// The files of [`IMAGE`] with other settings, and `name` in its own.
+    pub(crate) fn image_with(&self, changes: &[&str], name: &str) -> String {
+        let name = format!("cofferdam-test-{name}-{}", std::process::id());
+        let archive = self.place.path().join("image.tar");
+        let made = engine(self.kind, &["create", IMAGE, "true"]);
+        engine(
+            self.kind,
+            &["export", "-o", archive.to_str().unwrap(), made.trim()],
+        );
+        engine(self.kind, &["rm", made.trim()]);
         let mut words = vec!["import"];
-        for change in &changes {
+        for change in changes {
             words.extend(["--change", change]);
         }
         words.extend([archive.to_str().unwrap(), name.as_str()]);
