@@ -28,23 +28,30 @@ ${rootless_docker_host:-^cofferdam/engines::.*::docker$}	each test becomes a use
 END
 }
 
-# Of these the ordinary user has the half that the seed chooses, where root has them all in the same suite; those are
+# Of these the ordinary user has the third that the seed chooses, where root has them all in the same suite; those are
 # left out of the choice that are about what a user may or about sandboxes that stay. `--all`: every one.
+user_share=3
 halved='^(cofferdam/session|cofferdam/engines|cofferdam-cli/(cli|chaos))::'
+# Of what runs in root's Podman the half that the seed chooses: in Docker all of it does.
+podman_share=2
+podman='^cofferdam/engines::.*::podman$'
+# Of the attacks on the wall, which are made natively by root, one of so many: in Docker, in Podman, and natively as the ordinary user.
+wall_docker=4 wall_podman=8 wall_user=2
 never_halved='::(living|lives|keeper|doctor|programs|homes|shown|environment|no_room|full_disk|bad_input::(users|hostile|streams))'
 
-# Passes on the jobs on standard input that are run this time; the others are counted in $work/halved.
-halve_users() {
-    awk -F'\t' -v seed="$seed" -v halved="$halved" -v never="$never_halved" -v left="$work/halved" '
+# Passes on the jobs on standard input that are run this time; the others are counted in $work/halved, and by identity.
+halve() {
+    awk -F'\t' -v seed="$seed" -v halved="$halved" -v never="$never_halved" -v left="$work/halved" -v podman="$podman" \
+        -v user_share="$user_share" -v podman_share="$podman_share" '
         BEGIN { for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n }
-        $1 != "user" { print; next }
         {
             name = $4 "::" $5
-            if (name ~ halved && name !~ never) {
-                sum = seed % 65521
-                for (n = 1; n <= length(name); n++) sum = (sum * 31 + code[substr(name, n, 1)]) % 65521
-                if (int(sum / 16) % 2) { print name >left; next }
-            }
+            share = 1
+            if ($1 == "user") { if (name ~ halved && name !~ never) share = user_share }
+            else if (name ~ podman) share = podman_share
+            sum = seed % 65521
+            for (n = 1; n <= length(name); n++) sum = (sum * 31 + code[substr(name, n, 1)]) % 65521
+            if (int(sum / 16) % share) { print $1 "\t" name >left; next }
             print
         }'
 }
@@ -72,8 +79,8 @@ in_modes() {
             for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n
             if (all != "") share = 1
         }
-        # The attacks on the wall are made from containers too, where this run has started those engines itself.
-        $4 == "cofferdam-cli/wall" && $1 != "user" && all != "" {
+        # The attacks on the wall are made from containers too, where this run has started those engines itself: a share of them.
+        $4 == "cofferdam-cli/wall" && $1 != "user" {
             print $0, "-"
             # The agents of that one have sandboxes of their own.
             if ($5 == "real_agents_and_the_default_list") next
@@ -196,7 +203,7 @@ run_job() {
         as=(env -i HOME="$work/home" LANG=C.UTF-8 COFFERDAM_TEST_GIT="$other_git"
             PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin INSTA_UPDATE=no
             INSTA_WORKSPACE_ROOT="$INSTA_WORKSPACE_ROOT" COFFERDAM_TEST_SEED="$seed"
-            ${COFFERDAM_TEST_ALL:+COFFERDAM_TEST_ALL=1}
+            ${COFFERDAM_TEST_ALL:+COFFERDAM_TEST_ALL=1} ${COFFERDAM_TEST_NAMED:+COFFERDAM_TEST_NAMED=1}
             ${COFFERDAM_TEST_NO_SKIP:+COFFERDAM_TEST_NO_SKIP=1})
         # Under load it said now and then that it has no ids to give away, which the next try had: not yet for every run.
         if [[ -n ${COFFERDAM_TEST_ALL-} && -n ${rootless_host-} ]]; then as+=(CONTAINER_HOST="$rootless_host"); fi
@@ -206,12 +213,19 @@ run_job() {
         mkdir -m 1777 "$place"
         as=(env)
     fi
-    as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity")
+    as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity" COFFERDAM_TEST_VERDICTS="$work/verdicts.$identity")
     case $mode in
         -) ;;
         docker | podman) as+=(COFFERDAM_TEST_SANDBOX="$mode") test+=" in mode $mode" ;;
         *) as+=(COFFERDAM_TEST_MODE="$mode") test+=" in mode $mode" ;;
     esac
+    if [[ $label == cofferdam-cli/wall && -n $shares ]]; then
+        case $identity.$mode in
+            *.docker) as+=(COFFERDAM_TEST_SHARE="$wall_docker") ;;
+            *.podman) as+=(COFFERDAM_TEST_SHARE="$wall_podman") ;;
+            user.*) as+=(COFFERDAM_TEST_SHARE="$wall_user") ;;
+        esac
+    fi
     (
         [[ $identity == user && -n $closed ]] || cd "$directory"
         "$become" timeout --foreground --kill-after=10 "$limit" "${as[@]}" "$binary" "${words[@]}"
@@ -237,11 +251,18 @@ run_pool() {
     other_git=git
     if [[ -x /usr/bin/git ]]; then other_git=/usr/bin/git; fi
     # Also those of the caller's tests append that become the ordinary user.
-    : >"$work/skipped.caller"
-    : >"$work/skipped.user"
-    chmod 0666 "$work"/skipped.*
+    local name
+    for name in skipped verdicts; do
+        : >"$work/$name.caller"
+        : >"$work/$name.user"
+        chmod 0666 "$work/$name".*
+    done
     export -f run_job as_id as_id_in_closed
-    export top work user other_git seed limit closed shown as_user
+    # Whoever names tests, or only the ordinary user, has all of them.
+    local shares=yes
+    if [[ -n $repeat${COFFERDAM_TEST_ALL-} || ${identities[*]} == user ]]; then shares=; fi
+    if [[ -n $repeat ]]; then export COFFERDAM_TEST_NAMED=1; fi
+    export top work user other_git seed limit closed shown as_user shares wall_docker wall_podman wall_user
     xargs -d '\n' -n 1 -P "$jobs" -a "$work/jobs" bash -c 'run_job "$1"' _
 }
 
@@ -289,11 +310,38 @@ say_skipped() {
             echo "$(grep -c . "$work/moded") tests in a mode that the seed left out (\`--all\` runs them)"
         fi
         if [[ -s $work/halved ]]; then
-            echo "as uid $user: $(grep -c . "$work/halved") tests that the seed left out (\`--all\` runs them)"
+            cut -f1 "$work/halved" | sort | uniq -c | while read -r count identity; do
+                echo "$(named "$identity" "$count tests" -) that the seed left out (\`--all\` runs them)"
+            done
         fi
     } | sort -u)
     say "skipped: $(grep -c . <<<"$lines" || true)"
     [[ -z $lines ]] || echo "$lines"
+}
+
+# For each provider how many attacks and checks held, and a line for each that ran in part or not at all. What failed is said apart.
+# $work/verdicts.* have lines of provider, kind, name, what became of it, and why; `--repeat` has some more than once.
+say_verdicts() {
+    local lines provider
+    lines=$({
+        cat "$work/verdicts.caller"
+        sed "s/^[^\t]*/& (uid $user)/" "$work/verdicts.user"
+    } | sort -u)
+    [[ -n $lines ]] || return 0
+    say 'providers'
+    cut -f1 <<<"$lines" | uniq | while IFS= read -r provider; do
+        awk -F'\t' -v provider="$provider" '
+            $1 != provider { next }
+            { count[$2, $4]++ }
+            $5 != "" { why = why "    " $4 ": " $3 ": " $5 "\n" }
+            END {
+                line = provider ": " count["check", "passed"] + 0 " checks passed, " count["check", "in part"] + 0 \
+                    " in part, " count["check", "not tried"] + 0 " not tried"
+                attacks = count["attack", "passed"]
+                if (attacks) line = line "; " attacks " attacks on the wall refused, and the control of each fired"
+                printf "%s\n%s", line, why
+            }' <<<"$lines"
+    done
 }
 
 # Processes that have a file or a directory of ours open, name one, or see one: the first of a sandbox does nothing else.
@@ -340,6 +388,7 @@ run_and_report() {
     failed=$(awk -F'\t' '$5 != "0"' "$work/results" | sort)
     say_times
     say_skipped
+    say_verdicts
     check_leftovers || bad=1
     if [[ $(wc -l <"$work/results") != $(wc -l <"$work/jobs") ]]; then
         echo 'not every job has ended'

@@ -8,4 +8,5 @@ pub mod probe;
 pub mod sample;
 pub mod skip;
 pub mod stuck;
+pub mod verdict;
 pub mod way;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_lab::sample::Sample;
 use cofferdam_lab::way::Way;
 use rustix::process::{Signal, kill_process_group};
 
@@ -12,10 +13,15 @@ const COMMITS_AND_WAITS: &str = "trap '' INT TERM HUP; mkdir -p agent; for n in 
      echo w$n > agent/$n.txt; git add agent/$n.txt; git commit -qm w$n; done; \
      (setsid sh -c 'trap \"\" TERM HUP INT; sleep 600' &) ; echo now-waiting; sleep 600";
 
+/// Of the ways one of so many neighbours, unless all are wanted.
+const SHARE: u64 = 2;
+
 #[test]
 fn once_brings_the_work_home() {
     let signals = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
-    for (way, (signal, code)) in Way::ALL.into_iter().zip(signals.into_iter().cycle()) {
+    let all = Way::ALL.into_iter().zip(signals.into_iter().cycle());
+    let mut sample = Sample::new("interrupted once");
+    for (way, (signal, code)) in sample.of(all, SHARE) {
         let environment = Environment::new();
         let before = User::of(&environment);
         let mut run = environment.start_run(way.words(), COMMITS_AND_WAITS);
@@ -24,7 +30,7 @@ fn once_brings_the_work_home() {
         let began = Instant::now();
         kill_process_group(run.pid(), signal).unwrap();
         let end = run.finish();
-        let what = format!("{way}, {signal:?}");
+        let what = format!("{way}, {signal:?}, {}", sample.again());
         assert_eq!(end.status, code, "{what}: {}", end.stderr);
         assert!(
             began.elapsed() < Duration::from_secs(30),
@@ -45,10 +51,9 @@ fn once_brings_the_work_home() {
 
 #[test]
 fn twice_leaves_at_once_and_gc_brings_the_work_home() {
-    for (way, pause) in Way::ALL
-        .into_iter()
-        .zip([0, 1, 30, 150].into_iter().cycle())
-    {
+    let pauses = [0, 1, 30, 150].into_iter().cycle();
+    let mut sample = Sample::new("interrupted twice");
+    for (way, pause) in sample.of(Way::ALL.into_iter().zip(pauses), SHARE) {
         let environment = Environment::new();
         let before = User::of(&environment);
         let mut run = environment.start_run(way.words(), COMMITS_AND_WAITS);
@@ -56,7 +61,7 @@ fn twice_leaves_at_once_and_gc_brings_the_work_home() {
         let pid = run.pid();
         kill_process_group(pid, Signal::INT).unwrap();
         std::thread::sleep(Duration::from_millis(pause));
-        let what = format!("{way}, {pause} ms");
+        let what = format!("{way}, {pause} ms, {}", sample.again());
         // Two that follow each other at once may arrive as one.
         let began = Instant::now();
         while !run.has_ended() {
@@ -88,10 +93,11 @@ fn at_the_start() {
     let delays = [5, 20, 40, 60, 80, 100, 130, 160];
     // Each way twice, at two of these: 8 and 7 have no divisor in common.
     let ways = Way::ALL.into_iter().cycle();
-    for (way, delay) in ways
+    let all = ways
         .zip(delays.into_iter().cycle())
-        .take(2 * Way::ALL.len())
-    {
+        .take(2 * Way::ALL.len());
+    let mut sample = Sample::new("interrupted at the start");
+    for (way, delay) in sample.of(all, SHARE) {
         let environment = Environment::new();
         let before = User::of(&environment);
         let run = environment.start_run(way.words(), COMMITS_ALONE);
@@ -99,7 +105,7 @@ fn at_the_start() {
         std::thread::sleep(Duration::from_millis(delay));
         kill_process_group(pid, Signal::INT).unwrap();
         let end = run.finish();
-        let what = format!("{way}, after {delay} ms");
+        let what = format!("{way}, after {delay} ms, {}", sample.again());
         // Before it listens the signal has its plain effect.
         assert!(
             [130, -2].contains(&end.status),

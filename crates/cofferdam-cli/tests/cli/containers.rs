@@ -66,18 +66,23 @@ pub(crate) fn own(engine: &str, words: &[&str]) -> Result<String, String> {
 }
 
 impl World {
-    #[track_caller]
     #[expect(
         clippy::disallowed_methods,
         reason = "the engines are where this machine's user has them"
     )]
-    pub(crate) fn cofferdam(&self, arguments: &[&str]) -> Done {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.environment.command(arguments);
         for name in SURROUNDINGS {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }
         }
+        command
+    }
+
+    #[track_caller]
+    pub(crate) fn cofferdam(&self, arguments: &[&str]) -> Done {
+        let mut command = self.command(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         finish(command.spawn().unwrap())
     }

@@ -59,6 +59,7 @@ mod reference;
 mod rules;
 mod run;
 mod run_events;
+mod secrets;
 mod terminal;
 mod told;
 mod tools;

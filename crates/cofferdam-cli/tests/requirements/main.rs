@@ -10,6 +10,7 @@
     reason = "tests, and only tests, are below"
 )]
 
+mod attacks;
 mod map;
 mod mutants;
 mod named_agents;

@@ -8,8 +8,10 @@
     reason = "tests start helpers, write files, and stop at the first surprise"
 )]
 
+mod between;
 mod world;
 
+mod attacks;
 mod conforms;
 mod containers;
 mod ready;

@@ -10,6 +10,7 @@
 //! for check in conformance::checks() {
 //!     match check.run(&subject).await {
 //!         Ok(conformance::Outcome::Passed) => println!("{check}: passed"),
+//!         Ok(conformance::Outcome::InPart(but)) => println!("{check}: passed, but {but}"),
 //!         Ok(conformance::Outcome::NotTried(why)) => println!("{check}: not tried: {why}"),
 //!         Err(failure) => println!("{check}: FAILED: {failure}"),
 //!     }
@@ -21,6 +22,7 @@
 //! A sandbox needs `/bin/sh` with the usual small programs, as `busybox` has them. What a provider does not promise
 //! ([`super::Abilities`]) is not tried, and that is said.
 
+mod attacks;
 mod ends;
 mod files;
 mod limits;
@@ -58,7 +60,12 @@ pub struct Subject {
     pub limits: Limits,
     /// The caller's own variables, none of which may be inside.
     pub environment: Vec<(OsString, OsString)>,
+    /// The static program that [`ATTEMPTS`] becomes. Whoever gives none is told which checks were not tried for want of it.
+    pub attempts: Option<PathBuf>,
 }
+
+/// A program in C that makes the system calls for which a shell has no command: `cc -static -o attempts attempts.c`.
+pub const ATTEMPTS: &str = include_str!("attempts.c");
 
 impl Subject {
     /// With limits that every machine can give.
@@ -73,6 +80,7 @@ impl Subject {
                 open_files: Some(1024),
             },
             environment: Vec::new(),
+            attempts: None,
         }
     }
 }
@@ -81,6 +89,8 @@ impl Subject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Passed,
+    /// What could be tried passed. The rest, or what it has no control for on this machine, and why.
+    InPart(String),
     /// The provider does not promise it, or this machine cannot carry it: why.
     NotTried(String),
 }
@@ -196,6 +206,11 @@ checks! {
     rights::processes_of_the_host_are_out_of_reach [];
     rights::files_of_the_host_are_out_of_sight [];
     rights::its_init_cannot_be_ended_or_looked_into [];
+    attacks::no_system_call_leads_out_of_it [Mount];
+    attacks::no_file_in_the_workspace_gives_rights [Mount];
+    attacks::nobody_listens_inside_but_its_own [Mount];
+    attacks::files_in_memory_end_before_the_machines_does [];
+    attacks::there_are_only_the_devices_of_every_program [];
     mounts::what_is_written_is_the_callers [Mount];
     mounts::what_is_read_only_stays_so [Mount];
     mounts::later_ones_lie_over_earlier_ones [Mount];

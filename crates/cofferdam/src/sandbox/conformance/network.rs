@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::trial::{Trial, ok, refused};
 use super::{Failure, Outcome, ensure};
 use crate::home::Home;
-use crate::sandbox::{Network, NetworkKind, Sandbox};
+use crate::sandbox::{Network, NetworkKind, Sandbox, SandboxSpec};
 use crate::wall::WallSpec;
 use crate::wall::rules::Sources;
 
@@ -37,6 +37,22 @@ fn server() -> Result<(u16, Arc<AtomicUsize>), Failure> {
     std::net::TcpStream::connect(("127.0.0.1", port))?.read_to_end(&mut heard)?;
     ensure!(heard == HELLO, "the host's own server does not answer");
     Ok((port, count))
+}
+
+/// Behind a wall without a rule.
+pub(super) fn walled(trial: &Trial<'_>, spec: &SandboxSpec) -> Result<Network, Failure> {
+    let home = Home::new(trial.directory("home")?);
+    Ok(Network::Wall(Box::new(WallSpec {
+        home: home.clone(),
+        sandbox: spec.id,
+        name: spec.slug.clone(),
+        sources: Sources {
+            home,
+            repository: None,
+            sandbox: Some(spec.id),
+            flags: Vec::new(),
+        },
+    })))
 }
 
 async fn is_alone(sandbox: &dyn Sandbox) -> Result<(), Failure> {
@@ -97,18 +113,7 @@ pub(super) async fn behind_the_wall_nothing_is_reached_that_no_rule_names(
         )));
     }
     let mut spec = trial.spec()?;
-    let home = Home::new(trial.directory("home")?);
-    spec.network = Network::Wall(Box::new(WallSpec {
-        home: home.clone(),
-        sandbox: spec.id,
-        name: spec.slug.clone(),
-        sources: Sources {
-            home,
-            repository: None,
-            sandbox: Some(spec.id),
-            flags: Vec::new(),
-        },
-    }));
+    spec.network = walled(trial, &spec)?;
     let sandbox = trial.create(&spec).await?;
     ensure!(sandbox.wall().is_some(), "nobody keeps it behind a wall");
     is_alone(&*sandbox).await?;

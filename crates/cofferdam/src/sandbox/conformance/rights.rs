@@ -67,10 +67,10 @@ pub(super) async fn the_kernel_is_not_configured_from_inside(
 }
 
 /// A process of the host's that nothing else looks like.
-struct Marked(std::process::Child);
+pub(super) struct Marked(std::process::Child);
 
 impl Marked {
-    fn start(seconds: &str) -> Result<Self, Failure> {
+    pub(super) fn start(seconds: &str) -> Result<Self, Failure> {
         #[expect(
             clippy::disallowed_methods,
             reason = "an ordinary program beside the sandbox, which nobody waits for"
@@ -78,6 +78,10 @@ impl Marked {
         let mut command = Command::new("sleep");
         command.arg(seconds).stdin(Stdio::null());
         Ok(Self(command.stdout(Stdio::null()).spawn()?))
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
     }
 }
 
@@ -107,7 +111,7 @@ pub(super) async fn processes_of_the_host_are_out_of_reach(
         !seen.contains(outside),
         "a process of the host's is seen: {seen:?}"
     );
-    let id = marked.0.id();
+    let id = marked.id();
     finish(start(&*sandbox, &format!("kill -9 {id}; kill -9 -1; true")).await?).await?;
     ensure!(
         marked.0.try_wait()?.is_none(),

@@ -350,8 +350,10 @@ fn hostname(wanted: &str) -> String {
 
 fn container_name(spec: &SandboxSpec) -> String {
     let name = hostname(&spec.hostname);
+    // An engine's names begin with a letter or a digit.
+    let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     if name.is_empty() {
         return format!("cofferdam-{}", short(&spec.id.to_string()));
     }
-    name
+    name.to_owned()
 }
