@@ -205,9 +205,10 @@ impl World {
         IMAGE
     }
 
-    /// One that would start what must not be started.
-    pub(crate) fn hostile_image(&self) -> String {
+    /// One that would start what must not be started, as `user`.
+    pub(crate) fn hostile_image(&self, user: &str) -> String {
         let name = format!("cofferdam-test-hostile-{}", std::process::id());
+        let user = format!("USER {user}");
         let (archive, root) = (
             self.place.path().join("image.tar"),
             self.directory("root/bin"),
@@ -222,13 +223,16 @@ impl World {
         let changes = [
             "ENTRYPOINT [\"touch\", \"/ran\"]",
             "CMD [\"/never\"]",
-            "USER 0",
+            user.as_str(),
             "ENV OF_THE_IMAGE=yes",
             "VOLUME /data",
             "WORKDIR /nowhere",
         ];
+        // Podman takes none from an archive.
+        let check = "HEALTHCHECK --interval=1s CMD touch /ran-too";
+        let check = Some(check).filter(|_| self.kind == Kind::Docker);
         let mut words = vec!["import"];
-        for change in &changes {
+        for change in changes.iter().chain(&check) {
             words.extend(["--change", change]);
         }
         words.extend([archive.to_str().unwrap(), name.as_str()]);
