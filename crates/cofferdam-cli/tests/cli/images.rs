@@ -301,7 +301,9 @@ fn a_container_as_readme_has_it() {
             let line = line.strip_prefix("cofferdam ").unwrap();
             let (words, prompt) = line.split_once(" '").unwrap_or((line, ""));
             let prompt = prompt.trim_end_matches('\'');
-            let words = words.split(' ').chain((!prompt.is_empty()).then_some(prompt));
+            let words = words
+                .split(' ')
+                .chain((!prompt.is_empty()).then_some(prompt));
             let words: Vec<&str> = words.chain(more.iter().copied()).collect();
             world.cofferdam(&words)
         };

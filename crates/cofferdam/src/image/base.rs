@@ -230,12 +230,42 @@ mod tests {
     fn it_has_what_the_documents_ask_for() {
         let page = include_str!("../../../../docs/images.md");
         for tool in [
-            "aggregate", "ast-grep", "bash", "cargo", "chromium", "claude", "codex", "corepack",
-            "curl", "delta", "fzf", "gh", "git", "go", "gpg", "ip", "jq", "less", "man", "nano",
-            "node", "pip", "ps", "python3", "rg", "ruby", "rustc", "tmux", "unzip", "vim", "yarn",
+            "aggregate",
+            "ast-grep",
+            "bash",
+            "cargo",
+            "chromium",
+            "claude",
+            "codex",
+            "corepack",
+            "curl",
+            "delta",
+            "fzf",
+            "gh",
+            "git",
+            "go",
+            "gpg",
+            "ip",
+            "jq",
+            "less",
+            "man",
+            "nano",
+            "node",
+            "pip",
+            "ps",
+            "python3",
+            "rg",
+            "ruby",
+            "rustc",
+            "tmux",
+            "unzip",
+            "vim",
+            "yarn",
             "zsh",
         ] {
-            let row = page.lines().find(|line| line.starts_with(&format!("| `{tool}` | ")));
+            let row = page
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{tool}` | ")));
             let row = row.unwrap_or_else(|| panic!("{tool} was not started"));
             assert!(row.len() > "| `` |  |".len() + tool.len(), "{row}");
         }
@@ -250,9 +280,14 @@ mod tests {
             assert!(DOCKERFILE.contains(line), "{line}");
         }
         let installs = DOCKERFILE.matches("apt-get install ").count();
-        let small = DOCKERFILE.matches("apt-get install -y --no-install-recommends").count();
+        let small = DOCKERFILE
+            .matches("apt-get install -y --no-install-recommends")
+            .count();
         assert_eq!(installs, small);
-        assert_eq!(DOCKERFILE.matches("rm -rf /var/lib/apt/lists/*").count(), installs);
+        assert_eq!(
+            DOCKERFILE.matches("rm -rf /var/lib/apt/lists/*").count(),
+            installs
+        );
         let users = DOCKERFILE.lines().filter(|line| line.starts_with("USER "));
         assert_eq!(users.last(), Some("USER agent"));
         for absent in ["sudo", "xserver", "xorg", "ENTRYPOINT", "init-firewall"] {

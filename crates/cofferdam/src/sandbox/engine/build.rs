@@ -13,7 +13,6 @@ use super::ask::{self, encoded};
 use super::client::Client;
 use super::holding::IMAGE as EMPTY;
 use super::image::Image;
-use super::labels::written;
 use super::make;
 use super::profile::GUEST;
 use super::rendezvous::Rendezvous;
@@ -100,17 +99,15 @@ impl Engine {
         let mut spec = SandboxSpec::new(id, wall.name.clone(), hostname, "/");
         spec.network = Network::Wall(Box::new(wall));
         let made = make::come_up(&self.reach, client, &empty, &spec, None, cancel);
-        let (sandbox, files) = Box::pin(made).await?;
+        let (sandbox, files, made) = Box::pin(made).await?;
         let proven = async {
-            let labels = written(&self.reach.options, id);
             let gone = || SandboxError::Start("its container is gone again".to_owned());
-            let container = client.labelled(&labels).await?.into_iter().next();
-            let container = container.ok_or_else(gone)?;
+            let container = made.containers.first().ok_or_else(gone)?;
             let process = client
-                .look(&container)
+                .look(container)
                 .await?
                 .and_then(|found| found.process);
-            let choice = network_choice(client.kind(), &container, process.ok_or_else(gone)?);
+            let choice = network_choice(client.kind(), container, process.ok_or_else(gone)?);
             self.prove(client, &sandbox, &choice, id, cancel).await?;
             Ok(choice)
         };

@@ -287,10 +287,10 @@ impl Client {
         })
     }
 
-    /// A name that is taken gets the end of `other` instead.
+    /// It gets the first of these names that nobody has.
     pub(super) async fn create(
         &self,
-        [name, other]: &[String; 2],
+        names: &[String],
         body: &Body,
     ) -> Result<String, SandboxError> {
         let create = async |name: &str| {
@@ -300,12 +300,21 @@ impl Client {
             };
             self.api.create_container(Some(options), body.clone()).await
         };
-        let made = match create(name).await {
-            Err(error) if is_taken(&error) => create(other).await,
-            made => made,
-        };
-        made.map(|made| made.id)
-            .map_err(|error| self.failed("make a container", &error))
+        let (mut names, what) = (names.iter().peekable(), "make a container");
+        while let Some(name) = names.next() {
+            match create(name).await {
+                Err(error) if is_taken(&error) && names.peek().is_some() => {}
+                made => {
+                    return made
+                        .map(|made| made.id)
+                        .map_err(|error| self.failed(what, &error));
+                }
+            }
+        }
+        let kind = self.kind();
+        Err(SandboxError::Start(format!(
+            "{kind} cannot {what}: it has no name"
+        )))
     }
 
     pub(super) async fn start(&self, id: &str) -> Result<(), SandboxError> {

@@ -61,5 +61,5 @@ pub(super) async fn container<'a>(
     let name = format!("cofferdam-holder-{}", short(&of.id.to_string()));
     let other = format!("cofferdam-holder-{}", of.id);
     go_on(of.cancel)?;
-    Newborn::create(client, [name, other], body).await
+    Newborn::create(client, vec![name, other], body).await
 }

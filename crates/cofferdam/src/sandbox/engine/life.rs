@@ -8,11 +8,10 @@ use async_trait::async_trait;
 use cofferdam_guest::protocol::Request;
 
 use super::client::Client;
-use super::labels::written;
 use super::reach::Reach;
+use super::whose::Whose;
 use super::{attached, places, record};
 use crate::fsx;
-use crate::names::SandboxId;
 use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
 use crate::sandbox::{Handle, SandboxError, identity};
 
@@ -24,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) reach: Arc<Reach>,
-    pub(super) id: SandboxId,
+    pub(super) whose: Whose,
     pub(super) process: Process,
     pub(super) lives_on: bool,
 }
@@ -43,7 +42,7 @@ impl End for Keeper {
             self.process.end().await
         };
         // Also where it did not end: the engine kills it then.
-        all_gone(&self.reach, self.id).await?;
+        all_gone(&self.reach, &self.whose).await?;
         ended
     }
 
@@ -53,9 +52,9 @@ impl End for Keeper {
     }
 }
 
-async fn all_gone(reach: &Reach, id: SandboxId) -> Result<(), SandboxError> {
+async fn all_gone(reach: &Reach, whose: &Whose) -> Result<(), SandboxError> {
     let client = reach.client().await?;
-    for container in client.labelled(&written(&reach.options, id)).await? {
+    for container in whose.found(client).await? {
         gone(client, &container).await?;
     }
     Ok(())
@@ -81,6 +80,7 @@ pub(super) async fn open(
     handle: &Handle,
 ) -> Result<GuestSandbox, SandboxError> {
     let agent = identity::agent(handle.id)?;
+    let whose = reach.whose(handle)?;
     let stream = Door::at(&handle.state)?.connect().await?;
     let process = Process::of(&stream)?;
     match guest::greet(&stream).await {
@@ -95,7 +95,7 @@ pub(super) async fn open(
         agent,
         end: Box::new(Keeper {
             reach: Arc::clone(reach),
-            id: handle.id,
+            whose,
             process,
             lives_on: true,
         }),
@@ -105,7 +105,7 @@ pub(super) async fn open(
 
 /// Ends a sandbox and clears away what is left of it, whatever that is.
 pub(super) async fn remove(reach: &Reach, handle: &Handle) -> Result<(), SandboxError> {
-    all_gone(reach, handle.id).await?;
+    all_gone(reach, &reach.whose(handle)?).await?;
     clear(reach, handle)
 }
 

@@ -35,6 +35,7 @@ mod rendezvous;
 mod runtime;
 mod unreachable;
 mod version;
+mod whose;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -145,9 +146,22 @@ impl Engine {
             |(options, endpoint)| (options, Some(endpoint)),
         );
         Ok(Self {
-            reach: Arc::new(Reach::new(kind, options, endpoint)),
+            reach: Arc::new(Reach::new(kind, options, endpoint).at(place)),
             began,
         })
+    }
+
+    fn remember(
+        &self,
+        client: &client::Client,
+        image: &str,
+        spec: &SandboxSpec,
+        place: &Path,
+        made: Option<&record::Made>,
+    ) -> Result<(), SandboxError> {
+        let repository = spec.repository.as_ref().map(RepoPath::as_path);
+        let options = &self.reach.options;
+        record::write(place, &client.endpoint, options, image, repository, made)
     }
 }
 
@@ -194,13 +208,21 @@ impl BindMountProvider for Engine {
         let image = here.and(image)?;
         if let Some(place) = &spec.place {
             // The same one whenever it is started again.
-            record::write(place, &client.endpoint, options, &image.0)?;
+            self.remember(client, &image.0, spec, place, None)?;
         }
         if let Some(runtime) = &options.runtime {
             runtime::check(client, runtime).await?;
         }
-        let made = make::make(&self.reach, client, &image, spec, cancel);
-        Ok(Arc::new(Box::pin(made).await?))
+        let making = make::make(&self.reach, client, &image, spec, cancel);
+        let (sandbox, made) = Box::pin(making).await?;
+        if let Some(place) = &spec.place
+            && let Err(error) = self.remember(client, &image.0, spec, place, Some(&made))
+        {
+            // Nothing runs of which is not known what it is.
+            let _ = sandbox.close().await;
+            return Err(error);
+        }
+        Ok(Arc::new(sandbox))
     }
 
     async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
@@ -211,7 +233,7 @@ impl BindMountProvider for Engine {
     }
 
     async fn examine(&self, handle: &Handle) -> Result<Vec<Examined>, SandboxError> {
-        examine::examine(&self.reach, handle.id).await
+        examine::examine(&self.reach, handle).await
     }
 
     async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {

@@ -23,11 +23,11 @@ pub(super) struct Newborn<'a> {
 }
 
 impl<'a> Newborn<'a> {
-    /// A name that is taken gets the end of `other` instead. Whoever gives up meanwhile leaves nothing: what the engine has begun it
+    /// It gets the first of `names` that nobody has. Whoever gives up meanwhile leaves nothing: what the engine has begun it
     /// ends, and then it is removed.
     pub(super) async fn create(
         client: &'a Client,
-        names: [String; 2],
+        names: Vec<String>,
         body: Body,
     ) -> Result<Self, SandboxError> {
         let (told, made) = oneshot::channel();

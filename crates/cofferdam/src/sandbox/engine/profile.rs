@@ -11,6 +11,7 @@ use bollard::models::{
 use super::Kind;
 use super::client::Users;
 use super::mounts::Bind;
+use super::record::{Made, Mounted};
 use crate::sandbox::Limits;
 
 /// What an engine is asked for.
@@ -213,6 +214,24 @@ pub(super) fn holder(
             ..common()
         }),
         ..Body::default()
+    }
+}
+
+/// What a container that was asked for so is known again by; it has no id yet.
+pub(super) fn planned(body: &Body) -> Made {
+    let host = body.host_config.as_ref();
+    let mounts = host.and_then(|host| host.mounts.as_deref());
+    let mounted = |mount: &Mount| Mounted {
+        source: mount.source.clone().unwrap_or_default(),
+        target: mount.target.clone().unwrap_or_default(),
+        writable: mount.read_only != Some(true),
+    };
+    Made {
+        containers: Vec::new(),
+        mounts: mounts.unwrap_or_default().iter().map(mounted).collect(),
+        processes: host.and_then(|host| host.pids_limit),
+        memory: host.and_then(|host| host.memory),
+        cpus: host.and_then(|host| host.nano_cpus),
     }
 }
 
