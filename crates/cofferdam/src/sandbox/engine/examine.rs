@@ -3,10 +3,11 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-use super::client::{Client, Users};
+use super::client::Client;
 use super::labels::{HOLDER, ROLE, written};
 use super::profile::MAPS_ROOT;
 use super::reach::Reach;
+use super::users::Users;
 use crate::names::SandboxId;
 use crate::sandbox::SandboxError;
 use crate::sandbox::examined::{Examined, Held};
