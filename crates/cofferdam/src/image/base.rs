@@ -288,8 +288,8 @@ mod tests {
             DOCKERFILE.matches("rm -rf /var/lib/apt/lists/*").count(),
             installs
         );
-        let users = DOCKERFILE.lines().filter(|line| line.starts_with("USER "));
-        assert_eq!(users.last(), Some("USER agent"));
+        let mut users = DOCKERFILE.lines().filter(|line| line.starts_with("USER "));
+        assert_eq!(users.next_back(), Some("USER agent"));
         for absent in ["sudo", "xserver", "xorg", "ENTRYPOINT", "init-firewall"] {
             assert!(!DOCKERFILE.contains(absent), "{absent}");
         }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Kind;
-use super::client::Users;
-use super::probe::Lack;
+use super::users::Users;
 use crate::sandbox::SandboxError;
 
 /// Of its answer what is asked here. What it does not say is not known, and nothing is said of it.
@@ -23,6 +22,13 @@ pub(super) struct About {
     cpu_cfs_quota: Option<bool>,
     runc_commit: Commit,
     runtimes: Option<BTreeMap<String, Runtime>>,
+}
+
+/// What the sandboxes of an engine do without, as a sentence fragment, and what helps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lack {
+    pub what: String,
+    pub hint: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

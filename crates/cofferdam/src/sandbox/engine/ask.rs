@@ -13,20 +13,11 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-use super::version::{self, Version};
+use super::version::{self, Greeting};
 
 /// How long an answer may take, and be.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST: usize = 64 << 20;
-
-/// What an engine says before anything is agreed.
-#[derive(Debug)]
-pub(super) struct Greeting {
-    /// The newest of its API.
-    pub(super) api: Version,
-    /// Its own version.
-    pub(super) version: Option<String>,
-}
 
 /// What every engine answers, in whatever version it is asked, and cheaply: no program is started for it.
 pub(super) async fn greet(socket: &Path) -> io::Result<Greeting> {

@@ -21,13 +21,14 @@ use tokio::sync::OnceCell;
 
 use super::Kind;
 use super::about::About;
-use super::ask::{self, Greeting};
+use super::ask;
 use super::find::Endpoint;
 use super::image::Image;
 use super::labels::{HOLDER, ROLE};
 use super::profile::Body;
 use super::unreachable::{unanswered, unreachable};
-use super::version::{self, Version};
+use super::users::Users;
+use super::version::{self, Greeting, Version};
 use crate::sandbox::SandboxError;
 
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
@@ -47,24 +48,6 @@ pub(super) struct Client {
     /// Whose it is, and who began to listen there: the kernel's word.
     owner: u32,
     process: rustix::process::Pid,
-}
-
-/// Whose an engine is, and so what the caller's ids are in its containers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Users {
-    /// The machine's: a container has the ids that it is started with.
-    Machine,
-    /// The caller's own, which keeps their ids in a container.
-    Kept,
-    /// The caller's own, in whose containers they are root: the guest makes a user namespace in which they are not.
-    Mapped,
-}
-
-impl Users {
-    /// Whether it is the caller's own.
-    pub(super) fn rootless(self) -> bool {
-        self != Self::Machine
-    }
 }
 
 /// A container of ours.

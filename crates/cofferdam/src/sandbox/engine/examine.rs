@@ -3,11 +3,12 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-use super::client::{Client, Users};
+use super::client::Client;
 use super::labels::{HOLDER, ROLE};
 use super::profile::MAPS_ROOT;
 use super::reach::Reach;
 use super::record::{self, Made, Mounted};
+use super::users::Users;
 use crate::sandbox::examined::{Examined, Held};
 use crate::sandbox::{Handle, SandboxError};
 

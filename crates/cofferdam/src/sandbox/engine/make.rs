@@ -7,7 +7,7 @@ use cofferdam_guest::protocol::{self, Agent, Setup};
 use tokio_util::sync::CancellationToken;
 
 use super::attached::{Attached, Owner};
-use super::client::{Client, Users};
+use super::client::Client;
 use super::environment::environment;
 use super::etc;
 use super::holder::{Held, Holder};
@@ -21,6 +21,7 @@ use super::profile::{self, AUTHORITIES, Body, GUEST, MEETING, OF_CALLER, Profile
 use super::reach::Reach;
 use super::record::Made;
 use super::rendezvous::Rendezvous;
+use super::users::Users;
 use super::whose::Whose;
 use crate::authorities;
 use crate::embedded;
@@ -255,7 +256,7 @@ pub(super) fn can_lay(client: &Client) -> Result<(), SandboxError> {
 /// What this machine has, in bytes.
 fn memory_of_machine() -> u64 {
     let system = rustix::system::sysinfo();
-    u64::from(system.totalram).saturating_mul(system.mem_unit.into())
+    system.totalram.saturating_mul(system.mem_unit.into())
 }
 
 fn has_layers(mounts: &[Mount]) -> bool {

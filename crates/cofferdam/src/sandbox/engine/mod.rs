@@ -34,6 +34,7 @@ mod rehearse;
 mod rendezvous;
 mod runtime;
 mod unreachable;
+mod users;
 mod version;
 mod whose;
 
@@ -44,12 +45,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+pub use about::Lack;
 pub use build::{BuildError, BuildNetwork, Recipe};
 pub use find::Surroundings;
 pub use image::Image;
 pub use kind::Kind;
 pub use named::{Docker, Podman};
-pub use probe::{Found, Lack, probe};
+pub use probe::{Found, probe};
 
 use reach::Reach;
 

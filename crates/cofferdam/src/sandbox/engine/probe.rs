@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::about::Lack;
 use super::client::Client;
 use super::find::endpoint;
 use super::{Kind, Surroundings, make};
@@ -23,13 +24,6 @@ pub struct Found {
     pub lacks: Vec<Lack>,
     /// What else is worth to know, one sentence fragment each.
     pub notes: Vec<String>,
-}
-
-/// What the sandboxes of an engine do without, as a sentence fragment, and what helps.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lack {
-    pub what: String,
-    pub hint: String,
 }
 
 /// Looks for an engine and asks it. The error says what is wrong with it and what to do.

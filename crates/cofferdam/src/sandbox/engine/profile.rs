@@ -9,9 +9,9 @@ use bollard::models::{
 };
 
 use super::Kind;
-use super::client::Users;
 use super::mounts::Bind;
 use super::record::{Made, Mounted};
+use super::users::Users;
 use crate::sandbox::Limits;
 
 /// What an engine is asked for.

@@ -5,11 +5,19 @@ use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker as Api};
 use hyper::Request;
 
 use super::Kind;
-use super::ask::Greeting;
 use crate::sandbox::SandboxError;
 
 /// Major and minor.
 pub(super) type Version = (usize, usize);
+
+/// What an engine says before anything is agreed.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    /// The newest of its API.
+    pub(super) api: Version,
+    /// Its own version.
+    pub(super) version: Option<String>,
+}
 
 /// The oldest API that has what is asked here: Docker 20.10, Podman 4.3.
 const OLDEST: Version = (1, 41);
