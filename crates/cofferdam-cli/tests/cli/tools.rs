@@ -47,14 +47,15 @@ fn seen(mode: &str, program: &str, before: &str, script: &str) -> Option<String>
     Some(environment.read("digest"))
 }
 
-/// The toolchain that built this, in a home as rustup would have put it there: of it only what compiles, by hard links where
-/// that is possible. `None` where who asks may not read it: then there may be one of the system's.
+/// The toolchain that built this, in a home as rustup would have put it there: of it only what compiles. Copied and not linked:
+/// what is done to a test's home must not come to the caller's own. `None` where who asks may not read it: then there may be
+/// one of the system's.
 fn rust(home: &Path) -> Option<PathBuf> {
     let from = Path::new(env!("CARGO")).ancestors().nth(2)?;
     let to = home.join(".rustup/toolchains/stable");
     std::fs::read_dir(from.join("lib")).ok()?;
     let copy = "set -e; mkdir -p \"$2/bin\" \"$2/lib/rustlib\"
-        copy() { cp -alf \"$@\" 2>/dev/null || cp -af \"$@\"; }
+        copy() { cp -a --reflink=auto \"$@\"; }
         copy \"$1/bin/cargo\" \"$1/bin/rustc\" \"$2/bin\"
         for one in \"$1\"/lib/*.so*; do copy \"$one\" \"$2/lib\"; done
         for one in \"$1\"/lib/rustlib/*-linux-*; do copy \"$one\" \"$2/lib/rustlib\"; done";

@@ -97,7 +97,13 @@ async fn a_million_files() {
         )
     };
     // Most are empty, so that a small disk has room for them.
-    let text = |number: u64| if number % 1_000 == 0 { "x\n" } else { "" };
+    let text = |number: u64| {
+        if number.is_multiple_of(1_000) {
+            "x\n"
+        } else {
+            ""
+        }
+    };
     for number in 0..many {
         let mark = if text(number).is_empty() { 1 } else { 2 };
         writeln!(stream, "M 100644 :{mark} {}", path(number)).unwrap();

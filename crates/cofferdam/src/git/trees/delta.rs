@@ -248,10 +248,14 @@ mod tests {
         let top = room.path().canonicalize().unwrap();
         let git = Git::new("git");
         let call = async |arguments: &[&str]| {
-            let call = git.anywhere(&top).args(arguments.iter().copied());
+            let call = git.anywhere(&top).config("user.name=a");
+            let call = call
+                .config("user.email=a@b")
+                .args(arguments.iter().copied());
             call.run(&never).await.unwrap()
         };
         call(&["init", "-q"]).await;
+        call(&["commit", "-q", "--allow-empty", "-m", "first"]).await;
         fsx::write_private(&top.join("file"), b"x").unwrap();
         let start = Start::find(&top, &Workspaces::default()).unwrap();
         let repo = Repository::discover(&git, &start, None, &never)
