@@ -58,9 +58,9 @@ halve() {
 
 # Of these each test runs in the mode that people get who say nothing, and in each of the others the share that the seed
 # chooses; `--all` and `--repeat`: in all three. What is about one mode names it in the test itself, and the tests of
-# other files either do that or work in the checkout, which has one mode. `session::living_attacks` is about the checkout; the
-# tests of the command have one mode each.
-moded='^cofferdam/session::(branches|half_merged|lifecycle|living|living_collect|living_faults|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::'
+# other files either do that or work in the checkout, which has one mode. Most of `session::living_attacks` is
+# about the checkout; the tests of the command have one mode each.
+moded='^cofferdam/session::((branches|half_merged|lifecycle|living|living_collect|living_faults|living_flows|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::|living_attacks::what_(is_traced|wakes_itself))'
 mode_share=6
 
 # The same tests of a session in containers, where this run has started those engines itself (`--all`). Left out are those about

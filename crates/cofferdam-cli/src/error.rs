@@ -420,6 +420,10 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                 "when nothing is in its way, finish it with `cofferdam gc`; `cofferdam delete --purge {name}` leaves the checkout as it is"
             ));
         }
+        ManageError::Alive {
+            name,
+            source: SandboxError::NoEngine { .. },
+        } => return Some(living::gone_for_good(name)),
         ManageError::NoIdentity => {
             "set one: `git config --global user.name NAME && git config --global user.email ADDRESS`"
         }
@@ -437,7 +441,9 @@ fn manage_hint(error: &ManageError) -> Option<String> {
 
 fn sandbox_hint(error: &SandboxError) -> Option<String> {
     match error {
-        SandboxError::Unsupported { hint, .. } => Some(hint.clone()),
+        SandboxError::Unsupported { hint, .. } | SandboxError::NoEngine { hint, .. } => {
+            Some(hint.clone())
+        }
         SandboxError::Start(_) => {
             Some("see what this machine lacks with `cofferdam doctor`".to_owned())
         }

@@ -21,7 +21,7 @@ use cofferdam::wall::supervisor::Supervisor;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | pause|resume REPO N | \
+const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | pause|resume|resume-walled REPO N | \
                      freeze|thaw N | collect|collect-layer REPO N | memory REPO N | wakeups REPO SECONDS";
 /// So many processes stand still and go on.
 const PROCESSES: usize = 100;
@@ -54,8 +54,9 @@ async fn bench(words: Vec<String>) -> Result<()> {
                 "exec" => bench.exec(count).await,
                 "create" => bench.create(count).await,
                 "run" => bench.run(count).await,
-                "pause" => bench.pause(count, true).await,
-                "resume" => bench.pause(count, false).await,
+                "pause" => bench.pause(count, true, NetworkOptions::None).await,
+                "resume" => bench.pause(count, false, NetworkOptions::None).await,
+                "resume-walled" => bench.pause(count, false, NetworkOptions::default()).await,
                 "collect" => bench.collect(count, false).await,
                 "collect-layer" => bench.collect(count, true).await,
                 "memory" => bench.memory(count).await,
@@ -101,7 +102,11 @@ impl Bench {
     }
 
     async fn made(&self, name: &str) -> Result<Session> {
-        let options = self.options(name, NetworkOptions::None)?;
+        self.made_behind(name, NetworkOptions::None).await
+    }
+
+    async fn made_behind(&self, name: &str, network: NetworkOptions) -> Result<Session> {
+        let options = self.options(name, network)?;
         Ok(Session::create(&self.caller, &options).await?)
     }
 
@@ -118,10 +123,8 @@ impl Bench {
             name,
             cancel: self.caller.cancel.clone(),
         };
-        let options = DeleteOptions {
-            force: true,
-            purge: true,
-        };
+        let mut options = DeleteOptions::forced();
+        options.purge = true;
         manage::delete(&target, options).await?;
         Ok(())
     }
@@ -155,10 +158,7 @@ impl Bench {
     async fn run(&self, count: usize) -> Result<()> {
         for number in 0..count {
             let session = self.options(&format!("run-{number}"), NetworkOptions::default())?;
-            let agent = AgentOptions {
-                arguments: vec!["true".into()],
-                ..AgentOptions::default()
-            };
+            let agent = AgentOptions::with_arguments(["true"]);
             let mut task = Task::new(agent::by_name("command", agent)?);
             task.log = RunLog::None;
             let ready = Arc::new(Mutex::new(None));
@@ -182,18 +182,18 @@ impl Bench {
         Ok(())
     }
 
-    async fn pause(&self, count: usize, timed: bool) -> Result<()> {
-        let session = self.made("pause").await?;
+    async fn pause(&self, count: usize, timed: bool, network: NetworkOptions) -> Result<()> {
+        let session = self.made_behind("pause", network).await?;
         let line = format!("for n in $(seq {PROCESSES}); do sleep 1000 & done; echo all; wait");
         let mut program = session.exec(SessionExec::new(["sh", "-c", &line])).await?;
         let mut out = program.take_stdout().ok_or("no output")?;
         tokio::io::AsyncReadExt::read_exact(&mut out, &mut [0; 4]).await?;
         for _ in 0..count {
             let began = Instant::now();
-            session.sandbox().pause().await?;
+            session.pause().await?;
             let paused = began.elapsed();
             let began = Instant::now();
-            session.sandbox().resume().await?;
+            session.resume().await?;
             print(if timed { paused } else { began.elapsed() });
         }
         self.deleted(session).await

@@ -20,5 +20,7 @@ mod copies;
 mod indexes;
 #[path = "gitin/trees.rs"]
 mod trees;
+#[path = "gitin/trees_large.rs"]
+mod trees_large;
 #[path = "gitin/worktrees.rs"]
 mod worktrees;

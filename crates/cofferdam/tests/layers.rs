@@ -567,3 +567,89 @@ fn circle(needs: &BTreeSet<(String, String)>) -> Option<String> {
         .collect();
     (!shown.is_empty()).then(|| shown.join(", "))
 }
+
+/// These had several meanings once. Each is the name of one type at most.
+const WORDS: [&str; 6] = [
+    "Place",
+    "Outcome",
+    "Target",
+    "Gate",
+    "Registration",
+    "Connection",
+];
+
+/// Others of the name, each with why it stays.
+const NAMESAKES: [(&str, &str); 1] = [
+    // Public, and its own module's: what a check came to, for who writes a provider. The record's is never beside it.
+    ("Outcome", "cofferdam/src/sandbox/conformance/mod.rs"),
+];
+
+#[test]
+fn a_word_has_one_meaning() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut declared = Vec::new();
+    for one in std::fs::read_dir(crates).unwrap() {
+        let one = one.unwrap().path();
+        if one.ends_with("cofferdam-lab") {
+            continue;
+        }
+        for file in files_below(&one.join("src")) {
+            let path = file.strip_prefix(crates).unwrap().to_str().unwrap();
+            if path.ends_with("tests.rs") || path.contains("/tests/") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&file).unwrap();
+            for word in WORDS {
+                let times = declarations(&text, word);
+                declared.extend((0..times).map(|_| (word, path.to_owned())));
+            }
+        }
+    }
+    for (word, path) in NAMESAKES {
+        let at = declared
+            .iter()
+            .position(|(one, at)| *one == word && at == path);
+        let at = at.unwrap_or_else(|| panic!("no {word} is declared in {path} any more"));
+        declared.remove(at);
+    }
+    for word in WORDS {
+        let of: Vec<_> = declared.iter().filter(|(one, _)| *one == word).collect();
+        assert!(of.len() <= 1, "{of:?}");
+    }
+    // None at all would mean that nobody looked.
+    assert!(declared.len() > 2, "{declared:?}");
+}
+
+/// The control.
+#[test]
+fn a_declaration_is_found() {
+    for text in [
+        "pub struct Gate {",
+        "    pub(crate) enum Gate<'a> {",
+        "struct Gate;",
+        "pub trait Gate: Send {",
+        "type Gate = u32;",
+        "use crate::wall::Wall as Gate;",
+        "use crate::{One as Gate, Two};",
+    ] {
+        assert_eq!(declarations(text, "Gate"), 1, "{text}");
+    }
+    let fine = "/// A struct Gate {\nuse crate::git::Gate;\nstruct GateKeeper;\nlet x: Gate = y as u32;\nstruct Other(Gate);\n\
+                #[cfg(test)]\nmod tests {\n    struct Gate;\n}\n";
+    assert_eq!(declarations(fine, "Gate"), 0);
+}
+
+/// How often code gives a type this name.
+fn declarations(text: &str, word: &str) -> usize {
+    let code = without_tests(text);
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let words: Vec<_> = code
+        .split(|c: char| !is_part(c))
+        .filter(|part| !part.is_empty())
+        .collect();
+    let declares = ["struct", "enum", "union", "trait", "type", "as"];
+    words
+        .windows(2)
+        .filter(|pair| pair[1] == word && declares.contains(&pair[0]))
+        .count()
+}

@@ -1,6 +1,7 @@
 //! A program in a sandbox whose streams, signals and end are those of the command.
 
 mod paused;
+mod signals;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -19,12 +20,13 @@ use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError, SessionExec};
 use rustix::process::Signal as Number;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use self::paused::{ANSWER, Presses, Watch};
+use self::signals::{Signals, is_an_end};
 use super::{living, stop, unstarted};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -58,14 +60,15 @@ pub(super) struct Attached<'a> {
 
 /// Runs it to its end; the exit code is its own, and 128 and the number of the signal that ended it.
 pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
-    let mut signals = Signals::listen().map_err(CliError::Runtime)?;
+    let on_terminal = attached.exec.terminal.is_some();
+    let mut signals = Signals::listen(on_terminal).map_err(CliError::Runtime)?;
     let caller = attached.environment.caller();
     let started = Box::pin(start(&attached, &caller));
     let (session, execution) = tokio::select! {
         started = started => started?,
-        signal = signals.next() => return Err(interrupted(signal)),
+        signal = signals.next_deadly() => return Err(interrupted(signal)),
     };
-    let ended = if attached.exec.terminal.is_some() {
+    let ended = if on_terminal {
         let says_number = says_number(&attached.exec.arguments);
         on_a_terminal(&session, execution, signals, says_number).await
     } else {
@@ -182,32 +185,6 @@ async fn gone(
     }
     let source = error;
     SessionError::Sandbox { name, source }.into()
-}
-
-/// Those of the command's signals that are the program's.
-#[derive(Debug)]
-struct Signals([(Signal, i32); 4]);
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        let one = |kind: SignalKind| Ok::<_, io::Error>((signal(kind)?, kind.as_raw_value()));
-        Ok(Self([
-            one(SignalKind::interrupt())?,
-            one(SignalKind::terminate())?,
-            one(SignalKind::hangup())?,
-            one(SignalKind::quit())?,
-        ]))
-    }
-
-    async fn next(&mut self) -> i32 {
-        let [(int, a), (term, b), (hup, c), (quit, d)] = &mut self.0;
-        tokio::select! {
-            _ = int.recv() => *a,
-            _ = term.recv() => *b,
-            _ = hup.recv() => *c,
-            _ = quit.recv() => *d,
-        }
-    }
 }
 
 /// With three streams.
@@ -344,7 +321,7 @@ async fn drained(
     for pump in pumps {
         tokio::select! {
             _ = pump => {}
-            signal = signals.next() => return Err(Ended::Left(code(Exit::Signal(signal)))),
+            signal = signals.next_end() => return Err(Ended::Left(code(Exit::Signal(signal)))),
         }
     }
     Ok(())
@@ -417,6 +394,9 @@ async fn on_a_terminal(
             // Keys are no signals here: these are meant for the command, and then for its program.
             signal = signals.next() => {
                 let _ = execution.kill(signal).await;
+                if !is_an_end(signal) {
+                    continue;
+                }
                 let last = tokio::time::timeout(FAREWELL, execution.wait()).await;
                 break match last {
                     Ok(exit) => exit.map_err(Ended::Sandbox),

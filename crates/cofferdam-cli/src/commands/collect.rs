@@ -49,9 +49,18 @@ pub(crate) async fn run(
                 _ => summary::merged(landing, commits, colour),
             })?;
             living::beside(name.as_str(), &collection);
-            if matches!(landing, Landing::Landed { .. } | Landing::Kept { .. }) {
+            let next = match landing {
+                Landing::Kept { .. } if landing.is_to_be_looked_at() => {
+                    summary::after_merge(landing, name.as_str(), false)
+                }
+                Landing::Landed { .. } | Landing::Kept { .. } => {
+                    Some(format!("cofferdam merge {name}"))
+                }
+                Landing::Nothing | Landing::Refused { .. } => None,
+            };
+            if let Some(command) = next {
                 let next = paint("next:", style::HINT, colour);
-                output::data(&format!("{next} cofferdam merge {name}\n"))?;
+                output::data(&format!("{next} {command}\n"))?;
             }
             // With `--merge-to-head` they wait on its own branch for `merge`.
             stands.set(match landing {

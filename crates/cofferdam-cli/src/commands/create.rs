@@ -6,7 +6,7 @@ use clap::Args;
 use cofferdam::names::{NameError, Slug};
 use cofferdam::registry::{Reach, Record};
 use cofferdam::sandbox::{BranchStrategy, NetworkKind};
-use cofferdam::session::{PlanError, RunError, RunErrorKind, Session, SessionOptions};
+use cofferdam::session::{Caller, PlanError, RunError, RunErrorKind, Session, SessionOptions};
 use cofferdam::text::printable_line;
 use serde::Serialize;
 
@@ -15,8 +15,6 @@ use super::{keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::live::{Live, Mode, Stream};
-use crate::ui::steps::{Narrator, Verbosity};
 use crate::ui::style::{self, paint};
 use crate::ui::{json, output};
 
@@ -80,25 +78,15 @@ pub(crate) async fn run(
         },
         error => error,
     })?;
-    let mut caller = living::caller(environment, interrupt);
-    let mode = if environment.live {
-        Mode::Terminal
-    } else {
-        Mode::Plain
-    };
-    let colour = environment.colour;
-    let narrator = Narrator::new(Verbosity::Quiet, false);
-    let live = Live::start(mode, Stream::Error, narrator, colour.on_stderr())
-        .map_err(CliError::Runtime)?;
-    caller.events = live.sink();
-    let made = Box::pin(Session::create(&caller, &options)).await;
-    live.finish().await;
+    let caller = living::caller(environment, interrupt);
+    let create = async |caller: &Caller| Box::pin(Session::create(caller, &options)).await;
+    let made = living::shown(&caller, environment, create).await?;
     let session = made.map_err(|error| explain(error, &name))?;
     let record = session.record();
     output::data(&if json {
         json::line(&told(record))?
     } else {
-        render(record, colour.on_stdout())
+        render(record, environment.colour.on_stdout())
     })?;
     keep_ready::after_living(record);
     Ok(ExitCode::SUCCESS)
@@ -178,7 +166,7 @@ fn explain(error: RunError, name: &Slug) -> CliError {
             "leave out `--branch`, and it works on `cofferdam/{name}`, which starts where you are; or name another branch"
         ),
         RunErrorKind::Hook(_) if error.kept.lives_on => format!(
-            "it is kept for a look: `cofferdam shell {name}`; then `cofferdam delete {name}`"
+            "it is kept for a look: `cofferdam shell {name}`; then `cofferdam delete --force {name}`"
         ),
         _ => return CliError::Run(error),
     };

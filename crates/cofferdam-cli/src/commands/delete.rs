@@ -23,7 +23,8 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "SANDBOX")]
     names: Vec<String>,
 
-    /// Also where somebody's program runs inside, or work would be lost: uncommitted, or refused by the gate
+    /// Also where somebody's program runs inside, its engine is gone for good, or work would be lost: uncommitted, or
+    /// refused by the gate
     #[arg(long)]
     force: bool,
 
@@ -45,10 +46,9 @@ pub(crate) async fn run(
         }
     }
     let alone = names.len() == 1;
-    let options = DeleteOptions {
-        force: arguments.force,
-        purge: arguments.purge,
-    };
+    let mut options = DeleteOptions::default();
+    options.force = arguments.force;
+    options.purge = arguments.purge;
     let tell = |error: CliError| {
         output::note(&error::render(&error, environment.colour.on_stderr()));
         ExitCode::FAILURE
@@ -87,6 +87,11 @@ async fn delete(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<(), CliError> {
+    if options.force
+        && let Some(left) = manage::let_go(target).await?
+    {
+        output::note(&format!("note: {}\n", printable_line(&left)));
+    }
     let lived = end(&target.name, options, environment, interrupt).await?;
     if let Some(one) = manage::bring_home(target, options).await? {
         if !lived || one.commits > 0 {
@@ -111,6 +116,12 @@ async fn delete(
         output::note(&format!(
             "what it did stays at {} for 30 days: bring it back with `git branch NAME {word}`\n",
             printable_line(reference)
+        ));
+    }
+    if let Some(references) = &deleted.left_behind {
+        output::note(&format!(
+            "if its repository comes back, what came home there is below {references}: `cofferdam gc` puts it into the \
+             trash after 30 days\n"
         ));
     }
     if let Some(path) = &deleted.kept_work {

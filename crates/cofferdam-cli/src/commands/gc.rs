@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::manage::{self, Doing, GcOptions, GcReport, KEEP_TREES};
+use cofferdam::session::manage::{self, Doing, GcOptions, GcReport};
 use cofferdam::text::printable_line;
 
 use crate::environment::Environment;
@@ -48,15 +48,15 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let user_home = environment.user_home.as_deref();
+    let mut options = GcOptions::default();
+    options.dry_run = arguments.dry_run;
+    options.keep_trees = arguments.keep_trees.unwrap_or(options.keep_trees);
     let report = manage::gc(
         &environment.home,
         &environment.git,
         Some(&environment.directory),
         user_home,
-        GcOptions {
-            dry_run: arguments.dry_run,
-            keep_trees: arguments.keep_trees.unwrap_or(KEEP_TREES),
-        },
+        options,
         &|doing| match doing {
             Doing::Waits => {
                 output::note("another `cofferdam gc` is at work: waiting for its end\n");

@@ -20,18 +20,18 @@ use crate::ui::{human, output};
 
 /// Who keeps the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Place {
+pub(super) enum EngineName {
     /// Docker
     Docker,
     /// Podman
     Podman,
 }
 
-impl From<Place> for Kind {
-    fn from(place: Place) -> Self {
-        match place {
-            Place::Docker => Self::Docker,
-            Place::Podman => Self::Podman,
+impl From<EngineName> for Kind {
+    fn from(name: EngineName) -> Self {
+        match name {
+            EngineName::Docker => Self::Docker,
+            EngineName::Podman => Self::Podman,
         }
     }
 }
@@ -41,7 +41,7 @@ impl From<Place> for Kind {
 pub(super) struct Builder {
     /// The engine that builds the image and keeps it; without it Docker, or Podman where there is no Docker
     #[arg(long, value_enum, value_name = "ENGINE")]
-    pub(super) sandbox: Option<Place>,
+    pub(super) sandbox: Option<EngineName>,
 }
 
 /// What a repository's image is built from, and on.

@@ -49,7 +49,7 @@ pub(super) fn after(provider: &str, walled: bool) {
     };
     #[expect(
         clippy::disallowed_methods,
-        reason = "it outlives this process, and gets the user's own surroundings"
+        reason = "it outlives this process, and gets the user's own surroundings: decision 0011"
     )]
     let mut command = Command::new(own);
     // Nothing of it holds the user's directory or terminal.

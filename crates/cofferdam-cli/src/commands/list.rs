@@ -89,14 +89,19 @@ pub(crate) async fn run(
     let orphans = found.iter().filter(|one| one.orphaned);
     for one in orphans.filter(|_| !arguments.json) {
         let (name, id) = (&one.name, one.id);
+        let force = if one.ends_by_force { "--force " } else { "" };
         output::note(&format!(
-            "the repository of {name} is gone: put it back, or end it with `cofferdam delete {id}`\n"
+            "the repository of {name} is gone: put it back, or end it with `cofferdam delete {force}{id}`\n"
         ));
     }
-    for (name, why) in silent {
-        let why = printable_line(&why);
+    for (id, why) in silent {
+        let Some(one) = found.iter().find(|one| one.id == id) else {
+            continue;
+        };
+        let (name, why) = (&one.name, printable_line(&why));
+        let there = there(one, arguments.all);
         output::note(&format!(
-            "warning: {name} does not say how it is: {why}; end it with: cofferdam stop {name}\n"
+            "warning: {name} does not say how it is: {why}; end it with: cofferdam{there} stop {name}\n"
         ));
     }
     for one in manage::unreadable(&environment.home)? {
@@ -118,11 +123,7 @@ fn waiting(found: &[Summary], all: bool) -> String {
             || !one.beside.is_empty()
     });
     for one in waiting.by_ref().take(NAMED) {
-        let there = if all {
-            format!(" -C {}", shell_word(&one.repository))
-        } else {
-            String::new()
-        };
+        let there = there(one, all);
         if one.interrupted {
             let _ = writeln!(
                 out,
@@ -164,6 +165,14 @@ fn waiting(found: &[Summary], all: bool) -> String {
         if one.half_merged {
             let _ = write!(out, ": `cofferdam{there} gc` finishes it");
         }
+        if let Some(checkout) = &one.applying {
+            // In that checkout alone.
+            let (name, at) = (&one.name, shell_word(checkout));
+            let _ = write!(
+                out,
+                ": `cofferdam -C {at} apply {name}` finishes it, `cofferdam -C {at} apply --undo {name}` takes it back"
+            );
+        }
         if one.ahead.is_some_and(|ahead| ahead > 0) {
             let _ = match &one.landing {
                 // What conflicted does so again.
@@ -188,6 +197,15 @@ fn waiting(found: &[Summary], all: bool) -> String {
         let _ = writeln!(out, "{more} more keep something: `cofferdam list --json`");
     }
     out
+}
+
+/// Where its commands work that are told among those of other repositories.
+fn there(one: &Summary, all: bool) -> String {
+    if all {
+        format!(" -C {}", shell_word(&one.checkout))
+    } else {
+        String::new()
+    }
 }
 
 /// Whether it ended with work that is in no commit.

@@ -16,7 +16,9 @@ use super::here::target;
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
+use crate::ui::live::{Live, Mode, Stream};
 use crate::ui::shell::shell_word;
+use crate::ui::steps::{Narrator, Verbosity};
 use crate::ui::{human, output, summary};
 
 /// Who works in a sandbox notices when it stands still for so long.
@@ -36,6 +38,27 @@ pub(super) fn caller(environment: &Environment, interrupt: &Interrupt) -> Caller
     caller.cancel = interrupt.cancel.clone();
     caller.abandon = interrupt.abandon.clone();
     caller
+}
+
+/// Does what may take long because files of a commit are written for it, and shows how far they are.
+pub(super) async fn shown<T>(
+    caller: &Caller,
+    environment: &Environment,
+    act: impl AsyncFnOnce(&Caller) -> T,
+) -> Result<T, CliError> {
+    let mode = if environment.live {
+        Mode::Terminal
+    } else {
+        Mode::Plain
+    };
+    let narrator = Narrator::new(Verbosity::Quiet, false);
+    let colour = environment.colour.on_stderr();
+    let live = Live::start(mode, Stream::Error, narrator, colour).map_err(CliError::Runtime)?;
+    let mut caller = caller.clone();
+    caller.events = live.sink();
+    let done = act(&caller).await;
+    live.finish().await;
+    Ok(done)
 }
 
 /// The sandbox `name` of the repository that the command works in.

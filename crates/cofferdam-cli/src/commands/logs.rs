@@ -62,9 +62,7 @@ pub(crate) async fn run(
     let caller = living::caller(environment, interrupt);
     let named = match living::named(&arguments.name, &caller, environment).await {
         Ok(named) => named,
-        Err(SessionError::OfARun { .. } | SessionError::Ended { .. })
-            if arguments.id.is_none() && !arguments.list =>
-        {
+        Err(SessionError::OfARun { .. } | SessionError::Ended { .. }) => {
             return of_a_run(arguments, environment, interrupt).await;
         }
         Err(error) => return Err(error.into()),
@@ -258,13 +256,7 @@ async fn list(
     }
     let mut rows = Vec::new();
     if let Some(log) = agents {
-        let size = log.metadata().context("look at", log)?.len();
-        rows.push(vec![
-            RUN.to_owned(),
-            "-".to_owned(),
-            human::count(size),
-            "agents".to_owned(),
-        ]);
+        rows.push(row_of_agents(log)?);
     }
     for program in programs {
         let of_now = Some(program.id.start) == now;
@@ -288,8 +280,20 @@ async fn list(
             listed.map_or_else(|| "-".to_owned(), command),
         ]);
     }
-    output::data(&table::render(&["ID", "STATE", "BYTES", "PROGRAM"], &rows))?;
+    output::data(&table::render(&HEAD, &rows))?;
     Ok(ExitCode::SUCCESS)
+}
+
+const HEAD: [&str; 4] = ["ID", "STATE", "BYTES", "PROGRAM"];
+
+fn row_of_agents(log: &Path) -> Result<Vec<String>, FileError> {
+    let size = log.metadata().context("look at", log)?.len();
+    Ok(vec![
+        RUN.to_owned(),
+        "-".to_owned(),
+        human::count(size),
+        "agents".to_owned(),
+    ])
 }
 
 /// How a program ended, in words.
@@ -307,6 +311,7 @@ pub(super) fn command(one: &Listed) -> String {
     table::fit(&words.join(" "), 60)
 }
 
+/// Of one that lived as long as its run, or has ended: nothing was left running in it but what its agents printed.
 async fn of_a_run(
     arguments: &Arguments,
     environment: &Environment,
@@ -319,6 +324,9 @@ async fn of_a_run(
     };
     let entry = find()?;
     let name = entry.record.name.to_string();
+    if let Some(id) = arguments.id.as_deref().filter(|id| *id != RUN) {
+        return Err(unknown(&name, id));
+    }
     let Some(path) = run_log(&entry.record) else {
         return Err(CliError::Failed {
             message: format!("there is no log of the run of sandbox `{name}`"),
@@ -327,6 +335,10 @@ async fn of_a_run(
                 .to_owned(),
         });
     };
+    if arguments.list {
+        output::data(&table::render(&HEAD, &[row_of_agents(&path)?]))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut shown = Shown::open(&path)?;
     if arguments.follow {
         let over = async |_| Ok(!find().is_ok_and(|entry| entry.in_use));

@@ -64,8 +64,8 @@ pub(super) struct Sandbox {
     pub(super) mode: Option<FileMode>,
 
     /// Where the sandbox is
-    #[arg(long = "sandbox", value_enum, default_value_t = Place::Native, help_heading = "Sandbox")]
-    pub(super) place: Place,
+    #[arg(long = "sandbox", value_enum, default_value_t = ProviderName::Native, help_heading = "Sandbox")]
+    pub(super) place: ProviderName,
 
     /// The image of a container; anything that the engine has
     #[arg(long, value_name = "IMAGE", value_parser = parse_image, help_heading = "Sandbox")]
@@ -149,15 +149,15 @@ impl Sandbox {
             || "its image".to_owned(),
             |named| format!("the image {named}"),
         );
-        (self.place != Place::Native).then_some(named)
+        (self.place != ProviderName::Native).then_some(named)
     }
 
     /// The name of its provider, and whether it has a wall.
     pub(super) fn kind(&self) -> (&'static str, bool) {
         let name = match self.place {
-            Place::Native => "native",
-            Place::Docker => Kind::Docker.name(),
-            Place::Podman => Kind::Podman.name(),
+            ProviderName::Native => "native",
+            ProviderName::Docker => Kind::Docker.name(),
+            ProviderName::Podman => Kind::Podman.name(),
         };
         (name, self.network == NetworkKind::Allowlist)
     }
@@ -165,7 +165,7 @@ impl Sandbox {
 
 /// Where a sandbox is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Place {
+pub(super) enum ProviderName {
     /// On this machine itself, with its programs: no engine, no image
     Native,
     /// In a container of Docker's
@@ -261,17 +261,17 @@ fn provider(
     environment: &Environment,
 ) -> Result<Arc<dyn BindMountProvider>, CliError> {
     let kind = match given.place {
-        Place::Native if given.image.is_some() => {
+        ProviderName::Native if given.image.is_some() => {
             return usage(
                 "`--image` is for containers: add `--sandbox docker` or `--sandbox podman`",
             );
         }
-        Place::Native if given.runtime.is_some() => {
+        ProviderName::Native if given.runtime.is_some() => {
             return usage("`--runtime` is for containers: add `--sandbox docker`");
         }
-        Place::Native => return Ok(Arc::new(Native::default())),
-        Place::Docker => Kind::Docker,
-        Place::Podman => Kind::Podman,
+        ProviderName::Native => return Ok(Arc::new(Native::default())),
+        ProviderName::Docker => Kind::Docker,
+        ProviderName::Podman => Kind::Podman,
     };
     let mut options = EngineOptions::new(environment.home.engines(), environment.engines());
     options.image.clone_from(&given.image);
@@ -309,13 +309,11 @@ impl Making {
         };
         options.copy = given.copy;
         options.hide = given.hide;
-        let usual = Limits::default();
-        options.limits = Limits {
-            processes: given.pids.or(usual.processes),
-            memory: given.memory.or(usual.memory),
-            cpus: given.cpus.or(usual.cpus),
-            open_files: usual.open_files,
-        };
+        let mut limits = Limits::default();
+        limits.processes = given.pids.or(limits.processes);
+        limits.memory = given.memory.or(limits.memory);
+        limits.cpus = given.cpus.or(limits.cpus);
+        options.limits = limits;
     }
 }
 

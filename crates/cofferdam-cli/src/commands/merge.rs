@@ -36,14 +36,21 @@ pub(crate) async fn run(
     let merges = manage::merge(&target, None, &said).await?;
     let name = &target.name;
     let colour = environment.colour.on_stdout();
-    let mut stands = false;
+    // What was told above, and stays where it is.
+    let looked_at = living.as_ref().map(|collection| &collection.landing);
+    let looked_at = looked_at.filter(|landing| landing.is_to_be_looked_at());
+    let mut stands = looked_at.is_some();
     for Merge {
         landing,
         commits,
         changed_outside,
         lies_there,
+        ..
     } in &merges
     {
+        if matches!(landing, Landing::Nothing) && commits.is_empty() && looked_at.is_some() {
+            continue;
+        }
         output::data(&match (landing, commits.len()) {
             (Landing::Nothing, 1..) => summary::merged_already(name, commits.len(), colour),
             _ => summary::merged(landing, commits, colour),
@@ -56,6 +63,9 @@ pub(crate) async fn run(
             output::data(&format!("next: {next}\n"))?;
         }
         stands |= matches!(landing, Landing::Kept { .. } | Landing::Refused { .. });
+    }
+    if let Some(next) = looked_at.and_then(|kept| summary::after_merge(kept, name, false)) {
+        output::data(&format!("next: {next}\n"))?;
     }
     if stands {
         return Ok(ExitCode::FAILURE);

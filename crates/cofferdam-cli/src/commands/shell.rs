@@ -67,18 +67,15 @@ pub(crate) async fn run(
 }
 
 /// One that ended and left uncommitted work is started for its user to look around in it.
-async fn open(
-    name: &str,
-    caller: &Caller,
-    environment: &Environment,
-) -> Result<Session, SessionError> {
+async fn open(name: &str, caller: &Caller, environment: &Environment) -> Result<Session, CliError> {
     match living::open(name, caller, environment).await {
         Err(SessionError::Ended { .. }) => {
             let named = living::revived(name, caller, environment).await?;
             let provider = named.provider(caller)?;
-            start(caller, named, &provider).await
+            let start = async |caller: &Caller| start(caller, named, &provider).await;
+            Ok(living::shown(caller, environment, start).await??)
         }
-        opened => opened,
+        opened => Ok(opened?),
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::session::living::{self as lives, Condition};
-use cofferdam::session::{Session, SessionError};
+use cofferdam::session::{Caller, Session, SessionError};
 
 use super::keep_ready;
 use super::living::{self, Sandboxes};
@@ -46,7 +46,9 @@ pub(crate) async fn run(
                     return Err(SessionError::Paused { name }.into());
                 }
                 Condition::Stopped => {
-                    let session = lives::start(caller, named, &provider).await?;
+                    let start =
+                        async |caller: &Caller| lives::start(caller, named, &provider).await;
+                    let session = living::shown(caller, environment, start).await??;
                     output::note(&format!(
                         "started {name}; use it with: cofferdam shell {name}\n"
                     ));

@@ -1,6 +1,6 @@
 //! `cofferdam status`.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,12 +10,12 @@ use cofferdam::names::Slug;
 use cofferdam::registry::{Mode, Record, Setup};
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
-use cofferdam::session::manage;
+use cofferdam::session::manage::{self, State};
 use cofferdam::session::{CommitLine, Session, SessionError};
 use cofferdam::text::{printable_bytes_line, printable_line};
 use cofferdam::wall::supervisor::Wall;
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::create::network;
 use super::here::target;
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 struct Status<'a> {
     id: String,
     name: &'a Slug,
-    state: &'static str,
+    state: Now,
     branch: String,
     base: &'a str,
     /// Those that are home, newest last.
@@ -84,9 +84,32 @@ struct Running {
     ended: Option<String>,
 }
 
+/// As `list` has it, or that it cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Now {
+    Of(State),
+    /// Another version of this command started it.
+    OtherVersion,
+}
+
+impl fmt::Display for Now {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(state) => state.fmt(f),
+            Self::OtherVersion => f.pad("other-version"),
+        }
+    }
+}
+
+impl Serialize for Now {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// What the sandbox itself says.
 struct Told {
-    state: &'static str,
+    state: Now,
     process: Option<u32>,
     stopping: Option<Stopping>,
     wall: Option<Wall>,
@@ -112,23 +135,23 @@ pub(crate) async fn run(
         lives::changes(&caller, &named, &provider).await
     };
     let mut told = match lives::condition(&caller, &named, &provider).await {
-        Ok(Condition::Stopped) => Told::without("stopped"),
+        Ok(Condition::Stopped) => Told::without(Now::Of(State::Stopped)),
         Ok(_) => match Session::open(&caller, named, &provider).await {
             Ok(session) => asked(&session).await?,
             // It ended just then.
-            Err(SessionError::Stopped { .. }) => Told::without("stopped"),
+            Err(SessionError::Stopped { .. }) => Told::without(Now::Of(State::Stopped)),
             Err(error) => return Err(error.into()),
         },
         Err(SessionError::Sandbox {
             source: SandboxError::OtherVersion { .. },
             ..
-        }) => Told::without("other-version"),
+        }) => Told::without(Now::OtherVersion),
         Err(error) => return Err(error.into()),
     };
     told.uncollected = uncollected;
     told.changes = changes;
     if missing {
-        told.state = "missing";
+        told.state = Now::Of(State::Missing);
     }
     let target = target(record.id.to_string(), environment, interrupt);
     let shown = manage::log(&target).await.ok();
@@ -146,7 +169,7 @@ pub(crate) async fn run(
     if !arguments.json {
         living::kept_beside(&beside);
     }
-    if told.state == "other-version" {
+    if told.state == Now::OtherVersion {
         let name = &record.name;
         output::note(&format!(
             "another version of cofferdam started it: cofferdam stop {name} && cofferdam start {name}\n"
@@ -156,7 +179,7 @@ pub(crate) async fn run(
 }
 
 impl Told {
-    fn without(state: &'static str) -> Self {
+    fn without(state: Now) -> Self {
         Self {
             state,
             process: None,
@@ -171,10 +194,10 @@ impl Told {
 
 async fn asked(session: &Session) -> Result<Told, SessionError> {
     let state = match session.condition().await? {
-        Condition::Paused => "paused",
-        Condition::Stopped => "stopped",
-        _ if session.record().setup == Setup::Failed => "failed-setup",
-        _ => "active",
+        Condition::Paused => State::Paused,
+        Condition::Stopped => State::Stopped,
+        _ if session.record().setup == Setup::Failed => State::FailedSetup,
+        _ => State::Active,
     };
     let stopping = session.stopping().await?;
     let start = session.starts()?;
@@ -186,7 +209,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
         ended: one.exit.map(ended),
     };
     Ok(Told {
-        state,
+        state: Now::Of(state),
         process: session.process(),
         stopping: Some(stopping),
         wall: session.wall().await?,
@@ -313,7 +336,7 @@ fn render(
     };
     let mut lines = vec![
         ("name", record.name.to_string()),
-        ("state", told.state.to_owned()),
+        ("state", told.state.to_string()),
         ("branch", printable_line(&record.branch_text())),
         ("base", record.base.short().to_owned()),
         (

@@ -162,6 +162,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         | PlanError::BranchHeld { .. }
         | PlanError::EmptyPrompt
         | PlanError::BranchTaken(_)
+        | PlanError::BranchMade(_)
         | PlanError::GitSymlink(_)
         | PlanError::SharedHome(_)
         | PlanError::ShowsHome { .. }

@@ -16,11 +16,15 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         ),
         SessionError::Making { .. } => "wait until its `cofferdam create` is through".to_owned(),
         SessionError::FailedSetup { name } => format!(
-            "look into it with `cofferdam shell {name}`, then make it anew: `cofferdam delete {name}`"
+            "look into it with `cofferdam shell {name}`, then make it anew: `cofferdam delete --force {name}`"
         ),
         SessionError::Missing { name, .. } => format!(
             "bring home what is committed with `cofferdam collect {name}`; remove the rest with \
              `cofferdam delete --force {name}`"
+        ),
+        SessionError::Undermined { name } => format!(
+            "they are written again by `cofferdam stop {name}` and `cofferdam start {name}`; nothing of what was changed \
+             in it is lost"
         ),
         SessionError::Ended { name } => format!(
             "what it committed: `cofferdam log {name}`; what it did not: `cofferdam diff --uncommitted {name}`; go on \
@@ -69,14 +73,18 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         }
         SessionError::Collect {
             name,
-            source: CollectError::NoBase { history, .. },
-        } => format!(
-            "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`, then `cofferdam collect {name}`",
-            shell_word(history)
-        ),
-        SessionError::Collect { name, .. } => format!(
-            "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
-        ),
+            ended,
+            source,
+        } => {
+            let hint = not_home(name, source);
+            if *ended {
+                let why =
+                    "its programs could not be stopped for a while, so the sandbox was stopped";
+                format!("{hint}; {why}: start it with `cofferdam start {name}`")
+            } else {
+                hint
+            }
+        }
         // Their causes have hints of their own.
         SessionError::Registry(_)
         | SessionError::Repository(_)
@@ -88,6 +96,25 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         | SessionError::Plan(_) => return None,
     };
     Some(hint)
+}
+
+fn not_home(name: &str, source: &CollectError) -> String {
+    match source {
+        CollectError::NoBase { history, .. } => format!(
+            "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`, then `cofferdam collect {name}`",
+            shell_word(history)
+        ),
+        _ => format!(
+            "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
+        ),
+    }
+}
+
+/// What there is to do about a sandbox whose engine will not be there again.
+pub(super) fn gone_for_good(name: &str) -> String {
+    format!(
+        "if it will never be there again, give its containers up with `cofferdam delete --force {name}`: what was committed comes home"
+    )
 }
 
 fn again(name: &str) -> String {
@@ -112,6 +139,8 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
         SandboxError::NotListening(_) => {
             format!("see what runs there with `cofferdam status {name}`, and start its server")
         }
+        // Beside its own.
+        SandboxError::NoEngine { .. } => gone_for_good(name),
         // They have hints of their own, or need none.
         SandboxError::Program { .. }
         | SandboxError::Unsupported { .. }
@@ -139,6 +168,7 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         | SessionError::Making { .. }
         | SessionError::FailedSetup { .. }
         | SessionError::Missing { .. }
+        | SessionError::Undermined { .. }
         | SessionError::Ended { .. }
         | SessionError::InWorktree { .. }
         | SessionError::Stopped { .. }

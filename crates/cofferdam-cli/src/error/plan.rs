@@ -89,6 +89,9 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
             "give it files of its own (`--mode copy`, without `--head`), or work in a fresh `git clone`".to_owned()
         }
         PlanError::BranchTaken(_) => "give another `--name`".to_owned(),
+        PlanError::BranchMade(_) => "give the same command again, and it works on that branch as it is; or name another \
+             with `--branch`"
+            .to_owned(),
         PlanError::NoSuchNetwork { given, .. } => match given.first() {
             Some(kind) => format!("ask for `--network {}`", kind.as_str()),
             None => return None,
@@ -152,6 +155,7 @@ pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
         | PlanError::BranchHeld { .. }
         | PlanError::EmptyPrompt
         | PlanError::BranchTaken(_)
+        | PlanError::BranchMade(_)
         | PlanError::GitSymlink(_)
         | PlanError::SharedHome(_)
         | PlanError::ShowsHome { .. }

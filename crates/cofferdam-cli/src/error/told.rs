@@ -6,7 +6,7 @@ use cofferdam::agent::AgentError;
 use cofferdam::fsx::FileError;
 use cofferdam::git::copies::CopyError;
 use cofferdam::prompt::PromptError;
-use cofferdam::session::{AgentFailure, HookError, LoginError, RunError, RunErrorKind};
+use cofferdam::session::{AgentFailure, HookError, HookPoint, LoginError, RunError, RunErrorKind};
 
 use super::plan;
 use crate::ui::shell::shell_word;
@@ -93,16 +93,16 @@ pub(super) fn copy_hint(error: &CopyError) -> Option<String> {
 
 /// No agent has started yet.
 fn hook_hint(hook: &HookError, log: Option<&Path>) -> String {
-    let (option, place) = match hook.place {
-        "host.onWorktreeReady" => (
+    let (option, place) = match hook.point {
+        HookPoint::WorktreeReady => (
             "--on-worktree-ready",
             "on your machine, in the worktree, where only committed files are and what `--copy` names",
         ),
-        "host.onSandboxReady" => (
+        HookPoint::HostSandboxReady => (
             "--on-host-ready",
             "on your machine, in the directory that the sandbox works in",
         ),
-        _ => (
+        HookPoint::SandboxReady => (
             "--on-sandbox-ready",
             "in the sandbox, which has no network but what rules open",
         ),

@@ -108,18 +108,18 @@ impl Narrator {
                 Normal,
                 one(Kind::Milestone, format!("sandbox ready in {millis} ms")),
             ),
-            Event::HookStarted { place, command } => {
-                self.status = format!("{place}: {}", fit(command, 60));
+            Event::HookStarted { point, command } => {
+                self.status = format!("{point}: {}", fit(command, 60));
                 (
                     Normal,
                     one(
                         Kind::Milestone,
-                        format!("hook {place}: {}", fit(command, WIDEST)),
+                        format!("hook {point}: {}", fit(command, WIDEST)),
                     ),
                 )
             }
             Event::HookFinished {
-                place,
+                point,
                 exit,
                 output,
                 ..
@@ -130,7 +130,7 @@ impl Narrator {
                 lines.extend(text_lines(Kind::Detail, output));
                 lines.push(Line {
                     kind: Kind::Detail,
-                    text: format!("hook {place}: {exit}"),
+                    text: format!("hook {point}: {exit}"),
                 });
                 (least, lines)
             }
@@ -347,7 +347,7 @@ fn text_lines(kind: Kind, text: &str) -> Vec<Line> {
 mod tests {
     use super::*;
     use cofferdam::process::Exit;
-    use cofferdam::session::Notice;
+    use cofferdam::session::{HookPoint, Notice};
 
     fn tell(verbosity: Verbosity, event: &Event) -> Vec<String> {
         let lines = Narrator::new(verbosity, true).tell(event);
@@ -443,7 +443,7 @@ mod tests {
         });
         assert_eq!(tell(Verbosity::Quiet, &notice), ["careful"]);
         let hook = |exit| Event::HookFinished {
-            place: "host.onWorktreeReady",
+            point: HookPoint::WorktreeReady,
             command: "make".into(),
             exit,
             output: "no rule\n".into(),

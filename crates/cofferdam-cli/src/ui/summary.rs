@@ -127,6 +127,10 @@ pub(crate) fn unfinished(kept: &Kept, stopped: bool, colour: bool) -> String {
         (None, Some(_), Some(name)) if kept.lives_on => Some(format!(
             "cofferdam collect {name}   # brings home what the agent committed"
         )),
+        // Of one that was never whole no agent has worked in it.
+        (None, Some(_), Some(name)) if kept.base.is_none() => Some(format!(
+            "cofferdam delete {name}   # removes what there is of it"
+        )),
         (None, Some(_), _) => {
             Some("cofferdam gc   # brings home what the agent committed".to_owned())
         }
@@ -271,6 +275,12 @@ pub(crate) fn after_merge(landing: &Landing, name: &str, lies_there: bool) -> Op
         return Some(after_the_users(&format!("cofferdam merge {name}")));
     }
     let merge = format!("git merge {}", shell_word(reference));
+    if landing.is_to_be_looked_at() {
+        let reference = shell_word(reference);
+        return Some(format!(
+            "git diff --stat HEAD...{reference}   # `{merge}` if that is what you want"
+        ));
+    }
     Some(if lies_there {
         format!("git stash --include-untracked && {merge}")
     } else {
@@ -414,7 +424,7 @@ fn next(end: &End<'_>) -> Option<String> {
         kept @ Landing::Kept { .. } if kept.is_held_back() && end.target_branch != "HEAD" => {
             Some(format!("cofferdam merge {}", end.name))
         }
-        kept @ Landing::Kept { .. } if kept.waits_for_the_user() => {
+        kept @ Landing::Kept { .. } if kept.waits_for_the_user() || kept.is_to_be_looked_at() => {
             after_merge(kept, end.name, end.lies_there)
         }
         // Only a branch can be merged into by name.

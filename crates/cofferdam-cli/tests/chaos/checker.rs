@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
+use crate::trees;
 
 /// Files that the agent and `cofferdam` may make or change in the checkout.
 const THEIRS: [&str; 3] = ["agent", ".cofferdam", ".git"];
@@ -367,6 +368,7 @@ pub(crate) fn gc(environment: &Environment, what: &str) -> String {
 #[track_caller]
 pub(crate) fn assert_clean(environment: &Environment, before: &User, what: &str, said: &str) {
     assert_sound(environment, what);
+    trees::assert_whole(environment, what);
     let after = User::of(environment);
     assert_eq!(&after, before, "{what}: {said}");
     for one in environment.list() {

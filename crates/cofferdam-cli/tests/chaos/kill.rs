@@ -4,6 +4,7 @@
 //! it goes on without its caller, after it), each hook, and the agent's own lines. Random delays
 //! reach what lies in between.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use cofferdam_lab::sample::Sample;
@@ -13,6 +14,8 @@ use rustix::process::{Signal, kill_process};
 
 use crate::checker::{self, User, Work};
 use crate::environment::{AGENT, Environment, Moment};
+use crate::keeper::End;
+use crate::trees;
 
 /// What people get who say nothing.
 const LAYER: Way = Way::new(Strategy::MergeToHead, Mode::Layer);
@@ -75,6 +78,41 @@ fn moment(number: u64) -> Moment {
     }
 }
 
+/// The git calls of a command at which it is killed.
+#[derive(Debug, Default)]
+struct Kills(Cell<u32>);
+
+impl Kills {
+    /// Those that were chosen. The last ones may be made only where something takes long: then others are taken, until one
+    /// was met.
+    fn points(&self, chosen: Vec<u32>, calls: u32) -> impl Iterator<Item = u32> {
+        let count = chosen.len();
+        let all = chosen.into_iter().chain(1..=calls).enumerate();
+        let wanted = all.take_while(move |(number, _)| *number < count || self.0.get() == 0);
+        wanted.map(|(_, call)| call)
+    }
+
+    /// The call at which the command died; `None`: it made fewer, and then it did all that it should.
+    #[track_caller]
+    fn at(&self, environment: &Environment, end: &End, what: &str) -> Option<String> {
+        let Some(at) = environment.killed_at() else {
+            assert_eq!(end.status, 0, "{what} without a kill: {}", end.stderr);
+            return None;
+        };
+        assert_eq!(end.status, -9, "{what} killed at {at}: {}", end.stderr);
+        self.0.set(self.0.get() + 1);
+        Some(at)
+    }
+
+    #[track_caller]
+    fn some(&self, what: &str) {
+        assert!(
+            self.0.get() > 0,
+            "{what} was killed at none of its git calls"
+        );
+    }
+}
+
 /// What must hold after the command's death.
 #[track_caller]
 fn check(environment: &Environment, before: &User, what: &str, stdout: &str) {
@@ -91,19 +129,20 @@ fn at_git_calls(way: Way) {
     assert!(calls >= 6, "{way}: {calls} git calls");
     let mut sample = Sample::new(&way.to_string());
     let chosen = sample.of(1..=calls, SHARE);
-    at_each(&sample.again(), chosen, |call| {
+    let kills = Kills::default();
+    at_each(&sample.again(), kills.points(chosen, calls), |call| {
         // Each call in one of three ways.
         let moment = moment(sample.below(3));
         let environment = Environment::new();
         let before = User::of(&environment);
         environment.kill_at(call, moment);
         let end = environment.start_run(&options(way), AGENT).finish();
-        let at = environment.killed_at()?;
+        let at = kills.at(&environment, &end, &way.to_string())?;
         let what = format!("{way} killed at git call {at}");
-        assert_eq!(end.status, -9, "{what}: {}", end.stderr);
         check(&environment, &before, &what, &end.stdout);
         None
     });
+    kills.some(&way.to_string());
 }
 
 // covers: S2-9
@@ -293,18 +332,20 @@ fn gc_itself() {
         assert!(calls > 5, "gc makes {calls} git calls");
         let mut sample = Sample::new(&format!("gc of {way}"));
         let chosen = sample.of(1..=calls, SHARE);
-        at_each(&sample.again(), chosen, |call| {
+        let kills = Kills::default();
+        let what = format!("gc of {way}");
+        at_each(&sample.again(), kills.points(chosen, calls), |call| {
             let (environment, before) = died();
             let work = Work::of(&environment);
             environment.kill_at(call, moment(sample.below(3)));
             let end = environment.start(&["gc"]).finish();
-            let at = environment.killed_at()?;
-            let what = format!("gc of {way} killed at git call {at}");
-            assert_eq!(end.status, -9, "{what}");
+            let at = kills.at(&environment, &end, &what)?;
+            let what = format!("{what} killed at git call {at}");
             checker::assert_recovers(&environment, &before, &work, &what);
             assert_eq!(checker::subjects(&environment).len(), 3, "{what}");
             None
         });
+        kills.some(&what);
     }
 }
 
@@ -349,6 +390,7 @@ fn gc_that_rewrites_a_full_stack() {
             ok(environment, &["delete", "--force", name], what);
         }
         checker::assert_sound(environment, what);
+        trees::assert_whole(environment, what);
     };
     let environment = full();
     environment.count_calls();
@@ -359,16 +401,17 @@ fn gc_that_rewrites_a_full_stack() {
     let mut sample = Sample::new("gc of a full stack");
     let again = sample.again();
     let chosen = sample.of(1..=calls, SHARE);
-    at_each(&again, chosen, |call| {
+    let kills = Kills::default();
+    at_each(&again, kills.points(chosen, calls), |call| {
         let environment = full();
         environment.kill_at(call, moment(sample.below(3)));
         let end = environment.start(&["gc"]).finish();
-        let at = environment.killed_at()?;
+        let at = kills.at(&environment, &end, "gc of a full stack")?;
         let what = format!("gc of a full stack killed at git call {at}");
-        assert_eq!(end.status, -9, "{what}");
         whole(&environment, &what);
         None
     });
+    kills.some("gc of a full stack");
     // Between its git calls: it writes, takes the old one away and gives the new one its name.
     at_each(&again, 0..2, |_| {
         let environment = full();

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::checker::{self, User, Work};
 use crate::environment::{AGENT, Environment, Moment};
-use crate::walled::{Service, ask, name};
+use crate::walled::{Service, eventually, keeps_asking, name, passes_again};
 
 /// One of so many git calls is tried, unless all are wanted.
 const SHARE: u64 = 8;
@@ -27,8 +27,12 @@ const RUN: &str = "echo $$ > agent/r-$$.txt; git add agent; \
 
 /// Without a network there is no gateway.
 const NONE: [&str; 2] = ["--network", "none"];
-/// Behind the wall, with nothing allowed.
-pub(crate) const WALL: [&str; 2] = ["--network", "allowlist"];
+
+/// Behind the wall, with the first of these services allowed and nothing else.
+pub(crate) fn wall(services: &[Service; 2]) -> [String; 4] {
+    let rule = format!("host.cofferdam.internal:{}", services[0].port);
+    ["--network", "allowlist", "--allow", &rule].map(str::to_owned)
+}
 
 fn create(environment: &Environment, network: &[&str]) {
     let done = environment.cofferdam(&[&["create", NAME], network].concat());
@@ -145,7 +149,13 @@ pub(crate) fn check(environment: &Environment, before: &User, worked: bool, what
 }
 
 /// The same, with what is run inside as soon as that is possible again.
-fn check_used(environment: &Environment, before: &User, worked: bool, script: &str, what: &str) {
+pub(crate) fn check_used(
+    environment: &Environment,
+    before: &User,
+    worked: bool,
+    script: &str,
+    what: &str,
+) {
     let kept = Work::of(environment);
     let ids = checker::ids(environment);
     let told = listed_rightly(environment, what);
@@ -198,17 +208,25 @@ pub(crate) fn ready_behind(command: &str, network: &[&str]) -> Environment {
     ready_with(command, network, None)
 }
 
-/// With a program that goes on inside for as long as it is let.
-fn ready_with(command: &str, network: &[&str], program: Option<&str>) -> Environment {
+/// With a program inside that asks these services for as long as it is let. One of them has answered it by then.
+pub(crate) fn ready_with(
+    command: &str,
+    network: &[&str],
+    services: Option<&[Service; 2]>,
+) -> Environment {
     let environment = Environment::new();
     if command == "create" {
         return environment;
     }
     create(&environment, network);
     work(&environment);
-    if let Some(script) = program {
-        let begun = environment.cofferdam(&["exec", NAME, "--detach", "--", "bash", "-c", script]);
+    if let Some(services) = services {
+        let came = services[0].came();
+        let script = keeps_asking(services);
+        let begun = environment.cofferdam(&["exec", NAME, "--detach", "--", "bash", "-c", &script]);
         assert_eq!(begun.status, 0, "{}", begun.stderr);
+        // The control of whoever says later that the other one has answered nobody.
+        eventually("what is allowed passes", || services[0].came() > came);
     }
     let before = match command {
         "start" => "stop",
@@ -374,11 +392,7 @@ fn what_dies_meanwhile(network: &[&str], services: Option<&[Service; 2]>, what: 
     for _ in sample.of(0..12, 3) {
         let command = one_of(&mut sample, &ALL);
         let delay = Duration::from_micros(sample.below(60_000));
-        let tries = services.map(|services| {
-            let asked = ask(&services.each_ref());
-            format!("while :; do {asked}; sleep 0.01; done")
-        });
-        let environment = ready_with(command, network, tries.as_deref());
+        let environment = ready_with(command, network, services);
         let before = User::of(&environment);
         let child = start(&environment, &arguments_behind(command, network));
         std::thread::sleep(delay);
@@ -400,18 +414,13 @@ fn what_dies_meanwhile(network: &[&str], services: Option<&[Service; 2]>, what: 
             sample.again()
         );
         let worked = command != "create";
-        let Some([allowed, forbidden]) = services else {
+        let Some(services) = services else {
             check(&environment, &before, worked, &what);
             continue;
         };
-        // What may pass passes again, once somebody has its place again, and what may not has never passed.
-        let allowed = ask(&[allowed]);
-        let passes = format!(
-            "for n in $(seq 100); do [ \"$({allowed})\" = in ] && exit 0; sleep 0.1; done; exit 9"
-        );
-        let tried = format!("{}; {passes}", ask(&[forbidden]));
-        check_used(&environment, &before, worked, &tried, &what);
-        assert_eq!(forbidden.came(), 0, "{what}: the wall was open");
+        let again = passes_again(services);
+        check_used(&environment, &before, worked, &again, &what);
+        assert_eq!(services[1].came(), 0, "{what}: the wall was open");
     }
     assert!(killed > 0, "nothing was there to be killed");
 }
@@ -429,10 +438,9 @@ fn whatever_of_it_dies_meanwhile() {
 #[test]
 fn whatever_of_it_dies_meanwhile_behind_the_wall() {
     let services = [(); 2].map(|()| Service::new());
-    let rule = format!("host.cofferdam.internal:{}", services[0].port);
-    let network = [&WALL[..], &["--allow", &rule]].concat();
+    let network = wall(&services);
+    let network = network.each_ref().map(String::as_str);
     what_dies_meanwhile(&network, Some(&services), "behind the wall");
-    assert!(services[0].came() > 0, "nothing passed ever");
 }
 
 /// Two commands at once on one sandbox: both say what is, and nothing is lost.

@@ -21,5 +21,6 @@ mod left;
 mod living;
 mod no_room;
 mod roles;
+mod trees;
 mod user;
 mod walled;

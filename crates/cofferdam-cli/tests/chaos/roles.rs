@@ -12,9 +12,9 @@ use crate::checker::User;
 use crate::environment::Environment;
 use crate::keeper::children_of;
 use crate::living::{
-    ALL, WALL, arguments_behind, check, end, kill, kill_number, ready_behind, start,
+    ALL, NAME, arguments_behind, check_used, end, kill, kill_number, ready_with, start, wall,
 };
-use crate::walled::{eventually, name, of};
+use crate::walled::{Service, ask, eventually, name, of, passes_again};
 
 const ROLES: [&str; 5] = ["command", "launcher", "guest", "supervisor", "gateway"];
 /// One of so many places of the table is tried, unless all are wanted.
@@ -33,6 +33,7 @@ fn each_dies_in_each_command() {
     if !rustix::process::geteuid().is_root() {
         return skip!("only root sees whose a process is that cannot be dumped");
     }
+    a_new_one_asks_at_once();
     let table = ROLES.map(|role| ALL.map(|command| (role, command)));
     let mut sample = Sample::new("living, roles");
     for (role, command) in sample.of(table.into_iter().flatten(), SHARE) {
@@ -50,11 +51,40 @@ fn each_dies_in_each_command() {
     }
 }
 
-/// Whether it died while the command was at it.
+/// As in [`ready_with`], and one that is only being made asks them before its command has ended.
+fn options(services: &[Service; 2]) -> Vec<String> {
+    let asks = format!("for n in 1 2 3; do {}; done", ask(&services.each_ref()));
+    let hook = format!("bash -c {}", quoted(&asks));
+    let hooked = ["--on-sandbox-ready".to_owned(), hook];
+    wall(services).into_iter().chain(hooked).collect()
+}
+
+fn quoted(script: &str) -> String {
+    format!("'{}'", script.replace('\'', r"'\''"))
+}
+
+/// The control of those that die while they are made: with nobody dead, what is allowed passes then.
+fn a_new_one_asks_at_once() {
+    let services = [(); 2].map(|()| Service::new());
+    let options = options(&services);
+    let options: Vec<_> = options.iter().map(String::as_str).collect();
+    let environment = Environment::new();
+    let made = environment.cofferdam(&arguments_behind("create", &options));
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    assert!(services[0].came() > 0, "nothing passes: {}", made.stderr);
+    assert_eq!(services[1].came(), 0);
+    let deleted = environment.cofferdam(&["delete", NAME]);
+    assert_eq!(deleted.status, 0, "{}", deleted.stderr);
+}
+
+/// Whether it died while the command was at it. Whoever it is, nothing opens.
 fn dies(role: &str, command: &str, delay: Duration, again: &str) -> bool {
-    let environment = ready_behind(command, &WALL);
+    let services = [(); 2].map(|()| Service::new());
+    let options = options(&services);
+    let options: Vec<_> = options.iter().map(String::as_str).collect();
+    let environment = ready_with(command, &options, Some(&services));
     let before = User::of(&environment);
-    let mut child = start(&environment, &arguments_behind(command, &WALL));
+    let mut child = start(&environment, &arguments_behind(command, &options));
     let hit = if role == "command" {
         std::thread::sleep(delay);
         kill(&child);
@@ -67,7 +97,9 @@ fn dies(role: &str, command: &str, delay: Duration, again: &str) -> bool {
     };
     let done = end(child, command);
     let what = format!("{command}, {role} killed after {delay:?} ({again}): {done:?}");
-    check(&environment, &before, command != "create", &what);
+    let passes = passes_again(&services);
+    check_used(&environment, &before, command != "create", &passes, &what);
+    assert_eq!(services[1].came(), 0, "{what}: the wall was open");
     hit && (role != "command" || done.0.is_none())
 }
 

@@ -66,6 +66,21 @@ pub(crate) fn ask(services: &[&Service]) -> String {
     )
 }
 
+/// Asks both again and again, for as long as it is let.
+pub(crate) fn keeps_asking(services: &[Service; 2]) -> String {
+    let asked = ask(&services.each_ref());
+    format!("while :; do {asked}; sleep 0.01; done")
+}
+
+/// Asks the second one once, which may not pass, and the first one until it answers: once somebody keeps its place again,
+/// it does.
+pub(crate) fn passes_again([allowed, forbidden]: &[Service; 2]) -> String {
+    let (allowed, forbidden) = (ask(&[allowed]), ask(&[forbidden]));
+    format!(
+        "{forbidden}; for n in $(seq 100); do [ \"$({allowed})\" = in ] && exit 0; sleep 0.1; done; exit 9"
+    )
+}
+
 fn exec(environment: &Environment, script: &str) -> String {
     let done = environment.cofferdam(&["exec", NAME, "--", "bash", "-c", script]);
     assert_eq!(done.status, 0, "{}", done.stderr);

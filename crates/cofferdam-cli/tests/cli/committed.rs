@@ -277,14 +277,17 @@ fn what_stays_outside_is_told_once_with_its_number() {
 fn a_quick_agents_user_is_told_too() {
     let environment = TestEnvironment::with_repository();
     change(&environment);
-    // Whoever looks waits until the agent has ended.
+    // Whoever looks waits until the agent has ended. Where the start waits for the look, that never comes.
     let log = environment.temporary().join("run.log");
+    let gave_up = environment.temporary().join("gave-up");
     let real = environment.shell("command -v git").expect_code(0).stdout;
     let waits = format!(
         "#!/bin/sh\nn=0\ncase \" $* \" in *' status '*)\n\
-         until grep -qs 'iteration 1 ended' '{}' || [ $n = 600 ]; do sleep 0.05; n=$((n+1)); done;;\n\
+         until grep -qs 'iteration 1 ended' '{}'; do\n\
+         [ $n = 600 ] && {{ touch '{}'; break; }}; sleep 0.05; n=$((n+1)); done;;\n\
          esac\nexec {} \"$@\"\n",
         log.display(),
+        gave_up.display(),
         real.trim()
     );
     let programs = environment.temporary().join("programs");
@@ -297,6 +300,7 @@ fn a_quick_agents_user_is_told_too() {
         log.display()
     );
     let done = environment.shell(&line).expect_code(0);
+    assert!(!gave_up.exists(), "the start waited: {done}");
     let told: Vec<serde_json::Value> = done
         .stdout
         .lines()

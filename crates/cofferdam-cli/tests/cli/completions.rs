@@ -67,6 +67,19 @@ fn bash_completes_the_names_of_sandboxes() {
     check("cofferdam -C . diff on", "one");
     check("cofferdam exec one -- o", "");
     check("cofferdam create o", "");
+    check("cofferdam run --in o", "one other");
+    check("cofferdam run --in = ot", "other");
+    check("cofferdam run --in =", "one other");
+    check("cofferdam run o", "");
+    check("cofferdam allow --sandbox ot", "other");
+    check("cofferdam revoke --sandbox ot", "other");
+    check("cofferdam net rules --sandbox ot", "other");
+    check("cofferdam net test --sandbox ot", "other");
+    check("cofferdam net log ot", "other");
+    check("cofferdam net test ot", "");
+    check("cofferdam doctor ot", "other");
+    // A command's name may be another one's value.
+    check("cofferdam -C exec create o", "");
     // Typed as a path, with nothing of that name in PATH; or as another name for it.
     let check = |setting: &str, typed: &str| {
         let line = format!(
@@ -86,10 +99,15 @@ fn bash_completes_the_names_of_sandboxes() {
     for (shell, word) in [
         ("zsh", "names it:_cofferdam_sandboxes'"),
         ("zsh", "names them:_cofferdam_sandboxes'"),
+        ("zsh", ":SANDBOX:_cofferdam_sandboxes'"),
         ("zsh", "_cofferdam_sandboxes() {"),
         (
             "fish",
-            "using_subcommand exec\" -f -a \"(cofferdam list --names",
+            "using_subcommand exec\" -f -a \"(__fish_cofferdam_sandboxes)",
+        ),
+        (
+            "fish",
+            "using_subcommand net; and __fish_seen_subcommand_from log\" -f -a \"(__fish_cofferdam_sandboxes)",
         ),
     ] {
         completes(shell, &[word]);
@@ -137,6 +155,19 @@ impl User {
             "-b",
             "x",
         ]);
+        // Another repository of theirs.
+        let line = "git init -q ~/away && git -C ~/away -c user.name=x -c user.email=x commit -q --allow-empty -m x";
+        lives.shell(line).expect_code(0);
+        let away = lives.home().join("away");
+        let away = [
+            "-C",
+            away.to_str().unwrap(),
+            "create",
+            "zebra",
+            "--network",
+            "none",
+        ];
+        lives.cofferdam(&away).expect_code(0);
         std::fs::create_dir(&place).unwrap();
         symlink(env!("CARGO_BIN_EXE_cofferdam"), place.join("cofferdam")).unwrap();
         let script = lives.cofferdam(&["completions", shell]).expect_code(0);
@@ -177,6 +208,23 @@ fn zsh_completes_names_in_another_checkout() {
         ("cofferdam exec ot", "cofferdam exec other"),
         ("cofferdam shell ot", "cofferdam shell other"),
         ("cofferdam pause one ot", "cofferdam pause one other"),
+        ("cofferdam run --in ot", "cofferdam run --in other"),
+        ("cofferdam run --in=ot", "cofferdam run --in=other"),
+        (
+            "cofferdam allow --sandbox ot",
+            "cofferdam allow --sandbox other",
+        ),
+        (
+            "cofferdam net test --sandbox ot",
+            "cofferdam net test --sandbox other",
+        ),
+        ("cofferdam net log ot", "cofferdam net log other"),
+        ("cofferdam doctor ot", "cofferdam doctor other"),
+        (
+            "cofferdam -C ~/away exec ze",
+            "cofferdam -C ~/away exec zebra",
+        ),
+        ("cofferdam exec ze", "cofferdam exec ze"),
         ("cofferdam dele", "cofferdam delete"),
         // Nothing of that name, and no name at all.
         ("cofferdam exec two", "cofferdam exec two"),
@@ -205,6 +253,14 @@ fn fish_completes_names_in_another_checkout() {
         ("cofferdam exec o", "one other"),
         ("cofferdam shell ot", "other"),
         ("cofferdam pause one ot", "other"),
+        ("cofferdam run --in ot", "other"),
+        ("cofferdam run --in=ot", "--in=other"),
+        ("cofferdam allow --sandbox ot", "other"),
+        ("cofferdam net test --sandbox ot", "other"),
+        ("cofferdam net log ot", "other"),
+        ("cofferdam doctor ot", "other"),
+        ("cofferdam -C ~/away exec ze", "zebra"),
+        ("cofferdam exec ze", ""),
         ("cofferdam dele", "delete"),
         ("cofferdam exec two", ""),
         ("cofferdam create ot", ""),

@@ -8,7 +8,7 @@ use cofferdam_lab::skip;
 use crate::environment::{Done, TestEnvironment, finish};
 
 /// An image with a shell and git. scripts/test makes it.
-const IMAGE: &str = "git:latest";
+pub(crate) const IMAGE: &str = "git:latest";
 /// Where this machine's engines are, as their own commands know it.
 pub(crate) const SURROUNDINGS: [&str; 2] = ["DOCKER_HOST", "CONTAINER_HOST"];
 
@@ -87,9 +87,37 @@ impl World {
         finish(command.spawn().unwrap())
     }
 
+    /// What `cofferdam status` says of a field, without its quotes.
+    #[track_caller]
+    pub(crate) fn status(&self, name: &str, field: &str) -> String {
+        let told = self.cofferdam(&["status", "--json", name]).expect_code(0);
+        let told: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+        let value = &told[field];
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    }
+
+    /// The agent's container of the one sandbox that there is. A holder may be about to go.
+    #[track_caller]
+    pub(crate) fn agents(&self) -> String {
+        let began = Instant::now();
+        loop {
+            let mut all = self.containers();
+            let of_role = ["--all", "--filter", "label=io.cofferdam.role"];
+            let of_role = self.filtered("engines", &of_role);
+            all.retain(|one| !of_role.contains(one));
+            match &all[..] {
+                [one] => return one.clone(),
+                _ => assert!(began.elapsed().as_secs() < 10, "{all:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// `cofferdam COMMAND --sandbox ENGINE --image IMAGE REST`.
     #[track_caller]
-    fn make(&self, command: &str, rest: &[&str]) -> Done {
+    pub(crate) fn make(&self, command: &str, rest: &[&str]) -> Done {
         let words = [command, "--sandbox", self.engine, "--image", IMAGE];
         self.cofferdam(&[&words, rest].concat())
     }
@@ -103,8 +131,9 @@ impl World {
     /// The ids of this home's containers, but for a holder that is ready for the next one.
     #[track_caller]
     pub(crate) fn containers(&self) -> Vec<String> {
-        let ready = self.filtered("engines", &["--all", "--filter", READY]);
         let mut all = self.filtered("engines", &["--all"]);
+        // Asked for second: one may come meanwhile.
+        let ready = self.filtered("engines", &["--all", "--filter", READY]);
         all.retain(|one| !ready.contains(one));
         all
     }
@@ -116,7 +145,7 @@ impl World {
     }
 
     #[track_caller]
-    fn filtered(&self, place: &str, more: &[&str]) -> Vec<String> {
+    pub(crate) fn filtered(&self, place: &str, more: &[&str]) -> Vec<String> {
         let home = self.environment.home().join(".cofferdam").join(place);
         let Ok(home) = home.canonicalize() else {
             return Vec::new();
@@ -243,7 +272,7 @@ fn one_that_lives_on_is_used_as_any_other() {
 }
 
 impl World {
-    fn is_rootless(&self) -> bool {
+    pub(crate) fn is_rootless(&self) -> bool {
         let format = match self.engine {
             "docker" => "{{.SecurityOptions}}",
             _ => "rootless: {{.Host.Security.Rootless}}",
@@ -259,7 +288,7 @@ impl World {
 }
 
 /// The holder that waits for the next sandbox, once it does.
-fn ready(world: &World) -> String {
+pub(crate) fn ready(world: &World) -> String {
     let began = Instant::now();
     loop {
         if let [one] = &world.filtered("engines", &["--filter", READY])[..] {
@@ -331,6 +360,36 @@ fn doctor_reads_back_how_one_is_kept_apart() {
             .expect_code(0);
         let gone = world.cofferdam(&["doctor", "one"]).expect_code(1);
         assert!(gone.stderr.contains("one"), "{gone}");
+        world.expect_clean();
+    }
+}
+
+/// Nothing is committed there, and nothing is lost.
+#[test]
+fn what_an_agent_leaves_in_an_image_without_git_is_applied() {
+    for world in worlds() {
+        let environment = &world.environment;
+        let sandbox = ["--sandbox", world.engine, "--image", "busybox:latest"];
+        let run = ["run", "-q", "--name", "plain", "--agent", "command"];
+        let script = "! command -v git && echo made >made && rm README.md";
+        let agent = ["--", "sh", "-c", script];
+        let done = world.cofferdam(&[&run[..], &sandbox, &agent].concat());
+        let done = done.expect_code(0);
+        assert!(
+            done.stdout
+                .contains("uncommitted work of the agent is kept"),
+            "{done}"
+        );
+        world.cofferdam(&["apply", "plain"]).expect_code(0);
+        assert_eq!(environment.read("made"), "made\n");
+        assert_eq!(
+            environment.git(&["status", "--porcelain"]),
+            "D  README.md\nA  made"
+        );
+        environment.git(&["reset", "-q", "--hard"]);
+        world
+            .cofferdam(&["delete", "--force", "plain"])
+            .expect_code(0);
         world.expect_clean();
     }
 }

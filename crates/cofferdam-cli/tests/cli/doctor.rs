@@ -48,9 +48,12 @@ fn layers_are_tried() {
     let environment = TestEnvironment::empty();
     let home = environment.home().join(".cofferdam");
     cofferdam::fsx::private_dir(&home).unwrap();
-    let findings = findings(&environment);
-    assert_eq!(status(&findings, "layers"), "ok");
-    assert_eq!(std::fs::read_dir(home).unwrap().count(), 0);
+    assert_eq!(status(&findings(&environment), "layers"), "ok");
+    assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0);
+    // Who asks first of all hears it too, and has as much as before.
+    std::fs::remove_dir(&home).unwrap();
+    assert_eq!(status(&findings(&environment), "layers"), "ok");
+    assert_eq!(std::fs::read_dir(environment.home()).unwrap().count(), 0);
 }
 
 #[test]
@@ -341,4 +344,93 @@ fn a_key_that_git_has_is_told_with_the_way_out() {
     assert!(done.stderr.contains("hint: put a plain file"), "{done}");
     let done = with_path(&environment, &["doctor"]).expect_code(0);
     assert!(done.stdout.contains("hint: put a plain file"), "{done}");
+}
+
+/// The line of an engine that plays this, and whether it is ok.
+fn of_docker(played: crate::fake_engine::Played) -> (String, String, String) {
+    let environment = TestEnvironment::empty();
+    let engine = crate::fake_engine::FakeEngine::new(played);
+    let done = engine.cofferdam(&environment, "docker", &["doctor", "--json"]);
+    let findings: Vec<serde_json::Value> = serde_json::from_str(&done.stdout).unwrap();
+    let found = findings.iter().find(|one| one["name"] == "docker").unwrap();
+    let text = |key: &str| found[key].as_str().unwrap().to_owned();
+    (text("status"), text("detail"), text("hint"))
+}
+
+#[test]
+fn what_an_engine_lacks_is_named_with_what_helps() {
+    let docker = || crate::fake_engine::docker("Docker/28.0.0 (linux)", (24, 48));
+    let (status, detail, hint) = of_docker(docker());
+    assert_eq!((status.as_str(), hint.as_str()), ("ok", ""), "{detail}");
+    assert!(
+        detail.starts_with("28.0.0 at /")
+            && detail.contains(", named by DOCKER_HOST, API 1.48; layers work"),
+        "{detail}"
+    );
+    let weak = |from: &str, to: &str| {
+        let mut played = docker();
+        assert!(played.info.contains(from), "{}", played.info);
+        played.info = played.info.replace(from, to);
+        of_docker(played)
+    };
+    let (status, detail, _) = weak("name=apparmor", "name=x");
+    assert_eq!(status, "ok");
+    assert!(
+        detail.ends_with("; neither AppArmor nor SELinux beside it"),
+        "{detail}"
+    );
+    for (from, to, what, help) in [
+        (
+            r#""MemoryLimit":true"#,
+            r#""MemoryLimit":false"#,
+            "without limits of memory",
+            "",
+        ),
+        (
+            r#""SwapLimit":true"#,
+            r#""SwapLimit":false"#,
+            "without limits of swap",
+            "",
+        ),
+        (
+            r#""CpuCfsQuota":true"#,
+            r#""CpuCfsQuota":false"#,
+            "without limits of CPUs",
+            "",
+        ),
+        (
+            "name=seccomp",
+            "name=x",
+            "without an engine's filter of system calls",
+            "seccomp",
+        ),
+        (
+            "v1.3.3-0-g",
+            "v1.1.7-0-g",
+            "runc 1.1.7 has ways out of a container",
+            "install runc",
+        ),
+    ] {
+        let (status, detail, hint) = weak(from, to);
+        assert_eq!(status, "degraded", "{detail}");
+        assert!(detail.contains(what), "{detail}");
+        assert!(!hint.is_empty() && hint.contains(help), "{hint}");
+    }
+    // Where the engine is the caller's own, ours is in its place, and the guest counts processes.
+    let expected = if rustix::process::geteuid().is_root() {
+        "degraded"
+    } else {
+        "ok"
+    };
+    assert_eq!(weak("profile=builtin", "profile=unconfined").0, expected);
+    assert_eq!(
+        weak(r#""PidsLimit":true"#, r#""PidsLimit":false"#).0,
+        expected
+    );
+    let (status, detail, hint) = weak(r#""KernelVersion":""#, r#""KernelVersion":"0."#);
+    assert_eq!(status, "absent");
+    assert!(
+        detail.contains("run on another machine") && !hint.is_empty(),
+        "{detail}"
+    );
 }

@@ -106,7 +106,7 @@ fn forward(
 }
 
 /// Where the engine of this machine is, without the scheme.
-fn socket(engine: &str) -> PathBuf {
+pub(crate) fn socket(engine: &str) -> PathBuf {
     let variable = SURROUNDINGS[usize::from(engine != "docker")];
     #[expect(
         clippy::disallowed_methods,
@@ -194,5 +194,163 @@ fn one_that_goes_away_at_any_request_leaves_nothing_for_good() {
             world.expect_clean();
         }
         assert!(failed > 0);
+    }
+}
+
+/// Another command than `create`, which is told above.
+struct Case {
+    command: &'static [&'static str],
+    /// What is there before, in a sandbox that has one commit with `WORK` and something uncommitted; nothing: no sandbox.
+    before: Option<&'static [&'static [&'static str]]>,
+    /// Whether it is made by this command, which is told the engine and the image.
+    makes: bool,
+    /// What the sandbox is when the command was done, at the first or the second time; nothing where there is none.
+    after: Option<&'static str>,
+}
+
+const WORK: &str = "work-before-the-engine-went";
+const SCRIPT: &str =
+    "echo x >file; git add file; git commit -qm work-before-the-engine-went; echo left >left";
+
+/// Wherever the engine went away: the command was done or says so, it can be asked again, no work is lost, and nothing is left.
+#[track_caller]
+fn check(case: &Case) {
+    let name = case.command[0];
+    for mut world in worlds() {
+        let making = ["--sandbox", world.engine, "--image", "git:latest"];
+        let way = Way::to(socket(world.engine));
+        let done = |world: &World| {
+            let words = if case.makes {
+                [&[name][..], &making, &case.command[1..]].concat()
+            } else {
+                case.command.to_vec()
+            };
+            cofferdam(world, &way, &words)
+        };
+        let prepare = |world: &World| {
+            if let Some(before) = case.before {
+                let create = [&["create", "one"][..], &making].concat();
+                cofferdam(world, &way, &create).expect_code(0);
+                let exec = ["exec", "one", "--", "sh", "-c", SCRIPT];
+                cofferdam(world, &way, &exec).expect_code(0);
+                for words in before {
+                    cofferdam(world, &way, words).expect_code(0);
+                }
+            }
+        };
+        let clear = |world: &World, what: &str| {
+            let deleted = cofferdam(world, &way, &["delete", "--force", "one"]);
+            let cleared = cofferdam(world, &way, &["gc"]).expect_code(0);
+            // What a run had begun ends with the run, and its engine is done with it a moment later.
+            let began = std::time::Instant::now();
+            while !world.containers().is_empty() {
+                assert!(began.elapsed().as_secs() < 30, "{what}: {deleted}{cleared}");
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+            if !world.tried().is_empty() {
+                // The next trial clears what was only tried.
+                let create = [&["create", "one"][..], &making].concat();
+                cofferdam(world, &way, &create).expect_code(0);
+                cofferdam(world, &way, &["delete", "one"]).expect_code(0);
+            }
+            world.expect_clean();
+        };
+        prepare(&world);
+        way.breaks_after(usize::MAX);
+        done(&world).expect_code(0);
+        // A holder for the next one may be asked for meanwhile: that is no part of the command.
+        let requests = way.asked.load(Ordering::SeqCst);
+        clear(&world, name);
+        let mut sample = Sample::new(&format!("requests of {name} to {}", world.engine));
+        // Without an engine from the first on, always.
+        let mut points = sample.of(1..requests.max(1), SHARE);
+        points.insert(0, 0);
+        for request in points {
+            let what = format!(
+                "{name}: {} away after request {request} of {requests} ({})",
+                world.engine,
+                sample.again()
+            );
+            world.environment = crate::environment::TestEnvironment::with_repository();
+            prepare(&world);
+            way.breaks_after(request);
+            let broken = done(&world);
+            let what = format!("{what}: {broken}");
+            if !broken.status.success() {
+                let engine = ["Docker", "Podman"][usize::from(world.engine != "docker")];
+                assert!(broken.stderr.contains(engine), "{what}");
+            }
+            way.mend();
+            if let Some(state) = case.after {
+                let again = if broken.status.success() {
+                    String::new()
+                } else {
+                    done(&world).to_string()
+                };
+                let is = world.cofferdam(&["status", "--json", "one"]).expect_code(0);
+                let wanted = format!("\"state\":\"{state}\"");
+                assert!(is.stdout.contains(&wanted), "{what}{again}{is}");
+            } else if !broken.status.success() && !case.makes {
+                done(&world).expect_code(0);
+            }
+            clear(&world, &what);
+            if case.before.is_some() || broken.status.success() {
+                let kept = world.environment.git(&["log", "--all", "--format=%s"]);
+                assert!(kept.contains(WORK), "{what}: {kept}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_that_goes_away_while_a_sandbox_is_stopped() {
+    check(&Case {
+        command: &["stop", "one"],
+        before: Some(&[]),
+        makes: false,
+        after: Some("stopped"),
+    });
+}
+
+#[test]
+fn one_that_goes_away_while_a_sandbox_is_started() {
+    check(&Case {
+        command: &["start", "one"],
+        before: Some(&[&["stop", "one"]]),
+        makes: false,
+        after: Some("active"),
+    });
+}
+
+#[test]
+fn one_that_goes_away_while_a_sandbox_is_deleted() {
+    check(&Case {
+        command: &["delete", "--force", "one"],
+        before: Some(&[]),
+        makes: false,
+        after: None,
+    });
+}
+
+#[test]
+fn one_that_goes_away_while_an_agent_works() {
+    check(&Case {
+        command: &["run", "--name", "one", "--", "sh", "-c", SCRIPT],
+        before: None,
+        makes: true,
+        after: None,
+    });
+}
+
+/// What is committed comes home by the sandbox's own files and its guest.
+#[test]
+fn one_that_goes_away_while_work_comes_home() {
+    for command in [&["collect", "one"][..], &["merge", "one"]] {
+        check(&Case {
+            command,
+            before: Some(&[]),
+            makes: false,
+            after: Some("active"),
+        });
     }
 }

@@ -49,6 +49,21 @@ fn a_killed_run_is_shown_and_its_commits_come_home() {
     assert!(!done.stdout.contains("interrupted"), "{done}");
 }
 
+/// A file of somebody's beside the sandboxes' directories is none of them, and in nobody's way.
+#[test]
+fn a_file_among_the_sandboxes_is_left_alone() {
+    let environment = TestEnvironment::with_repository();
+    environment.run(&["--mode", "layer"], "true").expect_code(0);
+    let stray = environment.home().join(".cofferdam/state/stray");
+    cofferdam::fsx::write_private(&stray, b"mine").unwrap();
+    assert_eq!(layers(&environment), 1);
+    environment
+        .cofferdam(&["gc", "--keep-trees", "0"])
+        .expect_code(0);
+    assert_eq!(layers(&environment), 0);
+    assert_eq!(std::fs::read(&stray).unwrap(), b"mine");
+}
+
 /// Whoever finishes what a dead command began brings its commits home, and leaves the merge to the user.
 #[test]
 fn a_killed_run_moves_no_target() {

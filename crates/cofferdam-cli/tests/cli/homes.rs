@@ -44,6 +44,26 @@ impl Drop for Fuse {
     }
 }
 
+/// Whoever works inside has another user id, and the files are made for everybody: the caller's umask is not theirs.
+#[test]
+fn files_and_directories_have_the_same_modes_under_any_umask() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("deep/er/x", "x\n");
+    environment
+        .shell("chmod +x deep/er/x; git add -A; git commit -qm deep")
+        .expect_code(0);
+    let inside = "test \"$(stat -c %a . src deep deep/er src/lib.txt deep/er/x | xargs)\" = '755 755 755 755 644 755'";
+    let line = format!(
+        "umask 077; '{}' run -q --network none --mode layer -- sh -c '{}'",
+        env!("CARGO_BIN_EXE_cofferdam"),
+        inside.replace('\'', "'\\''")
+    );
+    environment.shell(&line).expect_code(0);
+    let modes = "find ~/.cofferdam/trees/*/*/files -printf '%y %m\\n' | sort -u";
+    let modes = environment.shell(modes).expect_code(0);
+    assert_eq!(modes.stdout, "d 755\nf 644\nf 755\n");
+}
+
 fn run(environment: &TestEnvironment, home: &Path, options: &[&str], script: &str) -> Done {
     let all = [
         &["run", "--network", "none"],
@@ -148,6 +168,40 @@ fn where_directories_cannot_be_renamed_there_are_no_layers() {
     );
     let said = told(None);
     assert!(said.contains("mode layer"), "{said}");
+}
+
+/// As on a kernel that does not know `userxattr`, or `volatile`: those are all that a flag is set for.
+#[test]
+fn where_the_kernel_refuses_an_option_there_are_no_layers() {
+    // fsconfig(2) with FSCONFIG_SET_FLAG is EINVAL; everything else passes.
+    let filter = "syscall(shift() + 0, 38, 1, 0, 0, 0) == 0 or die $!;
+        my $code = join '', map { pack 'SCCL', @$_ } [0x20, 0, 0, 0], [0x15, 0, 3, 431], [0x20, 0, 0, 24], [0x15, 0, 1, 0],
+            [6, 0, 0, 0x50016], [6, 0, 0, 0x7fff0000];
+        syscall(shift() + 0, 1, 0, pack('Sx6P', 6, $code)) == 0 or die $!; exec @ARGV or die $!";
+    let (prctl, seccomp) = match std::env::consts::ARCH {
+        "x86_64" => ("157", "317"),
+        "aarch64" => ("167", "277"),
+        arch => return skip!("a filter of system calls: their numbers on {arch}"),
+    };
+    let environment = TestEnvironment::with_repository();
+    let command = env!("CARGO_BIN_EXE_cofferdam");
+    let run = ["run", "--network", "none", "--", "sh", "-c", COMMIT];
+    let mut perl = environment.program("perl");
+    perl.args(["-e", filter, prctl, seccomp, command]).args(run);
+    perl.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let done = crate::environment::finish(perl.spawn().unwrap()).expect_code(0);
+    let (_, why) = done
+        .stderr
+        .split_once("mode bind (layers are not possible here: ")
+        .unwrap_or_else(|| panic!("{done}"));
+    let line = why.lines().next().unwrap();
+    assert!(line.contains("Invalid argument"), "{done}");
+    assert_eq!(environment.read("n"), "x\n");
+    // That is not remembered, and without it there are.
+    let done = environment
+        .run(&["--network", "none"], "true")
+        .expect_code(0);
+    assert!(done.stderr.contains("mode layer"), "{done}");
 }
 
 #[test]

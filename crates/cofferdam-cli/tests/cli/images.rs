@@ -4,6 +4,7 @@ use cofferdam_lab::skip;
 
 use crate::containers::{World, own, worlds};
 use crate::environment::{Done, TestEnvironment};
+use crate::readme::block;
 
 /// An image with a shell alone; `scripts/test` makes it.
 const SHELL: &str = "busybox:latest";
@@ -280,8 +281,74 @@ fn mistakes_of_builds_are_named() {
     }
 }
 
+/// README's words, typed: what is put in their place is the base's Debian, which is not pulled here, and who may answer the
+/// agent (`agents::work` has a model for it).
+#[test]
+fn a_container_as_readme_has_it() {
+    if !cofferdam_lab::sample::all() {
+        skip!("builds an image: only with `scripts/test --all`");
+        return;
+    }
+    let base = "debian:bookworm-slim";
+    for world in worlds().iter().filter(|world| world.engine == "docker") {
+        if let Err(why) = own("docker", &["image", "inspect", base]) {
+            skip!("docker: {why}");
+            continue;
+        }
+        own("docker", &["tag", "git:latest", "my-image"]).unwrap();
+        let typed = |line: &str, more: &[&str]| {
+            let line = line.split(" #").next().unwrap().trim_end();
+            let line = line.strip_prefix("cofferdam ").unwrap();
+            let (words, prompt) = line.split_once(" '").unwrap_or((line, ""));
+            let prompt = prompt.trim_end_matches('\'');
+            let words = words
+                .split(' ')
+                .chain((!prompt.is_empty()).then_some(prompt));
+            let words: Vec<&str> = words.chain(more.iter().copied()).collect();
+            world.cofferdam(&words)
+        };
+        for line in block("### In a container") {
+            match line.split(' ').nth(1).unwrap() {
+                "build-base" => {
+                    let small = ["--small", "--base-image", base, "--tag", "latest"];
+                    typed(&line, &small).expect_code(0);
+                }
+                "run" => {
+                    let done = typed(&line, &[]).expect_code(1);
+                    assert!(done.stderr.contains("ANTHROPIC_API_KEY"), "{done}");
+                }
+                "create" => {
+                    typed(&line, &[]).expect_code(0);
+                    let words = ["exec", "box", "--", "git", "log", "--oneline"];
+                    world.cofferdam(&words).expect_code(0);
+                    world.cofferdam(&["delete", "box"]).expect_code(0);
+                }
+                other => panic!("nobody knows what `{other}` is to do: {line}"),
+            }
+        }
+        let readme = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+        let readme = std::fs::read_to_string(readme).unwrap();
+        let (_, text) = readme.split_once("```dockerfile\n").unwrap();
+        dockerfile(&world.environment, text.split_once("```").unwrap().0);
+        let shown = world.cofferdam(&["build"]).expect_code(1);
+        let command = hinted(&shown);
+        world
+            .cofferdam(&command.iter().map(String::as_str).collect::<Vec<_>>())
+            .expect_code(0);
+        let words = ["create", "mine", "--sandbox", "docker"];
+        world.cofferdam(&words).expect_code(0);
+        let words = ["exec", "mine", "--", "psql", "--version"];
+        world.cofferdam(&words).expect_code(0);
+        world.cofferdam(&["delete", "mine"]).expect_code(0);
+        world.cofferdam(&["docker", "remove-image"]).expect_code(0);
+        own("docker", &["rmi", "my-image"]).unwrap();
+        own("docker", &["rmi", "cofferdam-base:latest"]).unwrap();
+        world.expect_clean();
+    }
+}
+
 /// From package registries alone, with its network behind the wall: minutes.
-// covers: S3-24 S3-26 S3-31
+// covers: S3-24 S3-26 S3-30 S3-31 S3-36
 #[test]
 fn the_small_base_is_built_and_has_its_agents() {
     if !cofferdam_lab::sample::all() {

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::environment::{TestEnvironment, check};
+use crate::lives::Lives;
 
 /// Commits `new`, and leaves a changed, a removed and two new files in no commit, and one that is ignored.
 const AGENT: &str = "set -e
@@ -427,6 +428,44 @@ fn one_that_ended_is_opened_again_over_its_files() {
         .cofferdam(&["delete", "--force", "left"])
         .expect_code(0);
     environment.expect_clean();
+}
+
+/// By a shell on a terminal too, over the same files.
+#[test]
+fn a_shell_opens_one_that_ended() {
+    let lives = Lives::new();
+    lives.run(&["--name", "left", "-q"], AGENT).expect_code(0);
+    let mut shell = lives.on_a_terminal(&["shell", "left"]);
+    shell.expect("note: left had ended, and stays now until you delete it");
+    shell.press("cat src/lib.txt deep/er/u | tr '\\n' ,; pwd\r");
+    shell.expect("one,two,three,u,/workspace/repository");
+    shell.press("exit 3\r");
+    shell.ends_with(3);
+    assert_eq!(lives.state("left"), "active");
+    let done = lives.exec("left", "cat a.o").expect_code(0);
+    assert_eq!(done.stdout, "object\n");
+}
+
+/// Files of the commit that have to be written again are counted for who waits at a terminal.
+#[test]
+fn what_is_written_again_tells_how_far_it_is() {
+    let lives = Lives::new();
+    let many = "mkdir many; for i in $(seq 1200); do echo $i > many/$i; done; git add -A; git commit -qm many";
+    lives.shell(many).expect_code(0);
+    let network = ["--network", "none", "--mode", "layer"];
+    lives.create("box", &network);
+    let trees = lives.home().join(".cofferdam/trees");
+    for is_gone in [false, true] {
+        lives.cofferdam(&["stop", "box"]).expect_code(0);
+        if is_gone {
+            std::fs::remove_dir_all(&trees).unwrap();
+        }
+        let mut start = lives.on_a_terminal(&["start", "box"]);
+        start.expect("started box");
+        start.ends_with(0);
+        let said = start.text();
+        assert_eq!(said.contains("of 1,202 files"), is_gone, "{said}");
+    }
 }
 
 #[test]

@@ -428,6 +428,73 @@ fn every_checkout_of_a_repository_has_its_sandboxes() {
         .expect_code(1);
 }
 
+/// Linked worktrees come and go; what was made from one belongs to the repository.
+#[test]
+fn a_sandbox_outlives_the_checkout_that_it_was_made_from() {
+    let lives = Lives::new();
+    let other = lives.temporary().join("other");
+    let other = other.to_str().unwrap();
+    lives.git(&["worktree", "add", "-q", other, "-b", "other"]);
+    let at_other = ["-C", other, "create", "box", "--network", "none"];
+    lives.cofferdam(&at_other).expect_code(0);
+    lives.exec("box", &commit_script(&["a"])).expect_code(0);
+    lives.git(&["worktree", "remove", "--force", other]);
+    for _ in ["gone", "another repository is there"] {
+        assert_eq!(lives.state("box"), "active");
+        let list = lives.cofferdam(&["list", "--all"]).expect_code(0);
+        assert!(list.stdout.contains("active"), "{list}");
+        assert!(!list.stderr.contains("is gone"), "{list}");
+        // Its name and its branch are taken.
+        let done = lives.cofferdam(&["create", "box", "--network", "none"]);
+        assert!(
+            done.expect_code(1)
+                .stderr
+                .contains("`cofferdam status box`")
+        );
+        let second = [
+            "create",
+            "two",
+            "--branch",
+            "cofferdam/box",
+            "--network",
+            "none",
+        ];
+        let done = lives.cofferdam(&second).expect_code(1);
+        assert!(done.stderr.contains("in use by sandbox `box`"), "{done}");
+        lives.exec("box", "git log -1 --format=%s").expect_code(0);
+        lives.cofferdam(&["gc"]).expect_code(0);
+        let line = format!(
+            "git init -q '{other}' && git -C '{other}' -c user.name=x -c user.email=x commit -q --allow-empty -m x"
+        );
+        lives.shell(&line).expect_code(0);
+    }
+    // That one has nothing of it.
+    let there = lives
+        .cofferdam(&["-C", other, "list", "--json"])
+        .expect_code(0);
+    assert_eq!(there.stdout, "[]\n");
+    lives
+        .cofferdam(&["-C", other, "exec", "box", "--", "true"])
+        .expect_code(1);
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    lives.cofferdam(&["start", "box"]).expect_code(0);
+    lives.cofferdam(&["collect", "box"]).expect_code(0);
+    assert_eq!(
+        lives.git(&["log", "-1", "--format=%s", "cofferdam/box"]),
+        "a"
+    );
+    lives
+        .run(&["--in", "box"], "echo b > b; git add b; git commit -qm b")
+        .expect_code(0);
+    let logs = lives.cofferdam(&["logs", "box", "run"]).expect_code(0);
+    assert!(logs.stdout.contains("--- Run started"), "{logs}");
+    lives.cofferdam(&["merge", "box"]).expect_code(0);
+    assert_eq!(lives.git(&["log", "-1", "--format=%s", "main"]), "b");
+    lives.cofferdam(&["delete", "box"]).expect_code(0);
+    assert_eq!(lives.listed("box"), None);
+    lives.expect_clean();
+}
+
 #[test]
 fn a_runs_sandbox_is_told_from_one_that_stays() {
     let lives = Lives::new();

@@ -137,6 +137,9 @@ fn signals_are_the_programs() {
         ("TERM", Signal::TERM, 15),
         ("HUP", Signal::HUP, 1),
         ("QUIT", Signal::QUIT, 3),
+        ("USR1", Signal::USR1, 10),
+        ("USR2", Signal::USR2, 12),
+        ("ALRM", Signal::ALARM, 14),
     ] {
         let caught = format!("trap 'echo {name}; exit 9' {name}; {wait}");
         assert_eq!(
@@ -146,6 +149,12 @@ fn signals_are_the_programs() {
         );
         assert_eq!(told(wait, &[signal]).0, Some(128 + number), "{name}");
     }
+    // A program hears of the size of a window that it is not in, and most make nothing of it.
+    let caught = format!("trap 'echo WINCH; exit 9' WINCH; {wait}");
+    let heard = (Some(9), "WINCH\n".to_owned());
+    assert_eq!(told(&caught, &[Signal::WINCH]), heard);
+    let ended = told(wait, &[Signal::WINCH, Signal::TERM]).0;
+    assert_eq!(ended, Some(143));
     // The second Ctrl-C is not to be ignored.
     let deaf = format!("trap '' INT; {wait}");
     assert_eq!(told(&deaf, &[Signal::INT; 2]).0, Some(137));
@@ -264,6 +273,17 @@ fn logs_of_a_run() {
         .expect_code(0);
     let done = lives.cofferdam(&["logs", "one"]).expect_code(0);
     assert!(done.stdout.contains("--- Run started"), "{done}");
+    let by_id = lives.cofferdam(&["logs", "one", "run"]).expect_code(0);
+    assert_eq!(by_id.stdout, done.stdout);
+    let list = lives.cofferdam(&["logs", "one", "--list"]).expect_code(0);
+    let last = list.stdout.lines().last().unwrap();
+    assert!(
+        last.starts_with("run  -") && last.ends_with("agents"),
+        "{list}"
+    );
+    let unknown = lives.cofferdam(&["logs", "one", "1.1"]).expect_code(1);
+    let hint = "`cofferdam logs one --list`";
+    assert!(unknown.stderr.contains(hint), "{unknown}");
     lives
         .run(
             &["--branch", "c", "--name", "two", "--no-log"],

@@ -50,7 +50,7 @@ fn is_there(process: u32) -> bool {
 }
 
 #[track_caller]
-fn eventually(what: &str, is: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, is: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !is() {
         assert!(Instant::now() < until, "never: {what}");

@@ -1,12 +1,15 @@
 //! What sandboxes that stay are made with, and that looking at them moves nothing.
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use cofferdam::home::Home;
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{BindMount, BranchStrategy};
 use cofferdam::session::{Caller, NetworkOptions, Session, SessionOptions};
 use cofferdam_lab::skip;
 
-use crate::environment::commit_script;
+use crate::environment::{commit_script, finish};
 use crate::lives::Lives;
 
 /// Who looks at layers from the host sees half of the files.
@@ -23,6 +26,85 @@ fn a_hook_on_the_host_needs_a_directory() {
     }
     assert_eq!(lives.listed("box"), None);
     lives.expect_clean();
+}
+
+/// In every mode: it is found under its name, nobody takes that, and it goes again where nothing came onto it.
+#[test]
+fn its_branch_is_there_from_the_start() {
+    for mode in ["bind", "layer", "copy"] {
+        for strategy in [&[][..], &["--branch", "feature"], &["--merge-to-head"]] {
+            let lives = Lives::new();
+            let options = [&["--mode", mode, "--network", "none"], strategy].concat();
+            let branch = match strategy {
+                ["--branch", name] => name,
+                _ => "cofferdam/box",
+            };
+            let there = format!("refs/heads/{branch}");
+            let at = || lives.git(&["for-each-ref", "--format=%(objectname)", &there]);
+            for (round, ends) in [["a"].as_slice(), &[]].into_iter().enumerate() {
+                let case = format!("{mode} {strategy:?} {round}");
+                lives.create("box", &options);
+                assert_eq!(at(), lives.git(&["rev-parse", "main"]), "{case}");
+                let listed = lives.listed("box").unwrap();
+                assert_eq!(listed["ahead"], 0, "{case}: {listed}");
+                let taken = lives.shell(&format!("git branch {branch}"));
+                assert_ne!(taken.status.code(), Some(0), "{case}");
+                if round == 0 {
+                    // The control: what comes home moves it.
+                    lives.exec("box", &commit_script(ends)).expect_code(0);
+                    lives.cofferdam(&["collect", "box"]).expect_code(0);
+                    assert_eq!(lives.git(&["log", "-1", "--format=%s", branch]), "a");
+                    lives.cofferdam(&["merge", "box"]).expect_code(0);
+                }
+                lives.cofferdam(&["delete", "box"]).expect_code(0);
+                assert_eq!(at(), "", "{case}");
+            }
+            lives.expect_clean();
+        }
+    }
+}
+
+/// Whoever made a branch of that name meanwhile keeps it.
+#[test]
+fn a_branch_that_is_made_meanwhile_is_not_taken() {
+    let lives = Lives::new();
+    let hook = "touch ~/started; until test -e ~/go; do sleep 0.05; done";
+    let making = lives
+        .command(&["create", "box", "--mode", "layer", "--network", "none"])
+        .args(["--on-sandbox-ready", hook])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let state = lives.home().join(".cofferdam/state");
+    let until = Instant::now() + Duration::from_secs(30);
+    let home = loop {
+        assert!(Instant::now() < until, "it never began");
+        let mut all = state.read_dir().into_iter().flatten().flatten();
+        if let Some(one) = all.find(|one| one.path().join("home/started").exists()) {
+            break one.path().join("home");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    lives.git(&["branch", "cofferdam/box"]);
+    cofferdam::fsx::write_private(&home.join("go"), b"").unwrap();
+    let done = finish(making).expect_code(1);
+    assert!(
+        done.stderr
+            .contains("branch `cofferdam/box` was made by someone else"),
+        "{done}"
+    );
+    assert_eq!(lives.listed("box"), None);
+    let main = lives.git(&["rev-parse", "main"]);
+    assert_eq!(lives.git(&["rev-parse", "cofferdam/box"]), main);
+    // As the hint says: it works on that one.
+    lives.create("box", &["--mode", "layer", "--network", "none"]);
+    lives.exec("box", &commit_script(&["a"])).expect_code(0);
+    lives.cofferdam(&["delete", "box"]).expect_code(0);
+    assert_eq!(
+        lives.git(&["log", "-1", "--format=%s", "cofferdam/box"]),
+        "a"
+    );
 }
 
 /// All of it holds after a start too.

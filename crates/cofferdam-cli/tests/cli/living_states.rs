@@ -71,7 +71,7 @@ fn one_whose_setup_failed_is_kept_for_a_look() {
     ]);
     assert_eq!(done.status.code(), Some(1), "{done}");
     assert!(done.stderr.ends_with(
-        "failed: exit code 3\nhint: it is kept for a look: `cofferdam shell box`; then `cofferdam delete box`\n"
+        "failed: exit code 3\nhint: it is kept for a look: `cofferdam shell box`; then `cofferdam delete --force box`\n"
     ), "{done}");
     assert_eq!(lives.state("box"), "failed-setup");
     let status = lives.cofferdam(&["status", "box"]).expect_code(0);
@@ -87,7 +87,10 @@ fn one_whose_setup_failed_is_kept_for_a_look() {
         done.stderr.contains("the setup of sandbox `box` failed"),
         "{done}"
     );
-    assert!(done.stderr.contains("`cofferdam delete box`"), "{done}");
+    assert!(
+        done.stderr.contains("`cofferdam delete --force box`"),
+        "{done}"
+    );
     lives.cofferdam(&["stop", "box"]).expect_code(0);
     lives.cofferdam(&["start", "box"]).expect_code(0);
     assert_eq!(lives.state("box"), "failed-setup");
@@ -136,6 +139,80 @@ fn one_whose_files_are_gone() {
         .cofferdam(&["delete", "--force", "box"])
         .expect_code(0);
     assert_eq!(lives.listed("box"), None);
+}
+
+/// Nobody can say what was in them, and each command says so at once.
+#[test]
+fn files_that_are_gone_are_no_uncommitted_work() {
+    for (mode, files) in [("layer", "layer"), ("copy", "work"), ("bind", "")] {
+        let lives = Lives::with("box", &["--mode", mode, "--network", "none"]);
+        lives.exec("box", &commit_script(&["a"])).expect_code(0);
+        lives.cofferdam(&["stop", "box"]).expect_code(0);
+        let listed = lives.listed("box").unwrap();
+        let id = listed["id"].as_str().unwrap();
+        let state = lives.home().join(".cofferdam/state").join(id);
+        let files = match listed["workdir"].as_str() {
+            Some(path) if files.is_empty() => path.into(),
+            _ => state.join(files),
+        };
+        std::fs::remove_dir_all(&files).unwrap();
+        assert_eq!(lives.state("box"), "missing", "{mode}");
+        for command in [
+            &["delete", "box"][..],
+            &["apply", "box"],
+            &["diff", "--uncommitted", "box"],
+            &["start", "box"],
+        ] {
+            let done = lives.cofferdam(command).expect_code(1);
+            let words = "error: the files of sandbox `box` are gone: there is no directory ";
+            let said = done.stderr.lines().any(|line| line.starts_with(words));
+            assert!(said, "{mode}: {done}");
+            let hint = "`cofferdam delete --force box`";
+            assert!(done.stderr.contains(hint), "{mode}: {done}");
+        }
+        // What the hint says: what is committed is elsewhere.
+        let done = lives.cofferdam(&["collect", "box"]);
+        let code = i32::from(mode == "bind");
+        assert_eq!(done.status.code(), Some(code), "{mode}: {done}");
+        let log = lives.cofferdam(&["log", "box"]).expect_code(0);
+        assert!(log.stdout.ends_with(" a\n"), "{mode}: {log}");
+        lives
+            .cofferdam(&["delete", "--force", "box"])
+            .expect_code(0);
+        lives.expect_clean();
+    }
+}
+
+/// Its record says that it is active, and it does not.
+#[test]
+fn one_whose_guest_does_not_answer() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let status = lives.cofferdam(&["status", "box", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status.expect_code(0).stdout).unwrap();
+    let guest = i32::try_from(status["process"].as_i64().unwrap()).unwrap();
+    let guest = Pid::from_raw(guest).unwrap();
+    assert_eq!(lives.state("box"), "active");
+    kill_process(guest, Signal::STOP).unwrap();
+    assert_eq!(lives.state("box"), "silent");
+    let elsewhere = lives.home().to_owned();
+    let elsewhere = elsewhere.to_str().unwrap();
+    let list = ["-C", elsewhere, "list", "--all"];
+    let list = lives.cofferdam(&list).expect_code(0);
+    assert!(list.stdout.contains("\nbox   silent  "), "{list}");
+    let line = list
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("warning: box "));
+    let (_, command) = line
+        .unwrap()
+        .rsplit_once("end it with: cofferdam ")
+        .unwrap();
+    // As it is printed, from where it is printed.
+    let command: Vec<&str> = command.split(' ').collect();
+    lives.cofferdam(&command).expect_code(0);
+    assert_eq!(lives.state("box"), "stopped");
+    lives.cofferdam(&["start", "box"]).expect_code(0);
+    assert_eq!(lives.state("box"), "active");
 }
 
 /// A program that hears TERM has the time that it needs; nothing is waited for that has ended.

@@ -54,13 +54,17 @@ fn a_shell_says_where_it_is() {
 #[test]
 fn a_program_hears_of_another_size_by_itself() {
     let lives = Lives::with("box", &["--network", "none"]);
-    let script = "trap 'stty size' WINCH; echo re''ady; while :; do sleep 0.05; done";
+    let script = "trap 'stty size' WINCH; trap 'echo use''r' USR1; echo re''ady; while :; do sleep 0.05; done";
     let mut program = lives.on_a_terminal(&["exec", "-t", "-i", "box", "--", "sh", "-c", script]);
     program.expect("ready");
     program.resize((21, 81));
     program.expect("21 81");
     // The command's own signals are for its program too.
     let command = Pid::from_child(&program.child);
+    kill_process(command, Signal::USR1).unwrap();
+    program.expect("user");
+    program.resize((22, 82));
+    program.expect("22 82");
     kill_process(command, Signal::TERM).unwrap();
     program.ends_with(143);
 }

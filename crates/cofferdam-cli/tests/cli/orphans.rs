@@ -174,6 +174,31 @@ fn what_was_changed_over_layers_is_work() {
     assert_eq!(environment.read("draft"), "draft\n");
 }
 
+/// `list` names the command that ends each, and what is left in a repository that comes back is told.
+#[test]
+fn one_that_lives_is_ended_by_the_command_that_is_printed() {
+    let environment = TestEnvironment::with_repository();
+    let create = ["create", "one", "--network", "none"];
+    environment.cofferdam(&create).expect_code(0);
+    let script = commit_script(&["a"]);
+    let exec = ["exec", "one", "--", "sh", "-c", &script];
+    environment.cofferdam(&exec).expect_code(0);
+    environment.cofferdam(&["collect", "one"]).expect_code(0);
+    let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+    let at = take_away(&environment);
+    let list = environment.cofferdam(&["list", "--all"]).expect_code(0);
+    let words = format!("or end it with `cofferdam delete --force {id}`\n");
+    assert!(list.stderr.contains(&words), "{list}");
+    let delete = |options: &[&str]| {
+        environment.cofferdam(&[&[&at[0], &at[1], "delete"], options, &[&id]].concat())
+    };
+    delete(&[]).expect_code(1);
+    let done = delete(&["--force"]).expect_code(0);
+    let references = format!("refs/cofferdam/{id}/");
+    assert!(done.stderr.contains(&references), "{done}");
+    assert!(listed(&environment).is_empty());
+}
+
 #[test]
 fn a_name_that_two_have_is_not_guessed() {
     let environment = TestEnvironment::with_repository();

@@ -7,7 +7,7 @@ use cofferdam::fsx;
 use crate::lives::Lives;
 
 /// The lines of the block under this heading, as a person types them.
-fn block(heading: &str) -> Vec<String> {
+pub(crate) fn block(heading: &str) -> Vec<String> {
     let readme = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let text = std::fs::read_to_string(readme).unwrap();
     let (_, text) = text.split_once(&format!("\n{heading}\n")).unwrap();

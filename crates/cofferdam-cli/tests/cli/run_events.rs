@@ -240,13 +240,10 @@ fn a_large_worktree_tells_how_far_it_is() {
             .collect();
         assert!(counts.is_sorted() && counts.len() >= often, "{counts:?}");
         assert_eq!(counts.last(), Some(&(1202, 1202)));
-    }
-    // What is there is not written again.
-    let environment = TestEnvironment::with_repository();
-    for number in 0..2 {
-        let seen = events(&environment, &["--mode", "layer"], "true");
-        let steps = seen.iter().filter(|one| one["step"] == "tree");
-        assert_eq!(steps.count(), 1, "{number}");
+        // Files of a commit are there from then on; a worktree is written again.
+        let seen = events(&environment, &["--mode", mode], "true");
+        let again = names(&seen).contains(&"progress");
+        assert_eq!(again, mode == "bind", "{mode}");
     }
 }
 

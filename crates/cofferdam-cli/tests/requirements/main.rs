@@ -13,6 +13,7 @@
 mod attacks;
 mod map;
 mod mutants;
+mod named_agents;
 mod named_paths;
 mod register;
 mod silence;

@@ -99,7 +99,7 @@ fn named_files_exist() {
     );
 }
 
-fn texts(place: &Path) -> Vec<PathBuf> {
+pub(crate) fn texts(place: &Path) -> Vec<PathBuf> {
     if !place.is_dir() {
         return vec![place.to_owned()];
     }
@@ -107,7 +107,7 @@ fn texts(place: &Path) -> Vec<PathBuf> {
     all.map(|entry| entry.unwrap().path()).collect()
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

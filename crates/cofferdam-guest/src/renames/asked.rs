@@ -59,7 +59,7 @@ pub(crate) fn memory(thread: i32) -> io::Result<File> {
 
 /// A path from a directory.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct OpenPath {
     base: OwnedFd,
     path: Path,
 }
@@ -84,7 +84,7 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-impl Place {
+impl OpenPath {
     /// Errors are the kernel's to tell: it will meet them too.
     pub(crate) fn read(
         thread: i32,
@@ -168,8 +168,8 @@ pub(super) struct End {
 /// One rename, as it was asked for.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub(crate) old: Place,
-    pub(crate) new: Place,
+    pub(crate) old: OpenPath,
+    pub(crate) new: OpenPath,
     /// Those of renameat2(2).
     pub(crate) flags: u32,
 }
@@ -178,8 +178,8 @@ impl Asked {
     pub(crate) fn read(thread: i32, arguments: &Arguments) -> io::Result<Self> {
         let memory = memory(thread)?;
         Ok(Self {
-            old: Place::read(thread, &memory, arguments.old)?,
-            new: Place::read(thread, &memory, arguments.new)?,
+            old: OpenPath::read(thread, &memory, arguments.old)?,
+            new: OpenPath::read(thread, &memory, arguments.new)?,
             flags: arguments.flags,
         })
     }
@@ -193,11 +193,11 @@ impl Asked {
     pub(crate) fn alone_with(self, tell: OwnedFd) -> io::Result<(Self, OwnedFd)> {
         let [old, new, tell] = sys::keep_only([self.old.base, self.new.base, tell])?;
         let asked = Self {
-            old: Place {
+            old: OpenPath {
                 base: old,
                 path: self.old.path,
             },
-            new: Place {
+            new: OpenPath {
                 base: new,
                 path: self.new.path,
             },

@@ -26,7 +26,7 @@ const OWN: u32 = 0o700;
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Carried {
     Done,
     /// The kernel is to do it, or to say why not.
     GoOn,
@@ -36,7 +36,7 @@ pub(crate) enum Outcome {
     Failed(i32),
 }
 
-impl Outcome {
+impl Carried {
     pub(crate) fn code(self) -> i32 {
         match self {
             Self::Done => 0,
@@ -61,28 +61,28 @@ pub(crate) fn carry(
     asked: &Asked,
     devices: &[u64],
     confine: impl FnOnce() -> io::Result<()>,
-) -> Outcome {
+) -> Carried {
     // Before the filter, which knows no way to look up that stays out of such links.
     let (Ok(old), Ok(new)) = (asked.old.open(), asked.new.open()) else {
-        return Outcome::GoOn;
+        return Carried::GoOn;
     };
     if confine().is_err() {
-        return Outcome::GoOn;
+        return Carried::GoOn;
     }
     match sys::name_at(old.parent.as_fd(), &old.name) {
         Ok(found) if found.is_directory() && devices.contains(&found.device) => {
             rename(&old, &new, &found, asked.flags)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Outcome::Absent,
-        _ => Outcome::GoOn,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Carried::Absent,
+        _ => Carried::GoOn,
     }
 }
 
-fn rename(old: &End, new: &End, found: &Name, flags: u32) -> Outcome {
+fn rename(old: &End, new: &End, found: &Name, flags: u32) -> Carried {
     let to = (new.parent.as_fd(), new.name.as_c_str());
     // Whatever else the kernel has against it, it says first.
     match sys::rename_at((old.parent.as_fd(), &old.name), to, flags) {
-        Ok(()) => return Outcome::Done,
+        Ok(()) => return Carried::Done,
         Err(error) if error.raw_os_error() == Some(libc::EXDEV) => {}
         Err(error) => return failed(&error),
     }
@@ -95,17 +95,17 @@ fn rename(old: &End, new: &End, found: &Name, flags: u32) -> Outcome {
     });
     match made {
         Ok(tree) => match sweep(old.parent.as_fd(), &old.name, tree.as_fd()) {
-            Ok(()) => Outcome::Done,
+            Ok(()) => Carried::Done,
             // It has its new name, and something of the old one is left.
-            Err(_) => Outcome::Failed(libc::EIO),
+            Err(_) => Carried::Failed(libc::EIO),
         },
         Err(error) => failed(&error),
     }
 }
 
 /// What the program is to hear. It can copy by itself what it hears to be on another file system.
-fn failed(error: &io::Error) -> Outcome {
-    Outcome::Failed(error.raw_os_error().unwrap_or(libc::EIO))
+fn failed(error: &io::Error) -> Carried {
+    Carried::Failed(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 fn refused() -> io::Error {

@@ -7,5 +7,5 @@
 mod asked;
 mod carry;
 
-pub(crate) use asked::{Arguments, Asked, Kind, Path, Place, memory};
-pub(crate) use carry::{Outcome, carry};
+pub(crate) use asked::{Arguments, Asked, Kind, OpenPath, Path, memory};
+pub(crate) use carry::{Carried, carry};

@@ -13,7 +13,7 @@ use cofferdam_guest::protocol::{Agent, Setup, Source};
 
 use super::last_word::{self, LastWord};
 use super::processes;
-use crate::renames::{self, Arguments, Asked, Kind, Outcome, Path, Place};
+use crate::renames::{self, Arguments, Asked, Carried, Kind, OpenPath, Path};
 use crate::sys::{self, Notification, Pending};
 use crate::{program, seccomp};
 
@@ -66,7 +66,7 @@ impl Known {
 struct Carrier {
     call: Call,
     known: Known,
-    /// The code of an [`Outcome`].
+    /// The code of an [`Carried`].
     word: LastWord,
 }
 
@@ -180,7 +180,7 @@ impl Renames {
 
     fn kind(&self, thread: i32, asked: &Arguments) -> io::Result<Kind> {
         let memory = renames::memory(thread)?;
-        Place::read(thread, &memory, asked.old)?.kind(&self.devices)
+        OpenPath::read(thread, &memory, asked.old)?.kind(&self.devices)
     }
 
     /// Children for those that wait, in a program's bounds.
@@ -236,14 +236,14 @@ impl Renames {
         self.carriers = open;
         let done: Vec<Carrier> = done;
         for Carrier { call, known, word } in done {
-            let killed = Outcome::Failed(libc::EIO);
-            match word.number().map_or(killed, Outcome::of_code) {
-                Outcome::GoOn => self.go_on(call),
-                Outcome::Absent => self.absent(call),
-                Outcome::Failed(errno) => {
+            let killed = Carried::Failed(libc::EIO);
+            match word.number().map_or(killed, Carried::of_code) {
+                Carried::GoOn => self.go_on(call),
+                Carried::Absent => self.absent(call),
+                Carried::Failed(errno) => {
                     let _ = self.answer(call, errno);
                 }
-                Outcome::Done => self.tell_done(call, known),
+                Carried::Done => self.tell_done(call, known),
             }
         }
     }

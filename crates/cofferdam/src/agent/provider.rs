@@ -68,6 +68,7 @@ pub enum AgentError {
 
 /// What a user may choose about an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AgentOptions {
     /// In the agent's own words.
     pub model: Option<String>,
@@ -75,6 +76,16 @@ pub struct AgentOptions {
     pub effort: Option<String>,
     /// More arguments for the agent's program; for `command`, the program and its arguments.
     pub arguments: Vec<OsString>,
+}
+
+impl AgentOptions {
+    /// These [`AgentOptions::arguments`], and nothing else chosen.
+    pub fn with_arguments<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Self {
+        Self {
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 /// One entry of the registry. Adding an agent is a new file with one of these, and a line in

@@ -136,6 +136,19 @@ pub fn shared(top: &Path) -> Option<PathBuf> {
     behind(top, &dot_git).pop()
 }
 
+/// Where the checkouts are that share this directory, as far as it says so: the main one's, and those of linked worktrees.
+pub fn checkouts(shared: &Path) -> Vec<PathBuf> {
+    let of = |dot_git: &Path| dot_git.parent()?.canonicalize().ok();
+    let linked = shared.join("worktrees").read_dir();
+    let linked = linked.into_iter().flatten().flatten().filter_map(|entry| {
+        let text = fsx::read_bounded(&entry.path().join("gitdir"), POINTER_LIMIT).ok()?;
+        // Relative to that directory where git was told to write it so.
+        of(&entry.path().join(target(&text, b"")?))
+    });
+    let main = shared.ends_with(".git").then(|| of(shared)).flatten();
+    main.into_iter().chain(linked).collect()
+}
+
 /// Where git goes that reads this in a file of its own: it leaves out line ends behind the path, and nothing else, and
 /// for it a path ends at a NUL.
 pub(super) fn target<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t Path> {

@@ -223,6 +223,78 @@ mod tests {
         }
     }
 
+    /// `scripts/test --images` builds it and starts each of them; what it printed last stands in docs/images.md.
+    // covers: S1-129 S1-130 S1-131 S1-132 S1-133 S1-134 S1-135 S1-140
+    // covers: S3-1 S3-3 S3-4 S3-5 S3-6 S3-7 S3-8 S3-9 S3-10 S3-13 S3-15 S3-16
+    #[test]
+    fn it_has_what_the_documents_ask_for() {
+        let page = include_str!("../../../../docs/images.md");
+        for tool in [
+            "aggregate",
+            "ast-grep",
+            "bash",
+            "cargo",
+            "chromium",
+            "claude",
+            "codex",
+            "corepack",
+            "curl",
+            "delta",
+            "fzf",
+            "gh",
+            "git",
+            "go",
+            "gpg",
+            "ip",
+            "jq",
+            "less",
+            "man",
+            "nano",
+            "node",
+            "pip",
+            "ps",
+            "python3",
+            "rg",
+            "ruby",
+            "rustc",
+            "tmux",
+            "unzip",
+            "vim",
+            "yarn",
+            "zsh",
+        ] {
+            let row = page
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{tool}` | ")));
+            let row = row.unwrap_or_else(|| panic!("{tool} was not started"));
+            assert!(row.len() > "| `` |  |".len() + tool.len(), "{row}");
+        }
+        for line in [
+            "ENV CHROME_BIN=/usr/bin/chromium \\\n    CHROMIUM_BIN=/usr/bin/chromium",
+            "useradd --uid 1000 --create-home --home-dir /home/agent --shell /bin/zsh agent",
+            "ARG BASE_IMAGE=debian:bookworm-",
+            "corepack enable",
+            "zshrc' >>/etc/zsh/zshrc",
+            "bashrc' >>/etc/bash.bashrc",
+        ] {
+            assert!(DOCKERFILE.contains(line), "{line}");
+        }
+        let installs = DOCKERFILE.matches("apt-get install ").count();
+        let small = DOCKERFILE
+            .matches("apt-get install -y --no-install-recommends")
+            .count();
+        assert_eq!(installs, small);
+        assert_eq!(
+            DOCKERFILE.matches("rm -rf /var/lib/apt/lists/*").count(),
+            installs
+        );
+        let users = DOCKERFILE.lines().filter(|line| line.starts_with("USER "));
+        assert_eq!(users.last(), Some("USER agent"));
+        for absent in ["sudo", "xserver", "xorg", "ENTRYPOINT", "init-firewall"] {
+            assert!(!DOCKERFILE.contains(absent), "{absent}");
+        }
+    }
+
     // covers: S3-14 S3-25 S3-27
     #[test]
     fn versions_are_numbers_until_somebody_says_otherwise() {

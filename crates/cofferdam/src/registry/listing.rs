@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::belongs::SameRepository;
 use super::error::RegistryError;
 use super::format;
 use super::lock::{in_use, making};
 use super::record::{Mode, Phase, Record};
 use crate::fsx::{self, Context};
-use crate::git::discovery::{self, Workspace, Workspaces, is_in};
+use crate::git::discovery::{Workspace, Workspaces, is_in};
 use crate::git::own_files;
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId, Slug};
@@ -54,7 +55,7 @@ impl Listing {
             }
             let bytes = fsx::read_bounded(path, RECORD_LIMIT).unwrap_or_default();
             format::seems(&bytes).is_some_and(|(called, repository)| {
-                called == name && repository.is_none_or(|top| is_of.is(top.as_ref()))
+                called == name && repository.is_none_or(|top| is_of.is_at(top.as_ref()))
             })
         })
     }
@@ -65,25 +66,6 @@ pub fn ids(home: &Home) -> Result<BTreeSet<SandboxId>, RegistryError> {
     match read_dir(&home.state()) {
         Err(RegistryError::File(error)) if error.is_not_found() => Ok(BTreeSet::new()),
         names => Ok(names?.iter().filter_map(|name| name.parse().ok()).collect()),
-    }
-}
-
-/// Which directories are checkouts of one repository: the main one, and linked worktrees.
-pub(super) struct SameRepository<'a> {
-    top: &'a Path,
-    shared: Option<PathBuf>,
-}
-
-impl<'a> SameRepository<'a> {
-    pub(super) fn new(top: &'a Path) -> Self {
-        Self {
-            top,
-            shared: discovery::shared(top),
-        }
-    }
-
-    pub(super) fn is(&self, other: &Path) -> bool {
-        self.top == other || (self.shared.is_some() && discovery::shared(other) == self.shared)
     }
 }
 
@@ -104,10 +86,7 @@ pub fn list(home: &Home, repository: Option<&RepoPath>) -> Result<Listing, Regis
         }
         match read(&directory) {
             Ok(record) => {
-                if is_of
-                    .as_ref()
-                    .is_none_or(|same| same.is(&record.repository))
-                {
+                if is_of.as_ref().is_none_or(|same| same.has(&record)) {
                     let in_use = record.lives_on() || in_use(&directory);
                     listing.entries.push(Entry { record, in_use });
                 }

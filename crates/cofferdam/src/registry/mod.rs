@@ -5,6 +5,7 @@
 //! A sandbox's owner holds `flock` on `lock` in that directory. The kernel lets go of it when the
 //! owner dies, so a free lock is the only sign of death that is trusted; pids are not.
 
+pub mod belongs;
 mod error;
 mod format;
 mod landing;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::belongs::SameRepository;
 use super::error::RegistryError;
-use super::listing::{RECORD, SameRepository, list, read, read_dir};
+use super::listing::{RECORD, list, read, read_dir};
 use super::lock::{making, open_lock, take};
 use super::record::{Phase, Record};
 use crate::fsx::lock::{self, Held};
@@ -40,7 +41,7 @@ impl Owned {
         let same = SameRepository::new(&record.repository);
         let listing = list(home, None)?;
         let taken = (listing.entries.iter())
-            .any(|entry| entry.record.name == record.name && same.is(&entry.record.repository));
+            .any(|entry| entry.record.name == record.name && same.has(&entry.record));
         if taken {
             return Err(RegistryError::NameTaken(record.name));
         }

@@ -146,6 +146,10 @@ pub struct Record {
     pub name: Slug,
     #[serde(with = "path_json::exact")]
     pub repository: PathBuf,
+    /// What all checkouts of the repository share, as `.git` of the one above led there. Absent in records of earlier
+    /// builds.
+    #[serde(default, with = "path_json::optional_exact")]
+    pub common_dir: Option<PathBuf>,
     pub provider: String,
     pub mode: Mode,
     pub strategy: Strategy,

@@ -15,6 +15,7 @@ fn record(name: &str, repository: &Path) -> Record {
         id: SandboxId::random().unwrap(),
         name: Slug::from_text(name).unwrap(),
         repository: repository.to_owned(),
+        common_dir: None,
         provider: "native".into(),
         mode: Mode::Bind,
         strategy: Strategy::Branch,

@@ -14,6 +14,13 @@ pub enum SandboxError {
         /// The next step for the user.
         hint: String,
     },
+    /// Nobody answers where the engine is that has the sandbox, or is to have it. Nothing was done.
+    #[error("{what}")]
+    NoEngine {
+        /// As in [`Self::Unsupported`].
+        what: String,
+        hint: String,
+    },
     /// It was never promised, and nothing was done.
     #[error("{who} cannot {ability}")]
     Unable {

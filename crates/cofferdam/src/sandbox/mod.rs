@@ -337,6 +337,13 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
         self.abilities().require(self.name(), Ability::Outlive)?;
         Err(unable(Ability::Outlive))
     }
+
+    /// For a sandbox that must go though whoever keeps it cannot be asked any more: ends of it what can be ended all the same, and
+    /// forgets the rest, so that [`Self::remove`] has nothing to do. Says what may stay, as a sentence; `None`: nothing was done,
+    /// because [`Self::remove`] is the way. Its files are left as they are. Bounded: 60 s, and what [`Self::remove`] takes.
+    async fn let_go(&self, _handle: &Handle) -> Result<Option<String>, SandboxError> {
+        Ok(None)
+    }
 }
 
 #[async_trait]
@@ -387,6 +394,10 @@ impl<T: BindMountProvider + ?Sized> BindMountProvider for Arc<T> {
 
     async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
         (**self).remove(handle).await
+    }
+
+    async fn let_go(&self, handle: &Handle) -> Result<Option<String>, SandboxError> {
+        (**self).let_go(handle).await
     }
 }
 

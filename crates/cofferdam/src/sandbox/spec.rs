@@ -157,6 +157,7 @@ pub enum Access {
 
 /// Bounds of one sandbox. `None` means unlimited.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Limits {
     pub processes: Option<u64>,
     /// Bytes, swap included.

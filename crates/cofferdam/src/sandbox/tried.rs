@@ -2,13 +2,14 @@
 //! worked in.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use cofferdam_guest::protocol;
 
 use super::{Access, Mount, MountSource, SandboxError};
 use crate::embedded;
-use crate::fsx::{self, FileError};
+use crate::fsx::{self, Context, FileError};
 use crate::home::TRIED_LAYERS;
 use crate::names::SandboxId;
 
@@ -41,6 +42,7 @@ impl Room {
         for name in [protocol::UPPER, protocol::WORK] {
             fsx::private_dir(&self.0.join("changes").join(name))?;
         }
+        two_names(&self.0, ["case", "CASE"])?;
         let program = self.0.join("lower").join(PROGRAM);
         fsx::write_with_mode(&program, embedded::GUEST, 0o755)
     }
@@ -69,6 +71,22 @@ impl Room {
     }
 }
 
+/// A commit may have both in one directory, and an overlay over a file system to which they are one shows neither rightly.
+fn two_names(directory: &Path, names: [&str; 2]) -> Result<(), FileError> {
+    for name in names {
+        let path = directory.join(name);
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let why = "the file system takes names that differ in case for one";
+                let why = std::io::Error::new(error.kind(), why);
+                return Err(FileError::new("make", path, why));
+            }
+            made => made.context("make", &path)?,
+        }
+    }
+    Ok(())
+}
+
 /// What the program said, where it failed.
 pub(super) fn said(stderr: &[u8]) -> SandboxError {
     let said = String::from_utf8_lossy(stderr);
@@ -77,4 +95,23 @@ pub(super) fn said(stderr: &[u8]) -> SandboxError {
 
 fn start_error(error: &FileError) -> SandboxError {
     SandboxError::Start(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No such file system is here: one name for two stands for it.
+    #[test]
+    fn where_case_makes_no_difference_layers_are_refused() {
+        let room = tempfile::tempdir().unwrap();
+        two_names(room.path(), ["case", "CASE"]).unwrap();
+        let error = two_names(room.path(), ["other", "other"]).unwrap_err();
+        let path = room.path().join("other");
+        let said = format!(
+            "cannot make {}: the file system takes names that differ in case for one",
+            path.display()
+        );
+        assert_eq!(error.to_string(), said);
+    }
 }

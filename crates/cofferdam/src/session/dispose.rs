@@ -15,6 +15,8 @@ use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Repository, UserRules, copied, recorded, vacant};
 use crate::home::Home;
 use crate::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
+use crate::sandbox::engine::Kind;
+use crate::sandbox::{self, Handle, SandboxError};
 
 /// What was left for the user.
 #[derive(Debug, Default)]
@@ -48,6 +50,12 @@ pub(super) async fn dispose(
         // What collecting needs goes now: whoever comes after a death must not collect again.
         owned.record.outcome = Some(disposal.outcome.clone());
         owned.set_phase(Phase::Collected)?;
+    }
+    if let Err(error) = end_what_an_engine_has(&owned).await {
+        // The record stays as it is, unfinished: whoever finishes it asks the engine first.
+        let problem = "its container may be there still, `cofferdam gc` clears it away";
+        disposed.problems.push(format!("{problem}: {error}"));
+        return Ok(disposed);
     }
     remove_made_directories(&mut owned, disposal);
     if owned.record.strategy == Strategy::Head {
@@ -113,6 +121,18 @@ pub(super) async fn dispose(
         owned.forget()?;
     }
     Ok(disposed)
+}
+
+/// An engine that went away in the middle of a step may have a container that its maker never heard of.
+async fn end_what_an_engine_has(owned: &Owned) -> Result<(), SandboxError> {
+    let record = &owned.record;
+    if Kind::named(&record.provider).is_none() || record.mode == Mode::Inside {
+        return Ok(());
+    }
+    let state = owned.directory().to_owned();
+    let provider = sandbox::provider_of(&record.provider, &state)?;
+    let id = record.id;
+    provider.remove(&Handle { id, state }).await
 }
 
 /// Removes protective directories that are still empty. Not while another sandbox works in the same checkout: what

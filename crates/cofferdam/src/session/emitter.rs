@@ -76,6 +76,11 @@ impl Emitter {
         }
     }
 
+    /// What the caller hears with, without the log.
+    pub(super) fn callers(&self) -> EventSink {
+        self.sink.clone()
+    }
+
     /// Without a log, for what was announced already.
     pub(super) fn sink(sink: EventSink) -> Self {
         Self {
@@ -179,14 +184,14 @@ fn line_of(event: &Event) -> Option<String> {
         Event::Step { step } => format!("step: {step}"),
         Event::Progress { .. } => return None,
         Event::SandboxReady { millis } => format!("sandbox ready in {millis} ms"),
-        Event::HookStarted { place, command } => format!("hook {place}: {command}"),
+        Event::HookStarted { point, command } => format!("hook {point}: {command}"),
         Event::HookFinished {
-            place,
+            point,
             exit,
             output,
             ..
         } => {
-            format!("hook {place} ended with {exit}\n{}", output.trim_end())
+            format!("hook {point} ended with {exit}\n{}", output.trim_end())
         }
         Event::IterationStarted {
             iteration,

@@ -14,6 +14,7 @@ use crate::agent::AgentEvent;
 use crate::git::land::Landing;
 use crate::names::{SandboxId, Slug};
 use crate::process::Exit;
+use crate::session::hook_point::HookPoint;
 use crate::session::mode_reason::ModeReason;
 
 /// One event of a run. Text from the agent is as it was sent: sanitise before showing.
@@ -59,11 +60,13 @@ pub enum Event {
         millis: u64,
     },
     HookStarted {
-        place: &'static str,
+        #[serde(rename = "place")]
+        point: HookPoint,
         command: String,
     },
     HookFinished {
-        place: &'static str,
+        #[serde(rename = "place")]
+        point: HookPoint,
         command: String,
         exit: Exit,
         output: String,

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::emitter::Emitter;
 use super::event::Event;
+use super::hook_point::HookPoint;
 use super::inside::{Inside, InsideError};
 use super::options::Hook;
 use crate::process::{Exit, Input, Invocation, ProcessError};
@@ -15,22 +16,12 @@ use crate::sandbox::Sandbox;
 
 /// A hook did not succeed; the step it belongs to has failed.
 #[derive(Debug, thiserror::Error)]
-#[error("the {place} hook `{command}` failed: {reason}")]
+#[error("the {point} hook `{command}` failed: {reason}")]
 pub struct HookError {
-    /// "host.onWorktreeReady", "host.onSandboxReady" or "sandbox.onSandboxReady".
-    pub place: &'static str,
+    pub point: HookPoint,
     pub command: String,
     pub exit: Option<Exit>,
     pub reason: String,
-}
-
-const INSIDE: &str = "sandbox.onSandboxReady";
-
-impl HookError {
-    /// Whether it ran in the sandbox, and not on the host.
-    pub fn is_inside(&self) -> bool {
-        self.place == INSIDE
-    }
 }
 
 /// The most output of a hook that is kept.
@@ -45,7 +36,7 @@ exec /bin/sh -c "$1""#;
 
 /// Runs host hooks one after the other in `directory`.
 pub(super) async fn on_host(
-    place: &'static str,
+    point: HookPoint,
     hooks: &[Hook],
     directory: &Path,
     environment: &BTreeMap<OsString, OsString>,
@@ -54,7 +45,7 @@ pub(super) async fn on_host(
 ) -> Result<(), HookError> {
     for hook in hooks {
         events.emit(&Event::HookStarted {
-            place,
+            point,
             command: hook.command.clone(),
         });
         let mut invocation =
@@ -62,7 +53,7 @@ pub(super) async fn on_host(
         invocation.environment.clone_from(environment);
         invocation.limit = hook.timeout;
         let failed = |exit, reason| HookError {
-            place,
+            point,
             command: hook.command.clone(),
             exit,
             reason,
@@ -82,7 +73,7 @@ pub(super) async fn on_host(
             }
             Err(error) => return Err(failed(None, error.to_string())),
         };
-        finished(place, hook, done.exit, &done.stdout, &done.stderr, events)?;
+        finished(point, hook, done.exit, &done.stdout, &done.stderr, events)?;
     }
     Ok(())
 }
@@ -95,10 +86,10 @@ pub(super) async fn in_sandbox(
     events: &Emitter,
     cancel: &CancellationToken,
 ) -> Result<(), HookError> {
-    let place = INSIDE;
+    let point = HookPoint::SandboxReady;
     for hook in hooks {
         events.emit(&Event::HookStarted {
-            place,
+            point,
             command: hook.command.clone(),
         });
         let inside = Inside {
@@ -112,18 +103,18 @@ pub(super) async fn in_sandbox(
             .run(cancel)
             .await
             .map_err(|error: InsideError| HookError {
-                place,
+                point,
                 command: hook.command.clone(),
                 exit: None,
                 reason: error.to_string(),
             })?;
-        finished(place, hook, done.exit, &done.stdout, &done.stderr, events)?;
+        finished(point, hook, done.exit, &done.stdout, &done.stderr, events)?;
     }
     Ok(())
 }
 
 fn finished(
-    place: &'static str,
+    point: HookPoint,
     hook: &Hook,
     exit: Exit,
     stdout: &[u8],
@@ -135,7 +126,7 @@ fn finished(
     let tail: Vec<&str> = output.trim_end().lines().rev().take(10).collect();
     let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
     events.emit(&Event::HookFinished {
-        place,
+        point,
         command: hook.command.clone(),
         exit,
         output,
@@ -147,7 +138,7 @@ fn finished(
         .trim_end()
         .to_owned();
     Err(HookError {
-        place,
+        point,
         command: hook.command.clone(),
         exit: Some(exit),
         reason,

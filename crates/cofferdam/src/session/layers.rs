@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -34,6 +36,8 @@ const RULES_LIMIT: u64 = 64 << 20;
 /// In the state directory: the layers below, the uppermost first, each with a zero byte behind it. While it is there, nobody
 /// removes them.
 const BELOW: &str = "layers";
+/// There too: which directories those were when they were mounted last.
+const MOUNTED: &str = "mounted";
 const LIMIT: u64 = 1 << 20;
 /// Beside the layers, with the provider behind it: in which boot, by whom they were seen to be possible.
 const TRIED: &str = "possible-";
@@ -57,8 +61,16 @@ pub(super) async fn make(
     rustix::fs::chmod(&upper, Mode::from_raw_mode(0o755))
         .map_err(|errno| FileError::new("open up", &upper, errno.into()))?;
     let tree = repo.tree_of(base, cancel).await?;
+    let trees = Trees::open(home, repo)?;
+    let stack = trees.stack(repo, &tree, &telling(sink), cancel).await?;
+    name_below(state, &stack)?;
+    Ok(stack)
+}
+
+/// How far the files are, for whoever waits for them.
+fn telling(sink: EventSink) -> Tell {
     let began = Mutex::new(Instant::now());
-    let tell = Tell::new(move |far| match far {
+    Tell::new(move |far| match far {
         Far::Waits => sink.emit(&Event::Notice(Notice::OtherWrites)),
         Far::Begins => {
             let mut began = began.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,11 +88,7 @@ pub(super) async fn make(
             });
         }
         Far::Wrote { .. } => {}
-    });
-    let trees = Trees::open(home, repo)?;
-    let stack = trees.stack(repo, &tree, &tell, cancel).await?;
-    name_below(state, &stack)?;
-    Ok(stack)
+    })
 }
 
 /// From now on nobody removes them.
@@ -149,6 +157,7 @@ pub(super) async fn stand(
     home: &Home,
     repo: &Repository,
     record: &Record,
+    sink: EventSink,
     cancel: &CancellationToken,
 ) -> Result<(), SandboxError> {
     let state = home.sandbox(record.id);
@@ -163,18 +172,45 @@ pub(super) async fn stand(
     let tree = repo.tree_of(&record.base, cancel).await;
     let tree = tree.map_err(|error| gone(&error))?;
     let trees = Trees::open(home, repo).map_err(|error| gone(&error))?;
-    let stack = trees.stack(repo, &tree, &Tell::nobody(), cancel).await;
+    let stack = trees.stack(repo, &tree, &telling(sink), cancel).await;
     let stack = stack.map_err(|error| gone(&error))?;
     name_below(&state, &stack).map_err(|error| gone(&error))
 }
 
-/// What is mounted as the workspace.
+/// What is mounted as the workspace, now.
 pub(super) fn source(state: &Path) -> Result<MountSource, FileError> {
     check_family(state)?;
+    let lower = below(state)?;
+    fsx::write_private(&state.join(MOUNTED), &which(&lower)?)?;
     Ok(MountSource::Layers {
-        lower: below(state)?,
+        lower,
         upper: Some(state.join(CHANGES)),
     })
+}
+
+/// Whether all that was mounted last is there, and is the same. Where somebody has removed it by hand, the files of the commit
+/// are gone in the sandbox too, and its git takes them for deleted.
+pub(super) fn still_stands(state: &Path) -> Result<bool, FileError> {
+    let lower = below(state)?;
+    if !lower.iter().all(|layer| trees::is_whole(layer)) {
+        return Ok(false);
+    }
+    match fsx::read_bounded(&state.join(MOUNTED), LIMIT) {
+        // An earlier version did not write it.
+        Err(error) if error.is_not_found() => Ok(true),
+        read => Ok(read? == which(&lower)?),
+    }
+}
+
+/// A line for each directory. One that is written again has another time of change, whichever number it gets.
+fn which(layers: &[PathBuf]) -> Result<Vec<u8>, FileError> {
+    let mut lines = String::new();
+    for layer in layers {
+        let found = layer.metadata().context("look at", layer)?;
+        let (second, part) = (found.ctime(), found.ctime_nsec());
+        lines.push_str(&format!("{} {second}.{part}\n", found.ino()));
+    }
+    Ok(lines.into_bytes())
 }
 
 /// The same to be looked at, once nothing runs in the sandbox any more.
@@ -285,7 +321,11 @@ fn stood_on(home: &Home) -> Result<BTreeSet<PathBuf>, FileError> {
         read => read.context("list", &all)?,
     };
     for state in states {
-        used.extend(below(&state.context("list", &all)?.path())?);
+        match below(&state.context("list", &all)?.path()) {
+            // Somebody's file, and no sandbox.
+            Err(error) if error.source.kind() == ErrorKind::NotADirectory => {}
+            layers => used.extend(layers?),
+        }
     }
     Ok(used)
 }
@@ -319,4 +359,4 @@ pub(super) async fn possible(
 }
 
 /// What goes with the sandbox.
-pub(super) const OWN: [&str; 2] = [CHANGES, BELOW];
+pub(super) const OWN: [&str; 3] = [CHANGES, BELOW, MOUNTED];

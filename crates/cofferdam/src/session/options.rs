@@ -71,6 +71,7 @@ const COLLECT_LIMIT: Duration = Duration::from_secs(600);
 
 /// Bounds of the steps that are not the agent's. Passing one fails the run and loses nothing.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Timeouts {
     /// Copying `copy` into the worktree. Default 60 s.
     pub copy: Duration,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::options::LogLimits;
 use crate::fsx::{Context, FileError};
 use crate::git::own_files;
-use crate::registry::{Record, Strategy};
+use crate::registry::{Record, Strategy, belongs};
 
 /// Where a line end is looked for, so that no line is cut: longer lines are.
 const LINE: u64 = 64 << 10;
@@ -43,7 +43,9 @@ pub(super) fn file_name(record: &Record, name: Option<&str>) -> String {
 /// The log that the run of that sandbox wrote, unless it was told another place. Runs without a name share those of
 /// their branch.
 pub fn run_log(record: &Record) -> Option<PathBuf> {
-    let logs = record.repository.join(own_files::DIRECTORY).join("logs");
+    let top = belongs::checkout(record);
+    let top = top.as_ref().unwrap_or(&record.repository);
+    let logs = top.join(own_files::DIRECTORY).join("logs");
     let names = [
         file_name(record, Some(record.name.as_str())),
         file_name(record, None),

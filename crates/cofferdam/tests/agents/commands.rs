@@ -22,11 +22,9 @@ fn check_command(name: &str, options: AgentOptions, request: &AgentRequest, want
 // covers: S2-5 S2-32
 #[test]
 fn commands() {
-    let options = AgentOptions {
-        model: Some("m-1".into()),
-        effort: Some("high".into()),
-        arguments: vec!["--extra".into(), "a b".into()],
-    };
+    let mut options = AgentOptions::with_arguments(["--extra", "a b"]);
+    options.model = Some("m-1".into());
+    options.effort = Some("high".into());
     let plain = request("do it");
     let careful = AgentRequest {
         skip_permissions: false,
@@ -87,10 +85,7 @@ fn commands() {
         &with(&[&codex, &[skip, "resume", "0a-b", "-"]]),
     );
 
-    let own = AgentOptions {
-        arguments: vec!["./a".into(), "-x".into()],
-        ..AgentOptions::default()
-    };
+    let own = AgentOptions::with_arguments(["./a", "-x"]);
     check_command("command", own.clone(), &plain, &["./a", "-x"]);
     check_command("command", own, &request(""), &["./a", "-x"]);
 }
@@ -232,10 +227,10 @@ fn refused_requests() {
     }
     let refused = agent("command", &["x"]).command(&resume("a"));
     assert!(matches!(refused, Err(AgentError::NoResume { .. })));
-    let options = |arguments: &[&str], model: Option<&str>| AgentOptions {
-        arguments: arguments.iter().map(Into::into).collect(),
-        model: model.map(str::to_owned),
-        effort: None,
+    let options = |arguments: &[&str], model: Option<&str>| {
+        let mut options = AgentOptions::with_arguments(arguments);
+        options.model = model.map(str::to_owned);
+        options
     };
     let message = |name, options| by_name(name, options).unwrap_err().to_string();
     assert_eq!(

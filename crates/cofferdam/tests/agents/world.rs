@@ -24,15 +24,7 @@ pub(crate) fn signals() -> Vec<String> {
 }
 
 pub(crate) fn agent(name: &str, arguments: &[&str]) -> std::sync::Arc<dyn AgentProvider> {
-    let arguments = arguments.iter().map(Into::into).collect();
-    by_name(
-        name,
-        AgentOptions {
-            arguments,
-            ..AgentOptions::default()
-        },
-    )
-    .unwrap()
+    by_name(name, AgentOptions::with_arguments(arguments)).unwrap()
 }
 
 pub(crate) fn events(name: &str, prompt: &str, output: &str) -> Vec<AgentEvent> {

@@ -1,9 +1,15 @@
 //! Values that will grow are not written out whole: they have constructors, and a match has an arm for what comes.
 
 use cofferdam::RunReport;
-use cofferdam::sandbox::{ExecRequest, SandboxSpec};
+use cofferdam::agent::AgentOptions;
+use cofferdam::sandbox::engine::EngineOptions;
+use cofferdam::sandbox::native::NativeOptions;
+use cofferdam::sandbox::{ExecRequest, Limits, SandboxSpec};
 use cofferdam::session::living::{Condition, Program};
-use cofferdam::session::{Caller, Kept, SessionExec, SessionOptions, Task};
+use cofferdam::session::manage::{
+    DeleteOptions, Deleted, GcOptions, GcReport, Merge, Recovered, Summary,
+};
+use cofferdam::session::{Caller, Kept, SessionExec, SessionOptions, Task, Timeouts};
 
 type Values = (Caller, SessionOptions, Task, SessionExec, ExecRequest, SandboxSpec);
 type Given = (RunReport, Kept, Program);
@@ -24,6 +30,31 @@ fn given(given: Given) -> Given {
         RunReport { ..given.0 },
         Kept { ..given.1 },
         Program { ..given.2 },
+    )
+}
+
+type Options = (AgentOptions, EngineOptions, NativeOptions, Limits, DeleteOptions, GcOptions, Timeouts);
+type Told = (Deleted, GcReport, Merge, Recovered, Summary);
+
+fn chosen(options: Options) -> Options {
+    (
+        AgentOptions { ..options.0 },
+        EngineOptions { ..options.1 },
+        NativeOptions { ..options.2 },
+        Limits { ..options.3 },
+        DeleteOptions { ..options.4 },
+        GcOptions { ..options.5 },
+        Timeouts { ..options.6 },
+    )
+}
+
+fn told(told: Told) -> Told {
+    (
+        Deleted { ..told.0 },
+        GcReport { ..told.1 },
+        Merge { ..told.2 },
+        Recovered { ..told.3 },
+        Summary { ..told.4 },
     )
 }
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::time::Duration;
 
+use cofferdam::names::{RepoPath, SandboxId};
 use cofferdam::sandbox::engine::Kind;
 use cofferdam::sandbox::{
-    Access, BindMountProvider, ExecRequest, Exit, Limits, Mount, MountSource, SandboxError,
-    TerminalSize,
+    Access, BindMountProvider, ExecRequest, Exit, Mount, MountSource, SandboxError, TerminalSize,
 };
 use cofferdam_lab::skip;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -173,7 +173,8 @@ each! {
 each! {
     async fn limits_hold(world: World) {
         let mut spec = spec();
-        spec.limits = Limits { processes: Some(40), memory: Some(64 << 20), ..spec.limits };
+        spec.limits.processes = Some(40);
+        spec.limits.memory = Some(64 << 20);
         let sandbox = match world.create(&spec).await {
             Err(SandboxError::Unsupported { what, .. }) if what.contains("rootless") => return skip!("{what}"),
             made => made.unwrap(),
@@ -184,6 +185,26 @@ each! {
         let sandbox = world.create(&spec).await.unwrap();
         let said = ok(&*sandbox, "dd if=/dev/zero of=/dev/null bs=200M count=1 2>&1; echo $?").await;
         assert!(said.trim().ends_with("137"), "{said}");
+        sandbox.close().await.unwrap();
+    }
+}
+
+each! {
+    /// Nobody named a limit: the kernel would give each of these half of the machine's memory.
+    async fn files_in_memory_have_a_share_of_the_machines(world: World) {
+        let text = fs::read_to_string("/proc/meminfo").unwrap();
+        let total = text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
+        let sandbox = world.create(&spec()).await.unwrap();
+        for (place, share) in [("/home/agent", 20), ("/tmp", 20), ("/var/tmp", 5)] {
+            let said = ok(&*sandbox, &format!("df -P -k {place}")).await;
+            let line: Vec<_> = said.lines().last().unwrap().split_whitespace().collect();
+            assert_eq!(line.last(), Some(&place), "{said}");
+            let size = line[1].parse::<u64>().unwrap();
+            let want = total * share / 100;
+            // In whole pages.
+            assert!(size.abs_diff(want) <= 64, "{place}: {size}, not {want}");
+            ok(&*sandbox, &format!("echo x >{place}/x")).await;
+        }
         sandbox.close().await.unwrap();
     }
 }
@@ -253,6 +274,80 @@ each! {
 }
 
 each! {
+    /// Whoever may use the engine can write any label; they cannot give a container an id.
+    async fn one_that_has_all_labels_of_ours_and_is_not_ours_stays(world: World) {
+        let repository = RepoPath::resolve(&world.directory("repository")).unwrap();
+        let (mut spec, handle) = world.living();
+        spec.repository = Some(repository.clone());
+        spec.place = Some(handle.state.clone());
+        let sandbox = world.create(&spec).await.unwrap();
+        let label = format!("label=io.cofferdam.id={}", spec.id);
+        let ids = || engine(world.kind, &["ps", "-a", "-q", "--no-trunc", "--filter", &label]);
+        let ours = ids();
+        let read = |id: &str| {
+            let format = "{{range $name, $value := .Config.Labels}}{{$name}}={{$value}}\n{{end}}";
+            engine(world.kind, &["inspect", "--format", format, id])
+        };
+        let labels = read(ours.trim());
+        let wanted = format!("io.cofferdam.repository={}", repository.as_path().display());
+        assert!(labels.contains(&wanted), "{labels}");
+        let mut words = vec!["create"];
+        let labels: Vec<&str> = labels.split("\\n").flat_map(str::lines).filter(|label| label.contains('=')).collect();
+        assert_eq!(labels.iter().filter(|label| label.starts_with("io.cofferdam.")).count(), 3, "{labels:?}");
+        for label in &labels {
+            words.extend(["--label", label]);
+        }
+        words.extend([world.image(), "true"]);
+        let theirs = engine(world.kind, &words);
+        let theirs = theirs.trim();
+        // By its labels it is the sandbox's: whoever looks for those alone would take it.
+        assert_eq!(ids().lines().count(), 2, "{theirs}");
+        let examined = world.engine.examine(&handle).await.unwrap();
+        assert!(examined.iter().all(|one| one.what != "container"), "{examined:?}");
+        sandbox.close().await.unwrap();
+        world.engine.remove(&handle).await.unwrap();
+        assert_eq!(ids().trim(), theirs);
+        // State of an earlier version knows neither ids nor a repository: the labels decide, as they did for that version.
+        let file = handle.state.join("engine.json");
+        let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        for name in ["made", "repository"] {
+            assert!(record.as_object_mut().unwrap().remove(name).is_some(), "{name}: {record}");
+        }
+        fs::write(&file, record.to_string()).unwrap();
+        world.engine.remove(&handle).await.unwrap();
+        assert_eq!(ids(), "");
+    }
+}
+
+each! {
+    async fn each_has_a_name_that_tells_whose_it_is(world: World) {
+        let repository = RepoPath::resolve(&world.directory("my-repo")).unwrap();
+        let wanted = format!("cofferdam-my-repo-{}", SandboxId::random().unwrap());
+        let with_hash = format!("{wanted}-{}", repository.hash8());
+        let mut made = Vec::new();
+        for number in 0..3 {
+            let mut spec = spec();
+            spec.hostname.clone_from(&wanted);
+            spec.repository = Some(repository.clone());
+            let sandbox = world.create(&spec).await.unwrap();
+            let label = format!("label=io.cofferdam.id={}", spec.id);
+            let id = engine(world.kind, &["ps", "-q", "--filter", &label]);
+            let format = "{{.Name}} {{.Config.Hostname}}";
+            let said = engine(world.kind, &["inspect", "--format", format, id.trim()]);
+            let with_id = format!("{with_hash}-{}", &spec.id.to_string()[..8]);
+            let name = [&wanted, &with_hash, &with_id][number];
+            let hostname: String = wanted.chars().take(63).collect();
+            assert_eq!(said.trim().trim_start_matches('/'), format!("{name} {hostname}"));
+            assert_eq!(ok(&*sandbox, "hostname").await.trim(), hostname);
+            made.push(sandbox);
+        }
+        for sandbox in made {
+            sandbox.close().await.unwrap();
+        }
+    }
+}
+
+each! {
     async fn an_image_that_is_not_there_is_named_with_what_gets_it(world: World) {
         let missing = world.with_image("localhost/no-such-image:1");
         match missing.create(&spec(), &CancellationToken::new()).await {
@@ -306,22 +401,27 @@ each! {
 
 each! {
     async fn nothing_that_an_image_names_is_started(world: World) {
-        let image = world.hostile_image();
-        let spec = spec();
-        let sandbox = world.with_image(&image).create(&spec, &CancellationToken::new()).await.unwrap();
-        let seen = ok(&*sandbox, "id -u; ls / | grep -c ran; ps -o args | grep -c '[n]ever'; echo $OF_THE_IMAGE").await;
-        let seen: Vec<&str> = seen.lines().collect();
-        assert_ne!(seen[0], "0");
-        assert_eq!(seen[1..], ["0", "0", "yes"]);
-        // Docker says what it would run again and again, whether it has had the time to or not.
-        let label = format!("label=io.cofferdam.id={}", spec.id);
-        let ids = engine(world.kind, &["ps", "--quiet", "--filter", &label]);
-        if world.kind == Kind::Docker {
-            let said = engine(world.kind, &["inspect", "--format", "{{.Config.Healthcheck}}", ids.trim()]);
-            assert!(said.contains("NONE") && !said.contains("touch"), "{said}");
+        let volumes = || engine(world.kind, &["volume", "ls", "-q"]);
+        for user in ["0", "nobody", "4321:4321"] {
+            let image = world.hostile_image(user);
+            let spec = spec();
+            let sandbox = world.with_image(&image).create(&spec, &CancellationToken::new()).await.unwrap();
+            let label = format!("label=io.cofferdam.id={}", spec.id);
+            let id = engine(world.kind, &["ps", "-q", "--filter", &label]);
+            let inspect = |format: &str| engine(world.kind, &["inspect", "--format", format, id.trim()]).trim().to_owned();
+            let seen = ok(&*sandbox, "id -u; ls / | grep -c ran; ps -o args | grep -c '[n]ever'; echo $OF_THE_IMAGE").await;
+            let seen: Vec<&str> = seen.lines().collect();
+            assert!(seen[0] != "0" && seen[0] != "4321", "{user}: {seen:?}");
+            assert_eq!(seen[1..], ["0", "0", "yes"], "{user}");
+            let started = inspect("{{.Path}} {{json .Config.Healthcheck}}");
+            assert!(started.starts_with("/.cofferdam/guest") && !started.contains("touch"), "{started}");
+            // What it declares is there, is this sandbox's alone, and goes with it.
+            let volume = inspect("{{range .Mounts}}{{if eq .Type \"volume\"}}{{.Name}}{{end}}{{end}}");
+            assert!(volumes().lines().any(|one| one == volume), "{user}: {volume}");
+            sandbox.close().await.unwrap();
+            assert!(!volumes().lines().any(|one| one == volume), "{user}: {volume}");
+            engine(world.kind, &["rmi", "-f", &image]);
         }
-        sandbox.close().await.unwrap();
-        engine(world.kind, &["rmi", "-f", &image]);
     }
 }
 

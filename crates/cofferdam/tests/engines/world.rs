@@ -208,12 +208,13 @@ impl World {
         IMAGE
     }
 
-    /// One that would start what must not be started.
-    pub(crate) fn hostile_image(&self) -> String {
+    /// One that would start what must not be started, as `user`.
+    pub(crate) fn hostile_image(&self, user: &str) -> String {
+        let user = format!("USER {user}");
         let changes = [
             "ENTRYPOINT [\"touch\", \"/ran\"]",
             "CMD [\"/never\"]",
-            "USER 0",
+            user.as_str(),
             "ENV OF_THE_IMAGE=yes",
             "VOLUME /data",
             "WORKDIR /nowhere",

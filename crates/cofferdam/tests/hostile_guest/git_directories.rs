@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cofferdam::sandbox::{BindMount, BranchStrategy};
+use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, CopyStrategy, PrivateCopy};
 
 use crate::world::{Hostile, Spite, env, is_cleaned_up, survives};
 
@@ -226,17 +226,27 @@ fn git_directories_full_of_spite() {
             }),
         ),
     ];
-    for (what, spite) in cases {
-        let env = env();
-        let hostile = Hostile::spiteful(move |git| spite(git));
-        let landed = survives(&env, BindMount::new(hostile, BranchStrategy::Head), what);
-        if let Ok(report) = landed {
-            assert_eq!(report.commits.len(), 0, "{what}");
+    for (case, spite) in cases {
+        // The user's checkout, and files of its own.
+        for layered in [false, true] {
+            let env = env();
+            let spite = Arc::clone(&spite);
+            let hostile = Hostile::spiteful(move |git| spite(git));
+            let sandbox: Contained = if layered {
+                PrivateCopy::layered(hostile, CopyStrategy::MergeToHead).into()
+            } else {
+                BindMount::new(hostile, BranchStrategy::Head).into()
+            };
+            let what = format!("{case}, layered: {layered}");
+            let landed = survives(&env, sandbox, &what);
+            if let Ok(report) = landed {
+                assert_eq!(report.commits.len(), 0, "{what}");
+            }
+            is_cleaned_up(&env, &what);
+            assert!(
+                !out.join("ran").exists(),
+                "{what}: something of the sandbox's ran"
+            );
         }
-        is_cleaned_up(&env, what);
-        assert!(
-            !out.join("ran").exists(),
-            "{what}: something of the sandbox's ran"
-        );
     }
 }

@@ -159,7 +159,7 @@ impl BindMountProvider for Hostile {
     fn abilities(&self) -> Abilities {
         Abilities {
             networks: &[NetworkKind::None],
-            ..Abilities::default()
+            others: &[Ability::Layers],
         }
     }
 
@@ -269,10 +269,8 @@ pub(crate) fn is_cleaned_up(env: &Env, what: &str) {
                 name: one.name.to_string(),
                 cancel: cancel.clone(),
             };
-            let options = manage::DeleteOptions {
-                force: true,
-                purge: true,
-            };
+            let mut options = manage::DeleteOptions::forced();
+            options.purge = true;
             manage::delete(&target, options)
                 .await
                 .unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -10,7 +10,7 @@ use std::{env, fs};
 use cofferdam::names::SandboxId;
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{
-    Access, BindMountProvider, ExecRequest, Exit, Limits, Sandbox, SandboxError, Stopping,
+    Access, BindMountProvider, ExecRequest, Exit, Sandbox, SandboxError, Stopping,
 };
 use cofferdam_lab::{skip, stuck};
 use tokio_util::sync::CancellationToken;
@@ -34,10 +34,8 @@ fn unified() -> Option<PathBuf> {
 }
 
 async fn create(living: &Living, freezer: bool) -> Arc<dyn Sandbox> {
-    let options = NativeOptions {
-        freezer,
-        ..NativeOptions::default()
-    };
+    let mut options = NativeOptions::default();
+    options.freezer = freezer;
     let sandbox = Native::new(options)
         .create(&living.spec, &CancellationToken::new())
         .await
@@ -184,7 +182,7 @@ both! {
     async fn a_fork_bomb_stands_still() {
         for freezer in [true, false] {
             let mut living = Living::new();
-            living.spec.limits = Limits { processes: Some(300), ..Limits::default() };
+            living.spec.limits.processes = Some(300);
             let shared = Shared::in_it(&mut living);
             let sandbox = create(&living, freezer).await;
             // A shell ends where it cannot fork.
@@ -271,10 +269,7 @@ fn its_groups_end_with_it() {
     run_async(async {
         for (memory, end) in [(None, "close"), (Some(256 << 20), "remove"), (None, "kill")] {
             let mut living = Living::new();
-            living.spec.limits = Limits {
-                memory,
-                ..Limits::default()
-            };
+            living.spec.limits.memory = memory;
             let id = living.spec.id;
             let group = unified.join("cofferdam").join(id.to_string());
             let marker = marker();

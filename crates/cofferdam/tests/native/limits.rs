@@ -67,20 +67,26 @@ both! {
 
 both! {
     async fn limits_hold() {
-        let limits = Limits { processes: Some(20), open_files: Some(50), ..Limits::default() };
+        let mut limits = Limits::default();
+        limits.processes = Some(20);
+        limits.open_files = Some(50);
         let sandbox = create(&limited(limits)).await.unwrap();
         let fork = |n: u32| format!("perl -e 'for (1..{n}) {{ $p = fork; defined $p or do {{ print $!+0; exit }}; $p or do {{ sleep 5; exit }} }} print \"all\"; kill 9, -$$'");
         let (_, out, _) = sh(&*sandbox, &format!("setsid -w {}", fork(50))).await;
         assert_eq!(out, "11", "EAGAIN");
         sandbox.close().await.unwrap();
-        let limits = Limits { processes: Some(20), open_files: Some(50), ..Limits::default() };
+        let mut limits = Limits::default();
+        limits.processes = Some(20);
+        limits.open_files = Some(50);
         let sandbox = create(&limited(limits)).await.unwrap();
         assert!(ok(&*sandbox, "ulimit -n; ulimit -c").await.starts_with("50\n0\n"));
         let ten = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1 & done; wait; echo all";
         assert_eq!(ok(&*sandbox, ten).await, "all\n");
         sandbox.close().await.unwrap();
 
-        let limits = Limits { memory: Some(64 << 20), cpus: Some(0.5), ..Limits::default() };
+        let mut limits = Limits::default();
+        limits.memory = Some(64 << 20);
+        limits.cpus = Some(0.5);
         let spec = limited(limits);
         let checked = Native::default().check_limits(&spec.limits);
         let made = create(&spec).await;
@@ -109,7 +115,8 @@ both! {
     async fn a_busy_program_gets_its_share_of_the_processors_and_no_more() {
         let busy = "perl -MTime::HiRes=time -e '$s = time; 1 while (times)[0] + (times)[1] < 0.2; print time - $s'";
         for (cpus, is_held_back) in [(0.05, true), (1.5, false)] {
-            let limits = Limits { cpus: Some(cpus), ..Limits::default() };
+            let mut limits = Limits::default();
+            limits.cpus = Some(cpus);
             let spec = limited(limits);
             if let (false, Err(error)) = (is_root(), Native::default().check_limits(&spec.limits)) {
                 assert!(matches!(create(&spec).await, Err(SandboxError::Unsupported { .. })));

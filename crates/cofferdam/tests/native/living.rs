@@ -11,8 +11,8 @@ use std::{env, fs};
 
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
-    Access, BindMountProvider, ExecRequest, Handle, Lifetime, Limits, Sandbox, SandboxError,
-    SandboxSpec, Stopping, TerminalSize,
+    Access, BindMountProvider, ExecRequest, Handle, Lifetime, Sandbox, SandboxError, SandboxSpec,
+    Stopping, TerminalSize,
 };
 use cofferdam_guest::protocol::PROTOCOL;
 use cofferdam_lab::skip;
@@ -581,10 +581,7 @@ fn its_end_leaves_nothing() {
         let before = mounts();
         for close in [true, false] {
             let mut living = Living::new();
-            living.spec.limits = Limits {
-                memory: Some(256 << 20),
-                ..Limits::default()
-            };
+            living.spec.limits.memory = Some(256 << 20);
             let marker = marker();
             let sandbox = living.create().await;
             start(

@@ -98,10 +98,7 @@ fn a_merge_that_cannot_be_finished_is_not_forgotten() {
     let report = gc(&env);
     assert!(report.problems[0].text.contains("cut short"), "{report:?}");
     assert!(report.removed.is_empty(), "{report:?}");
-    let options = manage::DeleteOptions {
-        force: true,
-        purge: false,
-    };
+    let options = manage::DeleteOptions::forced();
     let error = block_on(manage::delete(&target(&env, &"one").0, options)).unwrap_err();
     assert!(
         matches!(error, manage::ManageError::HalfMerged { .. }),

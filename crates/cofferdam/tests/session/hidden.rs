@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cofferdam::RunOptions;
 use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::Landing;
+use cofferdam_lab::way::{Mode, Strategy, Way};
 
 use crate::support::{Env, run, run_ok};
 
@@ -40,25 +41,24 @@ fn hiding(mut options: RunOptions) -> RunOptions {
 }
 
 /// All strategies and modes with this agent.
-fn every(env: &Env, script: &str) -> Vec<(&'static str, RunOptions)> {
-    let branch = |name: &str| BranchStrategy::Branch {
-        branch: name.parse().unwrap(),
-        base: None,
-    };
-    let mut copied = env.bind(branch("c"), script);
-    copied.session.copy = vec!["pl [a] in*".into(), "keys/untracked".into()];
-    let mut private = env.copy(CopyStrategy::MergeToHead, script);
-    private.session.copy = vec!["pl [a] in*".into(), "keys".into()];
-    let mut layered = env.layered(CopyStrategy::MergeToHead, script);
-    layered.session.copy = vec!["pl [a] in*".into(), "keys".into()];
-    vec![
-        ("layer", layered),
-        ("head", env.bind(BranchStrategy::Head, script)),
-        ("merge", env.bind(BranchStrategy::MergeToHead, script)),
-        ("branch", env.bind(branch("b"), script)),
-        ("branch with copies", copied),
-        ("copy", private),
-    ]
+fn every(env: &Env, script: &str) -> Vec<(String, RunOptions)> {
+    let copies = ["pl [a] in*", "keys/untracked"].map(PathBuf::from);
+    let mut all = Vec::new();
+    for way in Way::ALL {
+        let mut options = env.in_way(way, script);
+        if way.mode == Mode::Bind {
+            // With copies too, where there is a directory for them.
+            if way.strategy == Strategy::Branch {
+                let mut copied = env.in_way(way, script);
+                copied.session.copy = copies.to_vec();
+                all.push((format!("{way} with copies"), copied));
+            }
+        } else {
+            options.session.copy = vec!["pl [a] in*".into(), "keys".into()];
+        }
+        all.push((way.to_string(), options));
+    }
+    all
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_commit_that_changes_it_is_refused() {
         ),
     ];
     for attempt in attempts {
-        for what in ["head", "merge", "copy"] {
+        for what in Way::ALL.map(|way| way.to_string()) {
             let env = env();
             let mut options = every(&env, &attempt);
             options.retain(|(name, _)| *name == what);

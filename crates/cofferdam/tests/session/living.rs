@@ -92,15 +92,9 @@ pub(crate) async fn delete(env: &Env, name: &str) {
         .await
         .unwrap();
     let target = crate::support::target(env, &name).0;
-    manage::delete(
-        &target,
-        DeleteOptions {
-            force: true,
-            purge: false,
-        },
-    )
-    .await
-    .unwrap();
+    manage::delete(&target, DeleteOptions::forced())
+        .await
+        .unwrap();
 }
 
 #[test]

@@ -6,23 +6,27 @@ use std::time::{Duration, Instant};
 use cofferdam::home::Home;
 use cofferdam::sandbox::BindMountProvider;
 use cofferdam::sandbox::native::{Native, NativeOptions};
-use cofferdam::sandbox::{BindMount, BranchStrategy, Stopping};
+use cofferdam::sandbox::{BindMount, BranchStrategy, Contained, Stopping};
 use cofferdam::session::living::{self, Named};
 use cofferdam::session::manage::{self, DeleteOptions};
 use cofferdam::session::{
     NetworkOptions, PlanError, Session, SessionError, SessionExec, SessionOptions,
 };
 
-use crate::living::{caller, delete, find, open, sh};
-use crate::support::{Env, block_on, provider};
+use crate::living::{branch, caller, delete, find, open, sh};
+use crate::support::{Env, block_on, in_this_mode, provider};
 
 async fn in_the_checkout(env: &Env) -> Session {
-    made_by(env, provider()).await
+    made(env, BindMount::new(provider(), BranchStrategy::Head)).await
 }
 
-async fn made_by(env: &Env, provider: impl BindMountProvider + 'static) -> Session {
-    let mut options =
-        SessionOptions::new(&env.repo, BindMount::new(provider, BranchStrategy::Head));
+/// For what does not depend on where its files are.
+async fn of_this_pass(env: &Env, provider: impl BindMountProvider + 'static) -> Session {
+    made(env, in_this_mode(provider, branch("b-one"))).await
+}
+
+async fn made(env: &Env, sandbox: impl Into<Contained>) -> Session {
+    let mut options = SessionOptions::new(&env.repo, sandbox);
     options.name = Some("one".to_owned());
     options.network = NetworkOptions::None;
     Session::create(&caller(env), &options).await.unwrap()
@@ -113,7 +117,7 @@ fn what_is_traced_does_not_keep_its_sandbox() {
     }
     let env = Env::new();
     block_on(async {
-        let session = in_the_checkout(&env).await;
+        let session = of_this_pass(&env, provider()).await;
         let user = open(&env, "one").await.unwrap();
         let traced = "syscall(157, 0x59616d61, -1, 0, 0, 0); open(F, '>', '/tmp/traced'); print F $$; close F; sleep";
         let program = user.exec(SessionExec::new(["perl", "-e", traced])).await;
@@ -143,10 +147,7 @@ fn what_is_traced_does_not_keep_its_sandbox() {
         }
         drop(session);
         let ended = crate::support::target(&env, &"one").0;
-        let options = DeleteOptions {
-            force: true,
-            purge: false,
-        };
+        let options = DeleteOptions::forced();
         manage::delete(&ended, options).await.unwrap();
     });
     env.assert_no_state();
@@ -189,7 +190,7 @@ fn wakes_itself(freezer: bool) {
     let mut options = NativeOptions::default();
     options.freezer &= freezer;
     block_on(async {
-        let session = made_by(&env, Native::new(options)).await;
+        let session = of_this_pass(&env, Native::new(options)).await;
         let found = sh(&session, "command -v /usr/bin/python3 || true").await;
         if found.is_empty() {
             drop(session);

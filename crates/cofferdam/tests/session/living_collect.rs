@@ -10,7 +10,7 @@ use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BranchStrategy, Stopping};
 use cofferdam::session::living::{self, Condition, Named};
 use cofferdam::session::manage::{self, DiffStyle};
-use cofferdam::session::{Caller, Session, SessionExec, SessionOptions};
+use cofferdam::session::{Caller, Session, SessionError, SessionExec, SessionOptions};
 use cofferdam_lab::{skip, stuck};
 
 use crate::living::{COMMIT, branch, caller, delete, find, open, options, sh};
@@ -25,10 +25,9 @@ fn with(env: &Env, name: &str, strategy: BranchStrategy) -> SessionOptions {
 
 /// Whose programs are stopped by the freezer, where there is one, or by signals.
 async fn made_by(env: &Env, freezer: bool) -> Session {
-    let native = Native::new(NativeOptions {
-        freezer,
-        ..NativeOptions::default()
-    });
+    let mut native = NativeOptions::default();
+    native.freezer = freezer;
+    let native = Native::new(native);
     let mut options = SessionOptions::new(&env.repo, in_this_mode(native, branch("b-one")));
     options.name = Some("one".to_owned());
     options.network = cofferdam::session::NetworkOptions::None;
@@ -560,6 +559,24 @@ fn one_that_fights_standing_still_loses_nothing_but_its_programs() {
     env.assert_no_state();
 }
 
+/// With a commit that is not home, and programs that nothing stops but their end.
+async fn with_what_never_stands_still(env: &Env, freezer: bool) -> Session {
+    let session = made_by(env, freezer).await;
+    let writes = format!("{COMMIT} w1; touch ~/ready; while :; do echo x >> ~/count; done");
+    session
+        .exec_detached(SessionExec::new(["sh", "-c", &writes]))
+        .await
+        .unwrap();
+    let program = [stuck::PYTHON, "-c", stuck::PROGRAM, "/home/agent"];
+    session
+        .exec_detached(SessionExec::new(program))
+        .await
+        .unwrap();
+    sh(&session, "until test -e ~/ready; do sleep 0.01; done").await;
+    sh(&session, &format!("cd; {}", stuck::WAIT)).await;
+    session
+}
+
 /// Whoever cannot be stopped for a moment is ended, and what it did is home.
 #[test]
 fn one_that_never_stands_still_is_ended_with_its_work_kept() {
@@ -569,20 +586,8 @@ fn one_that_never_stands_still_is_ended_with_its_work_kept() {
     for freezer in [true, false] {
         let env = Env::new();
         block_on(async {
-            let session = made_by(&env, freezer).await;
-            let writes = format!("{COMMIT} w1; touch ~/ready; while :; do echo x >> ~/count; done");
-            session
-                .exec_detached(SessionExec::new(["sh", "-c", &writes]))
-                .await
-                .unwrap();
-            let program = [stuck::PYTHON, "-c", stuck::PROGRAM, "/home/agent"];
-            session
-                .exec_detached(SessionExec::new(program))
-                .await
-                .unwrap();
+            let session = with_what_never_stands_still(&env, freezer).await;
             let home = env.home.sandbox(session.id()).join("home");
-            sh(&session, "until test -e ~/ready; do sleep 0.01; done").await;
-            sh(&session, &format!("cd; {}", stuck::WAIT)).await;
             let collected = session.collect().await.unwrap();
             assert!(collected.ended, "{collected:?}");
             assert!(
@@ -711,4 +716,36 @@ fn what_its_agent_broke_is_said_and_kept() {
             .status();
         assert!(opened.unwrap().success());
     }
+}
+
+/// Its user has to start it again, also where its work did not come home.
+#[test]
+fn that_it_was_ended_is_told_where_collecting_fails() {
+    if let Some(why) = stuck::missing() {
+        return skip!("{why}");
+    }
+    let env = Env::new();
+    let hangs = crate::living_faults::git_that_hangs(&env);
+    block_on(async {
+        drop(with_what_never_stands_still(&env, false).await);
+        let mut hurried = caller(&env);
+        hurried.git = Git::new(&hangs);
+        hurried.collect_limit = Duration::from_secs(1);
+        let named = Named::find(&hurried, &env.repo, "one").await.unwrap();
+        let failed = living::collect(&hurried, named, &provider()).await;
+        let failed = failed.unwrap_err();
+        let ended = matches!(failed, SessionError::Collect { ended: true, .. });
+        assert!(ended, "{failed:?}");
+        // The control: then it is stopped, and nothing more is ended for it.
+        let named = Named::find(&hurried, &env.repo, "one").await.unwrap();
+        let failed = living::collect(&hurried, named, &provider()).await;
+        let failed = failed.unwrap_err();
+        let ended = matches!(failed, SessionError::Collect { ended: false, .. });
+        assert!(ended, "{failed:?}");
+        let named = find(&env, "one").await.unwrap();
+        let home = living::collect(&caller(&env), named, &provider()).await;
+        assert_eq!(home.unwrap().commits.len(), 1);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
 }

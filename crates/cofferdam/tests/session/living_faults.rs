@@ -264,14 +264,20 @@ fn a_supervisor_that_answers_nobody_is_ended_with_its_sandbox() {
     env.assert_no_state();
 }
 
-/// The caller says how long its programs may stand still for it. Where that is not enough they go on, and nothing is lost.
-#[test]
-fn collecting_takes_no_longer_than_its_caller_says() {
-    let env = Env::new();
+/// One that never ends where it reads what a sandbox keeps.
+pub(crate) fn git_that_hangs(env: &Env) -> std::path::PathBuf {
     let hangs = env.dir.path().join("git");
     let script = "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\n\
                   case \"$*\" in *--verify*refs/cofferdam/*) exec sleep 600;; esac\nexec git \"$@\"\n";
     cofferdam::fsx::write_with_mode(&hangs, script.as_bytes(), 0o755).unwrap();
+    hangs
+}
+
+/// The caller says how long its programs may stand still for it. Where that is not enough they go on, and nothing is lost.
+#[test]
+fn collecting_takes_no_longer_than_its_caller_says() {
+    let env = Env::new();
+    let hangs = git_that_hangs(&env);
     block_on(async {
         let mut made = bound(&env, "one");
         made.network = NetworkOptions::None;

@@ -100,10 +100,8 @@ fn by_force_it_is_not_taken_for_a_run() {
         let session = made(&env).await;
         let before = crate::living::supervisor(&env, &session).await;
         let target = crate::support::target(&env, &"one").0;
-        let force = DeleteOptions {
-            force: true,
-            purge: true,
-        };
+        let mut force = DeleteOptions::forced();
+        force.purge = true;
         let done = manage::delete(&target, force).await;
         assert!(matches!(done, Err(ManageError::Running { .. })), "{done:?}");
         assert_eq!(crate::living::supervisor(&env, &session).await, before);
@@ -124,10 +122,7 @@ fn who_only_clears_up_is_not_told_to_stop() {
         let found = find(&env, "one").await.unwrap();
         living::end(&caller, &found, &provider).await.unwrap();
         let target = crate::support::target(&env, &"one").0;
-        let force = DeleteOptions {
-            force: true,
-            purge: false,
-        };
+        let force = DeleteOptions::forced();
         // This process would be told.
         let first = Owned::adopt(&env.home, found.record().clone()).unwrap();
         let second = manage::delete(&target, force);

@@ -286,12 +286,7 @@ pub(crate) fn in_containers() -> bool {
 }
 
 pub(crate) fn command(arguments: &[&str]) -> Arc<dyn AgentProvider> {
-    let arguments = arguments.iter().map(OsString::from).collect();
-    let options = AgentOptions {
-        arguments,
-        ..AgentOptions::default()
-    };
-    agent::by_name("command", options).unwrap()
+    agent::by_name("command", AgentOptions::with_arguments(arguments)).unwrap()
 }
 
 pub(crate) fn iterations(options: &mut RunOptions, count: u32) {
@@ -368,10 +363,8 @@ impl Named {
     }
 
     pub(crate) fn try_delete(&self, force: bool) -> Result<Deleted, ManageError> {
-        let options = DeleteOptions {
-            force,
-            purge: false,
-        };
+        let mut options = DeleteOptions::default();
+        options.force = force;
         block_on(delete(&self.0, options))
     }
 }

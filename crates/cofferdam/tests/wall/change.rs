@@ -20,6 +20,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         id: spec.sandbox,
         name: cofferdam::names::Slug::from_text(name).unwrap(),
         repository: "/".into(),
+        common_dir: None,
         provider: "native".into(),
         mode: Mode::Bind,
         strategy: Strategy::Head,

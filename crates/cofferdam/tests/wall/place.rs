@@ -128,15 +128,14 @@ fn gc_removes_what_is_dead_and_old_alone() {
     let gc = |dry_run| {
         let cancel = CancellationToken::new();
         let git = Git::new("git");
+        let mut options = manage::GcOptions::default();
+        options.dry_run = dry_run;
         let done = block_on(manage::gc(
             &house.home,
             &git,
             None,
             None,
-            manage::GcOptions {
-                dry_run,
-                ..manage::GcOptions::default()
-            },
+            options,
             &|_| (),
             &cancel,
         ));

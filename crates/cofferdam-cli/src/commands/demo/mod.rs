@@ -140,11 +140,7 @@ fn options(
     environment: &Environment,
     user_home: &Path,
 ) -> Result<RunOptions, CliError> {
-    let agent = AgentOptions {
-        arguments: vec!["./agent.sh".into()],
-        ..AgentOptions::default()
-    };
-    let agent = agent::by_name("command", agent)?;
+    let agent = agent::by_name("command", AgentOptions::with_arguments(["./agent.sh"]))?;
     let native = Native::new(NativeOptions::default());
     let sandbox = BindMount::or_layers(native, BranchStrategy::MergeToHead);
     let home = Home::new(stage.own_files());

@@ -13,9 +13,9 @@ pub(super) async fn find(environment: &Environment) -> Vec<Finding> {
         let found = engine::probe(kind, &environment.engines()).await;
         findings.push(match found {
             Ok(found) => told(kind, &found),
-            Err(SandboxError::Unsupported { what, hint }) => {
-                Finding::new(kind.name(), Standing::Absent, what, hint)
-            }
+            Err(
+                SandboxError::Unsupported { what, hint } | SandboxError::NoEngine { what, hint },
+            ) => Finding::new(kind.name(), Standing::Absent, what, hint),
             Err(error) => Finding::new(kind.name(), Standing::Absent, error.to_string(), ""),
         });
     }
@@ -38,13 +38,18 @@ fn told(kind: Kind, found: &Found) -> Finding {
         "{version} at {}{by}, API {major}.{minor}{whose}",
         socket.display()
     );
+    match &found.no_layers {
+        None => detail.push_str("; layers work"),
+        Some(why) => detail.push_str(&format!("; no layers: {why}")),
+    }
+    for note in &found.notes {
+        detail.push_str(&format!("; {note}"));
+    }
     if found.lacks.is_empty() {
         return Finding::new(kind.name(), Standing::Ok, detail, "");
     }
-    detail.push_str("; without ");
-    detail.push_str(&found.lacks.join(", "));
-    let hint = format!(
-        "run {kind} as root, or on a machine with control groups of version 2 that are delegated to you"
-    );
-    Finding::new(kind.name(), Standing::Degraded, detail, hint)
+    let lacks: Vec<&str> = found.lacks.iter().map(|lack| lack.what.as_str()).collect();
+    detail.push_str(&format!("; without {}", lacks.join(", without ")));
+    let hints: Vec<&str> = found.lacks.iter().map(|lack| lack.hint.as_str()).collect();
+    Finding::new(kind.name(), Standing::Degraded, detail, hints.join("\n"))
 }

@@ -13,8 +13,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::config::{self, Config};
+use cofferdam::fsx;
 use cofferdam::home::Home;
-use cofferdam::sandbox::native;
+use cofferdam::sandbox::native::{self, Check, Status};
 use cofferdam::session::manage;
 use cofferdam::text::{printable, printable_bytes_line, printable_line};
 use cofferdam::wall::{self, Answer, Ask, Start, WallError};
@@ -69,13 +70,7 @@ async fn machine(environment: &Environment, interrupt: &Interrupt) -> Vec<Findin
         home(environment.home.path()),
     ];
     let network = native::probe_network(&interrupt.cancel).await;
-    let home = environment.home.path();
-    // Before there is a reason nothing is made there.
-    let layers = if home.is_dir() {
-        Some(native::probe_layers(home, &interrupt.cancel).await)
-    } else {
-        None
-    };
+    let layers = layers(environment.home.path(), interrupt).await;
     let checks = native::probe().into_iter().chain(network).chain(layers);
     findings.extend(checks.map(|check| Finding {
         name: check.name.to_owned(),
@@ -93,6 +88,31 @@ async fn machine(environment: &Environment, interrupt: &Interrupt) -> Vec<Findin
     findings.extend(own.finding());
     findings.extend(agents::find(&own, environment, interrupt).await);
     findings
+}
+
+/// Whether they work where they would lie. A home that is not there yet is not made for it.
+async fn layers(home: &Path, interrupt: &Interrupt) -> Option<Check> {
+    if home.is_dir() {
+        return Some(native::probe_layers(home, &interrupt.cancel).await);
+    }
+    // What is wrong with one that is no directory the line above says.
+    if home.symlink_metadata().is_ok() {
+        return None;
+    }
+    let mut above = home.ancestors().skip(1);
+    let above = above
+        .find(|above| above.is_dir())
+        .filter(|it| writable(it))?;
+    let place = above.join(format!(".cofferdam-doctor-{}", std::process::id()));
+    let check = native::probe_layers(&place, &interrupt.cancel).await;
+    match fsx::remove_tree(&place) {
+        Ok(()) => Some(check),
+        Err(error) => Some(Check {
+            status: Status::Degraded,
+            detail: message(&error),
+            ..check
+        }),
+    }
 }
 
 /// Where the files of commits are that sandboxes stand on, and what they take.

@@ -71,11 +71,9 @@ fn agent(arguments: &Arguments) -> Result<std::sync::Arc<dyn AgentProvider>, Cli
             agents.join(", ")
         ));
     }
-    let options = AgentOptions {
-        model: arguments.model.clone(),
-        effort: arguments.effort.clone(),
-        arguments: arguments.command.clone(),
-    };
+    let mut options = AgentOptions::with_arguments(&arguments.command);
+    options.model.clone_from(&arguments.model);
+    options.effort.clone_from(&arguments.effort);
     Ok(agent::by_name(
         arguments.agent.as_deref().unwrap_or("command"),
         options,

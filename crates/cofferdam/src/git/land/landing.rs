@@ -36,8 +36,16 @@ pub(crate) const FAILED: &str = "the run failed";
 pub(crate) const INTERRUPTED: &str = "the run was interrupted";
 pub(crate) const LIVES: &str = "the sandbox goes on: `merge` moves the target";
 pub(crate) const SEEN: &str = "the sandbox goes on: `collect` moves what is checked out";
+/// Why nothing moves to what was committed over files that are gone.
+pub(crate) const UNDERMINED: &str =
+    "the files that the sandbox stood on were removed meanwhile, and they may be deleted in it";
 
 impl Landing {
+    /// Whether nobody but their user, who has looked at them, may merge the commits.
+    pub fn is_to_be_looked_at(&self) -> bool {
+        matches!(self, Self::Kept { why, .. } if why == UNDERMINED)
+    }
+
     /// Whether the commits are kept on their branch because nobody has said yet that they shall go on from there.
     pub fn is_held_back(&self) -> bool {
         matches!(self, Self::Kept { why, .. } if HELD_BACK.contains(&why.as_str()))

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::about::{self, About};
 use super::error::TreeError;
+use super::takes::Takes;
 use super::write::{self, Tell, Wanted};
 use crate::fsx::{self, FileError};
 use crate::git::hex::hex;
@@ -49,7 +50,12 @@ pub(super) async fn write(
     for entry in &mut read.entries {
         entry.skip_worktree = is_ours(&entry.path);
     }
-    let bytes = write::on_disk(&sizes);
+    let mut takes = Takes::default();
+    for (&at, &size) in shown.iter().zip(&sizes) {
+        let entry = &read.entries[at];
+        takes.path(&entry.path, entry.mode, size);
+    }
+    let bytes = takes.bytes();
     for (at, size) in shown.into_iter().zip(sizes) {
         read.entries[at].stat = stat(read.entries[at].mode, time, size);
     }

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::about::{self, About};
 use super::base::{INDEX, gitlinks, is_ours, make_top, stat, time, write_index};
 use super::error::TreeError;
+use super::takes::Takes;
 use super::write::{self, Places, Tell, Wanted, split};
 use crate::fsx::{self, FileError};
 use crate::git::hex::{from_hex, hex};
@@ -16,7 +17,7 @@ use crate::git::index::cached::{self, Ids};
 use crate::git::index::format::{Entry, parse};
 use crate::git::index::{self, TreeSide};
 use crate::git::{GitError, Oid, Repository};
-use crate::process::Sink;
+use crate::process::{ProcessError, Sink};
 
 /// So many layers are compared with a new tree, the newest first.
 pub(super) const TRIES: usize = 4;
@@ -47,7 +48,7 @@ pub(super) async fn write(
     cancel: &CancellationToken,
 ) -> Result<Option<About>, TreeError> {
     for candidate in candidates {
-        let Some(changes) = changes(repo, &candidate.tree, tree, cancel).await? else {
+        let Some(changes) = changes(repo, &candidate.tree, tree, LISTING, cancel).await? else {
             continue;
         };
         if changes.files.len() as u64 <= candidate.about.files / PART {
@@ -93,11 +94,13 @@ impl Changes {
     }
 }
 
-/// What is otherwise in `new`; `None` where that cannot be asked: the old tree may have gone from the repository.
+/// What is otherwise in `new`; `None` where that cannot be asked, because the old tree may have gone from the repository, or
+/// where the list has more bytes than `limit`: then the new one is written whole.
 async fn changes(
     repo: &Repository,
     old: &Oid,
     new: &Oid,
+    limit: usize,
     cancel: &CancellationToken,
 ) -> Result<Option<Changes>, TreeError> {
     let asked = repo
@@ -112,12 +115,14 @@ async fn changes(
             "--no-abbrev",
         ])
         .args(["--ignore-submodules=none", new.as_str(), old.as_str(), "--"])
-        .output(Sink::Capture(LISTING))
+        .output(Sink::Capture(limit))
         .run(cancel)
         .await;
     match asked {
         Ok(done) => Ok(Changes::read(&done.stdout)),
-        Err(GitError::Failed { .. }) => Ok(None),
+        Err(GitError::Failed { .. } | GitError::Process(ProcessError::TooMuchOutput { .. })) => {
+            Ok(None)
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -149,10 +154,17 @@ async fn on(
         Some(Wanted { path, mode, object })
     });
     let wanted: Vec<Wanted> = there.filter(|one| !is_ours(&one.path)).collect();
-    let names: Vec<Vec<u8>> = wanted.iter().map(|one| one.path.clone()).collect();
+    let names: Vec<(Vec<u8>, u32)> = wanted
+        .iter()
+        .map(|one| (one.path.clone(), one.mode))
+        .collect();
     let sizes = write::write(repo, &files, wanted, time, tell, cancel).await?;
-    let bytes = write::on_disk(&sizes);
-    let sizes: BTreeMap<Vec<u8>, u64> = names.into_iter().zip(sizes).collect();
+    let mut takes = Takes::default();
+    for ((path, mode), size) in names.iter().zip(&sizes) {
+        takes.path(path, *mode, *size);
+    }
+    let names = names.iter().map(|(path, _)| path.as_slice());
+    let sizes: BTreeMap<&[u8], u64> = names.zip(sizes).collect();
     let gone: Vec<Vec<u8>> = changes
         .iter()
         .filter(|(path, side)| side.is_none() && !is_ours(path))
@@ -165,7 +177,11 @@ async fn on(
             entry.stat = stat(entry.mode, time, *size);
         }
     }
-    cover(&files, &whiteouts(&gone, &entries))?;
+    let covered = whiteouts(&gone, &entries);
+    cover(&files, &covered)?;
+    for path in &covered {
+        takes.whiteout(path);
+    }
     let trees = cached::write(&entries, &ids);
     let index = write_index(to, &entries, Some(&trees), repo)?;
     let below = std::iter::once(&candidate.tree).chain(&candidate.about.below);
@@ -173,7 +189,7 @@ async fn on(
         below: below.cloned().collect(),
         gitlinks: gitlinks(&entries),
         files: entries.len() as u64,
-        bytes: bytes + index,
+        bytes: takes.bytes() + index,
         time,
         boot: about::boot(),
     })
@@ -221,6 +237,50 @@ fn cover(files: &Path, whiteouts: &BTreeSet<Vec<u8>>) -> Result<(), FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git::Git;
+    use crate::git::discovery::{Start, Workspaces};
+
+    /// A smaller limit stands for a very large difference.
+    #[tokio::test]
+    async fn a_list_that_is_too_long_is_no_error() {
+        let never = CancellationToken::new();
+        let room = tempfile::tempdir().unwrap();
+        let top = room.path().canonicalize().unwrap();
+        let git = Git::new("git");
+        let call = async |arguments: &[&str]| {
+            let call = git.anywhere(&top).args(arguments.iter().copied());
+            call.run(&never).await.unwrap()
+        };
+        call(&["init", "-q"]).await;
+        fsx::write_private(&top.join("file"), b"x").unwrap();
+        let start = Start::find(&top, &Workspaces::default()).unwrap();
+        let repo = Repository::discover(&git, &start, None, &never)
+            .await
+            .unwrap();
+        let tree = async || {
+            let line = repo.command().arg("write-tree").line(&never).await.unwrap();
+            line.parse::<Oid>().unwrap()
+        };
+        let old = tree().await;
+        for name in ["one", "two"] {
+            let add = repo
+                .command()
+                .args(["update-index", "--add", "--cacheinfo"]);
+            let id = repo.command_in_tree().args(["hash-object", "-w", "file"]);
+            let id = id.line(&never).await.unwrap();
+            let add = add.arg(format!("100644,{id},{name}"));
+            add.run(&never).await.unwrap();
+        }
+        let new = tree().await;
+        let seen = changes(&repo, &old, &new, LISTING, &never).await.unwrap();
+        assert_eq!(seen.unwrap().files.len(), 2);
+        assert!(
+            changes(&repo, &old, &new, 64, &never)
+                .await
+                .unwrap()
+                .is_none()
+        );
+    }
 
     #[test]
     fn what_is_gone_is_covered_once_and_as_high_as_it_may_be() {

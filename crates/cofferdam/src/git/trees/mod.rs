@@ -23,6 +23,7 @@ mod error;
 mod keep;
 mod rebase;
 mod store;
+mod takes;
 mod upper;
 mod write;
 

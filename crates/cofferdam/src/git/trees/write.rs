@@ -93,12 +93,11 @@ pub(super) async fn write(
     let share = wanted.len().div_ceil(writers).max(1);
     let done = Arc::new(AtomicU64::new(0));
     let all = wanted.len() as u64;
-    let umask = umask();
     let shares = wanted.chunks(share).map(|share| {
         let writer = Writer {
             top: top.to_owned(),
             time,
-            exact: umask & 0o755 == 0,
+            exact: is_exact(),
             done: Arc::clone(&done),
             all,
             tell: tell.clone(),
@@ -109,14 +108,9 @@ pub(super) async fn write(
     Ok(sizes.concat())
 }
 
-/// About what files of these sizes take: whole blocks, and an inode each.
-pub(super) fn on_disk(sizes: &[u64]) -> u64 {
-    const BLOCK: u64 = 4096;
-    const INODE: u64 = 256;
-    sizes
-        .iter()
-        .map(|size| size.div_ceil(BLOCK) * BLOCK + INODE)
-        .sum()
+/// Whether what is made has the mode that was asked for.
+fn is_exact() -> bool {
+    umask() & 0o755 == 0
 }
 
 /// What new files' modes lose; what is not to be told loses all.
@@ -132,7 +126,7 @@ fn umask() -> u32 {
 struct Writer {
     top: PathBuf,
     time: u32,
-    /// A new file has the mode that was asked for.
+    /// As [`is_exact`] says.
     exact: bool,
     done: Arc<AtomicU64>,
     all: u64,
@@ -287,6 +281,8 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
 pub(super) struct Places {
     /// The top, then each directory on the way.
     open: Vec<(Vec<u8>, OwnedFd)>,
+    /// As [`is_exact`] says.
+    exact: bool,
 }
 
 impl Places {
@@ -296,6 +292,7 @@ impl Places {
         let top = opened.map_err(|errno| FileError::new("open", top, errno.into()))?;
         Ok(Self {
             open: vec![(Vec::new(), top)],
+            exact: is_exact(),
         })
     }
 
@@ -316,16 +313,22 @@ impl Places {
                 let Some((_, above)) = self.open.last() else {
                     return Err(Errno::NOENT);
                 };
-                match rustix::fs::openat(above, name, flags, Mode::empty()) {
+                let mode = Mode::from_raw_mode(0o755);
+                let next = match rustix::fs::openat(above, name, flags, Mode::empty()) {
                     Err(Errno::NOENT) => {
-                        match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o755)) {
+                        match rustix::fs::mkdirat(above, name, mode) {
                             Err(Errno::EXIST) | Ok(()) => {}
                             Err(errno) => return Err(errno),
                         }
                         rustix::fs::openat(above, name, flags, Mode::empty())?
                     }
                     opened => opened?,
+                };
+                // Another writer may have made it, and not come to this yet.
+                if !self.exact {
+                    rustix::fs::chmodat(above, name, mode, AtFlags::empty())?;
                 }
+                next
             };
             self.open.push((name.to_vec(), next));
         }

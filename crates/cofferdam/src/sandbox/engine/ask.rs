@@ -7,27 +7,51 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Bytes;
+use hyper::header::{HeaderMap, SERVER};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
+use super::version::{self, Version};
+
 /// How long an answer may take, and be.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST: usize = 64 << 20;
 
+/// What an engine says before anything is agreed.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    /// The newest of its API.
+    pub(super) api: Version,
+    /// Its own version.
+    pub(super) version: Option<String>,
+}
+
+/// What every engine answers, in whatever version it is asked, and cheaply: no program is started for it.
+pub(super) async fn greet(socket: &Path) -> io::Result<Greeting> {
+    let (_, headers, _) = bounded(socket, "/_ping").await?;
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let no_engine = || io::Error::other("whoever listens there is no container engine");
+    let api = text("api-version").ok_or_else(no_engine)?;
+    // `Docker/20.10.24 (linux)`, `Libpod/4.3.1 (linux)`.
+    let server = text(SERVER.as_str()).and_then(|server| server.split(['/', ' ']).nth(1));
+    Ok(Greeting {
+        api: version::numbers(api),
+        version: server.map(crate::text::printable_line),
+    })
+}
+
 /// `path`: with its query. None where there is no such thing.
 pub(super) async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> io::Result<Option<T>> {
-    let asked = tokio::time::timeout(PATIENCE, ask(socket, path)).await;
-    let (status, body) = asked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let (status, _, body) = bounded(socket, path).await?;
     match status {
         StatusCode::NOT_FOUND => Ok(None),
         status if status.is_success() => serde_json::from_slice(&body)
             .map(Some)
             .map_err(io::Error::other),
         status => {
-            let said = String::from_utf8_lossy(&body);
-            let said = crate::text::printable_line(said.trim());
+            let said = refusal(&body);
             Err(io::Error::other(format!("{status}: {said}")))
         }
     }
@@ -103,7 +127,12 @@ fn refusal(body: &[u8]) -> String {
     crate::text::printable_line(said.trim())
 }
 
-async fn ask(socket: &Path, path: &str) -> io::Result<(StatusCode, Bytes)> {
+async fn bounded(socket: &Path, path: &str) -> io::Result<(StatusCode, HeaderMap, Bytes)> {
+    let asked = tokio::time::timeout(PATIENCE, ask(socket, path)).await;
+    asked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+async fn ask(socket: &Path, path: &str) -> io::Result<(StatusCode, HeaderMap, Bytes)> {
     let stream = UnixStream::connect(socket).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
@@ -118,10 +147,10 @@ async fn ask(socket: &Path, path: &str) -> io::Result<(StatusCode, Bytes)> {
             .send_request(request)
             .await
             .map_err(io::Error::other)?;
-        let status = answer.status();
+        let (status, headers) = (answer.status(), answer.headers().clone());
         let body = Limited::new(answer.into_body(), LONGEST);
         let body = body.collect().await.map_err(io::Error::other)?;
-        Ok((status, body.to_bytes()))
+        Ok((status, headers, body.to_bytes()))
     };
     let answered = answered.await;
     connection.abort();

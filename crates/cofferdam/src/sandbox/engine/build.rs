@@ -13,7 +13,6 @@ use super::ask::{self, encoded};
 use super::client::Client;
 use super::holding::IMAGE as EMPTY;
 use super::image::Image;
-use super::labels::written;
 use super::make;
 use super::profile::GUEST;
 use super::rendezvous::Rendezvous;
@@ -92,6 +91,7 @@ impl Engine {
         cancel: &CancellationToken,
     ) -> Result<BuildNetwork, SandboxError> {
         let client = self.reach.client().await?;
+        client.is_here().await?;
         client.empty_image(EMPTY).await?;
         let empty = (EMPTY.to_owned(), Vec::new());
         let id = wall.sandbox;
@@ -99,17 +99,15 @@ impl Engine {
         let mut spec = SandboxSpec::new(id, wall.name.clone(), hostname, "/");
         spec.network = Network::Wall(Box::new(wall));
         let made = make::come_up(&self.reach, client, &empty, &spec, None, cancel);
-        let (sandbox, files) = Box::pin(made).await?;
+        let (sandbox, files, made) = Box::pin(made).await?;
         let proven = async {
-            let labels = written(&self.reach.options, id);
             let gone = || SandboxError::Start("its container is gone again".to_owned());
-            let container = client.labelled(&labels).await?.into_iter().next();
-            let container = container.ok_or_else(gone)?;
+            let container = made.containers.first().ok_or_else(gone)?;
             let process = client
-                .look(&container)
+                .look(container)
                 .await?
                 .and_then(|found| found.process);
-            let choice = network_choice(client.kind(), &container, process.ok_or_else(gone)?);
+            let choice = network_choice(client.kind(), container, process.ok_or_else(gone)?);
             self.prove(client, &sandbox, &choice, id, cancel).await?;
             Ok(choice)
         };
@@ -249,13 +247,13 @@ async fn steps(
     mut said: impl FnMut(&str),
 ) -> Result<(), BuildError> {
     let json = |map: &BTreeMap<String, String>| encoded(&serde_json::json!(map).to_string());
-    let path = format!(
-        "/v1.41/build?t={}&target={}&buildargs={}&labels={}&rm=1&forcerm=1&{network}",
+    let path = client.path(&format!(
+        "/build?t={}&target={}&buildargs={}&labels={}&rm=1&forcerm=1&{network}",
         encoded(&recipe.name),
         encoded(recipe.target.as_deref().unwrap_or_default()),
         json(&recipe.arguments),
         json(&recipe.labels),
-    );
+    ));
     let mut lines = Lines::default();
     let mut problem = None;
     let each = |line: &[u8]| {

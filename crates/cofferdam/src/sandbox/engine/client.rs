@@ -1,14 +1,14 @@
-//! Talking to an engine: what is asked of its API, and what its answers mean for users. Only this file and [`super::profile`] name
-//! `bollard`.
+//! Talking to an engine: what is asked of its API, and what its answers mean for users. Only this file, [`super::version`] and
+//! [`super::profile`] name `bollard`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use bollard::Docker as Api;
 use bollard::errors::Error as ApiError;
-use bollard::models::{ContainerCreateBody, ImageInspect};
+use bollard::models::ImageInspect;
 use bollard::query_parameters::{
     CreateContainerOptions, CreateImageOptions, RemoveContainerOptions, RemoveImageOptions,
     StartContainerOptions,
@@ -17,18 +17,21 @@ use futures_util::StreamExt;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
 
 use super::Kind;
-use super::ask;
+use super::about::About;
+use super::ask::{self, Greeting};
 use super::find::Endpoint;
 use super::image::Image;
 use super::labels::{HOLDER, ROLE};
+use super::profile::Body;
+use super::unreachable::{unanswered, unreachable};
+use super::version::{self, Version};
 use crate::sandbox::SandboxError;
 
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
 const ANSWER: u64 = 60;
-/// The oldest API that has what is asked here: Docker 20.10.
-const OLDEST: (usize, usize) = (1, 41);
 const NOT_FOUND: u16 = 404;
 const CONFLICT: u16 = 409;
 
@@ -36,23 +39,14 @@ const CONFLICT: u16 = 409;
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     api: Api,
+    /// In which version of its API it is asked.
+    version: Version,
+    greeting: Arc<Greeting>,
+    about: Arc<OnceCell<About>>,
     pub(super) endpoint: Endpoint,
     /// Whose it is, and who began to listen there: the kernel's word.
     owner: u32,
     process: rustix::process::Pid,
-}
-
-/// What an engine says of itself.
-#[derive(Debug, Clone)]
-pub(super) struct About {
-    pub(super) version: String,
-    /// Of its API.
-    pub(super) api: (usize, usize),
-    /// Of the kernel that its containers run on.
-    pub(super) kernel: String,
-    pub(super) rootless: bool,
-    /// 1 or 2, where it says so.
-    pub(super) control_groups: Option<u8>,
 }
 
 /// Whose an engine is, and so what the caller's ids are in its containers.
@@ -89,21 +83,6 @@ struct Listed {
     labels: HashMap<String, String>,
 }
 
-/// A part of what an engine says of itself.
-#[derive(Debug, Default, Deserialize)]
-struct Runtimes {
-    #[serde(rename = "Runtimes", default)]
-    runtimes: BTreeMap<String, Runtime>,
-}
-
-/// A program, or since Docker 23 the kind of one.
-#[derive(Debug, Deserialize)]
-struct Runtime {
-    path: Option<String>,
-    #[serde(rename = "runtimeType")]
-    kind: Option<String>,
-}
-
 #[derive(Debug, Deserialize)]
 struct Inspected {
     #[serde(rename = "State")]
@@ -119,22 +98,29 @@ struct State {
 }
 
 impl Client {
-    /// Sees whether the caller may use it.
-    pub(super) fn connect(endpoint: Endpoint) -> Result<Self, SandboxError> {
+    /// Sees whether the caller may use it, and agrees with it on a version of its API. Refuses one that is too old.
+    pub(super) async fn connect(endpoint: Endpoint) -> Result<Self, SandboxError> {
         // By hand first: the library tells neither why it could not connect nor where.
         let stream = UnixStream::connect(&endpoint.socket)
             .map_err(|error| unreachable(&endpoint, &error))?;
         let owner = rustix::net::sockopt::socket_peercred(&stream)
             .map_err(|errno| unreachable(&endpoint, &errno.into()))?;
-        let version = bollard::ClientVersion {
-            major_version: OLDEST.0,
-            minor_version: OLDEST.1,
+        let greeting = ask::greet(&endpoint.socket).await;
+        let greeting = greeting.map_err(|error| unanswered(&endpoint, &error))?;
+        let floor = if version::is_beyond(greeting.api) {
+            floor(&endpoint).await?
+        } else {
+            None
         };
+        let version = version::agreed(endpoint.kind, &greeting, floor)?;
         let socket = endpoint.socket.to_string_lossy();
-        let api = Api::connect_with_unix(&socket, ANSWER, &version)
+        let api = Api::connect_with_unix(&socket, ANSWER, &version::of_client(version))
             .map_err(|error| unanswered(&endpoint, &error))?;
         Ok(Self {
-            api,
+            api: version::said_by(api, version),
+            version,
+            greeting: Arc::new(greeting),
+            about: Arc::default(),
             endpoint,
             owner: owner.uid.as_raw(),
             process: owner.pid,
@@ -169,59 +155,32 @@ impl Client {
         self.endpoint.kind
     }
 
-    /// Refuses an engine that is too old, or on another machine.
-    pub(super) async fn about(&self) -> Result<About, SandboxError> {
-        let kind = self.kind();
-        let failed = |error| unanswered(&self.endpoint, &error);
-        let (version, info) = tokio::join!(self.api.version(), self.api.info());
-        let (version, info) = (version.map_err(failed)?, info.map_err(failed)?);
-        let options = info.security_options.unwrap_or_default();
-        let about = About {
-            version: version.version.unwrap_or_default(),
-            api: numbers(&version.api_version.unwrap_or_default()),
-            kernel: info.kernel_version.unwrap_or_default(),
-            rootless: options.iter().any(|option| option.contains("rootless")),
-            control_groups: info
-                .cgroup_version
-                .and_then(|version| version.to_string().parse().ok()),
-        };
-        if about.api < OLDEST {
-            return Err(SandboxError::Unsupported {
-                what: format!(
-                    "{kind} {} is too old: its API is {}.{}, and {}.{} is needed",
-                    about.version, about.api.0, about.api.1, OLDEST.0, OLDEST.1
-                ),
-                hint: match kind {
-                    Kind::Docker => "install Docker 20.10 or newer".to_owned(),
-                    Kind::Podman => "install Podman 4.3 or newer".to_owned(),
-                },
-            });
-        }
-        let ours = rustix::system::uname();
-        if !about.kernel.is_empty() && about.kernel != ours.release().to_string_lossy() {
-            return Err(SandboxError::Unsupported {
-                what: format!(
-                    "{kind}'s containers run on another machine (Linux {}), a virtual one perhaps",
-                    about.kernel
-                ),
-                hint: format!(
-                    "install the engine on this machine, or leave out `--sandbox {}`",
-                    kind.name()
-                ),
-            });
-        }
-        Ok(about)
+    /// What it said first.
+    pub(super) fn greeting(&self) -> &Greeting {
+        &self.greeting
     }
 
-    /// The runtimes that it has, by their names, with what each starts.
-    pub(super) async fn runtimes(&self) -> Result<BTreeMap<String, String>, SandboxError> {
-        let path = format!("/v{}.{}/info", OLDEST.0, OLDEST.1);
-        let found = ask::get::<Runtimes>(&self.endpoint.socket, &path).await;
-        let found = found.map_err(|error| self.broken("ask which runtimes it has", &error))?;
-        let named = found.unwrap_or_default().runtimes.into_iter();
-        Ok(named
-            .map(|(name, one)| (name, one.path.or(one.kind).unwrap_or_default()))
-            .collect())
+    /// What it says of itself: asked once, and not before somebody wants to know, because Podman takes its time.
+    pub(super) async fn about(&self) -> Result<&About, SandboxError> {
+        let ask = async || {
+            let path = self.path("/info");
+            let about = ask::get::<About>(&self.endpoint.socket, &path).await;
+            let about = about.map_err(|error| unanswered(&self.endpoint, &error))?;
+            about.ok_or_else(|| unanswered(&self.endpoint, &"it does not say what it is"))
+        };
+        self.about.get_or_try_init(ask).await
+    }
+
+    /// Refuses an engine whose containers run on another machine.
+    pub(super) async fn is_here(&self) -> Result<(), SandboxError> {
+        let ours = rustix::system::uname();
+        let ours = ours.release().to_string_lossy();
+        self.about().await?.is_on(&ours, self.kind())
+    }
+
+    /// Where something is asked of it.
+    pub(super) fn path(&self, rest: &str) -> String {
+        version::path(self.version, rest)
     }
 
     /// The first of these images that is there, with its environment.
@@ -328,11 +287,11 @@ impl Client {
         })
     }
 
-    /// A name that is taken gets the end of `other` instead.
+    /// It gets the first of these names that nobody has.
     pub(super) async fn create(
         &self,
-        [name, other]: &[String; 2],
-        body: &ContainerCreateBody,
+        names: &[String],
+        body: &Body,
     ) -> Result<String, SandboxError> {
         let create = async |name: &str| {
             let options = CreateContainerOptions {
@@ -341,12 +300,21 @@ impl Client {
             };
             self.api.create_container(Some(options), body.clone()).await
         };
-        let made = match create(name).await {
-            Err(error) if is_taken(&error) => create(other).await,
-            made => made,
-        };
-        made.map(|made| made.id)
-            .map_err(|error| self.failed("make a container", &error))
+        let (mut names, what) = (names.iter().peekable(), "make a container");
+        while let Some(name) = names.next() {
+            match create(name).await {
+                Err(error) if is_taken(&error) && names.peek().is_some() => {}
+                made => {
+                    return made
+                        .map(|made| made.id)
+                        .map_err(|error| self.failed(what, &error));
+                }
+            }
+        }
+        let kind = self.kind();
+        Err(SandboxError::Start(format!(
+            "{kind} cannot {what}: it has no name"
+        )))
     }
 
     pub(super) async fn start(&self, id: &str) -> Result<(), SandboxError> {
@@ -360,7 +328,7 @@ impl Client {
         &self,
         id: &str,
     ) -> Result<Option<T>, SandboxError> {
-        let path = format!("/v{}.{}/containers/{id}/json", OLDEST.0, OLDEST.1);
+        let path = self.path(&format!("/containers/{id}/json"));
         let found = ask::get::<T>(&self.endpoint.socket, &path).await;
         found.map_err(|error| self.broken("look at a container", &error))
     }
@@ -377,11 +345,8 @@ impl Client {
     /// The containers that have all of these labels, running or not: those first that have joined another.
     pub(super) async fn labelled(&self, labels: &[String]) -> Result<Vec<String>, SandboxError> {
         let filters = serde_json::json!({ "label": labels }).to_string();
-        let (major, minor) = OLDEST;
-        let path = format!(
-            "/v{major}.{minor}/containers/json?all=1&filters={}",
-            ask::encoded(&filters)
-        );
+        let filters = ask::encoded(&filters);
+        let path = self.path(&format!("/containers/json?all=1&filters={filters}"));
         let found = ask::get::<Vec<Listed>>(&self.endpoint.socket, &path).await;
         let found = found.map_err(|error| self.broken("list its containers", &error))?;
         // What an engine does not filter is not ours.
@@ -422,6 +387,19 @@ impl Client {
     }
 }
 
+/// The oldest version that an engine takes, where it says so.
+async fn floor(endpoint: &Endpoint) -> Result<Option<Version>, SandboxError> {
+    #[derive(Deserialize)]
+    struct Said {
+        #[serde(rename = "MinAPIVersion")]
+        floor: Option<String>,
+    }
+    let said = ask::get::<Said>(&endpoint.socket, "/version").await;
+    let said = said.map_err(|error| unanswered(endpoint, &error))?;
+    let floor = said.and_then(|said| said.floor);
+    Ok(floor.map(|floor| version::numbers(&floor)))
+}
+
 /// Whether `build-base` makes images of this name.
 fn is_of_ours(name: &str) -> bool {
     name.split_once(':').map_or(name, |(name, _)| name) == crate::names::BASE_IMAGE
@@ -445,71 +423,4 @@ fn said(error: &ApiError) -> String {
         other => other.to_string(),
     };
     crate::text::printable_line(&text)
-}
-
-/// `1.41`.
-fn numbers(version: &str) -> (usize, usize) {
-    let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
-    let number = |text: &str| text.parse().unwrap_or_default();
-    (number(major), number(minor))
-}
-
-fn named(endpoint: &Endpoint) -> String {
-    let by = endpoint.from.name();
-    let by = by.map_or_else(String::new, |by| format!(" ({by} names it)"));
-    format!("{}{by}", endpoint.socket.display())
-}
-
-fn unreachable(endpoint: &Endpoint, error: &io::Error) -> SandboxError {
-    let (kind, place) = (endpoint.kind, named(endpoint));
-    let root = rustix::process::geteuid().is_root();
-    let start = kind.start(root);
-    let (what, hint) = match error.kind() {
-        io::ErrorKind::NotFound => (
-            format!("{kind} is not there: nothing is at {place}"),
-            match installed(kind) {
-                Some(_) => format!("start it with `{start}`"),
-                None => format!("install {kind}, then start it with `{start}`"),
-            },
-        ),
-        io::ErrorKind::ConnectionRefused => (
-            format!("{kind} does not run: nobody listens at {place}"),
-            format!("start it with `{start}`"),
-        ),
-        io::ErrorKind::PermissionDenied => (
-            format!("you may not use {kind}: {place} is closed to you"),
-            match kind {
-                Kind::Docker => {
-                    "join its group with `sudo usermod -aG docker \"$USER\"` and log in again; who is in it is root on this machine"
-                        .to_owned()
-                }
-                Kind::Podman => format!("start one of your own with `{}`", kind.start(false)),
-            },
-        ),
-        _ => (
-            format!("{kind} cannot be reached at {place}: {error}"),
-            format!("start it with `{start}`"),
-        ),
-    };
-    SandboxError::Unsupported { what, hint }
-}
-
-/// The engine's command in the usual places.
-fn installed(kind: Kind) -> Option<PathBuf> {
-    ["/usr/bin", "/usr/local/bin", "/bin"]
-        .iter()
-        .map(|place| PathBuf::from(place).join(kind.name()))
-        .find(|path| path.exists())
-}
-
-fn unanswered(endpoint: &Endpoint, error: &ApiError) -> SandboxError {
-    let kind = endpoint.kind;
-    SandboxError::Unsupported {
-        what: format!(
-            "{kind} does not answer at {}: {}",
-            named(endpoint),
-            said(error)
-        ),
-        hint: format!("see whether `{} info` works", kind.name()),
-    }
 }

@@ -4,12 +4,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 use super::client::{Client, Users};
-use super::labels::{HOLDER, ROLE, written};
+use super::labels::{HOLDER, ROLE};
 use super::profile::MAPS_ROOT;
 use super::reach::Reach;
-use crate::names::SandboxId;
-use crate::sandbox::SandboxError;
+use super::record::{self, Made, Mounted};
 use crate::sandbox::examined::{Examined, Held};
+use crate::sandbox::{Handle, SandboxError};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
@@ -17,6 +17,7 @@ pub(super) struct Container {
     config: Config,
     host_config: Host,
     network_settings: Settings,
+    mounts: Option<Vec<Place>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -24,6 +25,25 @@ pub(super) struct Container {
 struct Config {
     user: String,
     labels: Option<BTreeMap<String, String>>,
+    healthcheck: Option<Health>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Health {
+    test: Option<Vec<String>>,
+}
+
+/// What is mounted in it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Place {
+    #[serde(rename = "Type")]
+    kind: String,
+    source: String,
+    destination: String,
+    #[serde(rename = "RW")]
+    writable: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -31,6 +51,8 @@ struct Config {
 struct Host {
     privileged: bool,
     cap_add: Option<Vec<String>>,
+    cap_drop: Option<Vec<String>>,
+    readonly_rootfs: bool,
     security_opt: Option<Vec<String>>,
     network_mode: String,
     pid_mode: String,
@@ -41,6 +63,7 @@ struct Host {
     devices: Option<Vec<serde_json::Value>>,
     pids_limit: Option<i64>,
     memory: i64,
+    nano_cpus: i64,
     restart_policy: Restart,
 }
 
@@ -56,11 +79,29 @@ struct Settings {
     networks: Option<BTreeMap<String, serde_json::Value>>,
 }
 
+/// How many mounts are named that are not as they were.
+const SHOWN: usize = 3;
+/// Rights that both engines give where nobody takes them away.
+const USUAL: [&str; 11] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "NET_BIND_SERVICE",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+];
+
 /// The agent's container of this sandbox.
-pub(super) async fn examine(reach: &Reach, id: SandboxId) -> Result<Vec<Examined>, SandboxError> {
+pub(super) async fn examine(reach: &Reach, handle: &Handle) -> Result<Vec<Examined>, SandboxError> {
     let client: &Client = reach.client().await?;
     let mut found = Vec::new();
-    for container in client.labelled(&written(&reach.options, id)).await? {
+    let made = record::whose(reach.place(handle))?.made;
+    for container in reach.whose(handle)?.found(client).await? {
         if let Some(one) = client.inspect::<Container>(&container).await? {
             let role = one
                 .config
@@ -73,8 +114,11 @@ pub(super) async fn examine(reach: &Reach, id: SandboxId) -> Result<Vec<Examined
         }
     }
     match &found[..] {
-        [one] => Ok(one.weaker(client.users()?)),
-        [] => Err(SandboxError::NotRunning),
+        [one] => Ok(one.weaker(client.users()?, made.as_ref())),
+        [] => {
+            let what = format!("{} has none that was made for it", client.kind());
+            Ok(vec![Examined::new("container", Held::Broken(what))])
+        }
         more => {
             let what = format!("it has {} containers", more.len());
             Ok(vec![Examined::new("container", Held::Broken(what))])
@@ -83,7 +127,7 @@ pub(super) async fn examine(reach: &Reach, id: SandboxId) -> Result<Vec<Examined
 }
 
 impl Container {
-    fn weaker(&self, users: Users) -> Vec<Examined> {
+    fn weaker(&self, users: Users, made: Option<&Made>) -> Vec<Examined> {
         let host = &self.host_config;
         let is = |wrong: bool, said: &str| wrong.then(|| said.to_owned());
         // Who is root of their engine starts as that, and is somebody else before anything runs.
@@ -94,6 +138,7 @@ impl Container {
                 .iter()
                 .all(|one| one.trim_start_matches("CAP_") == MAPS_ROOT);
         let rights = is(host.privileged, "it is privileged")
+            .or_else(|| is(!self.drops_all(), "it keeps some of an engine's own"))
             .or_else(|| some("added", Some(&added).filter(|_| !usual).map(Vec::as_slice)))
             .or_else(|| {
                 let root = matches!(
@@ -160,8 +205,81 @@ impl Container {
                 is(!matches!(restart.as_str(), "" | "no"), restart),
                 "never",
             ),
-            Examined::of("its limits", None, self.limits()),
+            Examined::of("its mounts", self.mounts(made), "those it was given"),
+            Examined::of(
+                "its image",
+                is(
+                    mapped && !host.readonly_rootfs,
+                    "its files can be written, and they are yours",
+                )
+                .or_else(|| is(self.is_probed(), "its health check is run")),
+                "nothing of it is run by the engine",
+            ),
+            Examined::of("its limits", self.loosened(made), self.limits()),
         ]
+    }
+
+    /// One engine says so, the other one names what it would have had.
+    fn drops_all(&self) -> bool {
+        let dropped = self.host_config.cap_drop.iter().flatten();
+        let dropped: Vec<&str> = dropped.map(|one| one.trim_start_matches("CAP_")).collect();
+        dropped.contains(&"ALL") || USUAL.iter().all(|one| dropped.contains(one))
+    }
+
+    fn is_probed(&self) -> bool {
+        let check = self.config.healthcheck.as_ref();
+        let test = check.and_then(|check| check.test.as_deref());
+        test.is_some_and(|test| !test.is_empty() && test != ["NONE"])
+    }
+
+    /// What it sees of the host, against what it was given. Nothing is compared with of one that an earlier version made.
+    fn mounts(&self, made: Option<&Made>) -> Option<String> {
+        let given = &made?.mounts;
+        let there = self.mounts.iter().flatten();
+        let there: Vec<Mounted> = (there.filter(|one| one.kind == "bind"))
+            .map(|one| Mounted {
+                source: one.source.clone(),
+                target: one.destination.clone(),
+                writable: one.writable,
+            })
+            .collect();
+        let told = |what: &str, one: &Mounted| {
+            let how = if one.writable { ", to be written" } else { "" };
+            let told = format!("{what} {} at {}{how}", one.source, one.target);
+            crate::text::printable_line(&told)
+        };
+        let more = there.iter().filter(|one| !given.contains(one));
+        let less = given.iter().filter(|one| !there.contains(one));
+        let wrong: Vec<String> = more
+            .map(|one| told("it sees", one))
+            .chain(less.map(|one| told("it does not see", one)))
+            .collect();
+        let shown = wrong.iter().take(SHOWN).cloned().collect::<Vec<_>>();
+        let more = match wrong.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        (!wrong.is_empty()).then(|| format!("{}{more}", shown.join("; ")))
+    }
+
+    /// Which of its limits are looser than they were made, or gone.
+    fn loosened(&self, made: Option<&Made>) -> Option<String> {
+        let (made, host) = (made?, &self.host_config);
+        let all = [
+            ("processes", made.processes, host.pids_limit.unwrap_or(0)),
+            ("bytes of memory", made.memory, host.memory),
+            ("billionths of a CPU", made.cpus, host.nano_cpus),
+        ];
+        let wrong: Vec<String> = (all.into_iter())
+            .filter_map(|(what, limit, now)| {
+                let limit = limit.filter(|&limit| limit > 0)?;
+                (now <= 0 || now > limit).then(|| match now {
+                    ..=0 => format!("no limit of {what}, where {limit} were meant"),
+                    _ => format!("{now} {what}, where {limit} were meant"),
+                })
+            })
+            .collect();
+        (!wrong.is_empty()).then(|| wrong.join(", "))
     }
 
     fn limits(&self) -> String {
@@ -186,9 +304,27 @@ fn some(what: &str, list: Option<&[String]>) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn made() -> Made {
+        Made {
+            containers: vec!["x".to_owned()],
+            mounts: vec![Mounted {
+                source: "/a".to_owned(),
+                target: "/b".to_owned(),
+                writable: false,
+            }],
+            processes: Some(10),
+            memory: Some(1000),
+            cpus: None,
+        }
+    }
+
     fn broken(text: &str) -> Vec<&'static str> {
+        broken_of(text, Users::Machine)
+    }
+
+    fn broken_of(text: &str, users: Users) -> Vec<&'static str> {
         let container: Container = serde_json::from_str(text).unwrap();
-        (container.weaker(Users::Machine).into_iter())
+        (container.weaker(users, Some(&made())).into_iter())
             .filter(|one| matches!(one.found, Held::Broken(_)))
             .map(|one| one.what)
             .collect()
@@ -196,7 +332,9 @@ mod tests {
 
     #[test]
     fn what_is_weaker_is_named() {
-        let good = r#"{"Config":{"User":"1:1"},"HostConfig":{"SecurityOpt":["no-new-privileges"],"NetworkMode":"none"}}"#;
+        let good = r#"{"Config":{"User":"1:1"},"HostConfig":{"SecurityOpt":["no-new-privileges"],"NetworkMode":"none",
+            "CapDrop":["ALL"],"Memory":1000,"PidsLimit":10},"Mounts":[{"Type":"bind","Source":"/a","Destination":"/b","RW":false},
+            {"Type":"volume","Source":"/var/lib/x","Destination":"/data","RW":true}]}"#;
         assert_eq!(broken(good), [""; 0]);
         let bad = r#"{"Config":{"User":""},"HostConfig":{"PidMode":"host","NetworkMode":"none","Devices":[{}],
             "SecurityOpt":["seccomp=unconfined"],"RestartPolicy":{"Name":"always"}},"NetworkSettings":{"Networks":{"none":{},"bridge":{}}}}"#;
@@ -207,9 +345,32 @@ mod tests {
             "its network",
             "its devices",
             "its restart",
+            "its mounts",
+            "its limits",
         ];
         assert_eq!(broken(bad), all);
         let privileged = good.replace("\"NetworkMode\"", "\"Privileged\":true,\"NetworkMode\"");
         assert_eq!(broken(&privileged), ["its rights"]);
+        // As the other engine says it.
+        let named = format!("\"{}\"", USUAL.join("\",\"CAP_"));
+        assert_eq!(broken(&good.replace("\"ALL\"", &named)), [""; 0]);
+        for (right, wrong, what) in [
+            ("\"ALL\"", "\"NET_RAW\"", "its rights"),
+            ("\"Memory\":1000", "\"Memory\":1001", "its limits"),
+            ("\"PidsLimit\":10", "\"PidsLimit\":-1", "its limits"),
+            ("\"RW\":false", "\"RW\":true", "its mounts"),
+            ("\"/b\"", "\"/c\"", "its mounts"),
+            (
+                "\"User\":\"1:1\"",
+                "\"User\":\"1:1\",\"Healthcheck\":{\"Test\":[\"CMD\",\"x\"]}",
+                "its image",
+            ),
+        ] {
+            assert_eq!(broken(&good.replace(right, wrong)), [what], "{wrong}");
+        }
+        // Whoever's the engine is has the image's files too.
+        assert_eq!(broken_of(good, Users::Mapped), ["its image"]);
+        let read_only = good.replace("\"CapDrop\"", "\"ReadonlyRootfs\":true,\"CapDrop\"");
+        assert_eq!(broken_of(&read_only, Users::Mapped), [""; 0]);
     }
 }

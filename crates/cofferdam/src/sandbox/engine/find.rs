@@ -66,11 +66,11 @@ struct Context {
 
 #[derive(Debug, Deserialize)]
 struct Endpoints {
-    docker: Place,
+    docker: DockerEndpoint,
 }
 
 #[derive(Debug, Deserialize)]
-struct Place {
+struct DockerEndpoint {
     #[serde(rename = "Host")]
     host: String,
 }
@@ -106,14 +106,46 @@ pub(super) fn endpoint(kind: Kind, around: &Surroundings) -> Result<Endpoint, Sa
         return Ok(at(socket, From::Context(name)));
     }
     let (own, usual) = kind.sockets();
-    let own = around.runtime.as_ref().map(|runtime| runtime.join(own));
-    let root = rustix::process::geteuid().is_root();
-    let is_there = |path: &Path| path.symlink_metadata().is_ok();
-    let usual = Path::new(usual);
-    // An ordinary user's own Podman; but their Docker is the machine's, unless there is none.
-    match own.filter(|own| !root && is_there(own)) {
-        Some(own) if kind == Kind::Podman || !is_there(usual) => Ok(at(own, From::Rootless)),
-        _ => Ok(at(usual.to_owned(), From::Usual)),
+    let user = rustix::process::geteuid();
+    // Where a session of theirs would have it: who came by `su` or `sudo` has no variable that says so.
+    let runtime = match &around.runtime {
+        Some(runtime) => runtime.clone(),
+        None => PathBuf::from(format!("/run/user/{}", user.as_raw())),
+    };
+    let (own, usual) = (runtime.join(own), PathBuf::from(usual));
+    if !user.is_root() && is_own(kind, state(&own), state(&usual)) {
+        return Ok(at(own, From::Rootless));
+    }
+    Ok(at(usual, From::Usual))
+}
+
+/// A socket, as far as a look tells: whether somebody answers there is another question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Absent,
+    /// The caller may not connect.
+    Closed,
+    Open,
+}
+
+fn state(socket: &Path) -> State {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    if socket.symlink_metadata().is_err() {
+        return State::Absent;
+    }
+    match accessat(CWD, socket, Access::WRITE_OK, AtFlags::EACCESS) {
+        Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => State::Closed,
+        _ => State::Open,
+    }
+}
+
+/// Whether an ordinary user's engine is their own. Their Podman is, where they have one; but their Docker is the machine's, unless
+/// there is none for them.
+fn is_own(kind: Kind, own: State, usual: State) -> bool {
+    match (kind, own) {
+        (_, State::Absent) => false,
+        (Kind::Podman, _) => true,
+        (Kind::Docker, _) => usual != State::Open,
     }
 }
 
@@ -222,6 +254,52 @@ mod tests {
         // Podman has neither.
         let other = endpoint(Kind::Podman, &around).unwrap();
         assert_eq!(other.from, From::Usual);
+    }
+
+    #[test]
+    fn whose_engine_an_ordinary_user_has() {
+        use State::{Absent, Closed, Open};
+        for (own, usual, docker, podman) in [
+            (Absent, Absent, false, false),
+            (Absent, Closed, false, false),
+            (Absent, Open, false, false),
+            (Open, Absent, true, true),
+            // Not in its group: that one would only refuse.
+            (Open, Closed, true, true),
+            (Open, Open, false, true),
+        ] {
+            let found = [Kind::Docker, Kind::Podman].map(|kind| is_own(kind, own, usual));
+            assert_eq!(
+                found,
+                [docker, podman],
+                "own {own:?}, the machine's {usual:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_socket_is_seen_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let socket = place.path().join("docker.sock");
+        assert_eq!(state(&socket), State::Absent);
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert_eq!(state(&socket), State::Open);
+        if rustix::process::geteuid().is_root() {
+            return cofferdam_lab::skip!("root may connect wherever it likes");
+        }
+        let closed = std::os::unix::fs::PermissionsExt::from_mode(0o400);
+        std::fs::set_permissions(&socket, closed).unwrap();
+        assert_eq!(state(&socket), State::Closed);
+        // And the whole way: one in the runtime directory, where the machine has none that is open.
+        std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        let around = Surroundings {
+            runtime: Some(place.path().to_owned()),
+            ..Surroundings::default()
+        };
+        let found = endpoint(Kind::Docker, &around).unwrap();
+        let machines = state(Path::new(Kind::Docker.sockets().1)) == State::Open;
+        assert_eq!(found.from == From::Usual, machines);
     }
 
     #[test]

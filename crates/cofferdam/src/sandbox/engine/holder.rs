@@ -114,6 +114,10 @@ impl Held<'_> {
         std::mem::take(&mut self.sockets)
     }
 
+    pub(super) fn id(&self) -> &str {
+        self.container.id()
+    }
+
     /// Somebody has joined: it is not needed any more. Its guest ends with its connection, and the engine clears it away by
     /// itself; nobody waits for that.
     pub(super) fn leave(self) {

@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use bollard::models::ContainerCreateBody;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use super::mounts::Bind;
 use super::newborn::{Newborn, go_on, short};
-use super::profile::{self, GUEST, MEETING};
+use super::profile::{self, Body, GUEST, MEETING};
 use super::rendezvous::Rendezvous;
 use crate::names::SandboxId;
 use crate::sandbox::{Access, SandboxError};
@@ -51,7 +50,7 @@ pub(super) async fn container<'a>(
         Bind::of(meeting, Path::new(MEETING), Access::ReadOnly)?,
     ];
     let role = if waits { "hold-ready" } else { "hold" };
-    let body: ContainerCreateBody = profile::holder(
+    let body: Body = profile::holder(
         client.users()?,
         &image,
         of.hostname,
@@ -62,5 +61,5 @@ pub(super) async fn container<'a>(
     let name = format!("cofferdam-holder-{}", short(&of.id.to_string()));
     let other = format!("cofferdam-holder-{}", of.id);
     go_on(of.cancel)?;
-    Newborn::create(client, [name, other], body).await
+    Newborn::create(client, vec![name, other], body).await
 }

@@ -1,11 +1,16 @@
 //! What is written on containers, so that whoever ends one knows whose it is.
 
+use std::collections::HashMap;
+use std::path::Path;
+
 use super::EngineOptions;
 use crate::names::SandboxId;
 
-/// The id of a sandbox, and whose Cofferdam it is: both are looked for before anything is ended.
+/// The id of a sandbox, whose Cofferdam it is, and of which repository: all are looked for before anything is ended.
 const ID: &str = "io.cofferdam.id";
 const HOME: &str = "io.cofferdam.home";
+/// Not on what is tried or built, which no repository has.
+const REPOSITORY: &str = "io.cofferdam.repository";
 /// What a container is to its sandbox, where it is not the agent's.
 pub(super) const ROLE: &str = "io.cofferdam.role";
 pub(super) const HOLDER: &str = "holder";
@@ -13,8 +18,16 @@ pub(super) const HOLDER: &str = "holder";
 pub(super) const READY: [&str; 2] = [ROLE, "ready"];
 
 /// What is written on a sandbox's containers.
-pub(super) fn labels(options: &EngineOptions, id: SandboxId) -> [(String, String); 2] {
-    [(ID.to_owned(), id.to_string()), of_home(options)]
+pub(super) fn labels(
+    options: &EngineOptions,
+    id: SandboxId,
+    repository: Option<&Path>,
+) -> HashMap<String, String> {
+    let mut labels = HashMap::from([(ID.to_owned(), id.to_string()), of_home(options)]);
+    if let Some(path) = repository {
+        labels.insert(REPOSITORY.to_owned(), path.to_string_lossy().into_owned());
+    }
+    labels
 }
 
 /// What is written on every container of this Cofferdam's.
@@ -22,10 +35,4 @@ pub(super) fn of_home(options: &EngineOptions) -> (String, String) {
     let home = options.home.canonicalize();
     let home = home.unwrap_or_else(|_| options.home.clone());
     (HOME.to_owned(), home.to_string_lossy().into_owned())
-}
-
-/// The same, as an engine filters by it.
-pub(super) fn written(options: &EngineOptions, id: SandboxId) -> Vec<String> {
-    let labels = labels(options, id);
-    labels.map(|(name, value)| format!("{name}={value}")).into()
 }

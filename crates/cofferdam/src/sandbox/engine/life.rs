@@ -8,11 +8,10 @@ use async_trait::async_trait;
 use cofferdam_guest::protocol::Request;
 
 use super::client::Client;
-use super::labels::written;
 use super::reach::Reach;
-use super::{attached, places};
+use super::whose::Whose;
+use super::{attached, places, record};
 use crate::fsx;
-use crate::names::SandboxId;
 use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
 use crate::sandbox::{Handle, SandboxError, identity};
 
@@ -24,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) reach: Arc<Reach>,
-    pub(super) id: SandboxId,
+    pub(super) whose: Whose,
     pub(super) process: Process,
     pub(super) lives_on: bool,
 }
@@ -43,7 +42,7 @@ impl End for Keeper {
             self.process.end().await
         };
         // Also where it did not end: the engine kills it then.
-        all_gone(&self.reach, self.id).await?;
+        all_gone(&self.reach, &self.whose).await?;
         ended
     }
 
@@ -53,9 +52,9 @@ impl End for Keeper {
     }
 }
 
-async fn all_gone(reach: &Reach, id: SandboxId) -> Result<(), SandboxError> {
+async fn all_gone(reach: &Reach, whose: &Whose) -> Result<(), SandboxError> {
     let client = reach.client().await?;
-    for container in client.labelled(&written(&reach.options, id)).await? {
+    for container in whose.found(client).await? {
         gone(client, &container).await?;
     }
     Ok(())
@@ -81,6 +80,7 @@ pub(super) async fn open(
     handle: &Handle,
 ) -> Result<GuestSandbox, SandboxError> {
     let agent = identity::agent(handle.id)?;
+    let whose = reach.whose(handle)?;
     let stream = Door::at(&handle.state)?.connect().await?;
     let process = Process::of(&stream)?;
     match guest::greet(&stream).await {
@@ -95,7 +95,7 @@ pub(super) async fn open(
         agent,
         end: Box::new(Keeper {
             reach: Arc::clone(reach),
-            id: handle.id,
+            whose,
             process,
             lives_on: true,
         }),
@@ -105,7 +105,37 @@ pub(super) async fn open(
 
 /// Ends a sandbox and clears away what is left of it, whatever that is.
 pub(super) async fn remove(reach: &Reach, handle: &Handle) -> Result<(), SandboxError> {
-    all_gone(reach, handle.id).await?;
+    all_gone(reach, &reach.whose(handle)?).await?;
+    clear(reach, handle)
+}
+
+/// Where its engine does not answer: ends the sandbox by its guest, which needs no engine for that, and forgets that it was ever made.
+/// Says what may stay. None where the engine answers: then [`remove`] is the way.
+pub(super) async fn let_go(reach: &Reach, handle: &Handle) -> Result<Option<String>, SandboxError> {
+    let why = match reach.client().await {
+        Ok(_) => return Ok(None),
+        Err(why @ SandboxError::NoEngine { .. }) => why,
+        Err(other) => return Err(other),
+    };
+    if let Ok(door) = Door::at(&handle.state)
+        && let Ok(stream) = door.connect().await
+    {
+        let process = Process::of(&stream)?;
+        if guest::greet(&stream).await.is_ok() {
+            Connection::new(stream).say(&Request::End).await;
+        }
+        process.end().await?;
+    }
+    clear(reach, handle)?;
+    record::forget(&handle.state)?;
+    Ok(Some(format!(
+        "{why}; containers of this sandbox, if there are any, stay in {}",
+        reach.kind()
+    )))
+}
+
+/// What it had on the host beside its state.
+fn clear(reach: &Reach, handle: &Handle) -> Result<(), SandboxError> {
     if let Ok(door) = Door::at(&handle.state) {
         door.remove();
     }

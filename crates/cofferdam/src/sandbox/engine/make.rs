@@ -1,10 +1,8 @@
 //! Making a container: created, started, met, and left alone only when it is whole.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use bollard::models::ContainerCreateBody;
 use cofferdam_guest::protocol::{self, Agent, Setup};
 use tokio_util::sync::CancellationToken;
 
@@ -14,18 +12,20 @@ use super::environment::environment;
 use super::etc;
 use super::holder::{Held, Holder};
 use super::holding::{GENERIC, Holding};
-use super::labels::labels;
 use super::life::Keeper;
 use super::mounts::{self, Bind};
 use super::namespaces;
 use super::newborn::{Newborn, go_on, meet, short};
 use super::places::{meeting, mounted, nothing};
-use super::profile::{AUTHORITIES, GUEST, MEETING, OF_CALLER, Profile};
+use super::profile::{self, AUTHORITIES, Body, GUEST, MEETING, OF_CALLER, Profile};
 use super::reach::Reach;
+use super::record::Made;
 use super::rendezvous::Rendezvous;
+use super::whose::Whose;
 use crate::authorities;
 use crate::embedded;
 use crate::fsx;
+use crate::names::RepoPath;
 use crate::sandbox::guest::{
     self, Connection, Door, GuestSandbox, bounded, bytes, raise_wall, start_error,
 };
@@ -41,7 +41,7 @@ pub(super) async fn make(
     image: &(String, Vec<String>),
     spec: &SandboxSpec,
     cancel: &CancellationToken,
-) -> Result<GuestSandbox, SandboxError> {
+) -> Result<(GuestSandbox, Made), SandboxError> {
     if cancel.is_cancelled() {
         return Err(SandboxError::Cancelled);
     }
@@ -55,7 +55,7 @@ pub(super) async fn make(
         door.remove();
     }
     // Nothing of the host's leads there by another name now.
-    made.map(|(sandbox, _)| sandbox)
+    made.map(|(sandbox, _, made)| (sandbox, made))
 }
 
 /// The sandbox, and where it was met: whoever lets that go takes its files away too.
@@ -66,7 +66,7 @@ pub(super) async fn come_up(
     spec: &SandboxSpec,
     door: Option<&Door>,
     cancel: &CancellationToken,
-) -> Result<(GuestSandbox, Rendezvous), SandboxError> {
+) -> Result<(GuestSandbox, Rendezvous, Made), SandboxError> {
     let options = &reach.options;
     let agent = identity::agent(spec.id)?;
     let users = client.users()?;
@@ -80,7 +80,8 @@ pub(super) async fn come_up(
         Network::Wall(_) if client.kind().shares_hostname() => GENERIC.to_owned(),
         _ => hostname(&spec.hostname),
     };
-    let labels = HashMap::from(labels(options, spec.id));
+    let whose = Whose::made(options, spec.id, spec.repository.as_ref());
+    let labels = whose.labels();
     let wall_meeting = meeting(options, &format!("{}-wall", spec.id));
     let holding = Holding {
         client,
@@ -132,8 +133,7 @@ pub(super) async fn come_up(
         attached.binds(&mut binds[ours..]).await?;
     }
     mounts::can_be_told(client.kind(), &binds)?;
-    let name = container_name(spec);
-    let other = format!("{name}-{}", short(&spec.id.to_string()));
+    let names = container_names(spec);
     go_on(cancel)?;
     let body = |holder: Option<&Holder<'_>>| {
         let network = match (&spec.network, holder) {
@@ -157,6 +157,7 @@ pub(super) async fn come_up(
                 _ => None,
             },
             users,
+            memory_of_machine: memory_of_machine(),
             runtime: options.runtime.clone(),
             socket: Rendezvous::socket(MEETING),
         };
@@ -164,7 +165,7 @@ pub(super) async fn come_up(
     };
     let waited = holder.as_ref().is_some_and(Holder::waited);
     let made = body(holder.as_ref());
-    let names = [name, other];
+    let planned = profile::planned(&made);
     let (mut holder, newborn) = match both(client, holder, &names, made).await {
         // Whatever became of one that waited.
         Err(_) if waited && !cancel.is_cancelled() => {
@@ -193,8 +194,10 @@ pub(super) async fn come_up(
     sent.map_err(start_error)?;
     let ready = guest::ready(&stream);
     let sockets = bounded(ready, options.ready_limit, cancel).await?;
+    let mut containers = vec![newborn.id().to_owned()];
     // The namespace is the agent's container's now.
     if let Some(holder) = holder {
+        containers.push(holder.id().to_owned());
         holder.leave();
     }
     let wall = match &spec.network {
@@ -221,9 +224,13 @@ pub(super) async fn come_up(
         }
     };
     newborn.keep();
+    let made = Made {
+        containers: containers.clone(),
+        ..planned
+    };
     let end = Keeper {
         reach: Arc::clone(reach),
-        id: spec.id,
+        whose: whose.with(containers),
         process,
         lives_on: door.is_some(),
     };
@@ -233,7 +240,7 @@ pub(super) async fn come_up(
         end: Box::new(end),
         wall,
     };
-    Ok((sandbox, rendezvous))
+    Ok((sandbox, rendezvous, made))
 }
 
 /// Whether directories can lie over one another for the caller: whoever does that has to have mounted them before the engine is
@@ -245,6 +252,12 @@ pub(super) fn can_lay(client: &Client) -> Result<(), SandboxError> {
     Err(mounts::no_layers())
 }
 
+/// What this machine has, in bytes.
+fn memory_of_machine() -> u64 {
+    let system = rustix::system::sysinfo();
+    u64::from(system.totalram).saturating_mul(system.mem_unit.into())
+}
+
 fn has_layers(mounts: &[Mount]) -> bool {
     let mut sources = mounts.iter().map(|mount| &mount.source);
     sources.any(|source| matches!(source, MountSource::Layers { .. }))
@@ -254,8 +267,8 @@ fn has_layers(mounts: &[Mount]) -> bool {
 async fn both<'a>(
     client: &'a Client,
     holder: Option<Holder<'a>>,
-    names: &[String; 2],
-    body: ContainerCreateBody,
+    names: &[String],
+    body: Body,
 ) -> Result<(Option<Held<'a>>, Newborn<'a>), SandboxError> {
     let stands = async {
         match holder {
@@ -263,13 +276,13 @@ async fn both<'a>(
             None => Ok(None),
         }
     };
-    tokio::try_join!(stands, Newborn::create(client, names.clone(), body))
+    tokio::try_join!(stands, Newborn::create(client, names.to_vec(), body))
 }
 
 /// An ordinary user's engine limits nothing without delegated control groups of version 2.
 async fn can_limit(client: &Client, limits: &Limits) -> Result<(), SandboxError> {
     let asked = limits.memory.is_some() || limits.cpus.is_some();
-    if !asked || client.about().await?.control_groups != Some(1) {
+    if !asked || !client.about().await?.has_control_groups_of_1() {
         return Ok(());
     }
     let kind = client.kind();
@@ -342,12 +355,26 @@ fn hostname(wanted: &str) -> String {
     wanted.chars().filter(usable).take(63).collect()
 }
 
-fn container_name(spec: &SandboxSpec) -> String {
-    let name = hostname(&spec.hostname);
+/// The first that nobody has: its own, with that of its repository where another path has taken it, and with its id.
+fn container_names(spec: &SandboxSpec) -> Vec<String> {
+    let (name, id) = (hostname(&spec.hostname), spec.id.to_string());
     // An engine's names begin with a letter or a digit.
     let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     if name.is_empty() {
-        return format!("cofferdam-{}", short(&spec.id.to_string()));
+        return vec![
+            format!("cofferdam-{}", short(&id)),
+            format!("cofferdam-{id}"),
+        ];
     }
-    name.to_owned()
+    let of_repository = spec.repository.as_ref().map(RepoPath::hash8);
+    let of_repository = of_repository.map(|hash8| format!("{name}-{hash8}"));
+    let last = format!(
+        "{}-{}",
+        of_repository.as_deref().unwrap_or(name),
+        short(&id)
+    );
+    [Some(name.to_owned()), of_repository, Some(last)]
+        .into_iter()
+        .flatten()
+        .collect()
 }

@@ -4,6 +4,7 @@
 //! ([`guest`](super::guest)). Here is what is the engine's: where it is ([`find`]), what it is asked ([`client`]), what a container
 //! is ([`profile`], [`mounts`]), how one comes up ([`make`]) and ends ([`life`]). docs/decisions/0013-engines.md.
 
+mod about;
 mod ask;
 mod attached;
 mod build;
@@ -32,6 +33,9 @@ mod record;
 mod rehearse;
 mod rendezvous;
 mod runtime;
+mod unreachable;
+mod version;
+mod whose;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +49,7 @@ pub use find::Surroundings;
 pub use image::Image;
 pub use kind::Kind;
 pub use named::{Docker, Podman};
-pub use probe::{Found, probe};
+pub use probe::{Found, Lack, probe};
 
 use reach::Reach;
 
@@ -58,6 +62,7 @@ use super::{
 
 /// How containers are made.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct EngineOptions {
     /// A directory of the caller's for what containers are given; made where it is missing, 0700.
     pub home: PathBuf,
@@ -141,9 +146,22 @@ impl Engine {
             |(options, endpoint)| (options, Some(endpoint)),
         );
         Ok(Self {
-            reach: Arc::new(Reach::new(kind, options, endpoint)),
+            reach: Arc::new(Reach::new(kind, options, endpoint).at(place)),
             began,
         })
+    }
+
+    fn remember(
+        &self,
+        client: &client::Client,
+        image: &str,
+        spec: &SandboxSpec,
+        place: &Path,
+        made: Option<&record::Made>,
+    ) -> Result<(), SandboxError> {
+        let repository = spec.repository.as_ref().map(RepoPath::as_path);
+        let options = &self.reach.options;
+        record::write(place, &client.endpoint, options, image, repository, made)
     }
 }
 
@@ -164,10 +182,9 @@ impl BindMountProvider for Engine {
     async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
         let (client, options) = (self.reach.client().await?, &self.reach.options);
         client.users()?;
-        client
-            .first_image(&options.images(Some(repository)))
-            .await
-            .map(drop)
+        let images = options.images(Some(repository));
+        let (here, image) = tokio::join!(client.is_here(), client.first_image(&images));
+        here.and(image).map(drop)
     }
 
     async fn try_layers(
@@ -186,18 +203,26 @@ impl BindMountProvider for Engine {
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         let client = self.reach.client().await?;
         let options = &self.reach.options;
-        let image = client
-            .first_image(&options.images(spec.repository.as_ref()))
-            .await?;
+        let images = options.images(spec.repository.as_ref());
+        let (here, image) = tokio::join!(client.is_here(), client.first_image(&images));
+        let image = here.and(image)?;
         if let Some(place) = &spec.place {
             // The same one whenever it is started again.
-            record::write(place, &client.endpoint, options, &image.0)?;
+            self.remember(client, &image.0, spec, place, None)?;
         }
         if let Some(runtime) = &options.runtime {
             runtime::check(client, runtime).await?;
         }
-        let made = make::make(&self.reach, client, &image, spec, cancel);
-        Ok(Arc::new(Box::pin(made).await?))
+        let making = make::make(&self.reach, client, &image, spec, cancel);
+        let (sandbox, made) = Box::pin(making).await?;
+        if let Some(place) = &spec.place
+            && let Err(error) = self.remember(client, &image.0, spec, place, Some(&made))
+        {
+            // Nothing runs of which is not known what it is.
+            let _ = sandbox.close().await;
+            return Err(error);
+        }
+        Ok(Arc::new(sandbox))
     }
 
     async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
@@ -208,7 +233,7 @@ impl BindMountProvider for Engine {
     }
 
     async fn examine(&self, handle: &Handle) -> Result<Vec<Examined>, SandboxError> {
-        examine::examine(&self.reach, handle.id).await
+        examine::examine(&self.reach, handle).await
     }
 
     async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
@@ -216,5 +241,12 @@ impl BindMountProvider for Engine {
             return Ok(());
         }
         life::remove(&self.reach, handle).await
+    }
+
+    async fn let_go(&self, handle: &Handle) -> Result<Option<String>, SandboxError> {
+        if !self.began {
+            return Ok(None);
+        }
+        life::let_go(&self.reach, handle).await
     }
 }

@@ -65,6 +65,10 @@ macro_rules! engine {
             async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
                 self.0.remove(handle).await
             }
+
+            async fn let_go(&self, handle: &Handle) -> Result<Option<String>, SandboxError> {
+                self.0.let_go(handle).await
+            }
         }
     };
 }

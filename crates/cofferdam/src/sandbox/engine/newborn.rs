@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bollard::models::ContainerCreateBody;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
+use super::profile::Body;
 use super::rendezvous::Rendezvous;
 use crate::sandbox::SandboxError;
 use crate::sandbox::guest::{Process, start_error};
@@ -23,12 +23,12 @@ pub(super) struct Newborn<'a> {
 }
 
 impl<'a> Newborn<'a> {
-    /// A name that is taken gets the end of `other` instead. Whoever gives up meanwhile leaves nothing: what the engine has begun it
+    /// It gets the first of `names` that nobody has. Whoever gives up meanwhile leaves nothing: what the engine has begun it
     /// ends, and then it is removed.
     pub(super) async fn create(
         client: &'a Client,
-        names: [String; 2],
-        body: ContainerCreateBody,
+        names: Vec<String>,
+        body: Body,
     ) -> Result<Self, SandboxError> {
         let (told, made) = oneshot::channel();
         let maker = client.clone();

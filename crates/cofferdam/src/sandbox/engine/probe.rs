@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::client::Client;
 use super::find::endpoint;
-use super::{Kind, Surroundings};
+use super::{Kind, Surroundings, make};
 use crate::sandbox::SandboxError;
 
 /// An engine that answers, and can have sandboxes.
@@ -17,28 +17,35 @@ pub struct Found {
     /// What named the socket, where something did: a variable, a context.
     pub named_by: Option<String>,
     pub rootless: bool,
-    /// What its sandboxes do without, one sentence fragment each.
-    pub lacks: Vec<String>,
+    /// Why sandboxes of the caller's have no layers there, where they have none.
+    pub no_layers: Option<String>,
+    /// What its sandboxes do without.
+    pub lacks: Vec<Lack>,
+    /// What else is worth to know, one sentence fragment each.
+    pub notes: Vec<String>,
+}
+
+/// What the sandboxes of an engine do without, as a sentence fragment, and what helps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lack {
+    pub what: String,
+    pub hint: String,
 }
 
 /// Looks for an engine and asks it. The error says what is wrong with it and what to do.
 pub async fn probe(kind: Kind, around: &Surroundings) -> Result<Found, SandboxError> {
-    let client = Client::connect(endpoint(kind, around)?)?;
-    client.users()?;
-    let about = client.about().await?;
-    let mut lacks = Vec::new();
-    // Rootless engines limit nothing without delegated control groups of version 2.
-    if about.rootless && about.control_groups == Some(1) {
-        lacks.push("limits of memory, CPUs and processes (control groups of version 1)".to_owned());
-        lacks.push("its own freezer: sandboxes are paused by signals".to_owned());
-    }
-    let named_by = client.endpoint.from.name();
+    let client = Client::connect(endpoint(kind, around)?).await?;
+    let users = client.users()?;
+    client.is_here().await?;
+    let (about, greeting) = (client.about().await?, client.greeting());
     Ok(Found {
-        version: about.version,
-        api: about.api,
+        version: greeting.version.clone().unwrap_or_default(),
+        api: greeting.api,
         socket: client.endpoint.socket.clone(),
-        named_by,
-        rootless: about.rootless,
-        lacks,
+        named_by: client.endpoint.from.name(),
+        rootless: about.is_rootless(),
+        no_layers: make::can_lay(&client).err().map(|why| why.to_string()),
+        lacks: about.lacks(kind, users),
+        notes: about.notes(),
     })
 }

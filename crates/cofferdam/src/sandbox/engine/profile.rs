@@ -3,15 +3,19 @@
 use std::collections::HashMap;
 
 use bollard::models::{
-    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
-    Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType, RestartPolicy,
+    HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
+    MountBindOptions, MountBindOptionsPropagationEnum, MountType, RestartPolicy,
     RestartPolicyNameEnum,
 };
 
 use super::Kind;
 use super::client::Users;
 use super::mounts::Bind;
+use super::record::{Made, Mounted};
 use crate::sandbox::Limits;
+
+/// What an engine is asked for.
+pub(super) use bollard::models::ContainerCreateBody as Body;
 
 /// Where the guest is, and how it comes to its maker.
 pub(super) const GUEST: &str = "/.cofferdam/guest";
@@ -20,6 +24,10 @@ pub(super) const MEETING: &str = "/.cofferdam/meet";
 pub(super) const AUTHORITIES: &str = "/.cofferdam/ca.pem";
 /// The home of whoever works inside.
 pub(super) const AGENT_HOME: &str = "/home/agent";
+/// What they may take of this machine's memory, in hundredths, as natively: the kernel gives each the half.
+const HOME_SHARE: u64 = 20;
+const TMP_SHARE: u64 = 20;
+const VAR_TMP_SHARE: u64 = 5;
 /// A billionth of a CPU is an engine's unit.
 const BILLION: f64 = 1e9;
 
@@ -38,6 +46,8 @@ pub(super) struct Profile<'a> {
     /// Whose the engine is, and where it is the caller's own and keeps their ids, what user namespace it has.
     pub(super) users: Users,
     pub(super) namespace: Option<String>,
+    /// In bytes.
+    pub(super) memory_of_machine: u64,
     /// Another one than the engine's own.
     pub(super) runtime: Option<String>,
     /// The path of the guest's first argument: where it meets its maker.
@@ -45,7 +55,7 @@ pub(super) struct Profile<'a> {
 }
 
 impl Profile<'_> {
-    pub(super) fn body(self) -> ContainerCreateBody {
+    pub(super) fn body(self) -> Body {
         let (uid, gid) = self.ids;
         let mut guest = vec![GUEST.to_owned()];
         let user = if self.users == Users::Mapped {
@@ -58,7 +68,7 @@ impl Profile<'_> {
             guest.extend(["init".to_owned(), self.socket.clone()]);
             format!("{uid}:{gid}")
         };
-        ContainerCreateBody {
+        Body {
             image: Some(self.image.to_owned()),
             hostname: Some(self.hostname.to_owned()).filter(|name| {
                 let joins = self.network.starts_with("container:");
@@ -75,7 +85,7 @@ impl Profile<'_> {
             stop_timeout: Some(1),
             labels: Some(self.labels.clone()),
             host_config: Some(self.host()),
-            ..ContainerCreateBody::default()
+            ..Body::default()
         }
     }
 
@@ -118,8 +128,9 @@ impl Profile<'_> {
         } else {
             self.ids
         };
-        let options = |mode: &str| {
-            let all = "rw,exec,nosuid,nodev";
+        let options = |mode: &str, share: u64| {
+            let size = self.memory_of_machine / 100 * share;
+            let all = format!("rw,exec,nosuid,nodev,size={size}");
             if self.kind.owns_tmpfs() {
                 // Where an image has the directory with other rights, they win, whatever is said here; not over the owner.
                 format!("{all},mode={mode},uid={uid},gid={gid}")
@@ -129,9 +140,9 @@ impl Profile<'_> {
             }
         };
         let mut own = vec![
-            (AGENT_HOME, options("0700")),
-            ("/tmp", options("1777")),
-            ("/var/tmp", options("1777")),
+            (AGENT_HOME, options("0700", HOME_SHARE)),
+            ("/tmp", options("1777", TMP_SHARE)),
+            ("/var/tmp", options("1777", VAR_TMP_SHARE)),
         ];
         if self.users == Users::Kept {
             // In a user namespace an engine shows the host's, with the names of its devices.
@@ -163,14 +174,14 @@ pub(super) fn holder(
     labels: HashMap<String, String>,
     binds: &[Bind],
     [role, socket]: [String; 2],
-) -> ContainerCreateBody {
+) -> Body {
     let mut capabilities = vec!["NET_ADMIN", "SETUID", "SETGID"];
     if users.rootless() {
         // Root of its namespace is not whose files it is given.
         capabilities.push("DAC_OVERRIDE");
     }
     let capabilities = capabilities.into_iter().map(str::to_owned).collect();
-    ContainerCreateBody {
+    Body {
         image: Some(image.to_owned()),
         hostname: Some(hostname.to_owned()).filter(|name| !name.is_empty()),
         user: Some("0:0".to_owned()),
@@ -202,7 +213,25 @@ pub(super) fn holder(
             ])),
             ..common()
         }),
-        ..ContainerCreateBody::default()
+        ..Body::default()
+    }
+}
+
+/// What a container that was asked for so is known again by; it has no id yet.
+pub(super) fn planned(body: &Body) -> Made {
+    let host = body.host_config.as_ref();
+    let mounts = host.and_then(|host| host.mounts.as_deref());
+    let mounted = |mount: &Mount| Mounted {
+        source: mount.source.clone().unwrap_or_default(),
+        target: mount.target.clone().unwrap_or_default(),
+        writable: mount.read_only != Some(true),
+    };
+    Made {
+        containers: Vec::new(),
+        mounts: mounts.unwrap_or_default().iter().map(mounted).collect(),
+        processes: host.and_then(|host| host.pids_limit),
+        memory: host.and_then(|host| host.memory),
+        cpus: host.and_then(|host| host.nano_cpus),
     }
 }
 
@@ -265,5 +294,44 @@ fn mount(bind: &Bind) -> Mount {
             ..MountBindOptions::default()
         }),
         ..Mount::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As natively: a fifth, a fifth and a twentieth of the machine's memory, and never what the kernel would give.
+    #[test]
+    fn files_in_memory_have_a_share_each() {
+        for kind in Kind::ALL {
+            for users in [Users::Machine, Users::Kept, Users::Mapped] {
+                let profile = Profile {
+                    kind,
+                    image: "x",
+                    hostname: "x",
+                    ids: (1, 1),
+                    labels: HashMap::new(),
+                    binds: &[],
+                    limits: &Limits::default(),
+                    network: "none",
+                    users,
+                    namespace: None,
+                    memory_of_machine: 1_000_000,
+                    runtime: None,
+                    socket: String::new(),
+                };
+                let own = profile.own_files();
+                let has = |place: &str, size: u64| {
+                    let options = own[place]
+                        .split(',')
+                        .any(|one| one == format!("size={size}"));
+                    assert!(options, "{place} of {kind}: {}", own[place]);
+                };
+                has(AGENT_HOME, 200_000);
+                has("/tmp", 200_000);
+                has("/var/tmp", 50_000);
+            }
+        }
     }
 }

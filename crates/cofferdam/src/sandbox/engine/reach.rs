@@ -1,11 +1,14 @@
 //! The way to an engine, which is gone when something is first asked of it: who only speaks with a guest needs no engine.
 
+use std::path::{Path, PathBuf};
+
 use tokio::sync::OnceCell;
 
 use super::client::Client;
 use super::find::{self, Endpoint};
+use super::whose::Whose;
 use super::{EngineOptions, Kind};
-use crate::sandbox::SandboxError;
+use crate::sandbox::{Handle, SandboxError};
 
 #[derive(Debug)]
 pub(super) struct Reach {
@@ -13,6 +16,8 @@ pub(super) struct Reach {
     pub(super) options: EngineOptions,
     /// Where a sandbox of it was made.
     endpoint: Option<Endpoint>,
+    /// Where what is known of that sandbox is; else in its state directory.
+    place: Option<PathBuf>,
     client: OnceCell<Client>,
 }
 
@@ -23,8 +28,26 @@ impl Reach {
             kind,
             options,
             endpoint,
+            place: None,
             client: OnceCell::new(),
         }
+    }
+
+    /// As [`Self::new`], of the sandbox that has this place.
+    pub(super) fn at(self, place: &Path) -> Self {
+        Self {
+            place: Some(place.to_owned()),
+            ..self
+        }
+    }
+
+    /// Which containers are this sandbox's.
+    pub(super) fn whose(&self, handle: &Handle) -> Result<Whose, SandboxError> {
+        Whose::recorded(&self.options, handle.id, self.place(handle))
+    }
+
+    pub(super) fn place<'a>(&'a self, handle: &'a Handle) -> &'a Path {
+        self.place.as_deref().unwrap_or(&handle.state)
     }
 
     pub(super) fn kind(&self) -> Kind {
@@ -37,7 +60,7 @@ impl Reach {
                 Some(endpoint) => endpoint.clone(),
                 None => find::endpoint(self.kind, &self.options.around)?,
             };
-            Client::connect(endpoint)
+            Client::connect(endpoint).await
         };
         self.client.get_or_try_init(connect).await
     }

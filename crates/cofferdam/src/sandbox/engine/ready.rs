@@ -69,7 +69,8 @@ pub(super) async fn claim<'a>(of: &Holding<'a>) -> Option<Claimed<'a>> {
             let found = of.client.look(container.id()).await.ok()??;
             found.process
         };
-        if about.guest != of.guest || runs().await.is_none() {
+        let usable = runs().await.is_some_and(is_alone);
+        if about.guest != of.guest || !usable {
             let _ = fsx::remove_tree_or_file(of.meeting);
             continue;
         }
@@ -80,6 +81,16 @@ pub(super) async fn claim<'a>(of: &Holding<'a>) -> Option<Claimed<'a>> {
         });
     }
     None
+}
+
+/// Whether nobody has connected it to a network by hand: its wall would fail its proof, and the sandbox with it. What cannot be
+/// seen from here is left to that proof.
+fn is_alone(process: i64) -> bool {
+    let interfaces = std::fs::read_to_string(format!("/proc/{process}/net/dev"));
+    interfaces.map_or(true, |text| {
+        let mut names = text.lines().filter_map(|line| line.split_once(':'));
+        names.all(|(name, _)| name.trim() == "lo")
+    })
 }
 
 /// Has one wait, if none does. Bounded by the engine's answers.

@@ -1,6 +1,6 @@
 //! What is remembered of a sandbox's engine beside its record: whoever clears it away later may have other surroundings.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,20 +23,57 @@ struct Remembered {
     /// [`EngineOptions::runtime`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     runtime: Option<String>,
+    /// The real path of the sandbox's, as its containers name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    repository: Option<PathText>,
+    /// Once it is whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    made: Option<Made>,
 }
 
-/// Before anything of the sandbox is made.
+/// What was made, by which it is known again and looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Made {
+    /// The engine's own ids: the agent's first, then a holder's.
+    pub(super) containers: Vec<String>,
+    pub(super) mounts: Vec<Mounted>,
+    /// By the engine: how many, bytes, and billionths of a CPU.
+    pub(super) processes: Option<i64>,
+    pub(super) memory: Option<i64>,
+    pub(super) cpus: Option<i64>,
+}
+
+/// A directory or file of the host's that the agent sees.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Mounted {
+    pub(super) source: String,
+    pub(super) target: String,
+    pub(super) writable: bool,
+}
+
+/// Whose containers a sandbox's are; nothing of one of which nothing was made.
+#[derive(Debug, Default)]
+pub(super) struct Remembrance {
+    pub(super) repository: Option<PathBuf>,
+    pub(super) made: Option<Made>,
+}
+
+/// Before anything of the sandbox is made, and again when all of it is.
 pub(super) fn write(
     place: &Path,
     endpoint: &Endpoint,
     options: &EngineOptions,
     image: &str,
+    repository: Option<&Path>,
+    made: Option<&Made>,
 ) -> Result<(), SandboxError> {
     let remembered = Remembered {
         socket: PathText(endpoint.socket.clone()),
         home: PathText(options.home.clone()),
         image: image.to_owned(),
         runtime: options.runtime.clone(),
+        repository: repository.map(|path| PathText(path.to_owned())),
+        made: made.cloned(),
     };
     let failed = |error: String| SandboxError::Start(error);
     let bytes =
@@ -44,22 +81,20 @@ pub(super) fn write(
     fsx::write_private(&place.join(FILE), &bytes).map_err(|error| failed(error.to_string()))
 }
 
+/// From then on it is as if nothing of the sandbox had been made.
+pub(super) fn forget(place: &Path) -> Result<(), SandboxError> {
+    fsx::remove_tree_or_file(&place.join(FILE))
+        .map_err(|error| SandboxError::Start(error.to_string()))
+}
+
 /// The options and the engine; none where nothing of a sandbox was made.
 pub(super) fn read(
     kind: Kind,
     place: &Path,
 ) -> Result<Option<(EngineOptions, Endpoint)>, SandboxError> {
-    let path = place.join(FILE);
-    let broken = |what: String| SandboxError::Unsupported {
-        what: format!("cannot read which engine the sandbox is in: {what}"),
-        hint: format!("look at {}", path.display()),
+    let Some(found) = remembered(place)? else {
+        return Ok(None);
     };
-    let bytes = match fsx::read_bounded(&path, LIMIT) {
-        Err(error) if error.is_not_found() => return Ok(None),
-        other => other.map_err(|error| broken(error.to_string()))?,
-    };
-    let found: Remembered =
-        serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
     let mut options = EngineOptions::new(found.home.0, super::Surroundings::default());
     options.image = Some(found.image);
     options.runtime = found.runtime;
@@ -69,6 +104,30 @@ pub(super) fn read(
         from: From::Record,
     };
     Ok(Some((options, endpoint)))
+}
+
+pub(super) fn whose(place: &Path) -> Result<Remembrance, SandboxError> {
+    let found = remembered(place)?;
+    Ok(
+        found.map_or_else(Remembrance::default, |found| Remembrance {
+            repository: found.repository.map(|path| path.0),
+            made: found.made,
+        }),
+    )
+}
+
+fn remembered(place: &Path) -> Result<Option<Remembered>, SandboxError> {
+    let path = place.join(FILE);
+    let broken = |what: String| SandboxError::Unsupported {
+        what: format!("cannot read which engine the sandbox is in: {what}"),
+        hint: format!("look at {}", path.display()),
+    };
+    let bytes = match fsx::read_bounded(&path, LIMIT) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        other => other.map_err(|error| broken(error.to_string()))?,
+    };
+    let found = serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
+    Ok(Some(found))
 }
 
 #[cfg(test)]
@@ -94,9 +153,12 @@ mod tests {
         assert_eq!(options.image.as_deref(), Some("debian:bookworm-slim"));
         assert_eq!(options.runtime, None);
         // What is written today without one is the same.
-        write(place.path(), &endpoint, &options, "debian:bookworm-slim").unwrap();
+        let image = "debian:bookworm-slim";
+        write(place.path(), &endpoint, &options, image, None, None).unwrap();
         let written = std::fs::read_to_string(place.path().join(FILE)).unwrap();
         assert_eq!(written, FIRST);
+        let earlier = whose(place.path()).unwrap();
+        assert!(earlier.repository.is_none() && earlier.made.is_none());
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) async fn layers(
         client.empty_image(EMPTY).await?;
         // Whatever image its sandboxes will have: what is tried is a program of ours.
         let image = (EMPTY.to_owned(), Vec::new());
-        let sandbox = Box::pin(make::make(&reach, client, &image, &spec, cancel)).await?;
+        let (sandbox, _) = Box::pin(make::make(&reach, client, &image, &spec, cancel)).await?;
         let tried = tokio::time::timeout(LIMIT, rename(&sandbox)).await;
         let closed = sandbox.close().await;
         tried.unwrap_or(Err(SandboxError::TimedOut(LIMIT.as_secs())))?;

@@ -30,7 +30,7 @@ pub(super) async fn check(client: &Client, name: &str) -> Result<(), SandboxErro
             "leave out `--runtime`, and set `runtime` in its containers.conf".to_owned(),
         );
     }
-    let all = client.runtimes().await?;
+    let all = client.about().await?.runtimes();
     let Some(starts) = all.get(name) else {
         let all: Vec<String> = all.keys().map(|name| format!("`{name}`")).collect();
         return unsupported(

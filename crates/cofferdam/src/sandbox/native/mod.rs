@@ -39,6 +39,7 @@ pub use tools::locate;
 
 /// How native sandboxes are made.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct NativeOptions {
     /// How long a sandbox may take to come up, the reading of its rules included.
     pub ready_limit: Duration,

@@ -11,9 +11,10 @@ use crate::git::refs;
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Head, Oid};
 use crate::names::BranchName;
-use crate::registry::{Owned, Strategy};
+use crate::registry::{Mode, Owned, Strategy};
 use crate::session::barred::barred;
 use crate::session::event::Notice;
+use crate::session::layers;
 use crate::session::report::Beside;
 
 /// In the state directory: the commits at which collecting from a sandbox that goes on can have left its branch.
@@ -33,6 +34,13 @@ impl Collector<'_> {
         accepted: &Accepted,
     ) -> Result<Landing, CollectError> {
         let record = &owned.record;
+        if record.mode == Mode::Layer && !layers::still_stands(owned.directory())? {
+            // Under a name of its own: nothing takes it for what is to be merged.
+            return Ok(Landing::Kept {
+                reference: self.keep_extra(owned, accepted.tip()).await?,
+                why: land::UNDERMINED.to_owned(),
+            });
+        }
         match (&record.strategy, &record.branch) {
             (Strategy::Head, _) | (_, None) if self.reaches == Reaches::ToBeSeen => {
                 Ok(Landing::Kept {

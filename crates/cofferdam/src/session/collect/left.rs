@@ -143,7 +143,13 @@ impl Collector<'_> {
         if layers::is_untouched(state) {
             return Some(Left::default());
         }
-        let stands = layers::stand(self.home, self.repo, &owned.record, self.cancel);
+        let stands = layers::stand(
+            self.home,
+            self.repo,
+            &owned.record,
+            self.events.callers(),
+            self.cancel,
+        );
         stands.await.ok()?;
         let mut upper = trees::names(&layers::upper(state), MOST);
         let untouched = copied::untouched(state, &owned.record.workspace(self.home));

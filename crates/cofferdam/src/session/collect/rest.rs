@@ -248,7 +248,14 @@ impl Collector<'_> {
         let path = match owned.record.mode {
             Mode::Layer if layers::is_untouched(state) => return Ok(None),
             Mode::Layer => {
-                layers::stand(self.home, self.repo, &owned.record, self.cancel).await?;
+                layers::stand(
+                    self.home,
+                    self.repo,
+                    &owned.record,
+                    self.events.callers(),
+                    self.cancel,
+                )
+                .await?;
                 return Ok(Some(layers::look(state)?));
             }
             Mode::Bind => owned.record.worktree.clone(),

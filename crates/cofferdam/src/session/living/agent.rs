@@ -221,7 +221,7 @@ impl Session {
 
     /// What it was made with, as far as a task asks.
     fn options(&self, form: &Form, sandbox: Contained) -> SessionOptions {
-        let mut options = SessionOptions::new(&self.record().repository, sandbox);
+        let mut options = SessionOptions::new(self.named.repository.top.as_path(), sandbox);
         options.name = Some(self.record().name.to_string());
         options.environment = form.environment();
         options.limits = form.limits();

@@ -20,8 +20,11 @@ pub(super) async fn mounts(
 ) -> Result<Vec<Mount>, SessionError> {
     let mut all = form.mounts();
     if record.mode == Mode::Layer {
-        let stands = layers::stand(&caller.home, repo, record, &caller.cancel).await;
-        stands.map_err(|source| SessionError::sandbox(record.name.to_string(), source))?;
+        let events = caller.events.clone();
+        let stands = layers::stand(&caller.home, repo, record, events, &caller.cancel);
+        stands
+            .await
+            .map_err(|source| SessionError::sandbox(record.name.to_string(), source))?;
         let now = layers::source(&caller.home.sandbox(record.id))?;
         let stored = all
             .iter_mut()

@@ -53,6 +53,10 @@ async fn in_its_files(
             Some(holds_uncommitted(caller, named, &turn).await)
         }
         Condition::Running => {
+            // Its git would take what somebody removed below it for changes.
+            if named.record.mode == Mode::Layer && !layers::still_stands(&state).ok()? {
+                return None;
+            }
             let session = Session::open(caller, named.clone(), provider).await.ok()?;
             let files = named.record.workspace(&caller.home);
             let which = copied::but_untouched(&state, &files);

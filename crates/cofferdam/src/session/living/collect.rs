@@ -33,6 +33,13 @@ pub struct Collection {
     pub(super) checkout: Option<Oid>,
 }
 
+impl Collection {
+    fn ended(mut self) -> Self {
+        self.ended = true;
+        self
+    }
+}
+
 impl Session {
     /// Brings home what is committed inside: every program is stopped for the moment it takes, the commits pass the
     /// gate, and the sandbox's own branch moves. Bounded by [`Caller::collect_limit`] and [`Caller::cancel`]; then the programs
@@ -57,9 +64,8 @@ impl Session {
             Err(SandboxError::Restless) => {
                 let closed = self.sandbox.close().await;
                 closed.map_err(|source| self.failed(source))?;
-                let mut collection = gather(&self.caller, named, &mut turn, reaches).await?;
-                collection.ended = true;
-                return Ok(collection);
+                let gathered = gather(&self.caller, named, &mut turn, reaches).await;
+                return gathered.map(Collection::ended).map_err(SessionError::ended);
             }
             Err(source) => return Err(self.failed(source)),
         }
@@ -157,6 +163,7 @@ pub(super) async fn gather(
     let collected = Box::pin(collector.collect(turn, Source::State)).await;
     let collected = collected.map_err(|source| SessionError::Collect {
         name: named.record.name.to_string(),
+        ended: false,
         source,
     })?;
     if let Some(tip) = &collected.tip

@@ -3,9 +3,11 @@
 use super::{Named, Session};
 use crate::git::land::Landing;
 use crate::git::own_files;
+use crate::git::refs::{RefError, Transaction};
 use crate::registry::{Lifetime, Owned, RegistryError, Setup};
 use crate::sandbox::{Ability, Contained, SandboxError};
 use crate::session::announce;
+use crate::session::collect::left_at;
 use crate::session::emitter::Emitter;
 use crate::session::error::{RunError, RunErrorKind};
 use crate::session::event::Notice;
@@ -75,7 +77,7 @@ impl Session {
             Ok(_) => making.leave(&mut owned, ready.take(), Setup::Done).await,
             // It is kept for a look.
             Err(RunErrorKind::Hook(error))
-                if error.is_inside() && !caller.cancel.is_cancelled() =>
+                if error.point.is_inside() && !caller.cancel.is_cancelled() =>
             {
                 let left = making.leave(&mut owned, ready.take(), Setup::Failed).await;
                 if left.is_ok() {
@@ -111,9 +113,10 @@ impl Session {
                     name: Some(plan.record.name.clone()),
                     ..Kept::default()
                 };
-                // As one whose command died: what hooks may have made comes home, the rest goes.
+                // As one whose command died: what hooks may have made comes home, the rest goes. Where that cannot be done
+                // now, it is known for one that was never finished.
                 owned.record.lifetime = Lifetime::Command;
-                owned.record.setup = Setup::Done;
+                owned.record.setup = Setup::Making;
                 if let Err(error) = owned.save() {
                     events.notice(Notice::Other {
                         text: error.to_string(),
@@ -151,6 +154,31 @@ fn can_live_on(sandbox: &Contained) -> Result<(), SandboxError> {
 }
 
 impl Making<'_> {
+    /// Its branch is there from now on, as where a worktree has it: who looks for it finds it, and nobody takes its name.
+    async fn make_branch(&self, owned: &mut Owned) -> Result<(), RunErrorKind> {
+        let record = &owned.record;
+        let has_one = !record.branch_is_ours || record.worktree.is_some();
+        let Some(branch) = record.branch.clone().filter(|_| !has_one) else {
+            return Ok(());
+        };
+        // As after a collecting: what comes home goes on from there.
+        left_at(owned.directory(), &record.base)?;
+        let made = Transaction::new(format!("cofferdam {}: made", record.id))
+            .update(&branch.full(), &record.base, None)
+            .commit(&self.plan.repository, &self.caller.cancel)
+            .await;
+        match made {
+            Ok(()) => Ok(()),
+            Err(RefError::Git(error)) => Err(error.into()),
+            Err(_) => {
+                // Then it is somebody else's, and does not go with this sandbox.
+                owned.record.branch_is_ours = false;
+                owned.save()?;
+                Err(PlanError::BranchMade(branch).into())
+            }
+        }
+    }
+
     /// The sandbox is up and its hooks are through, or one inside failed: from now on it lives by itself.
     async fn leave(
         &self,
@@ -161,6 +189,7 @@ impl Making<'_> {
         let Some(Ready::Mounted(sandbox)) = ready else {
             return Err(SandboxError::Start("no sandbox".into()).into());
         };
+        self.make_branch(owned).await?;
         owned.record.lifetime = Lifetime::UntilDeleted;
         owned.record.setup = setup;
         owned.save()?;

@@ -37,6 +37,9 @@ pub enum SessionError {
     FailedSetup { name: String },
     #[error("the files of sandbox `{name}` are gone: there is no directory {path:?}")]
     Missing { name: String, path: PathBuf },
+    /// Of one that runs: what its git calls deleted may be what somebody removed below it.
+    #[error("the files that sandbox `{name}` stands on were removed while it runs")]
+    Undermined { name: String },
     #[error("sandbox `{name}` has ended")]
     Ended { name: String },
     /// Somebody made one of its work, with its branch checked out.
@@ -90,6 +93,8 @@ pub enum SessionError {
     #[error("the commits of sandbox `{name}` are not home: {source}")]
     Collect {
         name: String,
+        /// It was ended for it, because its programs could not be stopped for a while.
+        ended: bool,
         #[source]
         source: CollectError,
     },
@@ -117,6 +122,18 @@ impl SessionError {
             SandboxError::Paused => Self::Paused { name },
             SandboxError::NotRunning => Self::Stopped { name },
             source => Self::Sandbox { name, source },
+        }
+    }
+
+    /// Of a sandbox that was ended before.
+    pub(super) fn ended(self) -> Self {
+        match self {
+            Self::Collect { name, source, .. } => Self::Collect {
+                name,
+                ended: true,
+                source,
+            },
+            other => other,
         }
     }
 }

@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::{Named, Session, SessionError, anew, detached, has_uncollected};
 use crate::fsx::lock;
 use crate::git::refs_at::{RefsAt, names_of};
-use crate::names::RepoPath;
 use crate::registry::{self, Owned, Reach};
 use crate::sandbox::{
     BindMountProvider, Examined, Handle, Lifetime, SandboxError, SandboxSpec, Stopping, examined,
@@ -97,10 +96,8 @@ impl Session {
                 return Err(SessionError::Rules { name, problems });
             }
             let unkept = |source| self.unkept(source);
-            let found = Supervisor::connect(&self.directory()).await;
-            if let Some((supervisor, _)) = found.map_err(unkept)? {
-                supervisor.reload(&change).await.map_err(unkept)?;
-            }
+            let reloaded = Supervisor::reload_at(&self.directory(), &change).await;
+            reloaded.map_err(unkept)?;
         }
         let resumed = self.sandbox.resume().await;
         resumed.map_err(|source| self.failed(source))
@@ -192,8 +189,7 @@ pub async fn start(
     detached::name_earlier(&directory)?;
     // Its programs are named by the start, also those of one that is killed before it is whole.
     form.write(&turn)?;
-    let top = RepoPath::resolve(&named.record.repository);
-    let top = top.unwrap_or_else(|_| named.repository.top.clone());
+    let top = named.repository.top.clone();
     let record = &named.record;
     let spec = SandboxSpec {
         id: record.id,

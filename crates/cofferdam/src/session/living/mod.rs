@@ -41,7 +41,7 @@ use crate::git::Repository;
 use crate::git::discovery::Start;
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
-use crate::registry::{self, Entry, Lifetime, Phase, Record, Setup};
+use crate::registry::{self, Entry, Lifetime, Phase, Record, Setup, belongs};
 use crate::sandbox::{self, Abilities, Ability, BindMountProvider, Handle, Sandbox, SandboxError};
 use crate::wall::supervisor::SupervisorError;
 
@@ -81,7 +81,7 @@ use crate::wall::supervisor::SupervisorError;
 ///
 /// let named = Named::find(&caller, repository, "my-sandbox").await?;
 /// let session = Session::open(&caller, named, &Native::default()).await?;
-/// let mut task = Task::new(agent::by_name("claude", AgentOptions::default())?);
+/// let mut task = Task::new(agent::by_name("claude-code", AgentOptions::default())?);
 /// task.prompt = PromptSource::Inline("make the tests pass".into());
 /// let strategy = BranchStrategy::Branch { branch: "work".parse()?, base: None };
 /// let report = session.agent(&task, BindMount::new(Native::default(), strategy).into()).await?;
@@ -114,13 +114,14 @@ async fn discover(caller: &Caller, directory: &Path) -> Result<Repository, Sessi
     Ok(Repository::discover(&caller.git, &start, user, &caller.cancel).await?)
 }
 
-/// The checkout that a sandbox was made from: it belongs there, whichever one of its repository is `here`.
+/// The checkout that a sandbox was made from: it belongs there, whichever one of its repository is `here`, as long as it is
+/// there.
 async fn made_from(
     caller: &Caller,
     here: Repository,
     record: &Record,
 ) -> Result<Repository, SessionError> {
-    if here.top.as_path() == record.repository {
+    if here.top.as_path() == record.repository || !belongs::is_where_it_was_made(record) {
         return Ok(here);
     }
     discover(caller, &record.repository).await

@@ -39,6 +39,8 @@ pub async fn end_if_safe(
 ) -> Result<(), SessionError> {
     named.check(provider)?;
     let mut turn = turn(caller, named).await?;
+    // Without them nobody can say whether something was uncommitted there.
+    named.check_files(caller)?;
     let failed = |source| SessionError::sandbox(named.record.name.to_string(), source);
     let sandbox = match provider.open(&named.handle(caller)).await {
         Ok(sandbox) => Some(sandbox),
@@ -91,7 +93,7 @@ impl Session {
         let ended = SandboxRef {
             home: caller.home.clone(),
             git: caller.git.clone(),
-            repository: named.record.repository.clone(),
+            repository: named.repository.top.as_path().to_owned(),
             caller_home: caller.user_home.clone(),
             name: named.record.id.to_string(),
             cancel: caller.cancel.clone(),

@@ -8,10 +8,12 @@ use super::collect::collector;
 use super::life::{condition, halt, turn};
 use super::{Condition, Named, Session, SessionError};
 use crate::git::{Identity, copied};
+use crate::registry::Mode;
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::collect::{ANSWER, COMMIT_THE_REST, Rest};
 use crate::session::emitter::Emitter;
 use crate::session::inside::{Inside, InsideError};
+use crate::session::layers;
 use crate::session::options::Caller;
 
 const LIMIT: Duration = Duration::from_mins(2);
@@ -24,6 +26,7 @@ pub async fn rest(
     named: &Named,
     provider: &dyn BindMountProvider,
 ) -> Result<Rest, SessionError> {
+    named.check_files(caller)?;
     let answer = match condition(caller, named, provider).await? {
         Condition::Paused => {
             let name = named.name().to_string();
@@ -33,6 +36,10 @@ pub async fn rest(
         Condition::Running => {
             let session = Session::open(caller, named.clone(), provider).await?;
             let state = caller.home.sandbox(named.record.id);
+            if named.record.mode == Mode::Layer && !layers::still_stands(&state)? {
+                let name = named.name().to_string();
+                return Err(SessionError::Undermined { name });
+            }
             let files = named.record.workspace(&caller.home);
             let which = copied::but_untouched(&state, &files);
             Some(session.commit_the_rest(which).await?)
@@ -51,6 +58,7 @@ pub async fn rest(
     };
     done.map_err(|source| SessionError::Collect {
         name: named.name().to_string(),
+        ended: false,
         source,
     })
 }

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::checkout::take_for_checkout;
-use super::taken_out::{self, Place};
+use super::taken_out::{self, Destination};
 use super::{ManageError, SandboxRef, applying};
 use crate::git::gate;
 use crate::git::land::{self, Applied, TakenBack};
@@ -65,7 +65,7 @@ pub async fn apply(
     // What is there already may be there in part: an earlier one has noted whether it was all.
     let came = matches!(applied, Applied::Done { .. });
     if came && whole && beside == 0 && !record.lives_on() {
-        taken_out::note(owned.directory(), Place::WorkingTree)?;
+        taken_out::note(owned.directory(), Destination::WorkingTree)?;
     }
     let diffstat = match &applied {
         Applied::Done { from, to } => repo.diff(from, to, DiffStyle::Stat, cancel).await?,
@@ -99,7 +99,7 @@ pub async fn take_back(
     let barred = |top: &Path| barred(&target.home, id, top);
     let cut_short = applying::unfinished(owned.directory()).is_some();
     let begins = || {
-        taken_out::forget(owned.directory(), Place::WorkingTree)?;
+        taken_out::forget(owned.directory(), Destination::WorkingTree)?;
         applying::begin(&owned, &repo.top)
     };
     let done = land::take_back(&repo, id, &barred, &begins, &target.cancel).await;

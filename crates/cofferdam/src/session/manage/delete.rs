@@ -9,20 +9,23 @@ use serde::Serialize;
 use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
 use super::risk::{Uncommitted, own_branch, uncommitted_in, worktree_of};
-use super::taken_out::{self, Place};
+use super::taken_out::{self, Destination};
 use super::turn::take;
 use super::{Lost, ManageError, SandboxRef, applying, half_merged, orphan};
 use crate::git::Repository;
 use crate::git::refs;
+use crate::git::refs_at::below_own;
 use crate::git::worktree;
 use crate::home::Home;
 use crate::names::{BranchName, Slug};
 use crate::registry::{self, Entry, Mode, Owned, Record, RegistryError};
+use crate::sandbox::{self, BindMountProvider, Handle};
 
 /// How long a run may take to stop, collect and dispose.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeleteOptions {
     /// Also while a run uses it (the run is told to stop and its commits come home first), with
     /// uncommitted work in its worktree, and with packs that the gate refused.
@@ -31,8 +34,19 @@ pub struct DeleteOptions {
     pub purge: bool,
 }
 
+impl DeleteOptions {
+    /// By force, with its commits kept.
+    pub fn forced() -> Self {
+        Self {
+            force: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// What was deleted.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct Deleted {
     pub name: Slug,
     /// Where commits that are nowhere else stay for 30 days: the branch's, and those kept beside it.
@@ -42,6 +56,8 @@ pub struct Deleted {
     /// Files that were left because they are not the sandbox's alone.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub kept_work: Option<PathBuf>,
+    /// Below this are references in a repository that is gone, to what came home there: nobody can remove them now.
+    pub left_behind: Option<String>,
 }
 
 /// A branch on which there are commits of more than one sandbox.
@@ -60,6 +76,38 @@ impl SandboxRef {
             Err(why) => orphan::find(self, &why)?.map(drop).ok_or(why),
         }
     }
+}
+
+/// Gives up the containers of a sandbox whose engine is gone for good, before [`delete()`] with `force`: it would have them
+/// removed first. Says what may stay, for its user; `None`: there is nothing to give up. No work goes with that: it is in the
+/// sandbox's files, and comes home as ever.
+pub async fn let_go(target: &SandboxRef) -> Result<Option<String>, ManageError> {
+    let entry = match target.find().await {
+        Ok((_, entry)) => entry,
+        Err(why) => match orphan::find(target, &why)? {
+            Some(entry) => entry,
+            // What is wrong is said by who deletes.
+            None => return Ok(None),
+        },
+    };
+    let record = &entry.record;
+    // A run that is at work is told to stop, and ends its own.
+    if !record.lives_on() && (entry.in_use || !record.phase.is_unfinished()) {
+        return Ok(None);
+    }
+    let state = target.home.sandbox(record.id);
+    let Ok(provider) = sandbox::provider_of(&record.provider, &state) else {
+        return Ok(None);
+    };
+    let handle = Handle {
+        id: record.id,
+        state,
+    };
+    let left = provider.let_go(&handle).await;
+    left.map_err(|source| ManageError::Alive {
+        name: record.name.to_string(),
+        source,
+    })
 }
 
 /// Brings the commits of a sandbox home whose command died, as [`delete()`] does first. `None`: there is
@@ -156,7 +204,7 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         });
     }
     let copy = record.workspace(&target.home);
-    let places = [Place::Worktree, Place::WorkingTree];
+    let places = [Destination::Worktree, Destination::WorkingTree];
     let taken_out = places
         .iter()
         .any(|&place| taken_out::is_in(owned.directory(), place));
@@ -211,6 +259,7 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         trash,
         kept_branch,
         kept_work: None,
+        left_behind: None,
     })
 }
 
@@ -247,6 +296,8 @@ async fn delete_orphan(
     let mut deleted = gone(owned.record.name.clone());
     // Where the checkout is still there without its `.git`, so may be the worktree in it.
     deleted.kept_work = owned.record.worktree.clone().filter(|path| path.is_dir());
+    let came_home = owned.record.landed.is_some() || orphan::kept(&owned.record).is_some();
+    deleted.left_behind = came_home.then(|| below_own(owned.record.id));
     orphan::forget(owned).await?;
     Ok(deleted)
 }
@@ -273,6 +324,7 @@ fn gone(name: Slug) -> Deleted {
         trash: Vec::new(),
         kept_branch: None,
         kept_work: None,
+        left_behind: None,
     }
 }
 

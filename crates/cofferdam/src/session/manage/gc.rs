@@ -26,7 +26,7 @@ use crate::git::{Git, Identity, Oid, Repository, UserRules, gate, identity, land
 use crate::home::Home;
 use crate::names::SandboxId;
 use crate::registry::written;
-use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy};
+use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy, belongs};
 use crate::session::collect::{self, Collector, Reaches, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
@@ -47,6 +47,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(600);
 
 /// One interrupted sandbox whose work was brought home.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct Recovered {
     pub name: String,
     /// The top of its repository: `gc` looks after all of them.
@@ -73,6 +74,7 @@ pub struct Recovered {
 
 /// How `gc` goes about it.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct GcOptions {
     /// Say what would be done, and do nothing.
     pub dry_run: bool,
@@ -91,6 +93,7 @@ impl Default for GcOptions {
 
 /// What `gc` did, or would do.
 #[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
 pub struct GcReport {
     pub recovered: Vec<Recovered>,
     pub removed: Vec<String>,
@@ -189,13 +192,14 @@ pub async fn gc(
         repositories.insert(repo.top.as_path().to_owned(), repo);
     }
     for Entry { record, in_use } in listing.entries {
-        let top = record.repository.clone();
-        if orphan::is_gone(&top) {
+        if belongs::is_gone(&record) {
             if !in_use {
                 clear_orphan(home, &record, Lost::Gone, dry_run, &mut report).await;
             }
             continue;
         }
+        // Its own may be gone, and the repository have others.
+        let top = belongs::checkout(&record).unwrap_or_else(|| record.repository.clone());
         if !repositories.contains_key(&top) {
             match find(&top).await {
                 Ok(repo) if repo.top.as_path() == top => {

@@ -19,7 +19,7 @@ use crate::git::worktree::Worktree;
 use crate::git::{Git, Oid, Repository, UserRules, land};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
-use crate::registry::{self, Entry, Mode, Phase, Record, RegistryError, Setup, Strategy};
+use crate::registry::{self, Entry, Mode, Phase, Record, RegistryError, Setup, Strategy, belongs};
 use crate::sandbox::{self, BindMountProvider, SandboxError};
 use crate::session::collect;
 use crate::session::layers;
@@ -43,6 +43,10 @@ pub enum State {
     FailedSetup,
     /// Its record exists; its branch does not, or its files, or its repository.
     Missing,
+    /// It does not answer, so nobody knows what it does.
+    Silent,
+    /// It was started by another version, which says nothing to this one.
+    OtherVersion,
 }
 
 impl std::fmt::Display for State {
@@ -54,6 +58,8 @@ impl std::fmt::Display for State {
             Self::Stopped => "stopped",
             Self::FailedSetup => "failed-setup",
             Self::Missing => "missing",
+            Self::Silent => "silent",
+            Self::OtherVersion => "other-version",
         })
     }
 }
@@ -64,6 +70,7 @@ impl std::fmt::Display for State {
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own, as `list --json` has it"
 )]
+#[non_exhaustive]
 pub struct Summary {
     pub id: SandboxId,
     pub name: Slug,
@@ -88,6 +95,12 @@ pub struct Summary {
     pub ahead: Option<u64>,
     /// Its command died in the middle of a merge, which [`super::gc`] finishes.
     pub half_merged: bool,
+    /// The checkout into which an `apply` from it was cut short.
+    #[serde(serialize_with = "crate::path_json::optional")]
+    pub applying: Option<PathBuf>,
+    /// Its end is by force alone: its repository is gone, and it runs or keeps work.
+    #[serde(skip)]
+    pub ends_by_force: bool,
     /// What it keeps for its user that did not land, and where, in words.
     pub kept: Option<String>,
     /// What is in the way where that is commits for another branch.
@@ -107,8 +120,12 @@ pub struct Summary {
     #[serde(serialize_with = "crate::path_json::optional")]
     pub workdir: Option<PathBuf>,
     pub created: Timestamp,
+    /// The checkout that it was made from.
     #[serde(serialize_with = "crate::path_json::lossy")]
     pub repository: PathBuf,
+    /// A checkout that is there: that one, unless it is gone.
+    #[serde(skip)]
+    pub checkout: PathBuf,
 }
 
 /// The sandboxes of the repository around `repository`, or of all repositories, oldest first.
@@ -132,10 +149,16 @@ pub async fn list(
     let mut refs: BTreeMap<PathBuf, RefsAt> = BTreeMap::new();
     let mut summaries = Vec::with_capacity(listing.entries.len());
     for entry in &listing.entries {
-        // One that was made from another checkout of the repository is looked at there.
+        // One that was made from another checkout of the repository is looked at there, as long as there is one.
+        let is_there = belongs::is_where_it_was_made(&entry.record);
         let repo = match &only {
-            Some(repo) if repo.top.as_path() == entry.record.repository => Some(repo.clone()),
-            _ => find(&entry.record.repository).await.ok(),
+            Some(repo) if !is_there || repo.top.as_path() == entry.record.repository => {
+                Some(repo.clone())
+            }
+            _ => match belongs::checkout(&entry.record) {
+                Some(top) => find(&top).await.ok(),
+                None => find(&entry.record.repository).await.ok(),
+            },
         };
         let there = match &repo {
             None => None,
@@ -157,7 +180,7 @@ pub async fn list(
 }
 
 /// Asks the sandboxes that live on how they are, all at once. Bounded: 5 s. Returns those that did not answer, with why.
-pub async fn ask(home: &Home, summaries: &mut [Summary]) -> Vec<(Slug, String)> {
+pub async fn ask(home: &Home, summaries: &mut [Summary]) -> Vec<(SandboxId, String)> {
     let living = summaries
         .iter_mut()
         .filter(|one| one.lives_on && !one.orphaned);
@@ -180,7 +203,15 @@ pub async fn ask(home: &Home, summaries: &mut [Summary]) -> Vec<(Slug, String)> 
             Ok(Some(Condition::Running)) => one.state = State::Active,
             Ok(Some(Condition::Paused)) => one.state = State::Paused,
             Ok(Some(Condition::Stopped)) => one.state = State::Stopped,
-            Err(error) => return Some((one.name.clone(), error.to_string())),
+            Err(error) => {
+                // Neither its record nor its lock tells what it does.
+                one.state = match (one.state, &error) {
+                    (State::Missing, _) => State::Missing,
+                    (_, SandboxError::OtherVersion { .. }) => State::OtherVersion,
+                    _ => State::Silent,
+                };
+                return Some((one.id, error.to_string()));
+            }
         }
         None
     });
@@ -204,7 +235,7 @@ async fn summary(
     let record = entry.record.clone();
     let repo = there.map(|(repo, _)| repo);
     let unused = !in_use || record.lives_on();
-    let orphaned = repo.is_none() && unused && orphan::is_gone(&record.repository);
+    let orphaned = repo.is_none() && unused && belongs::is_gone(&record);
     let interrupted = !in_use && !orphaned && record.phase.is_unfinished();
     let ends = match there {
         Some((repo, refs)) => tips_at(repo, refs, &record, cancel).await?,
@@ -279,6 +310,8 @@ async fn summary(
         }
         _ => None,
     };
+    let directory = home.sandbox(record.id);
+    let ends_by_force = orphaned && (lives_on || orphan::keeps_work(&record, &directory));
     Ok(Summary {
         id: record.id,
         kind: "task",
@@ -291,16 +324,16 @@ async fn summary(
         branch: record.branch_text(),
         ahead,
         half_merged,
-        kept: match applying {
+        kept: match &applying {
             _ if half_merged => Some("its merge was cut short".to_owned()),
             Some(checkout) => Some(format!(
-                "an `apply` into {} was cut short: `cofferdam apply {name}` finishes it, \
-                 `cofferdam apply --undo {name}` takes it back",
-                checkout.display(),
-                name = record.name
+                "an `apply` into {} was cut short",
+                checkout.display()
             )),
             None => kept,
         },
+        applying: applying.filter(|_| !half_merged),
+        ends_by_force,
         landing: record.outcome.as_ref().map(|one| one.landing.clone()),
         beside,
         uncollected,
@@ -310,6 +343,10 @@ async fn summary(
         created: record.created,
         name: record.name,
         provider: record.provider,
+        checkout: repo.map_or_else(
+            || record.repository.clone(),
+            |repo| repo.top.as_path().to_owned(),
+        ),
         repository: record.repository,
     })
 }

@@ -14,6 +14,7 @@ use crate::session::collect::{CollectError, merge_message};
 
 /// What a merge came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Merge {
     /// [`Landing::Nothing`]: all of it was there already.
     pub landing: Landing,

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::branch::{delete_branch, relies_on};
 use super::risk::worktree_of;
-use super::taken_out::{self, Place};
+use super::taken_out::{self, Destination};
 use super::tips::{self, refs_of, tips_at};
 use super::{ManageError, SandboxRef};
 use crate::git::land::Landing;
@@ -111,7 +111,7 @@ async fn look(
     let files = record.workspace(home);
     let ended = record.mode.owns_files() && record.phase == Phase::Stopped;
     // What was applied can be taken back as long as its sandbox is there.
-    let taken_out = taken_out::is_in(&directory, Place::Worktree);
+    let taken_out = taken_out::is_in(&directory, Destination::Worktree);
     if ended && files.is_dir() && !taken_out {
         return Ok(Err(Stays::Uncommitted(files)));
     }

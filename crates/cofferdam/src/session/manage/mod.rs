@@ -25,7 +25,7 @@ pub use crate::git::DiffStyle;
 pub use crate::git::land::{Applied, TakenBack};
 pub use crate::session::collect::Rest;
 pub use apply::{Application, apply, take_back};
-pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete};
+pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete, let_go};
 pub use error::{Lost, ManageError};
 pub use gc::{Doing, GcOptions, GcReport, KEEP_TREES, Problem, Recovered, gc};
 pub(super) use gc::{give_up, recover_in};

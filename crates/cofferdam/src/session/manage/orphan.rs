@@ -8,6 +8,7 @@ use super::error::{Lost, ManageError};
 use crate::git::land::Landing;
 use crate::git::{GitError, Repository, RepositoryError, land};
 use crate::home::Home;
+use crate::registry::belongs::is_gone;
 use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError};
 use crate::sandbox::{self, Handle};
 use crate::session::collect;
@@ -43,15 +44,6 @@ pub(super) fn orphaned(record: &Record, directory: &Path, lost: Lost) -> ManageE
     }
 }
 
-/// Whether no repository is at the place that a record names. A disk that cannot be asked has not lost it.
-pub(super) fn is_gone(repository: &Path) -> bool {
-    let found = repository.join(".git").symlink_metadata();
-    found.is_err_and(|error| {
-        use std::io::ErrorKind::{NotADirectory, NotFound};
-        matches!(error.kind(), NotFound | NotADirectory)
-    })
-}
-
 /// The sandbox that a command means, if it is such a one: by its id from everywhere, by its name where there is no
 /// repository in which that name could mean another.
 pub(super) fn find(target: &SandboxRef, why: &ManageError) -> Result<Option<Entry>, ManageError> {
@@ -67,7 +59,7 @@ pub(super) fn find(target: &SandboxRef, why: &ManageError) -> Result<Option<Entr
     let entries = registry::list(&target.home, None)?.entries;
     let mut orphans: Vec<Entry> = entries
         .into_iter()
-        .filter(|entry| is_gone(&entry.record.repository))
+        .filter(|entry| is_gone(&entry.record))
         .collect();
     let with_id = |entry: &Entry| entry.record.id.to_string() == name;
     if let Some(at) = orphans.iter().position(with_id) {
@@ -167,7 +159,7 @@ pub(super) fn keeps_work(record: &Record, directory: &Path) -> bool {
 }
 
 /// What is kept in the repository that is lost, in words.
-fn kept(record: &Record) -> Option<String> {
+pub(super) fn kept(record: &Record) -> Option<String> {
     // Its command may have died between the two.
     let outcome = record.outcome.as_ref();
     let landing = outcome.map(|outcome| &outcome.landing);

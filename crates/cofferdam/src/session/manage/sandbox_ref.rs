@@ -11,7 +11,7 @@ use crate::git::land::Landing;
 use crate::git::refs;
 use crate::git::{Git, Oid, Repository};
 use crate::home::Home;
-use crate::registry::{self, Entry, Record};
+use crate::registry::{self, Entry, Record, belongs};
 
 /// One sandbox of one repository, as a command names it.
 #[derive(Debug, Clone)]
@@ -36,11 +36,12 @@ pub(super) struct Work {
 }
 
 impl SandboxRef {
-    /// The sandbox, and its repository in the checkout that it was made from.
+    /// The sandbox, and its repository in the checkout that it was made from; where that is gone, in the one that the command
+    /// works in.
     pub(super) async fn find(&self) -> Result<(Repository, Entry), ManageError> {
         let (here, entry) = self.find_here().await?;
         let there = &entry.record.repository;
-        if here.top.as_path() == there {
+        if here.top.as_path() == there || !belongs::is_where_it_was_made(&entry.record) {
             return Ok((here, entry));
         }
         Ok((self.discover(there).await?, entry))
@@ -85,7 +86,7 @@ impl SandboxRef {
         }
         let own = tips::branch(record);
         if record.lives_on() && (own.is_none() || record.landed.is_none()) {
-            // Its branch is made when something comes home, and one that works in the checkout has none.
+            // Somebody deleted its branch before something came home, and one that works in the checkout has none.
             let tips = vec![Tip {
                 id: record.begins().clone(),
                 on_branch: false,

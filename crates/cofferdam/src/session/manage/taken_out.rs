@@ -13,12 +13,12 @@ const IN_WORKTREE: &str = "worktree-whole";
 const APPLIED: &str = "applied-whole";
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum Destination {
     Worktree,
     WorkingTree,
 }
 
-impl Place {
+impl Destination {
     fn file(self) -> &'static str {
         match self {
             Self::Worktree => IN_WORKTREE,
@@ -28,23 +28,23 @@ impl Place {
 }
 
 /// `directory`: the sandbox's state directory, as in all of these.
-pub(super) fn note(directory: &Path, place: Place) -> Result<(), FileError> {
-    fsx::write_private(&directory.join(place.file()), b"")
+pub(super) fn note(directory: &Path, to: Destination) -> Result<(), FileError> {
+    fsx::write_private(&directory.join(to.file()), b"")
 }
 
 /// It is no longer in that place.
-pub(super) fn forget(directory: &Path, place: Place) -> Result<(), FileError> {
-    fsx::remove_file_if_exists(&directory.join(place.file()))
+pub(super) fn forget(directory: &Path, to: Destination) -> Result<(), FileError> {
+    fsx::remove_file_if_exists(&directory.join(to.file()))
 }
 
 /// Who works in the sandbox's own files again leaves something anew.
 pub(in crate::session) fn nothing_is_taken_out(directory: &Path) -> Result<(), FileError> {
-    forget(directory, Place::Worktree)?;
-    forget(directory, Place::WorkingTree)
+    forget(directory, Destination::Worktree)?;
+    forget(directory, Destination::WorkingTree)
 }
 
-pub(super) fn is_in(directory: &Path, place: Place) -> bool {
-    let file = directory.join(place.file());
+pub(super) fn is_in(directory: &Path, to: Destination) -> bool {
+    let file = directory.join(to.file());
     file.symlink_metadata().is_ok()
 }
 

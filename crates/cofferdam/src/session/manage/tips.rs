@@ -8,7 +8,7 @@ use crate::git::refs::{self, EXTRA, Own};
 use crate::git::refs_at::{RefsAt, below_own, names_of};
 use crate::git::{GitError, Oid, Repository};
 use crate::names::BranchName;
-use crate::registry::{Record, Strategy};
+use crate::registry::{Outcome, Record, Strategy};
 
 /// One end of a sandbox's work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,5 +99,7 @@ pub(in crate::session) fn made_branch(record: &Record) -> Option<String> {
 
 /// Whether the commits that came home landed nowhere. Without that, the sandbox's own reference may be at a stash.
 fn keeps_commits(record: &Record) -> bool {
-    (record.outcome.as_ref()).is_some_and(|outcome| matches!(outcome.landing, Landing::Kept { .. }))
+    (record.outcome.as_ref()).is_some_and(|Outcome { landing, .. }| {
+        matches!(landing, Landing::Kept { .. }) && !landing.is_to_be_looked_at()
+    })
 }

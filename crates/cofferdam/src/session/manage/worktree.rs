@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::risk::own_branch;
-use super::taken_out::{self, Place};
+use super::taken_out::{self, Destination};
 use super::turn::take_ended;
 use super::{ManageError, SandboxRef};
 use crate::fsx;
@@ -47,7 +47,7 @@ pub async fn worktree(
     // What is there already is not this sandbox's: it must not be in the record.
     if std::fs::symlink_metadata(&path).is_err() {
         // An earlier one may have had it all, and is gone.
-        taken_out::forget(owned.directory(), Place::Worktree)?;
+        taken_out::forget(owned.directory(), Destination::Worktree)?;
         fsx::write_private(&unfinished, b"")?;
         owned.record.worktree = Some(path);
         owned.save()?;
@@ -73,7 +73,7 @@ pub async fn worktree(
         return Err(error.into());
     }
     if whole {
-        taken_out::note(owned.directory(), Place::Worktree)?;
+        taken_out::note(owned.directory(), Destination::Worktree)?;
     }
     fsx::remove_file_if_exists(&unfinished)?;
     Ok(made.path)

@@ -37,6 +37,8 @@ pub enum PlanError {
     EmptyPrompt,
     #[error("branch `{0}` exists already, and it would be this sandbox's temporary branch")]
     BranchTaken(BranchName),
+    #[error("branch `{0}` was made by someone else while this sandbox was")]
+    BranchMade(BranchName),
     #[error("{} is a symlink: the head strategy cannot cover it", .0.display())]
     GitSymlink(PathBuf),
     #[error("Cofferdam's own directory {} is the one for settings in this repository", .0.display())]

@@ -19,7 +19,7 @@ use super::manage::recover_in;
 use super::mode_reason::ModeReason;
 use super::options::{Caller, SessionOptions};
 use super::{hide, network, place};
-use crate::git::discovery::Start;
+use crate::git::discovery::{self, Start};
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Identity, Repository, copies};
 use crate::names::{SandboxId, Slug};
@@ -164,6 +164,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         id,
         name,
         repository: repository.top.as_path().to_owned(),
+        common_dir: discovery::shared(repository.top.as_path()),
         provider: options.sandbox.provider_name().to_owned(),
         mode,
         strategy: branches.strategy,

@@ -20,6 +20,7 @@ use tokio::sync::oneshot::{self, Sender};
 use super::emitter::Emitter;
 use super::error::{RunErrorKind, step};
 use super::event::Event;
+use super::hook_point::HookPoint;
 use super::login::Login;
 use super::mounts::{GitPlace, Workspace};
 use super::options::{Caller, SessionOptions};
@@ -108,7 +109,7 @@ impl Making<'_> {
         let workspace = owned.record.workspace(&self.caller.home);
         let (host, inside) = tokio::join!(
             hooks::on_host(
-                "host.onSandboxReady",
+                HookPoint::HostSandboxReady,
                 &self.options.hooks.host_sandbox_ready,
                 &workspace,
                 &self.caller.environment,
@@ -150,7 +151,7 @@ impl Making<'_> {
         let workspace = owned.record.workspace(&self.caller.home);
         let git = git_place(owned.record.mode, &workspace)?;
         hooks::on_host(
-            "host.onWorktreeReady",
+            HookPoint::WorktreeReady,
             &self.options.hooks.host_worktree_ready,
             &workspace,
             &self.caller.environment,

@@ -96,6 +96,27 @@ impl Supervisor {
         }
     }
 
+    /// The same of the one with this state directory, asked nothing else before. `None`: nobody keeps the sandbox's place,
+    /// so nothing is carried. Bounded: 40 s.
+    pub async fn reload_at(
+        state_directory: &Path,
+        change: &Change,
+    ) -> Result<Option<u64>, SupervisorError> {
+        let Some(supervisor) = Self::at(state_directory)? else {
+            return Ok(None);
+        };
+        let reloaded = match supervisor.reload(change).await {
+            // It ended just then, or lives on and has no time: asked again, it says which.
+            Err(SupervisorError::Ended) => supervisor.reload(change).await,
+            reloaded => reloaded,
+        };
+        match reloaded {
+            Ok(closed) => Ok(Some(closed)),
+            Err(SupervisorError::NotRunning) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Ends the keeping of the sandbox's place: nothing of it is carried any more, and its lock is free. Whoever
     /// was faster is fine. Bounded: 5 s.
     pub async fn stop(self) -> Result<(), SupervisorError> {

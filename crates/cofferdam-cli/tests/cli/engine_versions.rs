@@ -1,0 +1,147 @@
+//! Engines that take other versions of their API than the ones of this machine, and some with which there is nothing to be done.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use crate::containers::worlds;
+use crate::engine_faults::socket;
+use crate::environment::TestEnvironment;
+use crate::fake_engine::{FakeEngine, docker};
+
+/// Docker 29 takes nothing before 1.44; 20.10 nothing after 1.41.
+#[test]
+fn a_whole_life_in_the_versions_that_an_engine_takes() {
+    for world in worlds() {
+        for (server, window, expected) in [
+            ("Docker/29.0.0 (linux)", (44, 52), "1.52"),
+            ("Docker/20.10.24 (linux)", (12, 41), "1.41"),
+            // Of after this one.
+            ("Docker/40.0.0 (linux)", (50, 80), "1.53"),
+        ] {
+            let mut played = docker(server, window);
+            played.real = Some(socket(world.engine));
+            let engine = FakeEngine::new(played);
+            let run = |words: &[&str]| {
+                let done = engine.cofferdam(&world.environment, world.engine, words);
+                done.expect_code(0)
+            };
+            run(&[
+                "create",
+                "one",
+                "--sandbox",
+                world.engine,
+                "--image",
+                "git:latest",
+                "--mode",
+                "bind",
+            ]);
+            run(&[
+                "exec",
+                "one",
+                "--",
+                "sh",
+                "-c",
+                "echo x >x && git add x && git commit -qm x",
+            ]);
+            assert!(run(&["list"]).stdout.contains("one"));
+            run(&["doctor", "one"]);
+            run(&["stop", "one"]);
+            run(&["start", "one"]);
+            run(&["delete", "one"]);
+            world.expect_clean();
+            let asked = engine.asked();
+            let begin = format!("/v{expected}/");
+            let version = |one: &&String| !one.contains(&begin);
+            let others: Vec<_> = asked.iter().filter(version).collect();
+            let greetings = ["GET /_ping", "GET /version"];
+            assert!(
+                others.iter().all(|one| greetings.contains(&one.as_str())),
+                "{server}: {others:?}"
+            );
+            for needed in ["POST", "DELETE", "/containers/json", "/info"] {
+                assert!(
+                    asked.iter().any(|one| one.contains(needed)),
+                    "{needed}: {asked:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The control of the test above.
+#[test]
+fn what_is_asked_in_another_version_is_refused() {
+    let engine = FakeEngine::new(docker("Docker/29.0.0 (linux)", (44, 52)));
+    for (path, refused) in [
+        ("/v1.41/info", true),
+        ("/info", true),
+        ("/v1.53/info", true),
+        ("/v1.44/info", false),
+    ] {
+        let mut stream = UnixStream::connect(engine.socket()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(
+            answer.starts_with("HTTP/1.1 400"),
+            refused,
+            "{path}: {answer}"
+        );
+    }
+}
+
+/// Nothing of a sandbox is said or made that cannot be.
+#[test]
+fn an_engine_that_is_of_no_use_is_the_first_line_and_leaves_nothing() {
+    let environment = TestEnvironment::with_repository();
+    let elsewhere = |mut played: crate::fake_engine::Played| {
+        played.info = played
+            .info
+            .replace("\"KernelVersion\":\"", "\"KernelVersion\":\"0.");
+        played
+    };
+    for (played, what, hint) in [
+        (
+            docker("Docker/19.03.15 (linux)", (12, 40)),
+            "Docker 19.03.15 is too old: its API is 1.40, and 1.41 is needed",
+            "install Docker 20.10 or newer",
+        ),
+        (
+            docker("Docker/60.0.0 (linux)", (70, 90)),
+            "Docker 60.0.0 is too new: it takes no API older than 1.70",
+            "install a newer cofferdam",
+        ),
+        (
+            elsewhere(docker("Docker/28.0.0 (linux)", (24, 48))),
+            "Docker's containers run on another machine (Linux 0.",
+            "install the engine on this machine, or leave out `--sandbox docker`",
+        ),
+    ] {
+        let engine = FakeEngine::new(played);
+        for words in [
+            &["run", "--sandbox", "docker", "--", "true"][..],
+            &["run", "--sandbox", "docker", "--head", "--", "true"],
+            &["create", "one", "--sandbox", "docker"],
+            &[
+                "create",
+                "one",
+                "--sandbox",
+                "docker",
+                "--network",
+                "none",
+                "--mode",
+                "bind",
+            ],
+        ] {
+            let done = engine
+                .cofferdam(&environment, "docker", words)
+                .expect_code(1);
+            let first = done.stderr.lines().next().unwrap();
+            assert!(first.starts_with(&format!("error: {what}")), "{done}");
+            assert!(done.stderr.contains(&format!("hint: {hint}")), "{done}");
+            environment.expect_nothing_made();
+        }
+        let asked = engine.asked();
+        assert!(asked.iter().all(|one| one.starts_with("GET ")), "{asked:?}");
+    }
+}

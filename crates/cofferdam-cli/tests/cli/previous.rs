@@ -1,0 +1,134 @@
+//! What the commit before this one has made is listed, collected, started and deleted by this one. `scripts/test --all` builds it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use cofferdam_lab::skip;
+
+use crate::containers::{SURROUNDINGS, worlds};
+use crate::environment::{Done, TestEnvironment, commit_script, finish};
+
+/// Both commands in one environment.
+struct Both<'a> {
+    environment: &'a TestEnvironment,
+    previous: &'a Path,
+    options: Vec<&'a str>,
+}
+
+impl Both<'_> {
+    #[track_caller]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the engines are where this machine's user has them"
+    )]
+    fn finish(mut command: Command, words: &[&str]) -> Done {
+        for name in SURROUNDINGS {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish(command.spawn().unwrap())
+    }
+
+    #[track_caller]
+    fn old(&self, words: &[&str]) -> Done {
+        let program = self.environment.program(self.previous.to_str().unwrap());
+        Self::finish(program, words).expect_code(0)
+    }
+
+    #[track_caller]
+    fn new(&self, words: &[&str]) -> Done {
+        Self::finish(self.environment.command(&[]), words)
+    }
+
+    fn list(&self) -> String {
+        self.new(&["list"]).expect_code(0).stdout
+    }
+
+    /// One that runs, one that is stopped and one whose run kept uncommitted work.
+    #[track_caller]
+    fn check(&self) {
+        let run = |name: &str, script: &str| {
+            self.old(&[&["exec", name, "--"], &["sh", "-c", script][..]].concat());
+        };
+        for name in ["runs", "stopped"] {
+            self.old(&[&["create", name][..], &self.options].concat());
+            run(name, &commit_script(&[name]));
+        }
+        self.old(&["stop", "stopped"]);
+        let left = ["run", "-q", "--name", "left"];
+        let agent = ["--agent", "command", "--", "sh", "-c", "echo left > left"];
+        self.old(&[&left[..], &self.options, &agent].concat());
+
+        let list = self.list();
+        for line in [("runs", "active"), ("stopped", "stopped"), ("left", "")] {
+            let found = list
+                .lines()
+                .find(|text| text.split_whitespace().next() == Some(line.0));
+            assert!(found.is_some_and(|text| text.contains(line.1)), "{list}");
+        }
+        // A guest or a supervisor of another version is named, with the way out.
+        let used = self.new(&["exec", "runs", "--", "true"]);
+        if used.status.code() != Some(0) {
+            assert!(used.stderr.contains("cofferdam stop runs"), "{used}");
+            self.new(&["stop", "runs"]).expect_code(0);
+            self.new(&["start", "runs"]).expect_code(0);
+            self.new(&["exec", "runs", "--", "true"]).expect_code(0);
+        }
+        for name in ["runs", "stopped"] {
+            self.new(&["collect", name]).expect_code(0);
+            let file = format!("cofferdam/{name}:{name}.txt");
+            self.environment.git(&["show", &file]);
+        }
+        let shown = self.new(&["diff", "--uncommitted", "left", "--name-only"]);
+        assert_eq!(shown.expect_code(0).stdout, "left\n");
+        self.new(&["start", "stopped"]).expect_code(0);
+        let words = ["exec", "stopped", "--", "cat", "stopped.txt"];
+        assert_eq!(self.new(&words).expect_code(0).stdout, "stopped\n");
+        for name in ["runs", "stopped", "left"] {
+            self.new(&["delete", "--force", name]).expect_code(0);
+        }
+        let list = self.list();
+        for name in ["runs", "stopped", "left"] {
+            assert!(!list.contains(name), "{list}");
+        }
+    }
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "scripts/test says where it has built it"
+)]
+fn what_it_made_is_looked_after() {
+    let Some(previous) = std::env::var_os("COFFERDAM_TEST_PREVIOUS") else {
+        skip!("the commit before this one: only with `scripts/test --all`");
+        return;
+    };
+    let previous = Path::new(&previous);
+    for mode in ["layer", "copy", "bind"] {
+        let environment = TestEnvironment::with_repository();
+        let options = vec!["--mode", mode];
+        Both {
+            environment: &environment,
+            previous,
+            options,
+        }
+        .check();
+        environment.expect_clean();
+    }
+    for world in worlds() {
+        let options = vec!["--sandbox", world.engine, "--image", "git:latest"];
+        Both {
+            environment: &world.environment,
+            previous,
+            options,
+        }
+        .check();
+        world.environment.expect_clean();
+    }
+}

@@ -1,0 +1,317 @@
+//! What an engine says of itself, and what follows from it for sandboxes.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::Kind;
+use super::client::Users;
+use super::probe::Lack;
+use crate::sandbox::SandboxError;
+
+/// Of its answer what is asked here. What it does not say is not known, and nothing is said of it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct About {
+    /// Of the kernel that its containers run on.
+    kernel_version: String,
+    cgroup_version: Option<String>,
+    security_options: Option<Vec<String>>,
+    memory_limit: Option<bool>,
+    swap_limit: Option<bool>,
+    pids_limit: Option<bool>,
+    cpu_cfs_quota: Option<bool>,
+    runc_commit: Commit,
+    runtimes: Option<BTreeMap<String, Runtime>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Commit {
+    #[serde(rename = "ID")]
+    id: String,
+}
+
+/// A program, or since Docker 23 the kind of one.
+#[derive(Debug, Clone, Deserialize)]
+struct Runtime {
+    path: Option<String>,
+    #[serde(rename = "runtimeType")]
+    kind: Option<String>,
+}
+
+/// The first versions of runc without the ways out of a container that are known (CVE-2025-31133, 52565, 52881), and the first
+/// without the one before them (CVE-2024-21626).
+const MENDED: [[u32; 3]; 3] = [[1, 2, 8], [1, 3, 3], [1, 4, 0]];
+const MENDED_BEFORE: [u32; 3] = [1, 1, 12];
+
+impl About {
+    pub(super) fn is_rootless(&self) -> bool {
+        self.options().any(|option| option.contains("rootless"))
+    }
+
+    /// An ordinary user's engine limits nothing without delegated control groups of version 2.
+    pub(super) fn has_control_groups_of_1(&self) -> bool {
+        self.cgroup_version.as_deref() == Some("1")
+    }
+
+    /// The runtimes that it has, by their names, with what each starts.
+    pub(super) fn runtimes(&self) -> BTreeMap<&str, &str> {
+        let all = self.runtimes.iter().flatten();
+        all.map(|(name, one)| {
+            let starts = one.path.as_deref().or(one.kind.as_deref());
+            (name.as_str(), starts.unwrap_or_default())
+        })
+        .collect()
+    }
+
+    /// Refuses an engine whose containers have another kernel. `ours`: this machine's.
+    pub(super) fn is_on(&self, ours: &str, kind: Kind) -> Result<(), SandboxError> {
+        let theirs = crate::text::printable_line(&self.kernel_version);
+        if theirs.is_empty() || theirs == ours {
+            return Ok(());
+        }
+        Err(SandboxError::Unsupported {
+            what: format!(
+                "{kind}'s containers run on another machine (Linux {theirs}), a virtual one perhaps"
+            ),
+            hint: format!(
+                "install the engine on this machine, or leave out `--sandbox {}`",
+                kind.name()
+            ),
+        })
+    }
+
+    /// What sandboxes do without that others have.
+    pub(super) fn lacks(&self, kind: Kind, users: Users) -> Vec<Lack> {
+        let filter = self.lacks_filter(kind, users);
+        let limits = self.lacks_limits(kind, users);
+        filter
+            .into_iter()
+            .chain(limits)
+            .chain(self.old_runc())
+            .collect()
+    }
+
+    /// What is worth to know, and no reason to do anything.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let has = |name: &str| self.options().any(|one| one == format!("name={name}"));
+        let bare = self.security_options.is_some() && !has("apparmor") && !has("selinux");
+        let bare = bare.then(|| "neither AppArmor nor SELinux beside it".to_owned());
+        bare.into_iter().collect()
+    }
+
+    fn options(&self) -> impl Iterator<Item = &str> {
+        let all = self.security_options.iter().flatten();
+        // `name=seccomp,profile=builtin`
+        all.flat_map(|option| option.split(','))
+    }
+
+    fn lacks_filter(&self, kind: Kind, users: Users) -> Option<Lack> {
+        self.security_options.as_ref()?;
+        if !self.options().any(|option| option == "name=seccomp") {
+            return Some(Lack {
+                what: "an engine's filter of system calls: it has none".to_owned(),
+                hint: format!("use a build of {kind} and a kernel that have seccomp"),
+            });
+        }
+        // To whom maps their root it gives ours.
+        let off =
+            users != Users::Mapped && self.options().any(|option| option == "profile=unconfined");
+        off.then(|| Lack {
+            what: "the engine's filter of system calls, which is turned off".to_owned(),
+            hint: format!(
+                "take `seccomp-profile` out of {kind}'s settings (daemon.json), and start it again"
+            ),
+        })
+    }
+
+    fn lacks_limits(&self, kind: Kind, users: Users) -> Option<Lack> {
+        if users.rootless() && self.has_control_groups_of_1() {
+            return Some(Lack {
+                what: "limits of memory and CPUs (control groups of version 1)".to_owned(),
+                hint: format!(
+                    "run {kind} as root, or on a machine with control groups of version 2 that are delegated to you"
+                ),
+            });
+        }
+        let mut missing = Vec::new();
+        let lacks = |known: Option<bool>| known == Some(false);
+        if lacks(self.memory_limit) {
+            missing.push("memory");
+        } else if lacks(self.swap_limit) {
+            missing.push("swap");
+        }
+        if lacks(self.cpu_cfs_quota) {
+            missing.push("CPUs");
+        }
+        // An ordinary user's are counted by the guest.
+        if lacks(self.pids_limit) && !users.rootless() {
+            missing.push("processes");
+        }
+        let last = missing.pop()?;
+        let all = if missing.is_empty() {
+            last.to_owned()
+        } else {
+            format!("{} and {last}", missing.join(", "))
+        };
+        Some(Lack {
+            what: format!("limits of {all}"),
+            hint: if users.rootless() {
+                "have the control groups `cpu`, `memory` and `pids` delegated to you (`Delegate=` of user@.service)".to_owned()
+            } else {
+                "have the kernel count them: `cgroup_enable=memory swapaccount=1` on its command line, or control groups of version 2".to_owned()
+            },
+        })
+    }
+
+    fn old_runc(&self) -> Option<Lack> {
+        let version = upstream(&self.runc_commit.id)?;
+        let same = |mended: &&[u32; 3]| mended[..2] == version[..2];
+        let mended = MENDED.iter().find(same).unwrap_or(&MENDED[0]);
+        if version >= *mended {
+            return None;
+        }
+        let [major, minor, patch] = version;
+        let known = if version < MENDED_BEFORE {
+            "CVE-2024-21626"
+        } else {
+            "CVE-2025-31133"
+        };
+        Some(Lack {
+            what: format!(
+                "a runtime that is mended: runc {major}.{minor}.{patch} has ways out of a container that are known ({known})"
+            ),
+            hint: "install runc 1.2.8, 1.3.3 or newer, as it comes with the newest containerd.io"
+                .to_owned(),
+        })
+    }
+}
+
+/// Of `v1.1.12-0-g51d5e946`. A distribution mends its own and keeps the number (`1.1.5+ds1-1+deb12u1`): that says nothing.
+fn upstream(id: &str) -> Option<[u32; 3]> {
+    let id = id.strip_prefix('v')?;
+    let (version, rest) = id.split_once('-').unwrap_or((id, "0-g"));
+    if !rest.starts_with("0-g") {
+        return None;
+    }
+    let numbers: Result<Vec<u32>, _> = version.split('.').map(str::parse).collect();
+    numbers.ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{"KernelVersion":"6.1","CgroupVersion":"2","SecurityOptions":["name=apparmor","name=seccomp,profile=builtin"],
+        "MemoryLimit":true,"SwapLimit":true,"PidsLimit":true,"CpuCfsQuota":true,"RuncCommit":{"ID":"v1.3.3-0-gd842d771"}}"#;
+
+    fn lacks(text: &str, users: Users) -> Vec<String> {
+        let about: About = serde_json::from_str(text).unwrap();
+        let all = about.lacks(Kind::Docker, users).into_iter();
+        all.map(|lack| lack.what).collect()
+    }
+
+    #[test]
+    fn what_is_weaker_is_named() {
+        assert_eq!(lacks(GOOD, Users::Machine), [""; 0]);
+        for (from, to, want) in [
+            ("builtin", "unconfined", "filter of system calls, which is"),
+            (
+                "name=seccomp,profile=builtin",
+                "x",
+                "filter of system calls: it",
+            ),
+            (
+                "\"MemoryLimit\":true",
+                "\"MemoryLimit\":false",
+                "limits of memory",
+            ),
+            (
+                "\"SwapLimit\":true",
+                "\"SwapLimit\":false",
+                "limits of swap",
+            ),
+            (
+                "\"PidsLimit\":true",
+                "\"PidsLimit\":false",
+                "limits of processes",
+            ),
+            (
+                "\"CpuCfsQuota\":true",
+                "\"CpuCfsQuota\":false",
+                "limits of CPUs",
+            ),
+            ("v1.3.3", "v1.3.2", "runc 1.3.2"),
+            (
+                "v1.3.3",
+                "v1.1.14",
+                "runc 1.1.14 has ways out of a container that are known (CVE-2025",
+            ),
+            (
+                "v1.3.3",
+                "v1.1.9",
+                "runc 1.1.9 has ways out of a container that are known (CVE-2024",
+            ),
+        ] {
+            let found = lacks(&GOOD.replace(from, to), Users::Machine);
+            assert!(found.len() == 1 && found[0].contains(want), "{found:?}");
+        }
+        let all = GOOD
+            .replace("Limit\":true", "Limit\":false")
+            .replace("Quota\":true", "Quota\":false");
+        assert_eq!(
+            lacks(&all, Users::Machine),
+            ["limits of memory, CPUs and processes"]
+        );
+    }
+
+    #[test]
+    fn an_ordinary_users_engine_has_the_guests_limit_of_processes_and_its_filter() {
+        let weak = GOOD
+            .replace("\"PidsLimit\":true", "\"PidsLimit\":false")
+            .replace("builtin", "unconfined");
+        assert_eq!(lacks(&weak, Users::Mapped), [""; 0]);
+        assert_eq!(lacks(&weak, Users::Kept).len(), 1);
+        let old = GOOD.replace("\"CgroupVersion\":\"2\"", "\"CgroupVersion\":\"1\"");
+        let limits = "limits of memory and CPUs (control groups of version 1)";
+        assert_eq!(lacks(&old, Users::Kept), [limits]);
+        assert_eq!(lacks(&old, Users::Machine), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_judged() {
+        for text in ["{}", r#"{"SecurityOptions":null,"Runtimes":null}"#] {
+            assert_eq!(lacks(text, Users::Machine), [""; 0]);
+            let about: About = serde_json::from_str(text).unwrap();
+            assert_eq!(about.notes(), [""; 0]);
+            about.is_on("6.1", Kind::Docker).unwrap();
+        }
+        for id in [
+            "1.1.5+ds1-1+deb12u1",
+            "d842d7719497cc3b",
+            "",
+            "v1.1.5-3-gabc",
+            "v1.1",
+        ] {
+            assert_eq!(
+                lacks(&GOOD.replace("v1.3.3-0-gd842d771", id), Users::Machine),
+                [""; 0]
+            );
+        }
+    }
+
+    #[test]
+    fn where_its_containers_run_and_what_stands_beside_it() {
+        let about: About = serde_json::from_str(GOOD).unwrap();
+        about.is_on("6.1", Kind::Docker).unwrap();
+        let error = about.is_on("6.2", Kind::Docker).unwrap_err().to_string();
+        assert!(error.contains("another machine (Linux 6.1)"), "{error}");
+        assert_eq!(about.notes(), [""; 0]);
+        let bare: About = serde_json::from_str(&GOOD.replace("apparmor", "x")).unwrap();
+        assert_eq!(bare.notes().len(), 1);
+        assert!(!about.is_rootless());
+        let rootless: About = serde_json::from_str(&GOOD.replace("apparmor", "rootless")).unwrap();
+        assert!(rootless.is_rootless());
+    }
+}

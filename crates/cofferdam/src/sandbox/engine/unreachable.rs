@@ -1,0 +1,71 @@
+//! Why nobody answers where an engine should be, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::Kind;
+use super::find::Endpoint;
+use crate::sandbox::SandboxError;
+
+/// By what the kernel says.
+pub(super) fn unreachable(endpoint: &Endpoint, error: &io::Error) -> SandboxError {
+    let (kind, place) = (endpoint.kind, named(endpoint));
+    let root = rustix::process::geteuid().is_root();
+    let start = kind.start(root);
+    let (what, hint) = match error.kind() {
+        io::ErrorKind::NotFound => (
+            format!("{kind} is not there: nothing is at {place}"),
+            match installed(kind) {
+                Some(_) => format!("start it with `{start}`"),
+                None => format!("install {kind}, then start it with `{start}`"),
+            },
+        ),
+        io::ErrorKind::ConnectionRefused => (
+            format!("{kind} does not run: nobody listens at {place}"),
+            format!("start it with `{start}`"),
+        ),
+        io::ErrorKind::PermissionDenied => (
+            format!("you may not use {kind}: {place} is closed to you"),
+            match kind {
+                Kind::Docker => {
+                    "join its group with `sudo usermod -aG docker \"$USER\"` and log in again; who is in it is root on this machine"
+                        .to_owned()
+                }
+                Kind::Podman => format!("start one of your own with `{}`", kind.start(false)),
+            },
+        ),
+        _ => (
+            format!("{kind} cannot be reached at {place}: {error}"),
+            format!("start it with `{start}`"),
+        ),
+    };
+    SandboxError::NoEngine { what, hint }
+}
+
+/// Somebody does, but not as an engine.
+pub(super) fn unanswered(endpoint: &Endpoint, error: &dyn fmt::Display) -> SandboxError {
+    let kind = endpoint.kind;
+    SandboxError::NoEngine {
+        what: format!(
+            "{kind} does not answer at {}: {}",
+            named(endpoint),
+            crate::text::printable_line(&error.to_string())
+        ),
+        hint: format!("see whether `{} info` works", kind.name()),
+    }
+}
+
+fn named(endpoint: &Endpoint) -> String {
+    let by = endpoint.from.name();
+    let by = by.map_or_else(String::new, |by| format!(" ({by} names it)"));
+    format!("{}{by}", endpoint.socket.display())
+}
+
+/// The engine's command in the usual places.
+fn installed(kind: Kind) -> Option<PathBuf> {
+    ["/usr/bin", "/usr/local/bin", "/bin"]
+        .iter()
+        .map(|place| PathBuf::from(place).join(kind.name()))
+        .find(|path| path.exists())
+}
