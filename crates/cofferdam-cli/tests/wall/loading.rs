@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cofferdam_lab::lab::Reply;
 use cofferdam_lab::probe::Task;
+use cofferdam_lab::sample;
 
 use crate::bench::{DENIED, at};
 use crate::trial::{Trial, http, word};
@@ -124,12 +125,14 @@ pub(crate) fn broken(trial: &mut Trial<'_>) {
     lab.name("allowed.test", vec![at(&[crate::bench::ALLOWED], 60)])
         .unwrap();
     let mut many = allow("");
-    for number in 0..100_000 {
+    // A list is read again at each change: most of this attack's time.
+    let number_of_rules = if sample::all() { 100_000 } else { 20_000 };
+    for number in 0..number_of_rules {
         writeln!(many, "    - domain: n{number}.many.test").unwrap();
     }
     user.configure(&many);
-    let (worked, said) = run(trial, &user, "100,000 rules", &[]);
-    trial.works("100,000 rules", worked, &said);
+    let (worked, said) = run(trial, &user, "very many rules", &[]);
+    trial.works("very many rules", worked, &said);
 }
 
 pub(crate) fn too_wide(trial: &mut Trial<'_>) {

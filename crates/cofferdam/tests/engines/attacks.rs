@@ -38,7 +38,7 @@ each! {
             Kind::Podman => &["--privileged", "a:b:ro", "$(id)", "a;id", "-v"],
         };
         let mut spec = spec();
-        spec.hostname = "--net=host".to_owned();
+        "--net=host".clone_into(&mut spec.hostname);
         let tree = world.directory("tree");
         let mut meant = BTreeSet::new();
         for name in odd {
