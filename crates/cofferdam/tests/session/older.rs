@@ -1,5 +1,6 @@
-//! State that an older version left: a sandbox with kept commits, and one whose command was killed while its agent
-//! worked. `state-1.tar.gz` was written by the last version whose records had format 1, in `/tmp/v1`.
+//! State that an older version left: a sandbox with kept commits, and three whose commands were killed while their agents
+//! worked: in a linked worktree, in a private copy, in the checkout. `state-1.tar.gz` was written by the last version whose
+//! records had format 1, in `/tmp/v1`.
 
 use std::path::Path;
 use std::process::Command;
@@ -57,21 +58,43 @@ fn listed(env: &Env) -> Vec<(String, State, bool)> {
 fn state_of_version_1_is_listed_collected_and_deleted() {
     let env = unpacked();
     let names = listed(&env);
-    let expected = [("clash", false), ("dead", true)];
+    let expected = [
+        ("clash", false),
+        ("dead", true),
+        ("copied", true),
+        ("checkout", true),
+    ];
     let found: Vec<_> = names.iter().map(|one| (one.0.as_str(), one.2)).collect();
     assert_eq!(found, expected, "{names:?}");
     assert_eq!(names[0].1, State::Stopped);
+    assert_eq!(env.subjects("main"), ["first", "user"]);
     let report = gc(&env);
-    assert_eq!(report.recovered.len(), 1, "{report:?}");
+    let mut recovered: Vec<_> = report.recovered.iter().map(|one| &*one.name).collect();
+    recovered.sort_unstable();
+    assert_eq!(recovered, ["checkout", "copied", "dead"], "{report:?}");
     assert_eq!(env.subjects("dead"), ["first", "user", "dead"]);
+    assert_eq!(env.subjects("copied"), ["first", "user", "copied"]);
+    // The file lies in the checkout already, and is no longer beside its history.
+    assert_eq!(env.subjects("main"), ["first", "user", "checkout"]);
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
     assert_eq!(env.subjects("cofferdam/clash"), ["first", "agent"]);
-    // Both are told of until their user lets go of them.
-    let told = listed(&env)
-        .into_iter()
-        .all(|one| one.1 == State::Stopped && !one.2);
-    assert!(told, "{:?}", listed(&env));
-    target(&env, &"clash").delete();
-    target(&env, &"dead").delete();
+    // What is in no commit is kept with the copy.
+    let copied = report.recovered.iter().find(|one| one.name == "copied");
+    let kept = copied.unwrap().preserved.as_ref().unwrap();
+    let draft = std::fs::read_to_string(kept.join("draft")).unwrap();
+    assert_eq!(draft, "draft\n");
+    // They are told of until their user lets go of them; one that has nothing more to keep is gone.
+    let told = listed(&env);
+    let names: Vec<_> = told.iter().map(|one| one.0.as_str()).collect();
+    assert_eq!(names, ["clash", "dead", "copied"]);
+    let ended = told.iter().all(|one| one.1 == State::Stopped && !one.2);
+    assert!(ended, "{told:?}");
+    // What is kept goes by force alone.
+    let refused = target(&env, &"copied").try_delete(false);
+    assert!(refused.is_err(), "{refused:?}");
+    for name in names {
+        target(&env, &name).delete();
+    }
     assert_eq!(listed(&env), []);
     env.assert_no_state();
     env.assert_sound();
@@ -89,7 +112,7 @@ fn state_of_a_newer_version_is_named_and_not_touched() {
         std::fs::write(file, r#"{"version": 9, "name": {"of": "another kind"}}"#).unwrap();
     }
     let said = manage::unreadable(&env.home).unwrap();
-    assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!(said.len(), files.len(), "{said:?}");
     assert!(
         said[0].to_string().contains("newer version (format 9)"),
         "{said:?}"
