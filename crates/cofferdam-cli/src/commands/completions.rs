@@ -183,7 +183,7 @@ const BASH: &str = r#"_cofferdam_or_sandbox() {
 complete -F _cofferdam_or_sandbox -o bashdefault -o default cofferdam
 "#;
 
-const FISH: &str = r#"
+const FISH: &str = r"
 function __fish_cofferdam_sandboxes
     set -l at
     set -l words (commandline -opc)
@@ -197,7 +197,7 @@ function __fish_cofferdam_sandboxes
     end
     cofferdam $at list --names 2>/dev/null
 end
-"#;
+";
 
 /// All that was typed, which the functions below it cut.
 const ZSH_WORDS: &str = "    local -a cofferdam_words\n    cofferdam_words=(\"${words[@]}\")\n";

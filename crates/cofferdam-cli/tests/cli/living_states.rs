@@ -194,7 +194,7 @@ fn one_whose_guest_does_not_answer() {
     assert_eq!(lives.state("box"), "active");
     kill_process(guest, Signal::STOP).unwrap();
     assert_eq!(lives.state("box"), "silent");
-    let elsewhere = lives.home().to_owned();
+    let elsewhere = lives.home().clone();
     let elsewhere = elsewhere.to_str().unwrap();
     let list = ["-C", elsewhere, "list", "--all"];
     let list = lives.cofferdam(&list).expect_code(0);

@@ -35,34 +35,34 @@ impl Both<'_> {
     }
 
     #[track_caller]
-    fn old(&self, words: &[&str]) -> Done {
+    fn before(&self, words: &[&str]) -> Done {
         let program = self.environment.program(self.previous.to_str().unwrap());
         Self::finish(program, words).expect_code(0)
     }
 
     #[track_caller]
-    fn new(&self, words: &[&str]) -> Done {
+    fn this(&self, words: &[&str]) -> Done {
         Self::finish(self.environment.command(&[]), words)
     }
 
     fn list(&self) -> String {
-        self.new(&["list"]).expect_code(0).stdout
+        self.this(&["list"]).expect_code(0).stdout
     }
 
     /// One that runs, one that is stopped and one whose run kept uncommitted work.
     #[track_caller]
     fn check(&self) {
         let run = |name: &str, script: &str| {
-            self.old(&[&["exec", name, "--"], &["sh", "-c", script][..]].concat());
+            self.before(&[&["exec", name, "--"], &["sh", "-c", script][..]].concat());
         };
         for name in ["runs", "stopped"] {
-            self.old(&[&["create", name][..], &self.options].concat());
+            self.before(&[&["create", name][..], &self.options].concat());
             run(name, &commit_script(&[name]));
         }
-        self.old(&["stop", "stopped"]);
+        self.before(&["stop", "stopped"]);
         let left = ["run", "-q", "--name", "left"];
         let agent = ["--agent", "command", "--", "sh", "-c", "echo left > left"];
-        self.old(&[&left[..], &self.options, &agent].concat());
+        self.before(&[&left[..], &self.options, &agent].concat());
 
         let list = self.list();
         for line in [("runs", "active"), ("stopped", "stopped"), ("left", "")] {
@@ -72,25 +72,25 @@ impl Both<'_> {
             assert!(found.is_some_and(|text| text.contains(line.1)), "{list}");
         }
         // A guest or a supervisor of another version is named, with the way out.
-        let used = self.new(&["exec", "runs", "--", "true"]);
+        let used = self.this(&["exec", "runs", "--", "true"]);
         if used.status.code() != Some(0) {
             assert!(used.stderr.contains("cofferdam stop runs"), "{used}");
-            self.new(&["stop", "runs"]).expect_code(0);
-            self.new(&["start", "runs"]).expect_code(0);
-            self.new(&["exec", "runs", "--", "true"]).expect_code(0);
+            self.this(&["stop", "runs"]).expect_code(0);
+            self.this(&["start", "runs"]).expect_code(0);
+            self.this(&["exec", "runs", "--", "true"]).expect_code(0);
         }
         for name in ["runs", "stopped"] {
-            self.new(&["collect", name]).expect_code(0);
+            self.this(&["collect", name]).expect_code(0);
             let file = format!("cofferdam/{name}:{name}.txt");
             self.environment.git(&["show", &file]);
         }
-        let shown = self.new(&["diff", "--uncommitted", "left", "--name-only"]);
+        let shown = self.this(&["diff", "--uncommitted", "left", "--name-only"]);
         assert_eq!(shown.expect_code(0).stdout, "left\n");
-        self.new(&["start", "stopped"]).expect_code(0);
+        self.this(&["start", "stopped"]).expect_code(0);
         let words = ["exec", "stopped", "--", "cat", "stopped.txt"];
-        assert_eq!(self.new(&words).expect_code(0).stdout, "stopped\n");
+        assert_eq!(self.this(&words).expect_code(0).stdout, "stopped\n");
         for name in ["runs", "stopped", "left"] {
-            self.new(&["delete", "--force", name]).expect_code(0);
+            self.this(&["delete", "--force", name]).expect_code(0);
         }
         let list = self.list();
         for name in ["runs", "stopped", "left"] {
