@@ -633,7 +633,7 @@ fn what_was_kept_beside_a_users_branch_keeps_its_name() {
     }
 }
 
-/// Its user took the commit back that it began with, and git has removed that: what the sandbox made stays inside, and no
+/// Its user took the commit back that it began with, with the branch that had it, and git has removed that: what the sandbox made stays inside, and no
 /// branch comes home that nobody can read.
 #[test]
 fn a_history_that_was_rewritten_meanwhile() {
@@ -650,6 +650,13 @@ fn a_history_that_was_rewritten_meanwhile() {
         let prune = "git reset -q --hard HEAD~1 && git reflog expire --expire=now --all && git gc -q --prune=now";
         lives.shell(prune).expect_code(0);
         let there = format!("git cat-file -e {base}");
+        // The sandbox's branch has it, until that is taken away too.
+        lives.shell(&there).expect_code(0);
+        let all = format!(
+            "git branch -qD cofferdam/box && {}",
+            prune.replace("HEAD~1", "HEAD")
+        );
+        lives.shell(&all).expect_code(0);
         assert!(!lives.shell(&there).status.success(), "{mode}");
         let before = lives.references();
         lives.cofferdam(&["start", "box"]).expect_code(0);
