@@ -1,7 +1,9 @@
 //! The way to an engine, which is gone when something is first asked of it: who only speaks with a guest needs no engine.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use tokio::net::UnixStream;
 use tokio::sync::OnceCell;
 
 use super::client::Client;
@@ -9,6 +11,9 @@ use super::find::{self, Endpoint};
 use super::whose::Whose;
 use super::{EngineOptions, Kind};
 use crate::sandbox::{Handle, SandboxError};
+
+/// The kernel answers at once.
+const LISTENS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Reach {
@@ -63,5 +68,16 @@ impl Reach {
             Client::connect(endpoint).await
         };
         self.client.get_or_try_init(connect).await
+    }
+
+    /// Whether somebody listens where the engine was, whatever they answer: it may be one again.
+    pub(super) async fn is_listened_at(&self) -> bool {
+        let Some(endpoint) = &self.endpoint else {
+            return false;
+        };
+        let connecting = UnixStream::connect(&endpoint.socket);
+        // Who has no room for one more listens.
+        let connected = tokio::time::timeout(LISTENS, connecting).await;
+        connected.map_or(true, |stream| stream.is_ok())
     }
 }
