@@ -188,18 +188,25 @@ pub(super) fn source(state: &Path) -> Result<MountSource, FileError> {
     })
 }
 
-/// Whether all that was mounted last is there, and is the same. Where somebody has removed it by hand, the files of the commit
-/// are gone in the sandbox too, and its git takes them for deleted.
+/// Whether all that is mounted, or was when the sandbox was killed, is there and is the same. Where somebody has removed it by
+/// hand, the files of the commit are gone in the sandbox too, and its git takes them for deleted.
 pub(super) fn still_stands(state: &Path) -> Result<bool, FileError> {
+    let mounted = match fsx::read_bounded(&state.join(MOUNTED), LIMIT) {
+        // Nothing is, or an earlier version did not write it.
+        Err(error) if error.is_not_found() => return Ok(true),
+        read => read?,
+    };
     let lower = below(state)?;
-    if !lower.iter().all(|layer| trees::is_whole(layer)) {
-        return Ok(false);
+    let whole = lower.iter().all(|layer| trees::is_whole(layer));
+    Ok(whole && mounted == which(&lower)?)
+}
+
+/// Notes that it stood on whole files until its end: what becomes of them later changes nothing of what it did.
+pub(super) fn has_ended(state: &Path) -> Result<(), FileError> {
+    if still_stands(state)? {
+        fsx::remove_file_if_exists(&state.join(MOUNTED))?;
     }
-    match fsx::read_bounded(&state.join(MOUNTED), LIMIT) {
-        // An earlier version did not write it.
-        Err(error) if error.is_not_found() => Ok(true),
-        read => Ok(read? == which(&lower)?),
-    }
+    Ok(())
 }
 
 /// A line for each directory. One that is written again has another time of change, whichever number it gets.

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use super::life::{halt, turn};
 use super::{Named, SessionError};
 use crate::sandbox::{BindMountProvider, Listed, Sandbox, SandboxError};
+use crate::session::layers;
 use crate::session::options::Caller;
 
 /// Interactive shells ignore a request to end; so long after it they are told that their terminal is gone.
@@ -49,6 +50,7 @@ pub async fn stop_within(
         }
     }
     halt(caller, named, provider).await?;
+    layers::has_ended(turn.directory())?;
     drop(turn);
     Ok(())
 }
