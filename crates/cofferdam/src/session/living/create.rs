@@ -189,10 +189,17 @@ impl Making<'_> {
         let Some(Ready::Mounted(sandbox)) = ready else {
             return Err(SandboxError::Start("no sandbox".into()).into());
         };
-        self.make_branch(owned).await?;
+        // First of all, or one that is up would belong to nobody if this process were killed at the branch. Without that it
+        // is made by the first commit that comes home.
+        let before = (owned.record.lifetime, owned.record.setup);
         owned.record.lifetime = Lifetime::UntilDeleted;
         owned.record.setup = setup;
         owned.save()?;
+        if let Err(error) = self.make_branch(owned).await {
+            (owned.record.lifetime, owned.record.setup) = before;
+            owned.save()?;
+            return Err(error);
+        }
         let session = Session {
             caller: self.caller.clone(),
             named: Named {
