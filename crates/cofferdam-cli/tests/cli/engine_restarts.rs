@@ -61,6 +61,8 @@ impl Daemon {
                 "--iptables=false",
                 "--ip6tables=false",
             ])
+            // Where its containerd writes what it did before it was killed for its slowness.
+            .env("TMPDIR", self.place.path())
             .stdin(Stdio::null())
             .stdout(said.try_clone().unwrap())
             .stderr(said);

@@ -84,8 +84,8 @@ impl Both<'_> {
             let file = format!("cofferdam/{name}:{name}.txt");
             self.environment.git(&["show", &file]);
         }
-        let shown = self.this(&["diff", "--uncommitted", "left", "--name-only"]);
-        assert_eq!(shown.expect_code(0).stdout, "left\n");
+        let shown = self.this(&["diff", "--uncommitted", "left", "--name-status"]);
+        assert_eq!(shown.expect_code(0).stdout, "A\tleft\n");
         self.this(&["start", "stopped"]).expect_code(0);
         let words = ["exec", "stopped", "--", "cat", "stopped.txt"];
         assert_eq!(self.this(&words).expect_code(0).stdout, "stopped\n");

@@ -1,7 +1,10 @@
 //! Somebody removes the files of commits by hand while a sandbox stands on them: there its git takes every file for
 //! deleted, and nothing of the user's may follow.
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::environment::{Done, TestEnvironment};
+use crate::lives::Lives;
 use crate::living_home::eventually;
 
 fn remove_trees(environment: &TestEnvironment) {
@@ -118,4 +121,45 @@ fn of_a_running_one_nothing_is_brought_out_until_it_stands_again() {
     environment
         .cofferdam(&["delete", "--force", "box"])
         .expect_code(0);
+}
+
+/// Files of an earlier boot may be torn, and are written again: nobody has removed them while the sandbox ran.
+#[test]
+fn a_power_cut_holds_no_commit_back() {
+    for looks in [false, true] {
+        let lives = Lives::with("box", &["--network", "none", "--mode", "layer"]);
+        lives
+            .exec(
+                "box",
+                "echo new > new; git add new; git commit -qm new; echo more > more",
+            )
+            .expect_code(0);
+        let status = lives.cofferdam(&["status", "box", "--json"]).expect_code(0);
+        let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+        let guest = i32::try_from(status["process"].as_i64().unwrap()).unwrap();
+        kill_process(Pid::from_raw(guest).unwrap(), Signal::KILL).unwrap();
+        eventually("it has ended", || lives.state("box") == "stopped");
+        let trees = lives.home().join(".cofferdam/trees");
+        for store in trees.read_dir().unwrap().flatten() {
+            for layer in store.path().read_dir().into_iter().flatten().flatten() {
+                let about = layer.path().join("about");
+                let Ok(text) = std::fs::read_to_string(&about) else {
+                    continue;
+                };
+                let boot = text.lines().find(|line| line.starts_with("boot "));
+                let other = text.replace(boot.unwrap(), "boot another");
+                cofferdam::fsx::write_private(&about, other.as_bytes()).unwrap();
+            }
+        }
+        if looks {
+            // Whoever looks at its files has them written again first.
+            let shown = lives.cofferdam(&["diff", "--uncommitted", "box", "--name-status"]);
+            assert_eq!(shown.expect_code(0).stdout, "A\tmore\n");
+        }
+        let done = lives.cofferdam(&["merge", "box"]).expect_code(0);
+        assert_eq!(lives.git(&["show", "main:new"]), "new", "{done}");
+        lives
+            .cofferdam(&["delete", "--force", "box"])
+            .expect_code(0);
+    }
 }

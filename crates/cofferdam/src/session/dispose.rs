@@ -53,7 +53,7 @@ pub(super) async fn dispose(
     }
     if let Err(error) = end_what_an_engine_has(&owned).await {
         // The record stays as it is, unfinished: whoever finishes it asks the engine first.
-        let problem = "its container may be there still, `cofferdam gc` clears it away";
+        let problem = "its container may be there still, and the record stays";
         disposed.problems.push(format!("{problem}: {error}"));
         return Ok(disposed);
     }

@@ -169,6 +169,7 @@ pub(super) async fn stand(
     if there.iter().all(|layer| trees::is_whole(layer)) {
         return Ok(());
     }
+    has_ended(&state).map_err(|error| gone(&error))?;
     let tree = repo.tree_of(&record.base, cancel).await;
     let tree = tree.map_err(|error| gone(&error))?;
     let trees = Trees::open(home, repo).map_err(|error| gone(&error))?;
@@ -196,12 +197,13 @@ pub(super) fn still_stands(state: &Path) -> Result<bool, FileError> {
         Err(error) if error.is_not_found() => return Ok(true),
         read => read?,
     };
-    let lower = below(state)?;
-    let whole = lower.iter().all(|layer| trees::is_whole(layer));
-    Ok(whole && mounted == which(&lower)?)
+    match which(&below(state)?) {
+        Err(error) if error.is_not_found() => Ok(false),
+        which => Ok(mounted == which?),
+    }
 }
 
-/// Notes that it stood on whole files until its end: what becomes of them later changes nothing of what it did.
+/// Notes that it stood on its files until its end: what becomes of them later changes nothing of what it did.
 pub(super) fn has_ended(state: &Path) -> Result<(), FileError> {
     if still_stands(state)? {
         fsx::remove_file_if_exists(&state.join(MOUNTED))?;
