@@ -28,16 +28,16 @@ ${rootless_docker_host:-^cofferdam/engines::.*::docker$}	each test becomes a use
 END
 }
 
-# Of these the ordinary user has the third that the seed chooses, where root has them all in the same suite; those are
-# left out of the choice that are about what a user may or about sandboxes that stay. `--all`: every one.
-user_share=3
-halved='^(cofferdam/session|cofferdam/engines|cofferdam-cli/(cli|chaos))::'
-# Of what runs in root's Podman the half that the seed chooses: in Docker all of it does.
-podman_share=2
+# Of these the ordinary user has the quarter that the seed chooses, where root has them all in the same suite; those are
+# left out of the choice that are about what a user may. `--all`: every one.
+user_share=4
+halved='^(cofferdam/(session|engines|gitin)|cofferdam-cli/(cli|chaos|agents))::'
+# Of what runs in root's Podman the third that the seed chooses: in Docker all of it does.
+podman_share=3
 podman='^cofferdam/engines::.*::podman$'
 # Of the attacks on the wall, which are made natively by root, one of so many: in Docker, in Podman, and natively as the ordinary user.
-wall_docker=4 wall_podman=8 wall_user=2
-never_halved='::(living|lives|keeper|doctor|programs|homes|shown|environment|no_room|full_disk|bad_input::(users|hostile|streams))'
+wall_docker=4 wall_podman=8 wall_user=4
+never_halved='::(keeper|doctor|programs|homes|shown|environment|no_room|full_disk|bad_input::(users|streams))'
 
 # Passes on the jobs on standard input that are run this time; the others are counted in $work/halved, and by identity.
 halve() {
@@ -61,7 +61,7 @@ halve() {
 # other files either do that or work in the checkout, which has one mode. Most of `session::living_attacks` is
 # about the checkout; the tests of the command have one mode each.
 moded='^cofferdam/session::((branches|half_merged|lifecycle|living|living_collect|living_faults|living_flows|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::|living_attacks::what_(is_traced|wakes_itself))'
-mode_share=6
+mode_share=8
 
 # The same tests of a session in containers, where this run has started those engines itself (`--all`). Left out are those about
 # what is native by itself: programs of this machine inside, names that are no UTF-8, the freezer, a provider of the test's own,
@@ -245,7 +245,7 @@ run_job() {
 
 # Runs what $work/jobs says; afterwards $work/results has a line for each.
 run_pool() {
-    local jobs=${COFFERDAM_TEST_JOBS:-$(($(nproc) * 2))}
+    local jobs=${COFFERDAM_TEST_JOBS:-$(($(nproc) * 3))}
     mkdir -p "$work/log"
     : >"$work/results"
     other_git=git

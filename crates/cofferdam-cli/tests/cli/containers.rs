@@ -206,6 +206,7 @@ fn is_one_being_made(home: &str) -> bool {
 const WORK: &str = "set -e; mv src lib; echo three >>lib/lib.txt; rm README.md; mkdir -p a/b; echo x >a/b/c; chmod +x a/b/c
     git add -A; git commit -qm work; echo left >uncommitted";
 
+// covers: S2-6
 #[test]
 fn a_run_brings_the_same_home_as_natively() {
     let native = TestEnvironment::with_repository();
@@ -371,6 +372,7 @@ fn what_was_left_uncommitted_is_brought_out() {
     }
 }
 
+// covers: S3-94
 #[test]
 fn doctor_reads_back_how_one_is_kept_apart() {
     for world in worlds() {
@@ -386,6 +388,32 @@ fn doctor_reads_back_how_one_is_kept_apart() {
         let gone = world.cofferdam(&["doctor", "one"]).expect_code(1);
         assert!(gone.stderr.contains("one"), "{gone}");
         world.expect_clean();
+    }
+}
+
+/// Of the same name, and so are their sandboxes.
+// covers: S3-44
+#[test]
+fn two_repositories_have_a_sandbox_each() {
+    for first in worlds() {
+        let second = World {
+            environment: TestEnvironment::with_repository(),
+            engine: first.engine,
+        };
+        for (world, word) in [(&first, "first"), (&second, "second")] {
+            world.make("create", &["one"]).expect_code(0);
+            world.exec(&format!("! test -e whose && echo {word} >whose"));
+        }
+        first
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        first.expect_clean();
+        assert_eq!(second.status("one", "state"), "active");
+        assert_eq!(second.exec("cat whose").stdout, "second\n");
+        second
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        second.expect_clean();
     }
 }
 

@@ -129,6 +129,7 @@ fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 
+// covers: S1-126, S1-127
 #[test]
 fn an_image_without_a_shell_runs_what_it_has() {
     for world in worlds() {
@@ -178,7 +179,7 @@ fn an_image_without_a_shell_runs_what_it_has() {
     }
 }
 
-// covers: S4-FR1.11, S4-AC1.7, S1-121
+// covers: S4-FR1.11, S4-AC1.7, S1-120, S1-121, S1-122, S3-43
 #[test]
 fn a_name_that_somebody_else_has_is_left_to_them() {
     for world in worlds() {

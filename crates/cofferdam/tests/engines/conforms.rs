@@ -50,6 +50,7 @@ fn open_to_all(directory: &Path) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+// covers: S4-G4
 #[test]
 fn every_check_is_tried() {
     let tried: BTreeSet<&str> = NAMES.iter().copied().collect();
