@@ -18,6 +18,11 @@ use super::version::{self, Greeting};
 /// How long an answer may take, and be.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST: usize = 64 << 20;
+/// How often a list is asked for again, and how long after.
+const LISTINGS: u32 = 20;
+const BETWEEN_LISTINGS: Duration = Duration::from_millis(50);
+/// In Podman's answer then.
+const GONE: &str = "container not known";
 
 /// What every engine answers, in whatever version it is asked, and cheaply: no program is started for it.
 pub(super) async fn greet(socket: &Path) -> io::Result<Greeting> {
@@ -45,6 +50,18 @@ pub(super) async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> io::R
             let said = refusal(&body);
             Err(io::Error::other(format!("{status}: {said}")))
         }
+    }
+}
+
+/// A list of containers. Podman (4.3) gives none where one goes, whosever it is, while the list is made: then it is asked again.
+pub(super) async fn list<T: DeserializeOwned>(socket: &Path, path: &str) -> io::Result<Vec<T>> {
+    let mut tries = 0;
+    loop {
+        match get(socket, path).await {
+            Err(error) if tries < LISTINGS && error.to_string().contains(GONE) => tries += 1,
+            listed => return listed.map(Option::unwrap_or_default),
+        }
+        tokio::time::sleep(BETWEEN_LISTINGS).await;
     }
 }
 
@@ -159,4 +176,45 @@ pub(super) fn encoded(text: &str) -> String {
         }
     }
     encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// What is listed at a socket that gives these answers, each to one question.
+    async fn listed(answers: &'static [(u16, &'static str)]) -> io::Result<Vec<u8>> {
+        let place = tempfile::tempdir().unwrap();
+        let socket = place.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = std::thread::spawn(move || {
+            for (status, body) in answers {
+                let (mut client, _) = listener.accept().unwrap();
+                assert!(client.read(&mut [0; 1 << 12]).unwrap() > 0);
+                let length = body.len();
+                let head = format!("HTTP/1.1 {status} x\r\nContent-Length: {length}\r\n\r\n");
+                client
+                    .write_all(format!("{head}{body}").as_bytes())
+                    .unwrap();
+            }
+        });
+        let found = list(&socket, "/v1.41/containers/json").await;
+        server.join().unwrap();
+        found
+    }
+
+    #[tokio::test]
+    async fn a_list_is_asked_for_again_where_a_container_went_meanwhile() {
+        const WENT: (u16, &str) = (
+            500,
+            r#"{"message":"getting container from store \"92a2\": container not known"}"#,
+        );
+        let found = listed(&[WENT, WENT, (200, "[7]")]).await;
+        assert_eq!(found.unwrap(), [7]);
+        let found = listed(&[(500, r#"{"message":"the disk is on fire"}"#)]).await;
+        assert!(found.unwrap_err().to_string().contains("on fire"));
+    }
 }

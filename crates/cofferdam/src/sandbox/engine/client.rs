@@ -330,8 +330,8 @@ impl Client {
         let filters = serde_json::json!({ "label": labels }).to_string();
         let filters = ask::encoded(&filters);
         let path = self.path(&format!("/containers/json?all=1&filters={filters}"));
-        let found = ask::get::<Vec<Listed>>(&self.endpoint.socket, &path).await;
-        let found = found.map_err(|error| self.broken("list its containers", &error))?;
+        let found = ask::list::<Listed>(&self.endpoint.socket, &path).await;
+        let mut found = found.map_err(|error| self.broken("list its containers", &error))?;
         // What an engine does not filter is not ours.
         let has_all = |one: &Listed| {
             labels.iter().all(|label| {
@@ -340,7 +340,6 @@ impl Client {
                 })
             })
         };
-        let mut found: Vec<_> = found.unwrap_or_default();
         found.retain(has_all);
         found.sort_by_key(|one| one.labels.get(ROLE).is_some_and(|role| role == HOLDER));
         Ok(found.into_iter().map(|one| one.id).collect())
