@@ -37,6 +37,8 @@ podman_share=3
 podman='^cofferdam/engines::.*::podman$'
 # Of the attacks on the wall, which are made natively by root, one of so many: in Docker, in Podman, and natively as the ordinary user.
 wall_docker=4 wall_podman=8 wall_user=4
+# Of all tests so many are in memory but one, where a run has that: `--all` and `--repeat` are on the disk.
+on_disk=3
 never_halved='::(keeper|doctor|programs|homes|shown|environment|no_room|full_disk|bad_input::(users|streams))'
 
 # Passes on the jobs on standard input that are run this time; the others are counted in $work/halved, and by identity.
@@ -196,6 +198,8 @@ run_job() {
     local number identity directory binary label test mode start=$EPOCHREALTIME status=0 words=()
     IFS=$'\t' read -r number identity directory binary label test mode <<<"$1"
     local log=$work/log/$number place=$work/$number as=() become=command
+    # One test of so many is on the disk.
+    if [[ -n $memory ]] && (((seed + number) % on_disk)); then place=$memory/$number; fi
     if [[ $test != - ]]; then words=(--exact "$test"); fi
     if [[ $identity == user ]]; then
         install -d -o "$user" -g "$user" -m 0700 "$place"
@@ -262,7 +266,7 @@ run_pool() {
     local shares=yes
     if [[ -n $repeat${COFFERDAM_TEST_ALL-} || ${identities[*]} == user ]]; then shares=; fi
     if [[ -n $repeat ]]; then export COFFERDAM_TEST_NAMED=1; fi
-    export top work user other_git seed limit closed shown as_user shares wall_docker wall_podman wall_user
+    export top work memory on_disk user other_git seed limit closed shown as_user shares wall_docker wall_podman wall_user
     xargs -d '\n' -n 1 -P "$jobs" -a "$work/jobs" bash -c 'run_job "$1"' _
 }
 
@@ -362,7 +366,8 @@ check_leftovers() {
         [[ -n $processes ]] || break
         sleep 0.2
     done
-    for place in "$work"/[0-9]*; do
+    for place in "$work"/[0-9]* ${memory:+"$memory"/[0-9]*}; do
+        [[ -e $place ]] || continue
         number=${place##*/}
         if ! rmdir "$place" 2>/dev/null; then
             local job=()
