@@ -33,6 +33,8 @@ use crate::sandbox::SandboxError;
 
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
 const ANSWER: u64 = 60;
+const MOVED: u16 = 301;
+const BAD_REQUEST: u16 = 400;
 const NOT_FOUND: u16 = 404;
 const CONFLICT: u16 = 409;
 
@@ -219,6 +221,13 @@ impl Client {
     async fn inspect_image(&self, name: &str) -> Result<Option<ImageInspect>, SandboxError> {
         match self.api.inspect_image(name).await {
             Err(error) if status(&error) == Some(NOT_FOUND) => Ok(None),
+            Err(error) if is_no_name(&error) => Err(SandboxError::Unsupported {
+                what: format!("`{name}` is no name of an image"),
+                hint: format!(
+                    "one is like debian:bookworm-slim, in small letters; `{} images` lists those that are there",
+                    self.kind().name()
+                ),
+            }),
             Err(error) => Err(self.failed("look at the image", &error)),
             Ok(found) => Ok(Some(found)),
         }
@@ -398,6 +407,14 @@ fn status(error: &ApiError) -> Option<u16> {
 /// Podman 4.3 has no status of its own for it.
 fn is_taken(error: &ApiError) -> bool {
     status(error) == Some(CONFLICT) || said(error).contains("already in use")
+}
+
+/// Docker has a status for it, Podman 4.3 has not; where the name makes another path, a router of either sends elsewhere.
+fn is_no_name(error: &ApiError) -> bool {
+    let said = said(error);
+    matches!(status(error), Some(BAD_REQUEST | MOVED))
+        || said.contains("invalid reference format")
+        || said.contains("must be lowercase")
 }
 
 fn said(error: &ApiError) -> String {
