@@ -138,7 +138,7 @@ pub(super) async fn come_up(
     go_on(cancel)?;
     let body = |holder: Option<&Holder<'_>>| {
         let network = match (&spec.network, holder) {
-            (Network::Open, _) => "bridge".to_owned(),
+            (Network::Open, _) => client.kind().open_network().to_owned(),
             (_, Some(holder)) => holder.network(),
             (_, None) => "none".to_owned(),
         };
