@@ -277,7 +277,7 @@ impl RepoPath {
         digest[..4].iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    /// The image of its own `.cofferdam/Dockerfile`.
+    /// The image of its own `.cofferdam/Dockerfile`, where this is its main checkout.
     pub fn image(&self) -> String {
         format!("cofferdam-{}-{}:latest", self.slug(), self.hash8())
     }

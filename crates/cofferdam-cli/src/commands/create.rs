@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     sandbox: Sandbox,
 
-    /// One object: `id`, `name`, `branch`, `base`, `mode`, `network`, `repository`
+    /// One object: `id`, `name`, `branch`, `base`, `mode`, `image`, `network`, `repository`
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -51,6 +51,8 @@ struct Made<'a> {
     branch: String,
     base: &'a str,
     mode: &'static str,
+    /// Nothing where it is in no container.
+    image: Option<&'a str>,
     network: &'static str,
     repository: String,
 }
@@ -118,6 +120,7 @@ fn told(record: &Record) -> Made<'_> {
         branch: record.branch_text(),
         base: record.base.as_str(),
         mode: record.mode.as_str(),
+        image: record.image.as_deref(),
         network: network(record),
         repository: record.repository.to_string_lossy().into_owned(),
     }
@@ -125,12 +128,15 @@ fn told(record: &Record) -> Made<'_> {
 
 fn render(record: &Record, colour: bool) -> String {
     let name = &record.name;
+    let image = record.image.as_deref();
+    let image = image.map(|image| format!(", image {}", printable_line(image)));
     format!(
-        "{} {name} on {}, mode {}, network {}\n{} cofferdam shell {name}\n",
+        "{} {name} on {}, mode {}, network {}{}\n{} cofferdam shell {name}\n",
         paint("created:", style::GOOD, colour),
         printable_line(&record.branch_text()),
         record.mode.as_str(),
         network(record),
+        image.unwrap_or_default(),
         paint("next:", style::HINT, colour),
     )
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use cofferdam::git::Repository;
+use cofferdam::git::{Repository, discovery};
 use cofferdam::image::{self, Built, ImageError, Progress, Source};
 use cofferdam::sandbox::engine::{self, Engine, EngineOptions, Kind};
 use cofferdam::text::printable;
@@ -116,7 +116,8 @@ pub(super) async fn build_repository(
     interrupt: &Interrupt,
 ) -> Result<(), CliError> {
     let repository = repository(of.path.as_deref(), environment, interrupt).await?;
-    let source = Source::read(&repository.top)?;
+    let main = discovery::main(&repository.top);
+    let source = Source::read(repository.top.as_path(), &main)?;
     for remark in source.remarks() {
         output::note(&format!("note: {remark}\n"));
     }
@@ -172,7 +173,7 @@ pub(super) async fn remove_repository(
     interrupt: &Interrupt,
 ) -> Result<(), CliError> {
     let repository = repository(path, environment, interrupt).await?;
-    let name = repository.top.image();
+    let name = discovery::main(&repository.top).image();
     let (kind, engine) = engine(Some(kind), environment).await?;
     if engine.remove_image(&name).await.map_err(ImageError::from)? {
         output::note(&format!("removed {name} from {kind}\n"));

@@ -58,6 +58,8 @@ struct Status<'a> {
     /// Whether there is work in its files that is in no commit; nothing where that cannot be told now.
     changes: Option<bool>,
     mode: &'static str,
+    /// Nothing where it is in no container.
+    image: Option<&'a str>,
     network: &'static str,
     /// `carried`, `recovering`, `lost`, `none`; nothing where it is stopped.
     wall: Option<&'static str>,
@@ -287,6 +289,7 @@ fn told_as_json<'a>(
         uncollected: told.uncollected,
         changes: told.changes,
         mode: record.mode.as_str(),
+        image: record.image.as_deref(),
         network: network(record),
         wall: told.wall.as_ref().map(wall),
         wall_lost: match &told.wall {
@@ -356,6 +359,9 @@ fn render(
     // What lies in a checkout that it shares is its user's as well.
     if record.mode.owns_files() || record.worktree.is_some() {
         lines.push(("changes", changes));
+    }
+    if let Some(image) = &record.image {
+        lines.push(("image", printable_line(image)));
     }
     lines.extend([
         ("mode", record.mode.as_str().to_owned()),

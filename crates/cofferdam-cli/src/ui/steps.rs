@@ -214,6 +214,7 @@ impl Narrator {
             name,
             agent,
             provider,
+            image,
             strategy,
             mode,
             why_mode,
@@ -248,11 +249,13 @@ impl Narrator {
                 printable_line(&why.to_string())
             ),
         };
+        let of_image = image.as_ref().map(|image| format!(", image {image}"));
+        let place = format!("{provider}{}", of_image.unwrap_or_default());
         let mut texts = vec![
             format!("{chosen}: {how}"),
             format!(
                 "sandbox {name} ({}), agent {}, at most {}",
-                printable_line(provider),
+                printable_line(&place),
                 printable_line(agent),
                 human::plural(
                     usize::try_from(*max_iterations).unwrap_or(usize::MAX),

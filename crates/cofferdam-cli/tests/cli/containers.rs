@@ -65,6 +65,11 @@ pub(crate) fn own(engine: &str, words: &[&str]) -> Result<String, String> {
     Err(said.lines().next().unwrap_or("it failed").to_owned())
 }
 
+/// The words of `cofferdam COMMAND --sandbox ENGINE --image IMAGE REST`.
+pub(crate) fn making<'w>(command: &'w str, engine: &'w str, rest: &[&'w str]) -> Vec<&'w str> {
+    [&[command, "--sandbox", engine, "--image", IMAGE], rest].concat()
+}
+
 impl World {
     #[expect(
         clippy::disallowed_methods,
@@ -115,11 +120,10 @@ impl World {
         }
     }
 
-    /// `cofferdam COMMAND --sandbox ENGINE --image IMAGE REST`.
+    /// As [`making`] has it.
     #[track_caller]
     pub(crate) fn make(&self, command: &str, rest: &[&str]) -> Done {
-        let words = [command, "--sandbox", self.engine, "--image", IMAGE];
-        self.cofferdam(&[&words, rest].concat())
+        self.cofferdam(&making(command, self.engine, rest))
     }
 
     #[track_caller]

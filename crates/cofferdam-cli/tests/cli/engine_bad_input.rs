@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use cofferdam_lab::skip;
 
-use crate::containers::{IMAGE, SURROUNDINGS, World, own, worlds};
+use crate::containers::{IMAGE, SURROUNDINGS, World, making, own, worlds};
 use crate::environment::{Done, finish};
 
 impl World {
@@ -38,7 +38,7 @@ fn succeeded(all: &[Done; 2]) -> usize {
 #[test]
 fn two_commands_at_once_end_as_one_after_the_other() {
     for world in worlds() {
-        let create = ["create", "one", "--sandbox", world.engine, "--image", IMAGE];
+        let create = making("create", world.engine, &["one"]);
         let made = world.both([&create, &create]);
         assert_eq!(succeeded(&made), 1, "{}{}", made[0], made[1]);
         let refused = made.iter().find(|one| !one.status.success()).unwrap();
@@ -219,6 +219,33 @@ fn a_name_that_somebody_else_has_is_left_to_them() {
         assert_eq!(still, theirs);
         own(world.engine, &["rm", theirs.trim()]).unwrap();
         world.expect_clean();
+    }
+}
+
+/// Whatever the engine says of it. One that is a name, and of no image that is there, is another error.
+#[test]
+fn what_is_no_name_of_an_image_is_named() {
+    for world in worlds() {
+        let create = ["create", "one", "--sandbox", world.engine, "--image"];
+        let refused = |image| {
+            let done = world.cofferdam(&[&create[..], &[image]].concat());
+            let done = done.expect_code(1);
+            world.environment.expect_nothing_made();
+            done.stderr
+        };
+        let hint = format!(
+            "hint: one is like debian:bookworm-slim, in small letters; `{} images` lists those that are there\n",
+            world.engine
+        );
+        for image in ["Bad:Name:x", "git:latest@@", "UPPER", "http://x/y"] {
+            let wanted = format!("error: `{image}` is no name of an image\n{hint}");
+            assert_eq!(refused(image), wanted);
+        }
+        let missing = refused("no-such:image");
+        assert!(
+            missing.contains("has no image `no-such:image`"),
+            "{missing}"
+        );
     }
 }
 

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 
 use cofferdam_lab::sample::Sample;
 
-use crate::containers::{SURROUNDINGS, World, worlds};
+use crate::containers::{SURROUNDINGS, World, making, worlds};
+use crate::fake_engine::with_engine;
 
 /// One of so many requests, unless all are wanted.
-const SHARE: u64 = 4;
+const SHARE: u64 = 8;
 
 /// The way to a real engine, which breaks after so many requests and stays so until it is mended.
 struct Way {
@@ -125,19 +126,14 @@ pub(crate) fn socket(engine: &str) -> PathBuf {
 /// `cofferdam` with the engine at the end of this way.
 #[track_caller]
 fn cofferdam(world: &World, way: &Way, words: &[&str]) -> crate::environment::Done {
-    let mut command = world.environment.command(words);
-    let socket = format!("unix://{}", way.socket().display());
-    let [docker, podman] = SURROUNDINGS;
-    let variable = if world.engine == "docker" {
-        docker
-    } else {
-        podman
-    };
-    command.env(variable, socket);
-    command
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    crate::environment::finish(command.spawn().unwrap())
+    with_engine(&world.environment, world.engine, &way.socket(), words)
+}
+
+/// Without an engine from the first on, always: then nothing can be done.
+fn points(sample: &mut Sample, requests: usize) -> Vec<usize> {
+    let mut points = sample.of(1..requests.max(1), SHARE);
+    points.insert(0, 0);
+    points
 }
 
 /// Whatever was asked last: it is an error that names the engine or it is done, and when the engine is there again everything
@@ -145,14 +141,7 @@ fn cofferdam(world: &World, way: &Way, words: &[&str]) -> crate::environment::Do
 #[test]
 fn one_that_goes_away_at_any_request_leaves_nothing_for_good() {
     for mut world in worlds() {
-        let create = [
-            "create",
-            "one",
-            "--sandbox",
-            world.engine,
-            "--image",
-            "git:latest",
-        ];
+        let create = making("create", world.engine, &["one"]);
         let way = Way::to(socket(world.engine));
         way.breaks_after(usize::MAX);
         cofferdam(&world, &way, &create).expect_code(0);
@@ -161,7 +150,7 @@ fn one_that_goes_away_at_any_request_leaves_nothing_for_good() {
         cofferdam(&world, &way, &["delete", "one"]).expect_code(0);
         let mut sample = Sample::new(&format!("requests to {}", world.engine));
         let mut failed = 0;
-        for request in sample.of(0..requests, SHARE) {
+        for request in points(&mut sample, requests) {
             let what = format!(
                 "{} away after request {request} of {requests} ({})",
                 world.engine,
@@ -217,11 +206,12 @@ const SCRIPT: &str =
 fn check(case: &Case) {
     let name = case.command[0];
     for mut world in worlds() {
-        let making = ["--sandbox", world.engine, "--image", "git:latest"];
+        let engine = world.engine;
+        let create = making("create", engine, &["one"]);
         let way = Way::to(socket(world.engine));
         let done = |world: &World| {
             let words = if case.makes {
-                [&[name][..], &making, &case.command[1..]].concat()
+                making(name, engine, &case.command[1..])
             } else {
                 case.command.to_vec()
             };
@@ -229,7 +219,6 @@ fn check(case: &Case) {
         };
         let prepare = |world: &World| {
             if let Some(before) = case.before {
-                let create = [&["create", "one"][..], &making].concat();
                 cofferdam(world, &way, &create).expect_code(0);
                 let exec = ["exec", "one", "--", "sh", "-c", SCRIPT];
                 cofferdam(world, &way, &exec).expect_code(0);
@@ -249,7 +238,6 @@ fn check(case: &Case) {
             }
             if !world.tried().is_empty() {
                 // The next trial clears what was only tried.
-                let create = [&["create", "one"][..], &making].concat();
                 cofferdam(world, &way, &create).expect_code(0);
                 cofferdam(world, &way, &["delete", "one"]).expect_code(0);
             }
@@ -262,10 +250,7 @@ fn check(case: &Case) {
         let requests = way.asked.load(Ordering::SeqCst);
         clear(&world, name);
         let mut sample = Sample::new(&format!("requests of {name} to {}", world.engine));
-        // Without an engine from the first on, always.
-        let mut points = sample.of(1..requests.max(1), SHARE);
-        points.insert(0, 0);
-        for request in points {
+        for request in points(&mut sample, requests) {
             let what = format!(
                 "{name}: {} away after request {request} of {requests} ({})",
                 world.engine,

@@ -1,6 +1,6 @@
 //! An engine that will never be there again, with sandboxes of which nobody can say how they are.
 
-use crate::containers::{own, worlds};
+use crate::containers::{making, own, worlds};
 use crate::engine_faults::socket;
 use crate::environment::TestEnvironment;
 use crate::fake_engine::{FakeEngine, docker, with_engine};
@@ -10,16 +10,8 @@ use crate::fake_engine::{FakeEngine, docker, with_engine};
 fn one_that_was_never_made_is_called_so_and_can_be_deleted() {
     let environment = TestEnvironment::with_repository();
     let engine = FakeEngine::new(docker("Docker/28.0.0 (linux)", (24, 48)));
-    let create = [
-        "create",
-        "one",
-        "--sandbox",
-        "docker",
-        "--network",
-        "none",
-        "--mode",
-        "bind",
-    ];
+    let rest = ["one", "--network", "none", "--mode", "bind"];
+    let create = making("create", "docker", &rest);
     let made = engine
         .cofferdam(&environment, "docker", &create)
         .expect_code(1);
@@ -70,16 +62,7 @@ fn one_that_lives_is_ended_and_its_commits_come_home() {
         let mut played = docker("Docker/28.0.0 (linux)", (24, 48));
         played.real = Some(socket(name));
         let engine = FakeEngine::new(played);
-        let create = [
-            "create",
-            "one",
-            "--sandbox",
-            name,
-            "--image",
-            "git:latest",
-            "--mode",
-            "bind",
-        ];
+        let create = making("create", name, &["one", "--mode", "bind"]);
         let work = "echo x >x && git add x && git commit -qm came-home && echo y >y; sleep 1000 >/dev/null 2>&1 &";
         for words in [&create[..], &["exec", "one", "--", "sh", "-c", work]] {
             engine.cofferdam(environment, name, words).expect_code(0);

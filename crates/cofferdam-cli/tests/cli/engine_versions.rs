@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use crate::containers::worlds;
+use crate::containers::{making, worlds};
 use crate::engine_faults::socket;
 use crate::environment::TestEnvironment;
 use crate::fake_engine::{FakeEngine, docker};
@@ -25,16 +25,8 @@ fn a_whole_life_in_the_versions_that_an_engine_takes() {
                 let done = engine.cofferdam(&world.environment, world.engine, words);
                 done.expect_code(0)
             };
-            run(&[
-                "create",
-                "one",
-                "--sandbox",
-                world.engine,
-                "--image",
-                "git:latest",
-                "--mode",
-                "bind",
-            ]);
+            let rest = ["one", "--mode", "bind"];
+            run(&making("create", world.engine, &rest));
             run(&[
                 "exec",
                 "one",
@@ -122,16 +114,11 @@ fn an_engine_that_is_of_no_use_is_the_first_line_and_leaves_nothing() {
             &["run", "--sandbox", "docker", "--", "true"][..],
             &["run", "--sandbox", "docker", "--head", "--", "true"],
             &["create", "one", "--sandbox", "docker"],
-            &[
+            &making(
                 "create",
-                "one",
-                "--sandbox",
                 "docker",
-                "--network",
-                "none",
-                "--mode",
-                "bind",
-            ],
+                &["one", "--network", "none", "--mode", "bind"],
+            ),
         ] {
             let done = engine
                 .cofferdam(&environment, "docker", words)

@@ -1,5 +1,5 @@
 //! A socket that answers as an engine of another time would: it takes the versions of its API that it says, and no others. In front of
-//! a real engine it passes on what it takes, in the real one's version; without one it has an answer for what is asked first.
+//! a real engine it passes on what it takes, in a version of the real one's; without one it has an answer for what is asked first.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -11,8 +11,32 @@ use std::sync::{Arc, Mutex};
 use crate::containers::SURROUNDINGS;
 use crate::environment::{Done, TestEnvironment, finish};
 
-/// What the real engines of this machine are asked in.
-const REAL: &str = "1.41";
+/// The real engine.
+#[derive(Debug, Clone)]
+struct Real {
+    socket: PathBuf,
+    /// As [`Played::window`]: one of another machine may take others.
+    window: (u32, u32),
+}
+
+impl Real {
+    fn at(socket: PathBuf) -> Self {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream
+            .write_all(b"GET /version HTTP/1.0\r\nHost: x\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, said) = answer.split_once("\r\n\r\n").unwrap();
+        let said: serde_json::Value = serde_json::from_str(said).unwrap();
+        let minor = |name: &str| {
+            let version = said[name].as_str().unwrap();
+            version.strip_prefix("1.").unwrap().parse().unwrap()
+        };
+        let window = (minor("MinAPIVersion"), minor("ApiVersion"));
+        Self { socket, window }
+    }
+}
 
 /// Which one it plays.
 #[derive(Debug, Clone)]
@@ -58,11 +82,13 @@ impl FakeEngine {
         let listener = UnixListener::bind(place.path().join("s")).unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let theirs = Arc::clone(&asked);
+        let real = played.real.clone().map(Real::at);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let (played, asked) = (played.clone(), Arc::clone(&theirs));
+                let (played, real) = (played.clone(), real.clone());
+                let asked = Arc::clone(&theirs);
                 // Who goes away in the middle is no error here.
-                std::thread::spawn(move || serve(client, &played, &asked));
+                std::thread::spawn(move || serve(client, &played, real.as_ref(), &asked));
             }
         });
         Self { place, asked }
@@ -123,7 +149,12 @@ fn head(client: &mut UnixStream) -> Option<(String, Vec<u8>)> {
     }
 }
 
-fn serve(mut client: UnixStream, played: &Played, asked: &Mutex<Vec<String>>) -> Option<()> {
+fn serve(
+    mut client: UnixStream,
+    played: &Played,
+    real: Option<&Real>,
+    asked: &Mutex<Vec<String>>,
+) -> Option<()> {
     let (head, body) = head(&mut client)?;
     let mut words = head.lines().next()?.split(' ');
     let (method, path) = (words.next()?, words.next()?);
@@ -140,7 +171,7 @@ fn serve(mut client: UnixStream, played: &Played, asked: &Mutex<Vec<String>>) ->
         }
         Some((minor, rest)) => match refusal(minor.parse().unwrap(), played.window) {
             Some(refusal) => (400, said(&refusal)),
-            None => match &played.real {
+            None => match real {
                 Some(real) => return pass_on(client, real, &head, minor, &body),
                 None => canned(method, rest, played),
             },
@@ -197,12 +228,14 @@ fn canned(method: &str, path: &str, played: &Played) -> (u16, String) {
     }
 }
 
-/// To the real engine, in its version, with whatever follows on the same connection.
-fn pass_on(client: UnixStream, real: &Path, head: &str, minor: &str, body: &[u8]) -> Option<()> {
-    let mut engine = UnixStream::connect(real).ok()?;
+/// To the real engine, in a version that it takes, with whatever follows on the same connection.
+fn pass_on(client: UnixStream, real: &Real, head: &str, minor: &str, body: &[u8]) -> Option<()> {
+    let mut engine = UnixStream::connect(&real.socket).ok()?;
+    let (oldest, newest) = real.window;
+    let taken = minor.parse().unwrap_or(newest).clamp(oldest, newest);
     // One request a connection: the next one is looked at as well.
     let (first, rest) = head.split_once("\r\n")?;
-    let first = first.replacen(&format!("/v1.{minor}/"), &format!("/v{REAL}/"), 1);
+    let first = first.replacen(&format!("/v1.{minor}/"), &format!("/v1.{taken}/"), 1);
     let rest: String = rest
         .lines()
         .filter(|line| !line.to_ascii_lowercase().starts_with("connection:"))

@@ -1,9 +1,11 @@
 //! Images: a repository's own, and what is said where there can be none.
 
+use std::process::Stdio;
+
 use cofferdam_lab::skip;
 
 use crate::containers::{World, own, worlds};
-use crate::environment::{Done, TestEnvironment};
+use crate::environment::{Done, TestEnvironment, finish};
 use crate::readme::block;
 
 /// An image with a shell alone; `scripts/test` makes it.
@@ -119,6 +121,51 @@ fn a_repositorys_image_is_read_built_used_and_removed() {
             .cofferdam(&[world.engine, "remove-image"])
             .expect_code(0);
         assert!(again.stderr.contains("nothing to remove"), "{again}");
+        world.expect_clean();
+    }
+}
+
+/// It is the repository's, whichever of its checkouts a sandbox is made from, and what is printed of the sandbox names it.
+#[test]
+fn a_linked_worktree_has_the_image_of_the_main_one() {
+    for world in worlds() {
+        let environment = &world.environment;
+        let text = format!("FROM {SHELL}\nRUN echo main >/built\n");
+        dockerfile(environment, &text);
+        world.build_trusted().expect_code(0);
+        let linked = environment.temporary().join("linked");
+        let path = linked.to_str().unwrap();
+        environment.git(&["worktree", "add", "--quiet", path]);
+        let there = |words: &[&str]| {
+            let mut command = world.command(words);
+            command.current_dir(&linked);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            finish(command.spawn().unwrap()).expect_code(0)
+        };
+        let (engine, image) = (world.engine, world.image());
+        let made = there(&["create", "one", "--sandbox", engine]);
+        let named = format!(", image {image}\n");
+        assert!(
+            made.stdout
+                .lines()
+                .next()
+                .unwrap()
+                .ends_with(named.trim_end()),
+            "{made}"
+        );
+        let built = there(&["exec", "one", "--", "cat", "/built"]);
+        assert_eq!(built.stdout, "main\n", "{built}");
+        let told = there(&["status", "one"]);
+        let line = format!("\nimage:   {image}\n");
+        assert!(told.stdout.contains(&line), "{told}");
+        assert_eq!(world.status("one", "image"), image);
+        there(&["delete", "--force", "one"]);
+        let ran = there(&["run", "--sandbox", engine, "--name", "two", "--", "true"]);
+        let first = format!("sandbox two ({engine}, image {image}), agent ");
+        assert!(ran.to_string().contains(&first), "{ran}");
+        there(&[engine, "remove-image"]);
+        world.expect_no_image();
+        environment.git(&["worktree", "remove", "--force", path]);
         world.expect_clean();
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::nested;
 use super::repository_error::RepositoryError;
 use crate::fsx;
-use crate::names::Slug;
+use crate::names::{RepoPath, Slug};
 
 /// A longer `.git` file is none.
 const POINTER_LIMIT: u64 = 64 << 10;
@@ -136,6 +136,20 @@ pub fn shared(top: &Path) -> Option<PathBuf> {
     behind(top, &dot_git).pop()
 }
 
+/// Where a repository is, whichever of its checkouts `top` is: its main one, or what they share where there is none.
+pub fn main(top: &RepoPath) -> RepoPath {
+    let behind = behind(top.as_path(), &top.as_path().join(".git"));
+    let main = match &behind[..] {
+        [.., own, shared] if own.parent() == Some(&shared.join("worktrees")) => {
+            let checkout = shared.parent().filter(|_| shared.ends_with(".git"));
+            checkout.or(Some(shared))
+        }
+        _ => None,
+    };
+    let main = main.and_then(|main| RepoPath::resolve(main).ok());
+    main.unwrap_or_else(|| top.clone())
+}
+
 /// Where the checkouts are that share this directory, as far as it says so: the main one's, and those of linked worktrees.
 pub fn checkouts(shared: &Path) -> Vec<PathBuf> {
     let of = |dot_git: &Path| dot_git.parent()?.canonicalize().ok();
@@ -196,6 +210,35 @@ fn same(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> bool {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_repository_is_at_its_main_checkout_or_at_what_its_checkouts_share() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = top.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            crate::fsx::write_private(&path, text.as_bytes()).unwrap();
+        };
+        write("main/.git/HEAD", "x");
+        write("bare/HEAD", "x");
+        write("main/.git/modules/sub/HEAD", "x");
+        write("main/sub/.git", "gitdir: ../.git/modules/sub\n");
+        for (checkout, shared) in [("one", "main/.git"), ("two", "bare")] {
+            let own = format!("{shared}/worktrees/{checkout}");
+            write(&format!("{own}/commondir"), "../..\n");
+            write(&format!("{checkout}/.git"), &format!("gitdir: ../{own}\n"));
+        }
+        for (checkout, want) in [
+            ("main", "main"),
+            ("one", "main"),
+            ("two", "bare"),
+            ("main/sub", "main/sub"),
+        ] {
+            let found = main(&RepoPath::resolve(&top.join(checkout)).unwrap());
+            assert_eq!(found.as_path(), top.join(want), "{checkout}");
+        }
+    }
 
     #[test]
     fn only_what_no_agent_made_is_found() {

@@ -48,9 +48,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads it. Bounded: 2,000 files, 64 MiB. Variables (`.env`), logs, worktrees and prompts are never read.
-    pub fn read(repository: &RepoPath) -> Result<Self, ImageError> {
-        let top = repository.as_path().join(DIRECTORY);
+    /// Reads it in a checkout, of whose repository the main one is `repository`. Bounded: 2,000 files, 64 MiB. Variables (`.env`), logs, worktrees and prompts are never read.
+    pub fn read(checkout: &Path, repository: &RepoPath) -> Result<Self, ImageError> {
+        let top = checkout.join(DIRECTORY);
         let mut found = Found::default();
         let opened = rustix::fs::open(&top, DIRECTORIES, Mode::empty());
         let opened = match opened {
@@ -322,12 +322,16 @@ mod tests {
         (top, path)
     }
 
+    fn source(path: &RepoPath) -> Result<Source, ImageError> {
+        Source::read(path.as_path(), path)
+    }
+
     const ON_BASE: &str = "ARG BASE_IMAGE_TAG=latest\nFROM cofferdam-base:${BASE_IMAGE_TAG}\n";
 
     #[test]
     fn the_digest_is_of_all_that_a_build_gets_and_of_nothing_else() {
         let (top, path) = repository(&[("Dockerfile", ON_BASE), ("setup/run", "true\n")]);
-        let digest = || Source::read(&path).unwrap().digest;
+        let digest = || source(&path).unwrap().digest;
         let inside = top.path().join(DIRECTORY);
         let first = digest();
         assert_eq!(first.len(), 64);
@@ -340,7 +344,7 @@ mod tests {
         }
         std::fs::create_dir(inside.join("logs")).unwrap();
         std::fs::write(inside.join("logs/one.log"), "x").unwrap();
-        let source = Source::read(&path).unwrap();
+        let source = source(&path).unwrap();
         assert_eq!(source.digest, first);
         assert_eq!(source.files, [(PathBuf::from("setup/run"), 5)]);
         let mut seen = vec![first];
@@ -369,7 +373,7 @@ mod tests {
     #[test]
     fn what_no_build_gets_is_refused_by_its_name() {
         let (_top, path) = repository(&[]);
-        let error = Source::read(&path).unwrap_err().to_string();
+        let error = source(&path).unwrap_err().to_string();
         assert!(error.contains(".cofferdam/Dockerfile"), "{error}");
         let (top, path) = repository(&[("Dockerfile", ON_BASE)]);
         let pipe = top.path().join(".cofferdam/pipe");
@@ -381,17 +385,17 @@ mod tests {
             0,
         )
         .unwrap();
-        let error = Source::read(&path).unwrap_err().to_string();
+        let error = source(&path).unwrap_err().to_string();
         assert!(error.contains("/pipe is no file"), "{error}");
         std::fs::remove_file(&pipe).unwrap();
         let big = File::create(top.path().join(".cofferdam/big")).unwrap();
         big.set_len(MOST_BYTES + 1).unwrap();
-        let error = Source::read(&path).unwrap_err().to_string();
+        let error = source(&path).unwrap_err().to_string();
         assert!(error.contains("/big is too much"), "{error}");
         // Elsewhere, by a symlink in the place of the directory.
         let (top, path) = repository(&[]);
         symlink("/etc", top.path().join(".cofferdam")).unwrap();
-        Source::read(&path).unwrap_err();
+        source(&path).unwrap_err();
     }
 
     // covers: S3-20
@@ -399,7 +403,7 @@ mod tests {
     fn what_no_sandbox_takes_over_is_said() {
         let read = |text: &str| {
             let (_top, path) = repository(&[("Dockerfile", text)]);
-            Source::read(&path).unwrap().remarks()
+            source(&path).unwrap().remarks()
         };
         assert_eq!(
             read("FROM alpine:3\nENTRYPOINT [\"x\"]\nUSER root\n").len(),
@@ -414,7 +418,7 @@ mod tests {
             "Dockerfile",
             "FROM a\nRUN --mount=type=bind,src=l,dst=/x ls\n",
         )]);
-        let error = Source::read(&path).unwrap_err().to_string();
+        let error = source(&path).unwrap_err().to_string();
         assert!(error.contains("RUN --mount"), "{error}");
     }
 }

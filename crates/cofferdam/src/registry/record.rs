@@ -151,6 +151,9 @@ pub struct Record {
     #[serde(default, with = "path_json::optional_exact")]
     pub common_dir: Option<PathBuf>,
     pub provider: String,
+    /// What it was made from, where its provider has images. Absent in records of earlier builds.
+    #[serde(default)]
+    pub image: Option<String>,
     pub mode: Mode,
     pub strategy: Strategy,
     /// The branch that the agent works on; `None` with `head` on a detached HEAD.

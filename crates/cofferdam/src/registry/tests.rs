@@ -17,6 +17,7 @@ fn record(name: &str, repository: &Path) -> Record {
         repository: repository.to_owned(),
         common_dir: None,
         provider: "native".into(),
+        image: None,
         mode: Mode::Bind,
         strategy: Strategy::Branch,
         branch: Some("work".parse().unwrap()),

@@ -174,11 +174,14 @@ impl Contained {
         }
     }
 
-    pub(crate) async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
+    pub(crate) async fn check(
+        &self,
+        repository: &RepoPath,
+    ) -> Result<Option<String>, SandboxError> {
         match self {
             Self::BindMount(kind) => kind.provider.check(repository).await,
             Self::PrivateCopy(kind) => kind.provider.check(repository).await,
-            Self::Isolated(_) => Ok(()),
+            Self::Isolated(_) => Ok(None),
         }
     }
 

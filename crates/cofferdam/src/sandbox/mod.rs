@@ -286,9 +286,10 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
     }
 
     /// Whether it can make a sandbox for a repository at all, before anything is planned or said: an error says what is missing.
-    /// [`Self::create`] looks again. `repository`: its top.
-    async fn check(&self, _repository: &RepoPath) -> Result<(), SandboxError> {
-        Ok(())
+    /// [`Self::create`] looks again. `repository`: its main checkout. The image that the sandbox is to be made from
+    /// ([`SandboxSpec::image`]), where there are images.
+    async fn check(&self, _repository: &RepoPath) -> Result<Option<String>, SandboxError> {
+        Ok(None)
     }
 
     /// Whether its sandboxes have no program of that name (a plain name or an absolute path), as far as a few looks
@@ -360,7 +361,7 @@ impl<T: BindMountProvider + ?Sized> BindMountProvider for Arc<T> {
         (**self).check_limits(limits)
     }
 
-    async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
+    async fn check(&self, repository: &RepoPath) -> Result<Option<String>, SandboxError> {
         (**self).check(repository).await
     }
 

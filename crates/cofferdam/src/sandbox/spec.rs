@@ -36,8 +36,10 @@ pub struct SandboxSpec {
     /// Host directories that nothing of what the provider offers by itself may show or lie in: Cofferdam's own
     /// one, and the repository with whatever an agent put there.
     pub unseen: Vec<PathBuf>,
-    /// Whose sandbox it is: a provider with images takes that repository's where nobody named another.
+    /// Whose sandbox it is.
     pub repository: Option<RepoPath>,
+    /// What [`super::BindMountProvider::check`] said that it is made from. Without it a provider with images chooses.
+    pub image: Option<String>,
     pub limits: Limits,
     pub network: Network,
     pub lifetime: Lifetime,
@@ -66,6 +68,7 @@ impl SandboxSpec {
             programs: Vec::new(),
             unseen: Vec::new(),
             repository: None,
+            image: None,
             limits: Limits::default(),
             network: Network::None,
             lifetime: Lifetime::WithMaker,

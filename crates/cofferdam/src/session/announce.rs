@@ -37,6 +37,7 @@ pub(super) fn events(
         name: plan.record.name.clone(),
         agent: options.task.agent.name().to_owned(),
         provider: plan.record.provider.clone(),
+        image: plan.record.image.clone(),
         strategy: plan.record.strategy.as_str(),
         mode: plan.record.mode.as_str(),
         why_mode: plan.why_mode.clone(),

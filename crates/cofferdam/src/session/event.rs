@@ -27,6 +27,8 @@ pub enum Event {
         name: Slug,
         agent: String,
         provider: String,
+        /// What it is made from, where the provider has images.
+        image: Option<String>,
         /// "head", "merge-to-head" or "branch".
         strategy: &'static str,
         /// "bind", "layer", "copy" or "inside".

@@ -22,6 +22,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         repository: "/".into(),
         common_dir: None,
         provider: "native".into(),
+        image: None,
         mode: Mode::Bind,
         strategy: Strategy::Head,
         branch: None,

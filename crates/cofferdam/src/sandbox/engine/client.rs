@@ -33,6 +33,8 @@ use crate::sandbox::SandboxError;
 
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
 const ANSWER: u64 = 60;
+const MOVED: u16 = 301;
+const BAD_REQUEST: u16 = 400;
 const NOT_FOUND: u16 = 404;
 const CONFLICT: u16 = 409;
 
@@ -219,6 +221,13 @@ impl Client {
     async fn inspect_image(&self, name: &str) -> Result<Option<ImageInspect>, SandboxError> {
         match self.api.inspect_image(name).await {
             Err(error) if status(&error) == Some(NOT_FOUND) => Ok(None),
+            Err(error) if is_no_name(&error) => Err(SandboxError::Unsupported {
+                what: format!("`{name}` is no name of an image"),
+                hint: format!(
+                    "one is like debian:bookworm-slim, in small letters; `{} images` lists those that are there",
+                    self.kind().name()
+                ),
+            }),
             Err(error) => Err(self.failed("look at the image", &error)),
             Ok(found) => Ok(Some(found)),
         }
@@ -303,7 +312,17 @@ impl Client {
     pub(super) async fn start(&self, id: &str) -> Result<(), SandboxError> {
         let started = self.api.start_container(id, None::<StartContainerOptions>);
         let started = started.await;
-        started.map_err(|error| self.failed("start a container", &error))
+        started.map_err(|error| match lacks_network(&said(&error)) {
+            Some(what) => SandboxError::Unsupported {
+                what: format!(
+                    "{} cannot give the sandbox a network of its own: {what}",
+                    self.kind()
+                ),
+                hint: "leave out `--network open`: a sandbox behind the wall needs nothing of that"
+                    .to_owned(),
+            },
+            None => self.failed("start a container", &error),
+        })
     }
 
     /// What of the engine's answer `T` has. None where there is no such container.
@@ -399,10 +418,60 @@ fn is_taken(error: &ApiError) -> bool {
     status(error) == Some(CONFLICT) || said(error).contains("already in use")
 }
 
+/// Docker has a status for it, Podman 4.3 has not; where the name makes another path, a router of either sends elsewhere.
+fn is_no_name(error: &ApiError) -> bool {
+    let said = said(error);
+    matches!(status(error), Some(BAD_REQUEST | MOVED))
+        || said.contains("invalid reference format")
+        || said.contains("must be lowercase")
+}
+
+/// What an ordinary user's engine needs for a network of its own, and has not, by what it says when it starts a container.
+fn lacks_network(said: &str) -> Option<String> {
+    if said.contains("/dev/net/tun") {
+        return Some("your user may not open /dev/net/tun".to_owned());
+    }
+    let programs = ["slirp4netns", "pasta"];
+    let missing = |program: &&str| said.contains(&format!("could not find {program}"));
+    let program = programs.into_iter().find(missing)?;
+    Some(format!("the program {program} is not installed"))
+}
+
 fn said(error: &ApiError) -> String {
     let text = match error {
         ApiError::DockerResponseServerError { message, .. } => message.clone(),
         other => other.to_string(),
     };
     crate::text::printable_line(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lacks_network;
+
+    /// In the words of Podman 4.3, and of later ones about pasta.
+    #[test]
+    fn what_a_network_of_an_ordinary_users_engine_lacks_is_named() {
+        for (said, wanted) in [
+            (
+                r#"/usr/bin/slirp4netns failed: "open(\"/dev/net/tun\"): Permission denied\nchild failed(1)\n""#,
+                Some("your user may not open /dev/net/tun"),
+            ),
+            (
+                "pasta failed with exit code 1: Failed to open() /dev/net/tun: Permission denied",
+                Some("your user may not open /dev/net/tun"),
+            ),
+            (
+                r#"could not find slirp4netns, the network namespace can't be configured: exec: "slirp4netns": executable file not found in $PATH"#,
+                Some("the program slirp4netns is not installed"),
+            ),
+            (
+                r#"could not find pasta, the network namespace can't be configured: exec: "pasta": executable file not found in $PATH"#,
+                Some("the program pasta is not installed"),
+            ),
+            ("the disk is on fire", None),
+        ] {
+            assert_eq!(lacks_network(said).as_deref(), wanted, "{said}");
+        }
+    }
 }

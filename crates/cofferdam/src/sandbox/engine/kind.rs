@@ -58,6 +58,15 @@ impl Kind {
         }
     }
 
+    /// The network of a container about which nobody says anything. To Podman a bridge is more than that where it is an ordinary
+    /// user's, and one that could not be made once is in its own way from then on (4.3).
+    pub(super) fn open_network(self) -> &'static str {
+        match self {
+            Self::Docker => "bridge",
+            Self::Podman => "private",
+        }
+    }
+
     /// What no path of a mount may have in it. Podman writes mounts as a list of options with commas between them, and reads
     /// that again (4.3): what follows a comma in a name would be an option.
     pub(super) fn never_in_paths(self) -> &'static [char] {

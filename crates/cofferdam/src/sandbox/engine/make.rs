@@ -138,7 +138,7 @@ pub(super) async fn come_up(
     go_on(cancel)?;
     let body = |holder: Option<&Holder<'_>>| {
         let network = match (&spec.network, holder) {
-            (Network::Open, _) => "bridge".to_owned(),
+            (Network::Open, _) => client.kind().open_network().to_owned(),
             (_, Some(holder)) => holder.network(),
             (_, None) => "none".to_owned(),
         };
@@ -201,17 +201,8 @@ pub(super) async fn come_up(
         containers.push(holder.id().to_owned());
         holder.leave();
     }
-    let wall = match &spec.network {
-        Network::Wall(spec) => {
-            let raised = raise_wall(&stream, sockets, spec);
-            Some(bounded(raised, options.ready_limit, cancel).await?)
-        }
-        Network::None | Network::Open if sockets.is_empty() => None,
-        Network::None | Network::Open => {
-            let what = "its init handed over what nobody asked for";
-            return Err(SandboxError::Start(what.to_owned()));
-        }
-    };
+    let raised = raise_wall(&stream, sockets, &spec.network);
+    let wall = bounded(raised, options.ready_limit, cancel).await?;
     let stream = match door {
         None => stream,
         Some(door) => {

@@ -181,12 +181,12 @@ impl BindMountProvider for Engine {
         }
     }
 
-    async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
+    async fn check(&self, repository: &RepoPath) -> Result<Option<String>, SandboxError> {
         let (client, options) = (self.reach.client().await?, &self.reach.options);
         client.users()?;
         let images = options.images(Some(repository));
         let (here, image) = tokio::join!(client.is_here(), client.first_image(&images));
-        here.and(image).map(drop)
+        here.and(image).map(|(name, _)| Some(name))
     }
 
     async fn try_layers(
@@ -205,7 +205,10 @@ impl BindMountProvider for Engine {
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         let client = self.reach.client().await?;
         let options = &self.reach.options;
-        let images = options.images(spec.repository.as_ref());
+        let images = match &spec.image {
+            Some(image) => vec![image.clone()],
+            None => options.images(spec.repository.as_ref()),
+        };
         let (here, image) = tokio::join!(client.is_here(), client.first_image(&images));
         let image = here.and(image)?;
         if let Some(place) = &spec.place {

@@ -34,7 +34,10 @@ macro_rules! engine {
                 self.0.abilities()
             }
 
-            async fn check(&self, repository: &RepoPath) -> Result<(), SandboxError> {
+            async fn check(
+                &self,
+                repository: &RepoPath,
+            ) -> Result<Option<String>, SandboxError> {
                 self.0.check(repository).await
             }
 

@@ -14,18 +14,25 @@ use cofferdam_wall::HostName;
 use tokio::net::UnixStream;
 
 use super::stream::{self, Received};
-use crate::sandbox::SandboxError;
-use crate::wall::{Registration, Seen, Sockets, WallError, WallSpec};
+use crate::sandbox::{Network, SandboxError};
+use crate::wall::{Registration, Seen, Sockets, WallError};
 
 /// How long trying the wall may take; about a millisecond where it stands.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Registers the sandbox, tries the wall, and puts the policy in force.
+/// Registers a sandbox that has a wall, tries the wall, and puts the policy in force. One without hands nothing over.
 pub(in crate::sandbox) async fn raise(
     stream: &UnixStream,
     sockets: Vec<OwnedFd>,
-    spec: &WallSpec,
-) -> Result<Registration, SandboxError> {
+    network: &Network,
+) -> Result<Option<Registration>, SandboxError> {
+    let Network::Wall(spec) = network else {
+        if sockets.is_empty() {
+            return Ok(None);
+        }
+        let what = "its init handed over what nobody asked for";
+        return Err(SandboxError::Start(what.to_owned()));
+    };
     let Ok::<[OwnedFd; WALL_SOCKETS], _>([connections, proxy, lookups, packets]) =
         sockets.try_into()
     else {
@@ -45,7 +52,7 @@ pub(in crate::sandbox) async fn raise(
         .unwrap_or(Err(SandboxError::TimedOut(LIMIT.as_secs())))?;
     let seen = registration.open().await?;
     match judge(&findings, &seen, &proof.answer) {
-        failed if failed.is_empty() => Ok(registration),
+        failed if failed.is_empty() => Ok(Some(registration)),
         failed => Err(WallError::Breached(failed.join("; ")).into()),
     }
 }

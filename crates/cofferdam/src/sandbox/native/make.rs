@@ -125,15 +125,7 @@ async fn come_up(
     drop(fds);
     sent.map_err(start_error)?;
     let sockets = guest::ready(stream).await?;
-    let wall = match &spec.network {
-        Network::Wall(spec) => Some(raise_wall(stream, sockets, spec).await?),
-        Network::None | Network::Open if sockets.is_empty() => None,
-        Network::None | Network::Open => {
-            return Err(SandboxError::Start(
-                "its init handed over what nobody asked for".to_owned(),
-            ));
-        }
-    };
+    let wall = raise_wall(stream, sockets, &spec.network).await?;
     let Some(door) = door else {
         return Ok(Up { wall, living: None });
     };

@@ -206,6 +206,7 @@ pub async fn start(
         programs: prepare::programs(None),
         unseen: registry::unseen(&caller.home, top.as_path(), caller.user_home.as_deref())?,
         repository: Some(named.repository.top.clone()),
+        image: record.image.clone(),
         limits: form.limits(),
         network: network::of_a_record(&caller.home, record),
         lifetime: Lifetime::UntilRemoved {

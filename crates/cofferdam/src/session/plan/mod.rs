@@ -132,7 +132,8 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         }
     }
     let branches = branches(caller, options, &repository, &name).await?;
-    options.sandbox.check(&repository.top).await?;
+    let main = discovery::main(&repository.top);
+    let image = options.sandbox.check(&main).await?;
     let (mode, why_mode) = mode::choose(caller, options, &repository, &branches.strategy).await?;
     place::check(
         caller,
@@ -166,6 +167,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         repository: repository.top.as_path().to_owned(),
         common_dir: discovery::shared(repository.top.as_path()),
         provider: options.sandbox.provider_name().to_owned(),
+        image,
         mode,
         strategy: branches.strategy,
         branch: branches.branch,

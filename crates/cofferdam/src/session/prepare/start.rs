@@ -63,6 +63,7 @@ impl Making<'_> {
                 self.caller.user_home.as_deref(),
             )?,
             repository: Some(self.plan.repository.top.clone()),
+            image: self.plan.record.image.clone(),
             limits: self.options.limits.clone(),
             network: self.options.network.spec(
                 &self.caller.home,

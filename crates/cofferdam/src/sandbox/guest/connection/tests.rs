@@ -9,9 +9,9 @@ use rustix::pipe::PipeFlags;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::super::sandbox::{End, GuestSandbox};
-use super::super::{coming_up, port, terminal};
+use super::super::{coming_up, port, terminal, wall};
 use super::*;
-use crate::sandbox::{Detached, ExecRequest, Sandbox, TerminalSize};
+use crate::sandbox::{Detached, ExecRequest, Network, Sandbox, TerminalSize};
 
 fn replies() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![0..4u64, any::<u64>()];
@@ -159,6 +159,20 @@ async fn a_greeting_brings_four_descriptors_and_no_more() {
             // None of them is kept.
             assert!(is_alone(read).await, "{copies}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_without_a_wall_hands_nothing_over() {
+    for network in [Network::None, Network::Open] {
+        let (host, _guest) = UnixStream::pair().unwrap();
+        let raised = wall::raise(&host, Vec::new(), &network).await;
+        assert!(raised.unwrap().is_none());
+        let (read, write) = rustix::pipe::pipe_with(PIPE).unwrap();
+        let refused = wall::raise(&host, vec![write], &network).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("nobody asked for"), "{error}");
+        assert!(is_alone(read).await);
     }
 }
 
