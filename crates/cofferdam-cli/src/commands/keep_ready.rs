@@ -12,6 +12,17 @@ use crate::environment::Environment;
 /// The only word of that process: no command of anybody's.
 const WORD: &str = "keep-ready";
 
+/// All that it has of the user's variables: where it finds home and engine. It may live longer than a secret should.
+const VARIABLES: [&str; 7] = [
+    "COFFERDAM_HOME",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_HOST",
+    "HOME",
+    "TMPDIR",
+    "XDG_RUNTIME_DIR",
+];
+
 /// Whether this is that process.
 pub(crate) fn is_meant() -> bool {
     std::env::args_os().skip(1).eq([WORD])
@@ -49,9 +60,16 @@ pub(super) fn after(provider: &str, walled: bool) {
     };
     #[expect(
         clippy::disallowed_methods,
-        reason = "it outlives this process, and gets the user's own surroundings: decision 0011"
+        reason = "it outlives this process: decision 0011"
     )]
     let mut command = Command::new(own);
+    command.env_clear();
+    for name in VARIABLES {
+        #[expect(clippy::disallowed_methods, reason = "the user's own surroundings")]
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
     // Nothing of it holds the user's directory or terminal.
     let _ = command
         .arg(WORD)
