@@ -162,7 +162,7 @@ impl Bench<'_> {
         let wanted = files_below(source)?;
         for number in 0..count {
             let inside = Path::new(INSIDE).join(number.to_string());
-            let outside = self.room.join(format!("out-{number}"));
+            let outside = source.with_file_name(format!("out-{number}"));
             let began = Instant::now();
             put(&*sandbox, source, &inside).await?;
             let mut taken = began.elapsed();
@@ -196,7 +196,8 @@ impl Bench<'_> {
         caller.user_home = Some(self.room.to_owned());
         let path = "/usr/local/bin:/usr/bin:/bin";
         caller.environment.insert("PATH".into(), path.into());
-        let branch = format!("bench/session-{number}").parse()?;
+        let process = std::process::id();
+        let branch = format!("bench/session-{process}-{number}").parse()?;
         let strategy = BranchStrategy::Branch { branch, base: None };
         let sandbox = BindMount::or_layers(self.engine.clone(), strategy);
         Ok((caller, SessionOptions::new(repo, sandbox)))

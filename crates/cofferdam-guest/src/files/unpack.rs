@@ -1,13 +1,13 @@
 //! Entries of a stream become files, as the agent makes them.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::files::{self, Entry, Known, Print, is_plain};
 
-use super::content::{Numbered, has_true_time};
+use super::content::{Number, has_true_time};
 use super::{Tree, invalid, print, split};
 use crate::sys;
 
@@ -94,7 +94,7 @@ fn make_file(
     tree: &mut Tree,
     path: &[u8],
     mode: u32,
-    content: &mut io::Take<impl Read>,
+    content: &mut io::Take<impl BufRead>,
 ) -> io::Result<Option<u64>> {
     if !is_plain(path) {
         return Err(invalid());
@@ -112,15 +112,28 @@ fn make_file(
         io::copy(content, &mut file)?;
         None
     } else {
-        let mut numbered = Numbered::new(&mut *content);
-        io::copy(&mut numbered, &mut file)?;
-        Some(numbered.number)
+        Some(copy_numbered(content, &mut file)?)
     };
     if content.limit() > 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     sys::change_mode(file.as_fd(), mode & 0o777)?;
     Ok(number)
+}
+
+/// The number of what was copied.
+fn copy_numbered(from: &mut impl BufRead, to: &mut File) -> io::Result<u64> {
+    let mut number = Number::default();
+    loop {
+        let part = from.fill_buf()?;
+        if part.is_empty() {
+            return Ok(number.end());
+        }
+        to.write_all(part)?;
+        number.add(part);
+        let count = part.len();
+        from.consume(count);
+    }
 }
 
 /// Makes something, in the place of what has its name.
