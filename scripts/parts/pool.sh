@@ -39,6 +39,8 @@ podman='^cofferdam/engines::.*::podman$'
 wall_docker=4 wall_podman=8 wall_user=4
 # Of all tests so many are in memory but one, where a run has that: `--all` and `--repeat` are on the disk.
 on_disk=3
+# What is about file systems that write to one.
+of_disks='::(trees_large::what_a_layer_takes_is_about_what_du_says|files::only_what_changed_is_read)$'
 never_halved='::(keeper|doctor|programs|homes|shown|environment|no_room|full_disk|bad_input::(users|streams))'
 
 # Passes on the jobs on standard input that are run this time; the others are counted in $work/halved, and by identity.
@@ -199,7 +201,7 @@ run_job() {
     IFS=$'\t' read -r number identity directory binary label test mode <<<"$1"
     local log=$work/log/$number place=$work/$number as=() become=command
     # One test of so many is on the disk.
-    if [[ -n $memory ]] && (((seed + number) % on_disk)); then place=$memory/$number; fi
+    if [[ -n $memory && ! $label::$test =~ $of_disks ]] && (((seed + number) % on_disk)); then place=$memory/$number; fi
     if [[ $test != - ]]; then words=(--exact "$test"); fi
     if [[ $identity == user ]]; then
         install -d -o "$user" -g "$user" -m 0700 "$place"
@@ -266,7 +268,7 @@ run_pool() {
     local shares=yes
     if [[ -n $repeat${COFFERDAM_TEST_ALL-} || ${identities[*]} == user ]]; then shares=; fi
     if [[ -n $repeat ]]; then export COFFERDAM_TEST_NAMED=1; fi
-    export top work memory on_disk user other_git seed limit closed shown as_user shares wall_docker wall_podman wall_user
+    export top work memory on_disk of_disks user other_git seed limit closed shown as_user shares wall_docker wall_podman wall_user
     xargs -d '\n' -n 1 -P "$jobs" -a "$work/jobs" bash -c 'run_job "$1"' _
 }
 
