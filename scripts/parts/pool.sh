@@ -8,7 +8,7 @@ whole='^([^/]*/unit|cofferdam-cli/wall)$'
 # Parts of other tests: programs that these start. They are no tests of their own.
 helpers='(^|::)helper(_[a-z_]*)?$'
 # A job that takes longer hangs.
-limit=300
+limit=600
 
 # What the ordinary user's pass leaves out: the job's name (binary::test) as a pattern, and why.
 left_out_for_user() {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, apply, build, build_base, collect, completions, create, delete, demo, diff, doctor,
-    engines, exec, gc, list, log, logs, man, merge, net, pause, resume, revoke, run, shell, start,
-    status, stop, worktree,
+    allow, apply, approve, build, build_base, collect, completions, config, create, delete, demo,
+    diff, doctor, engines, exec, gc, init, list, log, logs, man, merge, net, pause, resume, revoke,
+    run, shell, start, status, stop, sync, worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -56,6 +56,10 @@ pub(crate) enum Command {
     Docker(engines::Arguments),
     /// The image of a repository, in Podman
     Podman(engines::Arguments),
+    Init(init::Arguments),
+    Config(config::Arguments),
+    Approve(approve::Arguments),
+    Sync(sync::Arguments),
     Allow(allow::Arguments),
     Revoke(revoke::Arguments),
     Net(net::Arguments),

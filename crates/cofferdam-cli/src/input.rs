@@ -10,6 +10,13 @@ use rustix::termios::isatty;
 
 use crate::ui::output;
 
+/// Whether the person at the terminal says yes; everything else is no.
+pub(crate) fn is_yes() -> bool {
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    read.is_ok() && matches!(line.trim(), "y" | "Y" | "yes" | "Yes")
+}
+
 /// How long standard input may keep silent where a prompt must come from it.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// The same where a prompt may come from it: scripts start commands with a pipe that nobody writes.

@@ -22,7 +22,7 @@ pub use setup::{
 
 /// Changes whenever a message here changes its meaning: a host and a guest of different numbers do not go on.
 /// Also with each new question: who does not know one ends the connection over it, and the programs that hang on that.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 /// The length of a [`greeting`] in bytes.
 pub const GREETING: usize = 8;
 /// What no other protocol begins with.
@@ -163,6 +163,12 @@ pub enum Request {
         /// Bytes of one file.
         largest: u64,
     },
+    /// Brings files to places anywhere inside, as the agent. Two streams come along: [`files::Parcel`], to read, and where for
+    /// each file one [`files::Receipt`] is written. Missing directories are made. No symlink is followed on the way, and one at
+    /// the place itself is replaced. What goes wrong with one file does not hold up the others.
+    Deliver {
+        request: u64,
+    },
     /// A connection to a TCP server on the sandbox's own loopback: 127.0.0.1, and `::1` where nobody listens there.
     /// Answered by [`Reply::Connected`], by [`Reply::Stopped`], or by [`Reply::Failed`]: ECONNREFUSED, nobody listens;
     /// ETIMEDOUT, the server does not take it; EAGAIN, [`MOST_CONNECTING`] are being made; EACCES, the port is the wall's;
@@ -181,7 +187,7 @@ impl Request {
     pub fn streams(&self) -> usize {
         match self {
             Self::Exec { streams, .. } => streams.descriptors(),
-            Self::Unpack { .. } | Self::Snapshot { .. } => 2,
+            Self::Unpack { .. } | Self::Snapshot { .. } | Self::Deliver { .. } => 2,
             _ => 0,
         }
     }

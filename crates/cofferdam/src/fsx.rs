@@ -1,5 +1,6 @@
 //! The one writer of host files: private modes, whole or not at all, never through a symlink.
 
+pub(crate) mod beneath;
 pub(crate) mod lock;
 
 use std::fs;
@@ -94,6 +95,19 @@ fn check_private(path: &Path, found: &fs::Metadata) -> Result<(), FileError> {
 /// the old file or the new one, whatever happens in between.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_with_mode(path, bytes, 0o600)
+}
+
+/// As [`write_private`], where there is nothing of that name; says whether it was written.
+pub fn write_new(path: &Path, bytes: &[u8]) -> Result<bool, FileError> {
+    let mut beside = path.to_owned();
+    beside.set_extension(format!("new-{}", std::process::id()));
+    write_private(&beside, bytes)?;
+    let linked = fs::hard_link(&beside, path);
+    remove_file_if_exists(&beside)?;
+    match linked {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        linked => linked.context("write", path).map(|()| true),
+    }
 }
 
 /// As [`write_private`], with another mode.

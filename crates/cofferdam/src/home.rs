@@ -27,6 +27,16 @@ impl Home {
         self.0.join("config.yaml")
     }
 
+    /// Files that go to the agent's home in every sandbox.
+    pub fn files(&self) -> PathBuf {
+        self.0.join("home")
+    }
+
+    /// What of repositories' configurations was approved.
+    pub fn approvals(&self) -> PathBuf {
+        self.0.join("approvals.json")
+    }
+
     /// Rules that `cofferdam allow` keeps: `global`, and one file for each repository.
     pub fn allowed(&self) -> PathBuf {
         self.0.join("allowed")

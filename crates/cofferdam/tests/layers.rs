@@ -25,10 +25,11 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("wall", &["config", "registry"]),
     ("sandbox", &["wall"]),
     ("image", &["wall", "sandbox"]),
+    ("sync", &["config", "sandbox"]),
     (
         "session",
         &[
-            "prompt", "agent", "config", "git", "registry", "wall", "sandbox",
+            "prompt", "agent", "config", "git", "registry", "wall", "sandbox", "sync",
         ],
     ),
 ];

@@ -46,12 +46,22 @@ pub(super) async fn shown<T>(
     environment: &Environment,
     act: impl AsyncFnOnce(&Caller) -> T,
 ) -> Result<T, CliError> {
+    narrated(caller, environment, Verbosity::Quiet, act).await
+}
+
+/// Does something, and tells of its steps.
+pub(super) async fn narrated<T>(
+    caller: &Caller,
+    environment: &Environment,
+    verbosity: Verbosity,
+    act: impl AsyncFnOnce(&Caller) -> T,
+) -> Result<T, CliError> {
     let mode = if environment.live {
         Mode::Terminal
     } else {
         Mode::Plain
     };
-    let narrator = Narrator::new(Verbosity::Quiet, false);
+    let narrator = Narrator::new(verbosity, false);
     let colour = environment.colour.on_stderr();
     let live = Live::start(mode, Stream::Error, narrator, colour).map_err(CliError::Runtime)?;
     let mut caller = caller.clone();

@@ -2,12 +2,14 @@
 
 pub(crate) mod allow;
 pub(crate) mod apply;
+pub(crate) mod approve;
 mod attach;
 pub(crate) mod build;
 pub(crate) mod build_base;
 mod built_in;
 pub(crate) mod collect;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod demo;
@@ -18,6 +20,7 @@ pub(crate) mod exec;
 pub(crate) mod gc;
 mod here;
 mod images;
+pub(crate) mod init;
 pub(crate) mod keep_ready;
 pub(crate) mod list;
 mod living;
@@ -36,6 +39,7 @@ pub(crate) mod shell;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod sync;
 mod unstarted;
 pub(crate) mod worktree;
 
@@ -105,6 +109,14 @@ pub(crate) async fn dispatch(
                     engines::run(Kind::Podman, &arguments, environment, &interrupt).await
                 }
                 Command::Net(arguments) => net::run(arguments, environment, &interrupt).await,
+                Command::Sync(arguments) => sync::run(arguments, environment, &interrupt).await,
+                Command::Config(arguments) => {
+                    config::run(&arguments, environment, &interrupt).await
+                }
+                Command::Approve(arguments) => {
+                    approve::run(&arguments, environment, &interrupt).await
+                }
+                Command::Init(_) => init::run(environment),
                 Command::Gc(arguments) => gc::run(&arguments, environment, &interrupt).await,
                 Command::Doctor(arguments) => {
                     doctor::run(&arguments, environment, &interrupt).await

@@ -52,6 +52,9 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         SessionError::Unfinished { name } => {
             format!("remove what there is of it with `cofferdam delete {name}`")
         }
+        SessionError::Sync { name, .. } => format!(
+            "it runs, without what comes after that; mend it, and `cofferdam sync {name}` goes on"
+        ),
         SessionError::Sandbox { name, source } => return in_the_sandbox(name, source),
         SessionError::Supervisor { name, source } => match source {
             SupervisorError::OtherVersion(_)
@@ -183,6 +186,7 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         | SessionError::Supervisor { .. }
         | SessionError::Wall { .. }
         | SessionError::Rules { .. }
+        | SessionError::Sync { .. }
         | SessionError::Collect { .. } => None,
     }
 }

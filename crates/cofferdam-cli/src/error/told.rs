@@ -95,20 +95,24 @@ pub(super) fn copy_hint(error: &CopyError) -> Option<String> {
 fn hook_hint(hook: &HookError, log: Option<&Path>) -> String {
     let (option, place) = match hook.point {
         HookPoint::WorktreeReady => (
-            "--on-worktree-ready",
+            "`--on-worktree-ready`",
             "on your machine, in the worktree, where only committed files are and what `--copy` names",
         ),
         HookPoint::HostSandboxReady => (
-            "--on-host-ready",
+            "`--on-host-ready`",
             "on your machine, in the directory that the sandbox works in",
         ),
         HookPoint::SandboxReady => (
-            "--on-sandbox-ready",
+            "`--on-sandbox-ready`",
             "in the sandbox, which has no network but what rules open",
+        ),
+        HookPoint::OnSync => (
+            "`on_sync` in the configuration",
+            "in the agent's home in the sandbox, which has no network but what rules open",
         ),
     };
     let mut hint =
-        format!("no agent was started; correct the command after `{option}`: it runs {place}");
+        format!("no agent was started; correct the command after {option}: it runs {place}");
     if let Some(log) = log {
         hint.push_str(&format!("; all that it said: `less {}`", shell_word(log)));
     }

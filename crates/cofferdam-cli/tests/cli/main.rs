@@ -11,6 +11,7 @@
 mod apart;
 mod committed;
 mod completions;
+mod configured;
 mod containers;
 mod daemon;
 mod delete;

@@ -3,6 +3,7 @@
 //! directory that has it and never followed, and nothing is opened that could make one wait.
 
 mod content;
+mod deliver;
 mod ignore;
 mod snapshot;
 mod unpack;
@@ -12,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use cofferdam_guest::protocol::files::{Print, is_plain};
 
+pub(crate) use deliver::deliver;
 pub(crate) use snapshot::snapshot;
 pub(crate) use unpack::unpack;
 
@@ -27,6 +29,12 @@ struct Tree {
 }
 
 impl Tree {
+    /// Of everything inside.
+    fn root() -> io::Result<Self> {
+        let root = sys::open_at(libc::AT_FDCWD, c"/", WALK, 0)?;
+        Ok(Self { root, last: None })
+    }
+
     /// Of an absolute path.
     fn open(path: &[u8], make: bool) -> io::Result<Self> {
         let relative = path.strip_prefix(b"/").ok_or_else(invalid)?;

@@ -85,6 +85,41 @@ pub enum Known {
     End,
 }
 
+/// What is brought to places inside, absolute paths without the slash that they begin with, and plain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parcel {
+    /// Its parts follow, and then whether that was all.
+    File {
+        path: Vec<u8>,
+        mode: u32,
+    },
+    Part(Vec<u8>),
+    /// The file takes its place.
+    Whole,
+    /// It does not: what it should hold is not known to its end.
+    Broken,
+    /// Whether what was brought there is there still, as it was.
+    Look {
+        path: Vec<u8>,
+        print: Print,
+    },
+    End,
+}
+
+/// For each file, in their order, what became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Receipt {
+    There {
+        print: Print,
+    },
+    /// Somebody has changed or removed it: [`Parcel::Look`] alone.
+    Changed,
+    Refused {
+        errno: i32,
+    },
+    End,
+}
+
 /// By what a file is seen to be the one that was put there: nobody inside can set these back.
 ///
 /// A write through a shared mapping is a change with a time only where the kernel is told of the first write to each page.

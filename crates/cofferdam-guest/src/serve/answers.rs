@@ -130,6 +130,9 @@ impl Server<'_> {
             } => {
                 return self.transfer((peer, request), &Task::Snapshot { directory, largest }, fds);
             }
+            Request::Deliver { request } => {
+                return self.transfer((peer, request), &Task::Deliver, fds);
+            }
             Request::Connect {
                 request,
                 port,

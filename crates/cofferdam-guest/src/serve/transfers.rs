@@ -14,6 +14,7 @@ const MOST: usize = 16;
 /// What is to be carried.
 #[derive(Debug)]
 pub(crate) enum Task {
+    Deliver,
     Unpack { directory: Vec<u8>, tracked: bool },
     Snapshot { directory: Vec<u8>, largest: u64 },
 }
@@ -121,6 +122,7 @@ fn carry(
 ) -> io::Result<()> {
     let [from, to, tell] = sys::keep_only(fds)?;
     let done = program::confine(limits, filter).and_then(|()| match task {
+        Task::Deliver => files::deliver(from, to),
         Task::Unpack { directory, tracked } => files::unpack(directory, *tracked, from, to),
         Task::Snapshot { directory, largest } => files::snapshot(directory, *largest, from, to),
     });

@@ -1,17 +1,113 @@
 //! What the file can say, and what can be wrong at one place of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use cofferdam_wall::{Rule, RuleError};
+
+/// Where a repository's own file is, below its top.
+pub const OF_REPOSITORY: &str = ".cofferdam/config.yaml";
 
 /// The most entries of one file.
 pub const MAX_RULES: usize = 200_000;
 
 /// What the file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// `firewall.allow`; none where the file does not have it.
     pub allow: Option<Vec<LocatedRule>>,
+    /// In the file's order.
+    pub sync: Vec<Located<SyncRule>>,
+    pub env: BTreeMap<String, Located<Variable>>,
+    /// In the file's order.
+    pub on_sync: Vec<Located<SyncHook>>,
+    /// Below a repository's top.
+    pub hide: Vec<Located<PathBuf>>,
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located<T> {
+    pub value: T,
+    /// From 1.
+    pub line: u64,
+}
+
+/// What is copied in, and to where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyncRule {
+    /// As it is written: a path or a pattern.
+    pub src: String,
+    pub dest: Destination,
+    /// Bits of rights alone.
+    pub mode: u32,
+    pub owner: Owner,
+}
+
+/// Where something goes inside.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Destination {
+    /// Below the agent's home, else below the root.
+    pub below_home: bool,
+    /// Without `.` and `..`.
+    pub path: PathBuf,
+    /// It ends with a slash: files keep their names below it.
+    pub is_directory: bool,
+}
+
+/// Whose a copied file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    Agent,
+    /// Somebody else inside, as it is written: only a sandbox with such a user takes it.
+    Other(String),
+}
+
+/// The value of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Variable {
+    Text(String),
+    /// The value that this variable has on this machine.
+    OfHost(String),
+}
+
+/// A command that runs inside after a sync.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyncHook {
+    /// For `sh -c`.
+    pub command: String,
+    pub name: Option<String>,
+    pub root: bool,
+}
+
+impl SyncHook {
+    /// What it is called while it runs.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.command)
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let begin = if self.below_home { "~/" } else { "/" };
+        let end = if self.is_directory && !self.path.as_os_str().is_empty() {
+            "/"
+        } else {
+            ""
+        };
+        write!(f, "{begin}{}{end}", self.path.display())
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Agent => "agent:agent",
+            Self::Other(name) => name,
+        })
+    }
 }
 
 /// A rule and where it stands.
@@ -37,14 +133,36 @@ pub enum ContentError {
     /// No YAML, or another shape than the schema's.
     #[error("{0}")]
     Yaml(String),
-    #[error("this version of cofferdam reads `firewall` only: take `{0}` out")]
-    NotYet(&'static str),
     #[error("it has no value: leave it out, or write `{0}`")]
     NoValue(&'static str),
     #[error("`domain` and `cidr` in one entry: make two entries of it")]
     Both,
     #[error("the entry names neither a `domain` nor a `cidr`")]
     Neither,
+    #[error("`{0}` is missing")]
+    Missing(&'static str),
+    #[error("it is empty")]
+    NoText,
+    #[error("it is no path")]
+    NoPath,
+    #[error("it is a path in the sandbox: begin it with `/` or `~/`")]
+    Destination,
+    #[error("it leads upwards: write it without `..`")]
+    Above,
+    #[error("it is not below the repository's top")]
+    NotBelow,
+    #[error("it is no mode such as \"0644\"")]
+    Mode,
+    #[error("it is no owner such as `agent:agent`")]
+    Owner,
+    #[error(
+        "the name of a variable has letters, digits and `_`, and begins with none of the digits"
+    )]
+    VariableName,
+    #[error(
+        "`$` begins the name of a variable of this machine, such as $HOME: write `$$` for a dollar"
+    )]
+    HostVariable,
     #[error("more than {MAX_RULES} entries")]
     TooMany,
     #[error(transparent)]

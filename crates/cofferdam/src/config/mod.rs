@@ -1,26 +1,67 @@
 //! The user's own configuration, `config.yaml` in Cofferdam's home: read strictly, whole or not at all.
 //!
-//! This version reads `firewall.allow`. Everything else in the file is an error, so that no
-//! setting is believed to be in force that is not.
+//! Whatever is not known is an error, so that no setting is believed to be in force that is not.
 
+pub mod approvals;
+mod asked;
 mod content;
+mod fields;
 mod firewall;
+mod harmless;
+mod hooks;
+mod items;
+mod merge;
+mod schema;
+mod source;
+mod variables;
+mod written;
 mod yaml;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use cofferdam_wall::Rule;
+use cofferdam_wall::defaults::ListError;
+use cofferdam_wall::{Origin, Rule};
 
 use crate::fsx::{self, FileError};
 use crate::home::Home;
 use crate::text::{fit, printable_line};
 use content::Misplaced;
 
-pub use content::{Config, ContentError, LocatedRule, MAX_RULES, Position};
+pub use asked::{Asked, Sifted, sift};
+pub use content::{
+    Config, ContentError, Destination, Located, LocatedRule, MAX_RULES, OF_REPOSITORY, Owner,
+    Position, SyncHook, SyncRule, Variable,
+};
+
+pub(crate) use harmless::may_be_the_repositorys;
+pub use merge::{Merged, Source, Valued, merge};
+pub use source::{Effective, Problem, effective, load_repository, path_in};
 
 /// The longest file in bytes: room for [`MAX_RULES`] written in any usual way.
 pub const MAX_FILE: u64 = 16 << 20;
+
+const INITIAL: &str = "\
+# What every sandbox of yours gets. `cofferdam config` shows what counts, docs/configuration.md explains it.
+# A repository's own .cofferdam/config.yaml adds to this; what it widens waits for `cofferdam approve`.
+#
+# Files in the directory `home` beside this file go to the agent's home. Others by rules:
+# sync:
+#   - src: ~/.config/tool/settings.toml
+#     dest: ~/.config/tool/
+#
+# Variables of programs inside, as they are or from your environment:
+# env:
+#   EDITOR: vim
+#   GITHUB_TOKEN: $GITHUB_TOKEN
+#
+# Commands inside after each sync:
+# on_sync:
+#   - cmd: npm install
+#     name: install deps
+
+# What sandboxes may reach. This list counts instead of the built-in one.
+";
 
 /// The file is there and cannot be used. Nothing of it is in force.
 #[derive(Debug, thiserror::Error)]
@@ -37,11 +78,21 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(error) => &error.path,
+            Self::Content { path, .. } => path,
+        }
+    }
+}
+
 /// Reads the file; where there is none, nothing is configured.
 pub fn load(home: &Home) -> Result<Config, ConfigError> {
     let path = home.config();
     match fsx::read_guarded(&path, MAX_FILE) {
-        Ok(bytes) => parse(&path, &bytes),
+        Ok(bytes) => parse(&path, &bytes, Origin::Global),
         Err(error) if error.is_not_found() => Ok(Config::default()),
         Err(error) => Err(error.into()),
     }
@@ -49,12 +100,17 @@ pub fn load(home: &Home) -> Result<Config, ConfigError> {
 
 /// The text of a file that has just these rules. `None`: one of them says more than an entry of the file can.
 pub fn text_of(rules: &[Rule]) -> Option<String> {
-    firewall::text(rules)
+    written::text(rules)
+}
+
+/// What `cofferdam init` writes: the built-in list, and what else can be said.
+pub fn initial() -> Result<String, ListError> {
+    Ok(format!("{INITIAL}{}", written::built_in()?))
 }
 
 /// Reads what the file at `path` holds.
-fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
-    let parsed = text(bytes).and_then(firewall::parse);
+fn parse(path: &Path, bytes: &[u8], origin: Origin) -> Result<Config, ConfigError> {
+    let parsed = text(bytes).and_then(|text| schema::parse(text, origin));
     parsed.map_err(|Misplaced { at, field, problem }| ConfigError::Content {
         path: path.to_owned(),
         at,

@@ -5,7 +5,7 @@ use super::*;
 
 /// The rules of the text, or the error, whose file is `config.yaml`.
 fn read(text: &str) -> Result<Option<Vec<String>>, String> {
-    match parse(Path::new("config.yaml"), text.as_bytes()) {
+    match parse(Path::new("config.yaml"), text.as_bytes(), Origin::Global) {
         Ok(config) => Ok(config
             .allow
             .map(|rules| rules.iter().map(|one| one.rule.to_string()).collect())),
@@ -84,20 +84,8 @@ fn what_says_nothing_configures_nothing() {
 fn keys_that_nothing_reads_are_errors() {
     for (text, message) in [
         (
-            "sync:\n  - src: /x\n",
-            "2:3: sync: this version of cofferdam reads `firewall` only: take `sync` out",
-        ),
-        (
-            "firewall: {}\nenv: {A: b}\n",
-            "2:6: env: this version of cofferdam reads `firewall` only: take `env` out",
-        ),
-        (
-            "on_sync:\n",
-            "1:8: on_sync: this version of cofferdam reads `firewall` only: take `on_sync` out",
-        ),
-        (
             "firewal: {}\n",
-            "1:1: firewal: unknown field `firewal`, expected one of firewall, sync, env, on_sync",
+            "1:1: firewal: unknown field `firewal`, expected one of sync, env, firewall, on_sync, hide",
         ),
         (
             "firewall:\n  deny: []\n",
@@ -312,7 +300,12 @@ fn bad_entries_are_named_by_line_and_field() {
 
 #[test]
 fn bytes_that_are_no_text_are_named_by_line() {
-    let parsed = parse(Path::new("c"), b"# \xc3\xa4\n# \xc3\xa4\xff\n").unwrap_err();
+    let parsed = parse(
+        Path::new("c"),
+        b"# \xc3\xa4\n# \xc3\xa4\xff\n",
+        Origin::Global,
+    )
+    .unwrap_err();
     assert_eq!(parsed.to_string(), "c:2:4: the file is not UTF-8 text");
 }
 
@@ -406,4 +399,127 @@ fn rules_become_a_file() {
     assert_eq!(text_of(&[rule("a.test:9 tls")]), None);
     let defaults = cofferdam_wall::defaults::rules().unwrap();
     assert!(text_of(&defaults).is_some());
+}
+
+// covers: S1-15, S1-16, S1-17, S1-18, S1-22, S1-28, S1-105
+#[test]
+fn the_whole_example_of_the_document() {
+    let text = "\
+sync:
+  - src: /path/to/file           # exact file path
+    dest: /container/path         # container destination
+    mode: \"0755\"                  # optional, defaults to \"0644\"
+    owner: \"agent:agent\"          # optional, defaults to \"agent:agent\"
+  - src: /path/to/scripts/*.sh   # glob pattern (filepath.Glob)
+    dest: /home/agent/scripts/   # trailing slash = directory target
+env:
+  FOO: bar                                 # literal value
+  SECRET: value
+  GITHUB_TOKEN: $GITHUB_TOKEN              # expanded from host env at sync time
+on_sync:
+  - cmd: npm install                       # required — shell command
+    name: install deps                     # optional — label for status output
+  - cmd: chmod 600 ~/.ssh/*
+    root: true                             # optional — run as root (default: false)
+";
+    let config = parse(Path::new("c"), text.as_bytes(), Origin::Global).unwrap();
+    let [file, pattern] = &config.sync[..] else {
+        panic!("{config:?}")
+    };
+    assert_eq!((file.line, file.value.mode), (2, 0o755));
+    assert_eq!(file.value.dest.to_string(), "/container/path");
+    assert_eq!(
+        (pattern.value.mode, &pattern.value.owner),
+        (0o644, &Owner::Agent)
+    );
+    assert!(pattern.value.dest.is_directory);
+    let host = Variable::OfHost("GITHUB_TOKEN".to_owned());
+    assert_eq!(config.env["GITHUB_TOKEN"].value, host);
+    assert_eq!(config.env["FOO"].value, Variable::Text("bar".to_owned()));
+    let [install, chmod] = &config.on_sync[..] else {
+        panic!("{config:?}")
+    };
+    assert_eq!(
+        (install.value.label(), install.value.root),
+        ("install deps", false)
+    );
+    assert_eq!(
+        (chmod.value.label(), chmod.value.root),
+        ("chmod 600 ~/.ssh/*", true)
+    );
+}
+
+// covers: S1-35, S1-105, S1-137, S1-138
+#[test]
+fn what_is_wrong_elsewhere_is_named_by_line_and_field() {
+    for (text, message) in [
+        ("sync:\n  - src: /x\n", "2:5: sync[0]: `dest` is missing"),
+        (
+            "sync:\n  - {src: /x, dest: x}\n",
+            "2:21: sync[0].dest: it is a path in the sandbox",
+        ),
+        (
+            "sync:\n  - {src: /x, dest: /a/../b}\n",
+            "2:21: sync[0].dest: it leads upwards",
+        ),
+        ("sync:\n  - {src: /x, dest: /}\n", ""),
+        (
+            "sync:\n  - {src: /x, dest: ~/a, mode: \"4755\"}\n",
+            "2:32: sync[0].mode: it is no mode",
+        ),
+        (
+            "sync:\n  - {src: /x, dest: ~/a, owner: \"a b\"}\n",
+            "2:33: sync[0].owner: it is no owner",
+        ),
+        (
+            "sync:\n  - {src: '', dest: ~/a}\n",
+            "2:11: sync[0].src: it is no path",
+        ),
+        ("sync: /x\n", "1:7: sync: it is not a list"),
+        ("env:\n  1A: x\n", "2:7: env.1A: the name of a variable"),
+        (
+            "env:\n  A: $1\n",
+            "2:6: env.A: `$` begins the name of a variable of this machine",
+        ),
+        ("env:\n  A:\n", "2:4: env.A: it has no value"),
+        ("env: [A]\n", "1:6: env: it has no `key: value`"),
+        (
+            "on_sync:\n  - name: x\n",
+            "2:5: on_sync[0]: `cmd` is missing",
+        ),
+        (
+            "on_sync:\n  - cmd: ' '\n",
+            "2:10: on_sync[0].cmd: it is empty",
+        ),
+        (
+            "on_sync:\n  - {cmd: x, root: user}\n",
+            "2:20: on_sync[0].root: ",
+        ),
+        (
+            "hide: [/etc]\n",
+            "1:8: hide[0]: it is not below the repository's top",
+        ),
+        (
+            "hide: [a/../../b]\n",
+            "1:8: hide[0]: it is not below the repository's top",
+        ),
+        ("volumes: []\n", "1:1: volumes: unknown field `volumes`"),
+        ("capabilities: []\n", "1:1: capabilities: unknown field"),
+        ("build: {}\n", "1:1: build: unknown field"),
+    ] {
+        let parsed = parse(Path::new("c"), text.as_bytes(), Origin::Global);
+        let said = parsed
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        let wanted = if message.is_empty() {
+            String::new()
+        } else {
+            format!("c:{message}")
+        };
+        assert!(
+            said.starts_with(&wanted) && said.is_empty() == wanted.is_empty(),
+            "{text:?}: {said}"
+        );
+    }
 }

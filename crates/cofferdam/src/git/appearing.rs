@@ -17,7 +17,8 @@ use rustix::fs::{Dir, FileType, OFlags};
 use rustix::io::Errno;
 
 use super::discovery::target;
-use super::{beneath, land, nested};
+use super::{land, nested};
+use crate::fsx::beneath;
 use crate::fsx::{Context, FileError};
 
 /// Longer settings are not read, and not harmless.

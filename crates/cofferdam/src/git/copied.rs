@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType};
 use sha2::{Digest, Sha256};
 
+use super::below;
 use super::copies::split;
 use super::hex::hex;
-use super::{below, beneath};
+use crate::fsx::beneath;
 use crate::fsx::{self, FileError};
 
 /// In the state directory.

@@ -14,7 +14,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
-use super::{below, beneath};
+use super::below;
+use crate::fsx::beneath;
 use crate::fsx::{Context, FileError};
 
 /// Why nothing more was copied.

@@ -9,7 +9,6 @@ pub mod appearing;
 pub mod bare;
 pub mod before;
 pub mod below;
-mod beneath;
 pub mod command;
 mod commit_line;
 pub mod copied;

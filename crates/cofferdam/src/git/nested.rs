@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, StatxFlags};
 use rustix::io::Errno;
 
-use super::beneath;
 use super::inodes::{Entry, Inodes, Look};
 use super::walked::{self, Compared, Expected, IndexAt, Walked};
+use crate::fsx::beneath;
 use crate::fsx::{Context, FileError};
 
 /// As many directories of one depth are worth threads of their own.

@@ -15,7 +15,8 @@ use sha2::Digest;
 use tokio_util::sync::CancellationToken;
 
 use super::refs::{self, Own, RefError, Transaction};
-use super::{GitError, ObjectFormat, Oid, Repository, beneath};
+use super::{GitError, ObjectFormat, Oid, Repository};
+use crate::fsx::beneath;
 use crate::names::SandboxId;
 
 /// More than this is not read again to save a ref.

@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::beneath;
+use crate::fsx::beneath;
 use crate::path_json::PathText;
 
 /// Reading and writing by group and others; whether a file runs is git's business.

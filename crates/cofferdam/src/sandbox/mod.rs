@@ -228,6 +228,13 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
         Err(unable(Ability::Files))
     }
 
+    /// Brings files to places anywhere inside, as the agent user: a row of [`cofferdam_guest::protocol::files::Parcel`]. For each file
+    /// it writes one [`cofferdam_guest::protocol::files::Receipt`]. Each gets there whole or not at all. Ends of pipes, and a bound, as
+    /// in [`Sandbox::unpack`].
+    async fn deliver(&self, _parcels: OwnedFd, _receipts: OwnedFd) -> Result<(), SandboxError> {
+        Err(unable(Ability::Files))
+    }
+
     /// Connects to a TCP server on the sandbox's own loopback: at 127.0.0.1, and at `::1` where nobody listens there.
     /// [`SandboxError::NotListening`] where nobody does at either. In a sandbox that stands still it is refused as
     /// [`Sandbox::exec`] is. Bounded: 10 s.

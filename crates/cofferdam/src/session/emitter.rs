@@ -362,6 +362,18 @@ impl std::fmt::Display for Notice {
             Self::ConfigUnread { text } => format!(
                 "{text}: until that is mended none of its rules is in force, nor the built-in list"
             ),
+            Self::NotSynced { text } => format!("not synced: {text}"),
+            Self::NotApproved { asked } => {
+                let (what, waits) = match asked {
+                    1 => ("one thing", "waits"),
+                    _ => ("things", "wait"),
+                };
+                let count = if *asked == 1 { String::new() } else { format!("{asked} ") };
+                format!(
+                    "{} asks for {count}{what} that {waits} for you, and goes without: see `cofferdam approve`",
+                    crate::config::OF_REPOSITORY
+                )
+            }
             Self::NetworkConfig { text } | Self::Other { text } => text.clone(),
         };
         // One line stays one line: names and words in it are a sandbox's.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::harmless::may_be_the_repositorys;
+use crate::config::may_be_the_repositorys;
 use crate::fsx::{Context, FileError};
 
 /// Where the file is, below the repository's top.
@@ -275,6 +275,21 @@ mod tests {
                 assert_eq!(got.unwrap().0, pairs.collect(), "{text:?}");
             }
             Err(message) => assert_eq!(got.unwrap_err().to_string(), message, "{text:?}"),
+        }
+    }
+
+    /// An agent's own variables are the user's to give.
+    #[test]
+    fn nothing_that_an_agent_takes_from_the_caller() {
+        for kind in crate::agent::AGENTS {
+            let options = crate::agent::AgentOptions {
+                arguments: vec!["x".into()],
+                ..Default::default()
+            };
+            let agent = crate::agent::by_name(kind.name, options).unwrap();
+            for name in agent.environment() {
+                assert!(!may_be_the_repositorys(name), "{name}");
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use super::manage::error::ManageError;
 use super::plan::error::PlanError;
 use super::report::Kept;
 use super::stream::AgentFailure;
+use super::unsynced::SyncError;
 use super::variables::VariablesError;
 use crate::fsx::FileError;
 use crate::git::before::BeforeError;
@@ -99,6 +100,17 @@ pub enum RunErrorKind {
     Collect(#[from] CollectError),
     #[error("cancelled")]
     Cancelled,
+}
+
+impl From<SyncError> for RunErrorKind {
+    fn from(error: SyncError) -> Self {
+        match error {
+            SyncError::Sandbox(error) => Self::Sandbox(error),
+            SyncError::Hook(error) => Self::Hook(error),
+            SyncError::File(error) => Self::File(error),
+            SyncError::Cancelled => Self::Cancelled,
+        }
+    }
 }
 
 impl From<VariablesError> for RunErrorKind {

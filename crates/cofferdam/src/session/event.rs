@@ -205,6 +205,14 @@ pub enum Notice {
     ConfigUnread {
         text: String,
     },
+    /// Something that the configuration names did not get into the sandbox; the rest did.
+    NotSynced {
+        text: String,
+    },
+    /// The repository's own `config.yaml` asks for so much that nobody has approved: it is left out.
+    NotApproved {
+        asked: usize,
+    },
     /// Something about the network's rules could not be used; all others are in force.
     NetworkConfig {
         text: String,

@@ -23,16 +23,20 @@ pub(super) struct Covered {
 }
 
 /// The paths made plain, without those that another one hides already. One that is neither in the
-/// checkout nor tracked is refused: what was meant would stay visible.
+/// checkout nor tracked is refused: what was meant would stay visible. Of `configured` it is passed over: that is said once for many
+/// repositories and commits.
 pub(super) async fn plan(
     repository: &Repository,
     base: &Oid,
     paths: &[PathBuf],
+    configured: &[PathBuf],
     cancel: &CancellationToken,
 ) -> Result<Vec<PathBuf>, RunErrorKind> {
     let top = repository.top.as_path();
     let mut plain = Vec::new();
-    for path in paths {
+    let named = paths.iter().map(|path| (path, true));
+    let all = named.chain(configured.iter().map(|path| (path, false)));
+    for (path, must_be) in all {
         let refuse = |why| PlanError::Hide {
             path: path.clone(),
             why,
@@ -43,6 +47,9 @@ pub(super) async fn plan(
             Lies::Behind => return Err(refuse(BEHIND).into()),
             Lies::Nowhere => {
                 if !repository.is_tracked(base, &path, cancel).await? {
+                    if !must_be {
+                        continue;
+                    }
                     return Err(refuse("there is nothing at it, and nothing is tracked").into());
                 }
             }

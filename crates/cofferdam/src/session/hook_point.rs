@@ -16,6 +16,9 @@ pub enum HookPoint {
     /// In the sandbox, once it is up.
     #[serde(rename = "sandbox.onSandboxReady")]
     SandboxReady,
+    /// In the sandbox, after a sync: `on_sync` of config.yaml.
+    #[serde(rename = "sandbox.onSync")]
+    OnSync,
 }
 
 impl HookPoint {
@@ -23,7 +26,7 @@ impl HookPoint {
     pub fn is_inside(self) -> bool {
         match self {
             Self::WorktreeReady | Self::HostSandboxReady => false,
-            Self::SandboxReady => true,
+            Self::SandboxReady | Self::OnSync => true,
         }
     }
 }
@@ -34,6 +37,7 @@ impl fmt::Display for HookPoint {
             Self::WorktreeReady => "host.onWorktreeReady",
             Self::HostSandboxReady => "host.onSandboxReady",
             Self::SandboxReady => "sandbox.onSandboxReady",
+            Self::OnSync => "sandbox.onSync",
         })
     }
 }
@@ -48,6 +52,7 @@ mod tests {
             HookPoint::WorktreeReady,
             HookPoint::HostSandboxReady,
             HookPoint::SandboxReady,
+            HookPoint::OnSync,
         ] {
             let json = serde_json::to_value(point).ok();
             assert_eq!(json, Some(point.to_string().into()));

@@ -73,7 +73,14 @@ pub(super) async fn on_host(
             }
             Err(error) => return Err(failed(None, error.to_string())),
         };
-        finished(point, hook, done.exit, &done.stdout, &done.stderr, events)?;
+        finished(
+            point,
+            &hook.command,
+            done.exit,
+            &done.stdout,
+            &done.stderr,
+            events,
+        )?;
     }
     Ok(())
 }
@@ -86,36 +93,71 @@ pub(super) async fn in_sandbox(
     events: &Emitter,
     cancel: &CancellationToken,
 ) -> Result<(), HookError> {
-    let point = HookPoint::SandboxReady;
+    let inside = InSandbox {
+        point: HookPoint::SandboxReady,
+        sandbox,
+        directory: None,
+        environment,
+        events,
+    };
     for hook in hooks {
-        events.emit(&Event::HookStarted {
-            point,
-            command: hook.command.clone(),
-        });
-        let inside = Inside {
-            sandbox,
-            arguments: vec!["/bin/sh".into(), "-c".into(), hook.command.clone().into()],
-            environment,
-            limit: hook.timeout,
-            output_limit: OUTPUT,
-        };
-        let done = inside
-            .run(cancel)
-            .await
-            .map_err(|error: InsideError| HookError {
-                point,
-                command: hook.command.clone(),
-                exit: None,
-                reason: error.to_string(),
-            })?;
-        finished(point, hook, done.exit, &done.stdout, &done.stderr, events)?;
+        inside.run(hook, &hook.command, cancel).await?;
     }
     Ok(())
 }
 
+/// Where hooks in a sandbox run.
+pub(super) struct InSandbox<'a> {
+    pub point: HookPoint,
+    pub sandbox: &'a dyn Sandbox,
+    /// The workspace unless given.
+    pub directory: Option<&'a Path>,
+    pub environment: &'a BTreeMap<OsString, OsString>,
+    pub events: &'a Emitter,
+}
+
+impl InSandbox<'_> {
+    /// `label`: what it is called.
+    pub(super) async fn run(
+        &self,
+        hook: &Hook,
+        label: &str,
+        cancel: &CancellationToken,
+    ) -> Result<(), HookError> {
+        let point = self.point;
+        self.events.emit(&Event::HookStarted {
+            point,
+            command: label.to_owned(),
+        });
+        let inside = Inside {
+            sandbox: self.sandbox,
+            arguments: vec!["/bin/sh".into(), "-c".into(), hook.command.clone().into()],
+            directory: self.directory,
+            environment: self.environment,
+            limit: hook.timeout,
+            output_limit: OUTPUT,
+        };
+        let failed = |error: InsideError| HookError {
+            point,
+            command: label.to_owned(),
+            exit: None,
+            reason: error.to_string(),
+        };
+        let done = inside.run(cancel).await.map_err(failed)?;
+        finished(
+            point,
+            label,
+            done.exit,
+            &done.stdout,
+            &done.stderr,
+            self.events,
+        )
+    }
+}
+
 fn finished(
     point: HookPoint,
-    hook: &Hook,
+    label: &str,
     exit: Exit,
     stdout: &[u8],
     stderr: &[u8],
@@ -127,7 +169,7 @@ fn finished(
     let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
     events.emit(&Event::HookFinished {
         point,
-        command: hook.command.clone(),
+        command: label.to_owned(),
         exit,
         output,
     });
@@ -139,7 +181,7 @@ fn finished(
         .to_owned();
     Err(HookError {
         point,
-        command: hook.command.clone(),
+        command: label.to_owned(),
         exit: Some(exit),
         reason,
     })

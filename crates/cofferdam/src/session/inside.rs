@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -10,6 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::starting::start;
 use crate::process::Exit;
 use crate::sandbox::{BoxRead, ExecRequest, Sandbox, SandboxError};
+
+/// Where a sandbox has its agent's home.
+pub(super) const AGENT_HOME: &str = "/home/agent";
 
 const SIGKILL: i32 = 9;
 /// For a provider that does not answer.
@@ -40,6 +44,8 @@ pub(super) enum InsideError {
 pub(super) struct Inside<'a> {
     pub sandbox: &'a dyn Sandbox,
     pub arguments: Vec<OsString>,
+    /// The workspace unless given.
+    pub directory: Option<&'a Path>,
     pub environment: &'a BTreeMap<OsString, OsString>,
     pub limit: Duration,
     /// Bytes of each stream.
@@ -50,6 +56,7 @@ impl Inside<'_> {
     pub(super) async fn run(self, cancel: &CancellationToken) -> Result<Captured, InsideError> {
         let mut request = ExecRequest::new(self.arguments);
         request.environment = self.environment.clone();
+        request.directory = self.directory.map(Path::to_owned);
         let mut execution = tokio::select! {
             () = cancel.cancelled() => return Err(InsideError::Cancelled),
             started = tokio::time::timeout(self.limit, start(self.sandbox, request)) => {

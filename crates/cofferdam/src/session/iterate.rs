@@ -118,6 +118,7 @@ async fn expand(
         let inside = Inside {
             sandbox,
             arguments: vec!["/bin/sh".into(), "-c".into(), command.into()],
+            directory: None,
             environment,
             limit: options.session.timeouts.expression,
             output_limit: EXPRESSION_OUTPUT,

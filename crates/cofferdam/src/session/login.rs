@@ -226,6 +226,7 @@ impl Login {
             arguments: ["/bin/sh", "-c", script, "sh", self.format.path]
                 .map(Into::into)
                 .to_vec(),
+            directory: None,
             environment,
             limit: TIME,
             output_limit: LIMIT,

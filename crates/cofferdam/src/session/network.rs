@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::emitter::Emitter;
 use super::event::Notice;
 use super::network_options::NetworkOptions;
-use super::options::{Caller, SessionOptions};
+use super::options::Caller;
 use super::plan::error::PlanError;
 use super::refusals::Refusals;
 use crate::config;
@@ -55,10 +55,7 @@ pub(super) fn check(asked: &NetworkOptions, sandbox: &Contained) -> Result<(), P
 /// What is wrong with the user's own file of rules. It is whole or not there at all: nothing of it is in force
 /// then, and the built-in list does not take its place (invariant 11). Said before anything starts, because an
 /// agent behind a wall without rules tries for minutes.
-pub(super) async fn unread(caller: &Caller, options: &SessionOptions) -> Option<Notice> {
-    if !matches!(options.network, NetworkOptions::Allowlist { .. }) {
-        return None;
-    }
+pub(super) async fn unread(caller: &Caller) -> Option<Notice> {
     let home = caller.home.clone();
     // It may be large.
     let loaded = tokio::task::spawn_blocking(move || config::load(&home)).await;

@@ -68,6 +68,7 @@ pub(super) async fn commit_the_rest(
             "-c".into(),
             in_directory(workdir, &format!("{{ {script}\n}}")),
         ],
+        directory: None,
         environment: &environment,
         limit: Duration::from_secs(120),
         output_limit: 4 << 20,
@@ -97,6 +98,7 @@ pub(super) async fn refs(
     let inside = Inside {
         sandbox,
         arguments: vec!["/bin/sh".into(), "-c".into(), in_directory(workdir, script)],
+        directory: None,
         environment: &environment,
         limit: Duration::from_secs(60),
         output_limit: 4 << 20,

@@ -27,7 +27,8 @@ pub(super) async fn of_a_run(
 ) -> Result<(BTreeMap<OsString, OsString>, Withheld), VariablesError> {
     let declared = options.task.agent.environment();
     let (file, mut withheld) = trusted(repository, &options.caller.cancel).await?;
-    let mut environment = file.resolve(&options.caller.environment, declared);
+    let mut environment = configured(&options.caller, repository).await;
+    environment.extend(file.resolve(&options.caller.environment, declared));
     environment.extend(options.session.environment.clone());
     // What the agent gets from the caller anyway, or was given by name, is no loss.
     let told = &options.session.environment;
@@ -47,13 +48,23 @@ pub(super) async fn of_a_session(
     given: &BTreeMap<OsString, OsString>,
     repository: &Repository,
 ) -> Result<(BTreeMap<OsString, OsString>, Withheld), VariablesError> {
-    let (mut environment, mut withheld) =
+    let (of_file, mut withheld) =
         variables(repository, &caller.environment, &[], &caller.cancel).await?;
+    let mut environment = configured(caller, repository).await;
+    environment.extend(of_file);
     environment.extend(given.clone());
     let unset = |name: &String| !environment.contains_key(OsStr::new(name));
     withheld.callers.retain(unset);
     withheld.steering.retain(unset);
     Ok((environment, withheld))
+}
+
+/// Those of `env` in the configuration. What is wrong there is told when the sandbox is synced.
+async fn configured(caller: &Caller, repository: &Repository) -> BTreeMap<OsString, OsString> {
+    let config = super::configured::effective(caller, repository)
+        .await
+        .config;
+    crate::sync::variables(&config, &caller.environment)
 }
 
 /// What an agent that declares these names would have in a run in `repository` without options, and what the

@@ -213,13 +213,15 @@ fn writable(path: &Path) -> bool {
 fn config(environment: &Environment) -> Finding {
     const NAME: &str = "config";
     match config::load(&environment.home) {
-        Ok(Config { allow: Some(rules) }) => {
+        Ok(Config {
+            allow: Some(rules), ..
+        }) => {
             let rules = human::plural(rules.len(), "rule");
             let shown = environment.home.config();
             let detail = format!("{}, {rules}", shown.display());
             Finding::new(NAME, Standing::Ok, detail, "")
         }
-        Ok(Config { allow: None }) => Finding::new(
+        Ok(Config { allow: None, .. }) => Finding::new(
             NAME,
             Standing::Ok,
             "no rules of your own: the built-in list",

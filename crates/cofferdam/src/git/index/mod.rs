@@ -22,7 +22,8 @@ use self::format::{Entry, FormatError, GITLINK, Index, Rewrite, Stat, is_masked,
 use super::command::GitError;
 use super::hex::{from_hex, hex};
 use super::scratch::{CheckOutError, Scratch, UserRules};
-use super::{ObjectFormat, Oid, Repository, beneath, own_files};
+use super::{ObjectFormat, Oid, Repository, own_files};
+use crate::fsx::beneath;
 use crate::fsx::{self, FileError};
 
 /// A larger index than this is not looked at.

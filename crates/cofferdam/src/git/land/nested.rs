@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::fsx::beneath;
 use crate::fsx::{self, Context, FileError};
-use crate::git::beneath;
 
 /// What became of the entries.
 #[derive(Debug, Default)]

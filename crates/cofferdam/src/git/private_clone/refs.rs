@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 
-use crate::git::{ObjectFormat, Oid, beneath};
+use crate::fsx::beneath;
+use crate::git::{ObjectFormat, Oid};
 
 /// Bounds of what is read. Where there is more, that is among the oddities.
 const REFS: usize = 20_000;

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::Errno;
 
 use super::refs::{RefsError, unreadable};
-use crate::git::beneath;
+use crate::fsx::beneath;
 
 const DEPTH: usize = 40;
 const ENTRIES: usize = 2_000_000;

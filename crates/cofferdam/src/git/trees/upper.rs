@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::Errno;
 
-use crate::git::beneath;
+use crate::fsx::beneath;
 
 /// Of which family is the mounter's doing, and both are looked at: one that counts for nothing costs time alone.
 const FAMILIES: [&str; 2] = ["trusted", "user"];

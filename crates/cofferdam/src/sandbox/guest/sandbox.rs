@@ -285,6 +285,12 @@ impl Sandbox for GuestSandbox {
             .await
     }
 
+    async fn deliver(&self, parcels: OwnedFd, receipts: OwnedFd) -> Result<(), SandboxError> {
+        let make = |request| Request::Deliver { request };
+        self.carry("put files into", make, vec![parcels, receipts])
+            .await
+    }
+
     async fn connect(&self, port: u16) -> Result<PortStream, SandboxError> {
         port::connect(&self.connection, port).await
     }

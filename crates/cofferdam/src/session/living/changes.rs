@@ -65,6 +65,7 @@ async fn in_its_files(
             let inside = Inside {
                 sandbox: session.sandbox(),
                 arguments: words.into_iter().chain(which).collect(),
+                directory: None,
                 environment: &environment,
                 limit: LOOKED,
                 output_limit: 4096,

@@ -10,6 +10,7 @@ use crate::session::collect::error::CollectError;
 use crate::session::envfile::EnvFileError;
 use crate::session::manage::error::ManageError;
 use crate::session::plan::error::PlanError;
+use crate::session::unsynced::SyncError;
 use crate::session::variables::VariablesError;
 use crate::wall::WallError;
 use crate::wall::rules::Problem;
@@ -97,6 +98,13 @@ pub enum SessionError {
         ended: bool,
         #[source]
         source: CollectError,
+    },
+    /// It runs, and does not have all that the configuration says.
+    #[error("sandbox `{name}` is not synced: {source}")]
+    Sync {
+        name: String,
+        #[source]
+        source: SyncError,
     },
     #[error(transparent)]
     Manage(#[from] Box<ManageError>),

@@ -16,6 +16,7 @@ use crate::sandbox::{
 use crate::session::Caller;
 use crate::session::form::Form;
 use crate::session::mode_reason::ModeReason;
+use crate::session::sync::SyncMode;
 use crate::session::{network, place, prepare};
 use crate::wall::change::Change;
 use crate::wall::supervisor::{self, Compiled, Supervisor, Wall};
@@ -159,7 +160,8 @@ pub(super) async fn halt(
     })
 }
 
-/// Makes the sandbox anew from its files. Bounded: 60 s.
+/// Makes the sandbox anew from its files, and syncs it: where that fails ([`SessionError::Sync`]) it runs all the same. Bounded: 60 s,
+/// but for the commands of `on_sync`.
 pub async fn start(
     caller: &Caller,
     named: Named,
@@ -229,6 +231,7 @@ pub async fn start(
         let _ = session.sandbox.close().await;
         return Err(error);
     }
+    session.bring(SyncMode::IfChanged).await?;
     drop(turn);
     Ok(session)
 }

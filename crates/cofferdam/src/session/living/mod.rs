@@ -16,6 +16,7 @@ mod remove;
 mod rest;
 mod revive;
 mod stop;
+mod sync;
 mod uncollected;
 
 use std::os::fd::AsRawFd;

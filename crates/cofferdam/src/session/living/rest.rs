@@ -74,6 +74,7 @@ impl Session {
                 .into_iter()
                 .chain(which)
                 .collect(),
+            directory: None,
             environment: &environment,
             limit: LIMIT,
             // Its warnings count as well.

@@ -13,6 +13,7 @@ pub use error::PlanError;
 pub(super) use task::{Prompt, TaskPlan, plan as plan_task};
 
 use self::branches::branches;
+use super::configured::effective;
 use super::error::RunErrorKind;
 use super::event::Notice;
 use super::manage::recover_in;
@@ -96,7 +97,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     let (repository, config, unread) = tokio::join!(
         Repository::discover(git, &start, home, cancel),
         identity::user_config_around(git, &start, home, cancel),
-        network::unread(caller, options)
+        network::unread(caller)
     );
     // What git says of the directory explains more than what it says of the configuration.
     let (repository, config) = (repository?, config?);
@@ -158,7 +159,16 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         notices.push(Notice::Renamed { given, name });
     }
     copies::check(repository.top.as_path(), &options.copy)?;
-    let hidden = hide::plan(&repository, &branches.base, &options.hide, &caller.cancel).await?;
+    let configured = effective(caller, &repository).await.config.hide;
+    let configured: Vec<PathBuf> = configured.into_iter().map(|one| one.value).collect();
+    let hidden = hide::plan(
+        &repository,
+        &branches.base,
+        &options.hide,
+        &configured,
+        &caller.cancel,
+    )
+    .await?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
         version: VERSION,

@@ -25,6 +25,7 @@ use super::login::Login;
 use super::mounts::{GitPlace, Workspace};
 use super::options::{Caller, SessionOptions};
 use super::plan::{Plan, PlanError};
+use super::sync::{SyncMode, Syncing};
 use super::{appearing, hide, hooks, layers, protect, shared, submodules};
 use crate::agent::AgentProvider;
 use crate::fsx::{self, Context};
@@ -106,6 +107,18 @@ impl Making<'_> {
                 .give(ready.sandbox(), self.environment, cancel)
                 .await?;
         }
+        let syncing = Syncing {
+            caller: self.caller,
+            repository: &self.plan.repository,
+            state: owned.directory(),
+            workdir: &self.plan.workdir,
+            sandbox: ready.sandbox(),
+            environment: self.environment,
+            events: self.events,
+            life: 1,
+            told: true,
+        };
+        syncing.run(SyncMode::IfChanged).await?;
         let workspace = owned.record.workspace(&self.caller.home);
         let (host, inside) = tokio::join!(
             hooks::on_host(

@@ -15,15 +15,13 @@ use crate::session::error::{RunErrorKind, step};
 use crate::session::event::{Event, Notice};
 use crate::session::files;
 use crate::session::form::Form;
-use crate::session::inside::Inside;
+use crate::session::inside::{AGENT_HOME, Inside};
 use crate::session::mounts::{self, Mounts, Workspace};
 use crate::session::place;
 use crate::session::transfer;
 use crate::wall::Registration;
 
-/// The home of whoever works inside.
-const AGENT_HOME: &str = "/home/agent";
-/// The same in the state directory, where it stays.
+/// The agent's home in the state directory, where it stays.
 const HOME: &str = "home";
 /// Without any configuration zsh begins with questions in place of a prompt.
 const ZSH: &str = ".zshrc";
@@ -172,6 +170,7 @@ impl Making<'_> {
             arguments: ["git", "reset", "--hard", "--quiet", "HEAD"]
                 .map(Into::into)
                 .to_vec(),
+            directory: None,
             environment: self.environment,
             limit: self.options.timeouts.sandbox_start,
             output_limit: 1 << 20,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cofferdam_wall::{PolicyError, Rule, RuleError, defaults};
 
 use crate::config::ConfigError;
+use crate::config::approvals::ApprovalError;
 use crate::fsx::FileError;
 use crate::text::printable_line;
 
@@ -13,6 +14,11 @@ use crate::text::printable_line;
 pub enum Problem {
     #[error("{0}")]
     Config(#[from] ConfigError),
+    /// The repository's own file: nothing of it is in force.
+    #[error("{0}")]
+    OfRepository(ConfigError),
+    #[error("{0}")]
+    Approvals(#[from] ApprovalError),
     #[error("{0}")]
     File(#[from] FileError),
     #[error("{} is not for {wanted}: its first line must be `{header}`", path.display())]
@@ -58,6 +64,8 @@ impl Problem {
     pub fn is_whole_source(&self) -> bool {
         match self {
             Self::Config(_)
+            | Self::OfRepository(_)
+            | Self::Approvals(_)
             | Self::File(_)
             | Self::Scope { .. }
             | Self::Contradictions

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use cofferdam_wall::{Rule, defaults};
 
 use super::loaded::Loaded;
-use crate::config::{self, Config};
+use super::problem::Problem;
+use crate::config::{self, Config, approvals};
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId};
 use crate::wall::allowed::{self, Scope};
@@ -28,7 +29,7 @@ impl Sources {
     /// contributes nothing, and the built-in list does not step in for it.
     pub fn load(&self) -> Loaded {
         let mut loaded = Loaded::default();
-        base(&mut loaded, &self.home);
+        base(&mut loaded, &self.home, self.repository.as_ref());
         let scopes = [
             Some(Scope::Global),
             self.repository.clone().map(Scope::Repository),
@@ -45,21 +46,54 @@ impl Sources {
     }
 }
 
-/// The config's list, or the built-in one where there is none.
-fn base(loaded: &mut Loaded, home: &Home) {
-    match config::load(home) {
-        Ok(Config { allow: Some(found) }) => {
+/// The config's list, or the built-in one where there is none; and what of the repository's own was approved.
+fn base(loaded: &mut Loaded, home: &Home, repository: Option<&RepoPath>) {
+    let own = match config::load(home) {
+        Ok(own) => own,
+        Err(error) => {
+            loaded.problems.push(error.into());
+            // What the repository adds counts all the same: it was approved by itself.
+            return of_repository(loaded, home, &Config::default(), repository);
+        }
+    };
+    match &own.allow {
+        Some(found) => {
             let file: Arc<Path> = home.config().into();
             for one in found {
-                loaded.push(one.rule, Some(&file), Some(one.line));
+                loaded.push(one.rule.clone(), Some(&file), Some(one.line));
             }
         }
-        Ok(Config { allow: None }) => match defaults::rules() {
+        None => match defaults::rules() {
             Ok(rules) => rules
                 .into_iter()
                 .for_each(|rule| loaded.push(rule, None, None)),
             Err(error) => loaded.problems.push(error.into()),
         },
-        Err(error) => loaded.problems.push(error.into()),
+    }
+    of_repository(loaded, home, &own, repository);
+}
+
+fn of_repository(loaded: &mut Loaded, home: &Home, own: &Config, repository: Option<&RepoPath>) {
+    let Some(repository) = repository else {
+        return;
+    };
+    let top = repository.as_path();
+    let found = match config::load_repository(top) {
+        Ok(found) if found.allow.is_some() => found,
+        Ok(_) => return,
+        Err(error) => return loaded.problems.push(Problem::OfRepository(error)),
+    };
+    let approved = match approvals::of(home, repository) {
+        Ok(approved) => approved,
+        Err(error) => return loaded.problems.push(error.into()),
+    };
+    let file: Arc<Path> = config::path_in(top).into();
+    for one in config::sift(found, own, &approved)
+        .granted
+        .allow
+        .into_iter()
+        .flatten()
+    {
+        loaded.push(one.rule, Some(&file), Some(one.line));
     }
 }

@@ -248,7 +248,7 @@ macro_rules! questions {
 }
 questions!(
     Exec, Terminal, Detached, Freeze, Thaw, Pause, Resume, Status, Programs, Signal, Sockets,
-    Prove, Connect, Unpack, Snapshot,
+    Prove, Connect, Unpack, Snapshot, Deliver,
 );
 
 /// Which question it is that is asked by a request. Who adds one to the protocol says here how it is asked, or where else
@@ -273,6 +273,7 @@ fn question_of(request: &Request) -> Result<Question, &'static str> {
         Request::Connect { .. } => Question::Connect,
         Request::Unpack { .. } => Question::Unpack,
         Request::Snapshot { .. } => Question::Snapshot,
+        Request::Deliver { .. } => Question::Deliver,
         Request::Signal { .. } => return Err("follows an exec"),
         Request::Stay { .. } => return Err("nobody_stays_by_a_lie"),
         Request::Ping { .. } => return Err("nothing_a_guest_says_hangs_the_host"),
@@ -363,7 +364,9 @@ async fn asked(sandbox: &GuestSandbox, question: Question) -> bool {
         Question::Signal => sandbox.signal(7, 9).await.is_ok(),
         Question::Sockets => sandbox.sockets().await.is_ok(),
         Question::Connect => sandbox.connect(80).await.is_ok(),
-        Question::Unpack | Question::Snapshot => carried(sandbox, question).await,
+        Question::Unpack | Question::Snapshot | Question::Deliver => {
+            carried(sandbox, question).await
+        }
         Question::Prove => {
             let prove = |request| Request::Prove {
                 request,
@@ -384,6 +387,7 @@ async fn carried(sandbox: &GuestSandbox, question: Question) -> bool {
     let asked = async {
         match question {
             Question::Unpack => sandbox.unpack(directory, true, from, to).await,
+            Question::Deliver => sandbox.deliver(from, to).await,
             _ => sandbox.snapshot(directory, 1 << 20, from, to).await,
         }
     };
@@ -513,6 +517,7 @@ async fn no_question_hangs_at_a_liar() {
                 | Question::Prove
                 | Question::Unpack
                 | Question::Snapshot
+                | Question::Deliver
         );
         assert_eq!(answered, liar == Liar::Floods && by_a_word, "{what}");
         let state = sandbox.connection.shared.state();
@@ -581,6 +586,7 @@ async fn an_honest_guest_is_understood() {
         ),
         (Question::Freeze, Reply::Done { request: 0 }),
         (Question::Unpack, Reply::Done { request: 0 }),
+        (Question::Deliver, Reply::Done { request: 0 }),
         (Question::Snapshot, Reply::Done { request: 0 }),
     ] {
         let (host, mut guest) = UnixStream::pair().unwrap();

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// Opens `path` below `root`. Blocking devices and pipes do not block the opening.
-pub(super) fn open(root: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open(root: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // The kernel answers EAGAIN when it cannot prove that a concurrent rename did not lead outside.
@@ -22,7 +22,7 @@ pub(super) fn open(root: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedF
 }
 
 /// Opens the directory `path` below `root`; an empty path is `root` itself.
-pub(super) fn directory(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn directory(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
     } else {
@@ -33,12 +33,12 @@ pub(super) fn directory(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> 
 
 /// Gives the owner of the directory `path` back their rights to it, if this process is the owner: an
 /// agent that took them away keeps the host out, but not git, which needs no right to list.
-pub(super) fn open_up(root: impl AsFd, path: &Path) -> Result<(), Errno> {
+pub(crate) fn open_up(root: impl AsFd, path: &Path) -> Result<(), Errno> {
     change_mode(root, path, OFlags::DIRECTORY, |mode| mode | 0o700)
 }
 
 /// Changes the mode of what is at `path`, which is no symlink, if this process is its owner or root.
-pub(super) fn change_mode(
+pub(crate) fn change_mode(
     root: impl AsFd,
     path: &Path,
     kind: OFlags,
@@ -65,7 +65,7 @@ pub(super) fn change_mode(
 }
 
 /// Opens the directory that everything else is resolved below. Its own path is trusted.
-pub(super) fn root(path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn root(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(
         path,
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -74,7 +74,7 @@ pub(super) fn root(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Reads at most `limit` bytes of the regular file `path`; `None` where a longer one lies.
-pub(super) fn read(root: impl AsFd, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Errno> {
+pub(crate) fn read(root: impl AsFd, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Errno> {
     use std::io::Read;
     let file = std::fs::File::from(open(root, path, OFlags::RDONLY)?);
     if !file.metadata().is_ok_and(|found| found.is_file()) {

@@ -1,0 +1,149 @@
+//! `cofferdam approve`.
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Args};
+use cofferdam::config::{self, approvals};
+use cofferdam::text::printable_line;
+use cofferdam::wall::allowed::Scope;
+
+use super::allow::{begin, patiently};
+use super::here::repository;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::input;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+use crate::ui::rules::tell;
+use crate::ui::style::{self, paint};
+
+/// Approve what a repository's own `.cofferdam/config.yaml` asks for
+///
+/// A repository can be anybody's, so what widens a sandbox waits for you: destinations, files of this machine, and variables that
+/// decide what runs. All of it is shown, beside what you approved last; what was not approved is left out.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").args(["list", "revoke", "trust"]))]
+pub(crate) struct Arguments {
+    /// Only show what is asked for and what is approved
+    #[arg(long)]
+    list: bool,
+
+    /// Take back everything that was approved for this repository
+    #[arg(long)]
+    revoke: bool,
+
+    /// Approve exactly what has this digest, without a question
+    #[arg(long, value_name = "SHA256")]
+    trust: Option<String>,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let top = repository(environment, interrupt).await?.top;
+    let home = &environment.home;
+    if arguments.revoke {
+        let change = begin(environment, interrupt).await?;
+        let was = approvals::revoke(home, &top).map_err(failed)?;
+        output::note(if was {
+            "revoked: nothing of this repository's configuration is approved any more\n"
+        } else {
+            "nothing was approved for this repository\n"
+        });
+        return in_force(change.apply(&Scope::Repository(top)), environment).await;
+    }
+    let before = approvals::of(home, &top).map_err(failed)?;
+    let file = config::load_repository(top.as_path()).map_err(failed)?;
+    let own = config::load(home).map_err(failed)?;
+    // Everything that it asks for, approved or not.
+    let asked = config::sift(file, &own, &BTreeSet::new()).waiting;
+    let lines: BTreeSet<String> = asked.into_iter().map(|one| one.text).collect();
+    let digest = approvals::digest(lines.iter().map(String::as_str));
+    let colour = environment.colour.on_stdout();
+    output::data(&differences(&before, &lines, colour))?;
+    if lines == before {
+        output::note(if lines.is_empty() {
+            "nothing waits for you\n"
+        } else {
+            "all of this is approved\n"
+        });
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.list {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let agreed = match &arguments.trust {
+        Some(trust) if *trust == digest => true,
+        Some(_) => {
+            return Err(CliError::Failed {
+                message: format!(
+                    "what is asked for is above, and its digest is {digest}: another one was approved"
+                ),
+                hint: format!("if you approve it: `cofferdam approve --trust {digest}`"),
+            });
+        }
+        None if std::io::stdin().is_terminal() => {
+            output::note("approve this? [y/N] ");
+            input::is_yes()
+        }
+        None => {
+            return Err(CliError::Failed {
+                message: "nobody can be asked without a terminal, and nothing was approved"
+                    .to_owned(),
+                hint: format!("if you approve all of it: `cofferdam approve --trust {digest}`"),
+            });
+        }
+    };
+    if !agreed {
+        output::note("nothing was approved\n");
+        return Ok(ExitCode::FAILURE);
+    }
+    let change = begin(environment, interrupt).await?;
+    let count = lines.len();
+    approvals::approve(home, &top, lines).map_err(failed)?;
+    output::note(&format!(
+        "approved: {}; running sandboxes get files and variables with `cofferdam sync`\n",
+        crate::ui::human::plural(count, "line")
+    ));
+    in_force(change.apply(&Scope::Repository(top)), environment).await
+}
+
+/// Rules count at once.
+async fn in_force(
+    change: impl Future<
+        Output = Result<cofferdam::wall::change::Reached, cofferdam::wall::change::ChangeError>,
+    >,
+    environment: &Environment,
+) -> Result<ExitCode, CliError> {
+    let reached = patiently(change).await?;
+    Ok(if tell(&reached, environment.colour.on_stderr()) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// A line for each: `+` waits, `-` is not asked for any more.
+fn differences(before: &BTreeSet<String>, now: &BTreeSet<String>, colour: bool) -> String {
+    let mut text = String::new();
+    for line in before.union(now) {
+        let shown = printable_line(line);
+        text.push_str(&match (before.contains(line), now.contains(line)) {
+            (true, true) => format!("  {shown}\n"),
+            (false, _) => paint(&format!("+ {shown}"), style::GOOD, colour) + "\n",
+            (true, false) => paint(&format!("- {shown}"), style::WARNING, colour) + "\n",
+        });
+    }
+    text
+}
+
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::Failed {
+        message: error.to_string(),
+        hint: "see `cofferdam config check`".to_owned(),
+    }
+}

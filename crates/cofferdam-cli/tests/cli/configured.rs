@@ -1,0 +1,440 @@
+//! `config.yaml` and `home/`: what they say is in the sandbox, and what cannot be is named.
+
+use std::path::PathBuf;
+
+use crate::environment::{Done, TestEnvironment, finish};
+use crate::lives::Lives;
+
+/// A user whose configuration says this.
+struct User(Lives);
+
+impl std::ops::Deref for User {
+    type Target = Lives;
+
+    fn deref(&self) -> &Lives {
+        &self.0
+    }
+}
+
+impl User {
+    fn new(config: &str) -> Self {
+        let user = Self(Lives::new());
+        user.says(config);
+        user
+    }
+
+    fn says(&self, config: &str) {
+        self.puts(".cofferdam/config.yaml", config);
+    }
+
+    /// A file of theirs, below their home.
+    fn puts(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.home().join(path);
+        cofferdam::fsx::private_dir(path.parent().unwrap()).unwrap();
+        cofferdam::fsx::write_private(&path, text.as_bytes()).unwrap();
+        path
+    }
+
+    fn make(&self) -> Done {
+        self.create("box", &["--network", "none"])
+    }
+
+    #[track_caller]
+    fn inside(&self, script: &str) -> String {
+        self.exec("box", script).expect_code(0).stdout
+    }
+
+    /// With a variable of this machine.
+    #[track_caller]
+    fn with(&self, name: &str, value: &str, words: &[&str]) -> Done {
+        let mut command = self.command(words);
+        command.env(name, value);
+        command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
+        finish(command.spawn().unwrap())
+    }
+
+    fn ends(self) {
+        self.cofferdam(&["delete", "--force", "box"]).expect_code(0);
+    }
+}
+
+// covers: S1-41, S1-42, S1-43, S1-44, S1-45, S1-46, S1-47, S1-48, S1-49, S1-128
+#[test]
+fn files_of_home_are_in_the_agents_home() {
+    let user = User::new("");
+    for (path, text) in [
+        (".gitconfig", "[alias]\n"),
+        (".vimrc", "set nu\n"),
+        ("bin/my-script", "#!/bin/sh\necho ran\n"),
+        ("bin/deep/tool", "x"),
+        (".config/nvim/init.vim", "y"),
+        ("two words\nand a line", "z"),
+    ] {
+        user.puts(&format!(".cofferdam/home/{path}"), text);
+    }
+    let files = user.home().join(".cofferdam/home");
+    std::os::unix::fs::symlink(".vimrc", files.join("to-vimrc")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", files.join("out")).unwrap();
+    let made = user.make();
+    assert_eq!(
+        user.inside("cd; stat -c '%a %U' .gitconfig .vimrc bin/my-script bin/deep/tool .config/nvim/init.vim 'two words\nand a line'"),
+        "644 agent\n644 agent\n755 agent\n755 agent\n644 agent\n644 agent\n"
+    );
+    assert_eq!(
+        user.inside("cat ~/to-vimrc; ls ~/out 2>/dev/null; true"),
+        "set nu\n"
+    );
+    assert!(made.stderr.contains("out: a link leads out of"), "{made}");
+    assert_eq!(
+        user.inside("~/bin/my-script; cat ~/.vimrc"),
+        "ran\nset nu\n"
+    );
+    user.ends();
+}
+
+// covers: S1-16, S1-17, S1-18, S1-19, S1-21, S1-50, S1-52, S1-53, S1-54, S1-55, S1-37, S1-36, S1-38, S1-39
+#[test]
+fn rules_bring_files_and_what_cannot_come_is_named() {
+    let user = User::new(
+        "sync:
+  - {src: ~/one.txt, dest: /home/agent/renamed.txt, mode: \"0600\"}
+  - {src: ~/scripts/*.sh, dest: ~/scripts/}
+  - {src: ~/scripts/a*, dest: ~/direct.sh, mode: \"755\", owner: \"agent:agent\"}
+  - {src: ~/scripts/*.sh, dest: ~/not-a-directory}
+  - {src: ~/none/*, dest: ~/x/}
+  - {src: ~/missing, dest: ~/missing}
+  - {src: ~/scripts, dest: ~/scripts2}
+  - {src: ~/one.txt, dest: ~/theirs, owner: \"root:root\"}
+  - {src: ~/one.txt, dest: /etc/hosts}
+  - {src: ~/one.txt, dest: /workspace/repository/in}
+  - {src: ~/one.txt, dest: /usr/bin/in}
+  - {src: ~/last.txt, dest: ~/deep/er/}
+",
+    );
+    user.puts("one.txt", "one\n");
+    user.puts("last.txt", "last\n");
+    user.puts("scripts/a.sh", "a\n");
+    user.puts("scripts/b.sh", "b\n");
+    let made = user.make();
+    assert_eq!(
+        user.inside("cd; stat -c '%a %U' renamed.txt scripts/a.sh scripts/b.sh direct.sh deep/er/last.txt; cat renamed.txt scripts/b.sh direct.sh"),
+        "600 agent\n644 agent\n644 agent\n755 agent\n644 agent\none\nb\na\n"
+    );
+    for (line, said) in [
+        (5, "matches 2 files, and `dest` is one file"),
+        (6, "nothing matches `~/none/*`"),
+        (7, "No such file or directory"),
+        (8, "it is a directory"),
+        (9, "nobody in this sandbox is `root:root`"),
+        (10, "`/etc/hosts` is the sandbox's own"),
+        (11, "--copy PATH"),
+    ] {
+        let begin = format!("not synced: `sync` rule of config.yaml at line {line}: ");
+        let told = made.stderr.lines().find_map(|text| text.split_once(&begin));
+        assert!(
+            told.is_some_and(|(_, rest)| rest.contains(said)),
+            "{line} {said}: {made}"
+        );
+    }
+    assert!(made.stderr.contains("not synced: /usr/bin/in: "), "{made}");
+    assert_eq!(
+        user.inside(
+            "cd; ls -A | grep -xe missing -e x -e scripts2 -e theirs -e not-a-directory; true"
+        ),
+        ""
+    );
+    user.ends();
+}
+
+/// Generated, then `home/`, then the rules.
+// covers: S1-56, S1-59, S1-62, S1-63, S1-64
+#[test]
+fn what_comes_later_counts() {
+    let user = User::new("env: {A: b}\nsync:\n  - {src: ~/mine, dest: ~/.vimrc}\n");
+    user.puts("mine", "of the rule\n");
+    user.puts(".cofferdam/home/.vimrc", "of home\n");
+    user.make();
+    assert_eq!(
+        user.inside("cat ~/.vimrc; grep -c A= ~/.cofferdam-env"),
+        "of the rule\n1\n"
+    );
+    user.puts(".cofferdam/home/.cofferdam-env", "of home\n");
+    user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert_eq!(user.inside("cat ~/.cofferdam-env"), "of home\n");
+    user.ends();
+}
+
+// covers: S1-22, S1-93, S1-95, S1-96, S1-97, S1-98, S1-99, S1-100
+#[test]
+fn variables_are_in_every_program_and_in_the_file_for_shells() {
+    let user = User::new(
+        "env:\n  PLAIN: it's $HOME\n  FROM_HOST: $OF_HOST\n  UNSET: $NOT_THERE\n  DOLLAR: $$x\n",
+    );
+    user.with(
+        "OF_HOST",
+        "se cret",
+        &["create", "box", "--network", "none"],
+    )
+    .expect_code(0);
+    let read =
+        "env -i sh -c '. /home/agent/.cofferdam-env; env' | grep -v -e PWD -e _= -e SHLVL | sort";
+    assert_eq!(
+        user.inside(read),
+        "DOLLAR=$x\nFROM_HOST=se cret\nPLAIN=it's $HOME\n"
+    );
+    let told = user.with(
+        "OF_HOST",
+        "other",
+        &[
+            "exec",
+            "box",
+            "--",
+            "sh",
+            "-c",
+            "echo $PLAIN,$FROM_HOST,${UNSET-none},$DOLLAR",
+        ],
+    );
+    assert_eq!(told.expect_code(0).stdout, "it's $HOME,other,none,$x\n");
+    // A run has them too, and no command line shows a value.
+    let ran = user.with(
+        "OF_HOST",
+        "se cret",
+        &[
+            "run",
+            "-q",
+            "--no-log",
+            "--",
+            "sh",
+            "-c",
+            "test \"$FROM_HOST\" = se\\ cret && ! grep -qa 'se[ ]cret' /proc/[0-9]*/cmdline",
+        ],
+    );
+    ran.expect_code(0);
+    user.ends();
+}
+
+// covers: S1-13, S1-28, S1-33, S1-34, S1-68, S1-69, S1-70, S1-101, S1-102, S1-103, S1-106, S1-107, S1-112, S1-114
+#[test]
+fn it_is_done_again_where_something_changed_or_somebody_asks() {
+    let hook = "on_sync:\n  - {cmd: pwd >> count, name: counting}\n  - {cmd: cat a >> count}\n";
+    let user = User::new(hook);
+    user.puts(".cofferdam/home/a", "first\n");
+    user.make();
+    let once = "/home/agent\nfirst\n";
+    assert_eq!(user.inside("cat ~/count"), once);
+    // Whoever enters it starts nothing.
+    assert_eq!(user.inside("cat ~/count"), once);
+    user.puts(".cofferdam/home/a", "second\n");
+    let synced = user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert!(synced.stderr.contains("counting"), "{synced}");
+    assert!(
+        synced.stderr.contains("box: 1 file sent, 2 commands run"),
+        "{synced}"
+    );
+    let twice = format!("{once}/home/agent\nsecond\n");
+    assert_eq!(user.inside("cat ~/count"), twice);
+    // Somebody inside changed a file, and without a name it is every one that runs.
+    user.inside("echo theirs > ~/a");
+    let synced = user.cofferdam(&["sync"]).expect_code(0);
+    assert!(synced.stderr.contains("box: 1 file sent"), "{synced}");
+    let synced = user.cofferdam(&["sync", "--all", "box"]).expect_code(0);
+    assert!(synced.stderr.contains("box: 1 file sent"), "{synced}");
+    let synced = user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert!(synced.stderr.contains("box: 0 files sent"), "{synced}");
+    // One that was stopped is another life.
+    user.inside("rm ~/count");
+    user.cofferdam(&["stop", "box"]).expect_code(0);
+    user.cofferdam(&["start", "box"]).expect_code(0);
+    assert_eq!(user.inside("cat ~/count"), "/home/agent\nsecond\n");
+    user.ends();
+}
+
+// covers: S1-40, S1-108, S1-109, S1-110, S1-111
+#[test]
+fn a_command_that_fails_is_the_last_and_all_run_again() {
+    let user = User::new(
+        "on_sync:\n  - {cmd: echo first >> order}\n  - {cmd: echo out; echo err >&2; test -e mended, name: second}\n  - {cmd: echo third >> order}\n",
+    );
+    let failed = user
+        .cofferdam(&["create", "box", "--network", "none"])
+        .expect_code(1);
+    for part in ["sandbox.onSync", "out", "err", "exit code 1"] {
+        assert!(failed.stderr.contains(part), "{part}: {failed}");
+    }
+    assert_eq!(user.inside("cat ~/order; touch ~/mended"), "first\n");
+    user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert_eq!(user.inside("cat ~/order"), "first\nfirst\nthird\n");
+    user.ends();
+}
+
+// covers: S1-29, S1-30, S1-31, S1-32, S1-79
+#[test]
+fn init_writes_the_built_in_list_once() {
+    let environment = TestEnvironment::with_repository();
+    let rules = environment
+        .cofferdam(&["net", "rules", "--json"])
+        .expect_code(0);
+    environment.cofferdam(&["init"]).expect_code(0);
+    let home = environment.home().join(".cofferdam");
+    assert!(home.join("home").is_dir());
+    let written = std::fs::read_to_string(home.join("config.yaml")).unwrap();
+    let own = environment
+        .cofferdam(&["net", "rules", "--json"])
+        .expect_code(0);
+    let only = |done: &Done| -> Vec<String> {
+        let all: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+        let all = all["rules"].as_array().unwrap();
+        all.iter()
+            .map(|one| one["rule"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(only(&rules), only(&own));
+    let mine = format!("{written}# mine\n");
+    cofferdam::fsx::write_private(&home.join("config.yaml"), mine.as_bytes()).unwrap();
+    let again = environment.cofferdam(&["init"]).expect_code(0);
+    assert!(again.stderr.contains("stays as it is"), "{again}");
+    assert_eq!(
+        std::fs::read_to_string(home.join("config.yaml")).unwrap(),
+        mine
+    );
+    environment.cofferdam(&["config", "check"]).expect_code(0);
+}
+
+/// What a repository's own file widens waits.
+// covers: S1-4, S1-5, S1-6, S1-7, S1-8, S1-9, S1-10, S1-11, S1-12, S1-14
+#[test]
+fn a_repository_asks_and_gets_what_was_approved() {
+    let user = User::new(
+        "env: {A: own, B: own}\nsync:\n  - {src: ~/own, dest: ~/one}\n  - {src: ~/own, dest: ~/two}\n",
+    );
+    user.puts("own", "own\n");
+    user.write(
+        ".cofferdam/config.yaml",
+        "env: {A: theirs, APP_C: theirs, D: $OF_HOST}\nsync:\n  - {src: theirs, dest: ~/one}\nfirewall: {allow: [{domain: asked.test}]}\n",
+    );
+    user.write("theirs", "theirs\n");
+    let see = "cat ~/one ~/two; echo $A,$B,$APP_C,${D-none}";
+    let made = user.make();
+    assert!(
+        made.stderr.contains("asks for 4 things that wait for you"),
+        "{made}"
+    );
+    assert_eq!(user.inside(see), "own\nown\nown,own,theirs,none\n");
+
+    let asked = user.cofferdam(&["approve"]).expect_code(1);
+    for line in [
+        "+ env: A is \"theirs\"",
+        "+ env: D is $OF_HOST of this machine",
+        "+ firewall.allow: asked.test:80,443",
+        "+ sync: \"theirs\" to \"~/one\", mode 0644, owner agent:agent",
+    ] {
+        assert!(asked.stdout.contains(line), "{line}: {asked}");
+    }
+    let hint = asked.stderr.split("--trust ").nth(1).unwrap();
+    let digest = hint.split('`').next().unwrap();
+    user.cofferdam(&["approve", "--trust", &"0".repeat(64)])
+        .expect_code(1);
+    user.cofferdam(&["approve", "--trust", digest])
+        .expect_code(0);
+    let rules = user.cofferdam(&["net", "rules"]).expect_code(0);
+    assert!(rules.stdout.contains("asked.test"), "{rules}");
+    user.with("OF_HOST", "host", &["sync", "box"])
+        .expect_code(0);
+    let told = user.with("OF_HOST", "host", &["exec", "box", "--", "sh", "-c", see]);
+    assert_eq!(
+        told.expect_code(0).stdout,
+        "theirs\nown\ntheirs,own,theirs,host\n"
+    );
+
+    // What is asked for later waits again; the rest counts.
+    user.write(
+        ".cofferdam/config.yaml",
+        "env: {A: theirs, E: later}\nfirewall: {allow: [{domain: asked.test}]}\n",
+    );
+    let shown = user.cofferdam(&["approve", "--list"]).expect_code(0);
+    for line in [
+        "+ env: E is \"later\"",
+        "- env: D is",
+        "  env: A is \"theirs\"",
+    ] {
+        assert!(shown.stdout.contains(line), "{line}: {shown}");
+    }
+    assert_eq!(user.inside("echo $A,${E-none}"), "theirs,none\n");
+    user.cofferdam(&["approve", "--revoke"]).expect_code(0);
+    assert_eq!(user.inside("echo $A"), "own\n");
+    let rules = user.cofferdam(&["net", "rules"]).expect_code(0);
+    assert!(!rules.stdout.contains("asked.test"), "{rules}");
+    user.ends();
+}
+
+// covers: S1-60, S1-61, S1-115, S1-116, S1-118, S1-119
+#[test]
+fn the_theme_of_the_users_zsh_comes_along() {
+    let user = User::new("");
+    user.puts(
+        ".zshrc",
+        "export ZSH=~/.oh-my-zsh\nZSH_THEME=\"mine\"\nsource $ZSH/oh-my-zsh.sh\n",
+    );
+    user.make();
+    assert_eq!(
+        user.inside("cat ~/.cofferdam-zsh-theme; ls ~/.oh-my-zsh 2>/dev/null; true"),
+        "ZSH_THEME=\"mine\"\n"
+    );
+    user.puts(".oh-my-zsh/custom/themes/mine.zsh-theme", "PROMPT=mine\n");
+    user.puts(".oh-my-zsh/custom/themes/README", "no theme\n");
+    user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert_eq!(
+        user.inside("cd ~/.oh-my-zsh/custom/themes; ls; cat mine.zsh-theme"),
+        "mine.zsh-theme\nPROMPT=mine\n"
+    );
+    user.ends();
+}
+
+// covers: S1-35
+#[test]
+fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_from_working() {
+    let user = User::new("env: [\n");
+    let made = user.make();
+    assert!(made.stderr.contains("config.yaml:"), "{made}");
+    assert_eq!(user.inside("echo works"), "works\n");
+    let checked = user.cofferdam(&["config", "check"]).expect_code(1);
+    assert!(checked.stderr.contains("config.yaml:"), "{checked}");
+    user.ends();
+}
+
+#[test]
+fn what_the_configuration_hides_is_not_seen() {
+    let user = User::new("hide: [secret, not-here]\n");
+    user.write("secret/key", "key\n");
+    user.write(".cofferdam/config.yaml", "hide: [src]\n");
+    user.git(&["add", "secret"]);
+    user.git(&["commit", "-qm", "secret"]);
+    let made = user.make();
+    assert!(!made.stderr.contains("not-here"), "{made}");
+    assert_eq!(
+        user.inside("ls; cat secret/key src/lib.txt 2>/dev/null; true"),
+        "README.md\n"
+    );
+    user.ends();
+}
+
+/// It may be anybody's, and runs before an agent has read a word.
+#[test]
+fn a_repositorys_command_has_no_value_of_this_machine() {
+    let user = User::new(
+        "env: {OF_USER: $OF_HOST, PLAIN: text}\non_sync: [{cmd: echo own $OF_USER $PLAIN >> told}]\n",
+    );
+    user.write(
+        ".cofferdam/config.yaml",
+        "on_sync:\n  - cmd: echo theirs ${OF_USER-none} $PLAIN >> told\n",
+    );
+    user.with("OF_HOST", "secret", &["create", "box", "--network", "none"])
+        .expect_code(0);
+    assert_eq!(
+        user.inside("cat ~/told"),
+        "own secret text\ntheirs none text\n"
+    );
+    user.ends();
+}

@@ -1,0 +1,136 @@
+//! Files to places anywhere inside, each of them whole or not at all, as the agent makes them.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use cofferdam_guest::protocol::files::{self, Parcel, Print, Receipt, is_plain};
+
+use super::{Tree, invalid, print, split};
+use crate::sys;
+
+/// Bytes on their way.
+const BUFFER: usize = 64 << 10;
+
+/// See [`cofferdam_guest::protocol::Request::Deliver`].
+pub(crate) fn deliver(from: OwnedFd, to: OwnedFd) -> io::Result<()> {
+    let mut from = BufReader::with_capacity(BUFFER, File::from(from));
+    let mut to = BufWriter::with_capacity(BUFFER, File::from(to));
+    let mut tree = Tree::root()?;
+    loop {
+        let receipt = match files::read::<Parcel>(&mut from)? {
+            Parcel::File { path, mode } => match bring(&mut tree, &mut from, &path, mode)? {
+                Ok(print) => Receipt::There { print },
+                Err(errno) => Receipt::Refused { errno },
+            },
+            Parcel::Look { path, print } => match look(&mut tree, &path) {
+                Ok(found) if found == print => Receipt::There { print },
+                _ => Receipt::Changed,
+            },
+            Parcel::Part(_) | Parcel::Whole | Parcel::Broken => return Err(invalid()),
+            Parcel::End => break,
+        };
+        files::write(&mut to, &receipt)?;
+    }
+    files::write(&mut to, &Receipt::End)?;
+    to.flush()
+}
+
+/// One file, whose content follows. An error of the stream ends it all; one of the file is the file's alone.
+fn bring(
+    tree: &mut Tree,
+    from: &mut BufReader<File>,
+    path: &[u8],
+    mode: u32,
+) -> io::Result<Result<Print, i32>> {
+    let mut new = New::begin(tree, path);
+    loop {
+        match files::read::<Parcel>(from)? {
+            Parcel::Part(bytes) => {
+                if let Ok(open) = &mut new
+                    && let Err(error) = open.file.write_all(&bytes)
+                {
+                    new = Err(error);
+                }
+            }
+            Parcel::Whole => {
+                let done = new.and_then(|new| new.takes_its_place(tree, mode));
+                return Ok(done.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)));
+            }
+            Parcel::Broken => return Ok(Err(libc::ECANCELED)),
+            _ => return Err(invalid()),
+        }
+    }
+}
+
+/// A file beside its place. Dropped before it has taken that, it is gone.
+#[derive(Debug)]
+struct New {
+    file: File,
+    directory: OwnedFd,
+    temporary: CString,
+    path: Vec<u8>,
+    is_there: bool,
+}
+
+impl New {
+    fn begin(tree: &mut Tree, path: &[u8]) -> io::Result<Self> {
+        if !is_plain(path) {
+            return Err(invalid());
+        }
+        let (parent, _) = split(path);
+        let directory = tree.directory(parent, true)?;
+        // A descriptor by which something may be made there.
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let directory = sys::open_at(directory.as_raw_fd(), c".", flags, 0)?;
+        let temporary =
+            sys::c_string(format!(".cofferdam-sync-{}", std::process::id()).as_bytes())?;
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let make = || sys::open_at(directory.as_raw_fd(), &temporary, flags, 0o600);
+        let made = match make() {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // Left by one that was killed.
+                sys::unlink_at(directory.as_fd(), &temporary)?;
+                make()
+            }
+            other => other,
+        }?;
+        Ok(Self {
+            file: File::from(made),
+            directory,
+            temporary,
+            path: path.to_vec(),
+            is_there: false,
+        })
+    }
+
+    fn takes_its_place(mut self, tree: &mut Tree, mode: u32) -> io::Result<Print> {
+        sys::change_mode(self.file.as_fd(), mode & 0o777)?;
+        let (parent, name) = split(&self.path);
+        let name = sys::c_string(name)?;
+        let from = (self.directory.as_fd(), &*self.temporary);
+        sys::rename_at(from, (self.directory.as_fd(), &name), 0)?;
+        self.is_there = true;
+        // It counts where it is found again.
+        let stat = sys::stat_at(tree.directory(parent, false)?, &name)?;
+        Ok(print(&stat))
+    }
+}
+
+impl Drop for New {
+    fn drop(&mut self) {
+        if !self.is_there {
+            let _ = sys::unlink_at(self.directory.as_fd(), &self.temporary);
+        }
+    }
+}
+
+fn look(tree: &mut Tree, path: &[u8]) -> io::Result<Print> {
+    if !is_plain(path) {
+        return Err(invalid());
+    }
+    let (parent, name) = split(path);
+    let stat = sys::stat_at(tree.directory(parent, false)?, &sys::c_string(name)?)?;
+    Ok(print(&stat))
+}

@@ -1,0 +1,145 @@
+//! What of repositories' files their user has approved: `approvals.json` in Cofferdam's home.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::fsx::{self, FileError, lock};
+use crate::home::Home;
+use crate::names::RepoPath;
+
+/// The longest file in bytes.
+const LIMIT: u64 = 16 << 20;
+const VERSION: u32 = 1;
+/// Nobody changes it for longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The file cannot be used: then nothing is approved.
+#[derive(Debug, thiserror::Error)]
+pub enum ApprovalError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("another command is changing what is approved: try again")]
+    Busy,
+    #[error("{path} is not what cofferdam writes there: {reason}")]
+    Content { path: String, reason: String },
+}
+
+/// What was approved for one repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// What was shown, line by line.
+    pub lines: BTreeSet<String>,
+    /// Of [`digest`] of these lines.
+    pub sha256: String,
+    /// Seconds since 1970.
+    pub at: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct File {
+    version: u32,
+    repositories: BTreeMap<String, Approval>,
+}
+
+/// The SHA-256 of lines that are asked for, in hex digits; each with a line end.
+pub fn digest<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
+    let lines: BTreeSet<&str> = lines.into_iter().collect();
+    let mut hash = Sha256::new();
+    for line in lines {
+        hash.update(line.as_bytes());
+        hash.update(b"\n");
+    }
+    let mut text = String::new();
+    for byte in hash.finalize() {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// All that was approved, by the paths of repositories.
+pub fn all(home: &Home) -> Result<BTreeMap<String, Approval>, ApprovalError> {
+    let path = home.approvals();
+    let bytes = match fsx::read_guarded(&path, LIMIT) {
+        Err(error) if error.is_not_found() => return Ok(BTreeMap::new()),
+        read => read?,
+    };
+    let refuse = |reason: String| ApprovalError::Content {
+        path: path.display().to_string(),
+        reason,
+    };
+    let file: File = serde_json::from_slice(&bytes).map_err(|error| refuse(error.to_string()))?;
+    if file.version != VERSION {
+        return Err(refuse(format!("it has version {}", file.version)));
+    }
+    let is_whole = |one: &Approval| digest(one.lines.iter().map(String::as_str)) == one.sha256;
+    match file.repositories.iter().find(|(_, one)| !is_whole(one)) {
+        Some((of, _)) => Err(refuse(format!(
+            "the lines of {of} do not have their digest"
+        ))),
+        None => Ok(file.repositories),
+    }
+}
+
+/// The lines that were approved for `repository`.
+pub fn of(home: &Home, repository: &RepoPath) -> Result<BTreeSet<String>, ApprovalError> {
+    let mut all = all(home)?;
+    let found = all.remove(&key(repository));
+    Ok(found.map(|one| one.lines).unwrap_or_default())
+}
+
+/// These lines, and no others, are approved from now on.
+pub fn approve(
+    home: &Home,
+    repository: &RepoPath,
+    lines: BTreeSet<String>,
+) -> Result<(), ApprovalError> {
+    change(home, |all| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let approval = Approval {
+            sha256: digest(lines.iter().map(String::as_str)),
+            lines,
+            at: since.map_or(0, |since| since.as_secs()),
+        };
+        all.insert(key(repository), approval);
+    })
+}
+
+/// Nothing of it is approved any more; whether anything was.
+pub fn revoke(home: &Home, repository: &RepoPath) -> Result<bool, ApprovalError> {
+    let mut was = false;
+    change(home, |all| was = all.remove(&key(repository)).is_some())?;
+    Ok(was)
+}
+
+fn key(repository: &RepoPath) -> String {
+    repository.as_path().to_string_lossy().into_owned()
+}
+
+fn change(
+    home: &Home,
+    change: impl FnOnce(&mut BTreeMap<String, Approval>),
+) -> Result<(), ApprovalError> {
+    fsx::private_dir(home.path())?;
+    let path = home.approvals().with_extension("lock");
+    let lock = lock::open(&path)?;
+    if !lock::hold_within(&lock, &path, PATIENCE)? {
+        return Err(ApprovalError::Busy);
+    }
+    let _held = lock::Held::new(lock);
+    let mut repositories = all(home)?;
+    change(&mut repositories);
+    let file = File {
+        version: VERSION,
+        repositories,
+    };
+    let refuse = |error: serde_json::Error| ApprovalError::Content {
+        path: home.approvals().display().to_string(),
+        reason: error.to_string(),
+    };
+    let mut bytes = serde_json::to_vec_pretty(&file).map_err(refuse)?;
+    bytes.push(b'\n');
+    Ok(fsx::write_private(&home.approvals(), &bytes)?)
+}

@@ -1,0 +1,184 @@
+//! Two files become one configuration (S1-5 to S1-14): pure.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use cofferdam_wall::Rule;
+
+use super::content::{Config, Located, LocatedRule, OF_REPOSITORY, SyncHook, SyncRule, Variable};
+
+/// Which file says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The user's own.
+    Global,
+    /// The repository's.
+    Repository,
+}
+
+impl Source {
+    /// What messages call the file.
+    pub fn file(self) -> &'static str {
+        match self {
+            Self::Global => "config.yaml",
+            Self::Repository => OF_REPOSITORY,
+        }
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Valued<T> {
+    pub value: T,
+    pub source: Source,
+    /// In its file, from 1.
+    pub line: u64,
+}
+
+/// What both files say together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Merged {
+    /// None: the user's own file has no list, and the built-in one counts.
+    pub allow: Option<Vec<Valued<Rule>>>,
+    /// What the repository's own adds to that.
+    pub allow_of_repository: Vec<Valued<Rule>>,
+    pub sync: Vec<Valued<SyncRule>>,
+    pub env: BTreeMap<String, Valued<Variable>>,
+    pub on_sync: Vec<Valued<SyncHook>>,
+    pub hide: Vec<Valued<PathBuf>>,
+}
+
+impl Merged {
+    /// Whether nothing goes into a sandbox by these files.
+    pub fn sends_nothing(&self) -> bool {
+        self.sync.is_empty() && self.env.is_empty() && self.on_sync.is_empty()
+    }
+}
+
+/// What a repository's file says comes after the user's own; of its variables and of its rules for one destination it has the last word.
+pub fn merge(global: Config, repository: Config) -> Merged {
+    let (of_user, of_repository) = (Source::Global, Source::Repository);
+    let rules = |found: Vec<LocatedRule>, source| -> Vec<Valued<Rule>> {
+        let valued = found.into_iter().map(|one| Valued {
+            value: one.rule,
+            source,
+            line: one.line,
+        });
+        valued.collect()
+    };
+    let mut sync = valued(global.sync, of_user);
+    for rule in valued(repository.sync, of_repository) {
+        let same = |one: &&mut Valued<SyncRule>| {
+            one.source == of_user && one.value.dest == rule.value.dest
+        };
+        match sync.iter_mut().find(same) {
+            Some(replaced) => *replaced = rule,
+            None => sync.push(rule),
+        }
+    }
+    let mut env = BTreeMap::new();
+    for (variables, source) in [(global.env, of_user), (repository.env, of_repository)] {
+        env.extend(
+            variables
+                .into_iter()
+                .map(|(name, one)| (name, one.from(source))),
+        );
+    }
+    let both = |first, second| {
+        let mut all = valued(first, of_user);
+        all.extend(valued(second, of_repository));
+        all
+    };
+    Merged {
+        allow: global.allow.map(|found| rules(found, of_user)),
+        allow_of_repository: rules(repository.allow.unwrap_or_default(), of_repository),
+        sync,
+        env,
+        on_sync: both(global.on_sync, repository.on_sync),
+        hide: {
+            let mut all = valued(global.hide, of_user);
+            all.extend(valued(repository.hide, of_repository));
+            all
+        },
+    }
+}
+
+fn valued<T>(found: Vec<Located<T>>, source: Source) -> Vec<Valued<T>> {
+    found.into_iter().map(|one| one.from(source)).collect()
+}
+
+impl<T> Located<T> {
+    fn from(self, source: Source) -> Valued<T> {
+        Valued {
+            value: self.value,
+            source,
+            line: self.line,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use cofferdam_wall::Origin;
+
+    use super::*;
+
+    fn read(text: &str) -> Config {
+        super::super::parse(Path::new("c"), text.as_bytes(), Origin::Global).unwrap()
+    }
+
+    // covers: S1-5, S1-7, S1-8, S1-9, S1-10, S1-11, S1-12, S1-13, S1-14
+    #[test]
+    fn the_repositorys_comes_after_the_users_own() {
+        let own = "env: {A: own, B: own}\nsync:\n  - {src: /own, dest: ~/one}\n  - {src: /own, dest: ~/two}\n\
+                   on_sync: [{cmd: own}]\nfirewall: {allow: [{domain: own.test}]}\n";
+        let theirs = "env: {B: theirs, C: theirs}\nsync:\n  - {src: /theirs, dest: ~/two}\n  - {src: /theirs, dest: ~/three}\n\
+                      on_sync: [{cmd: theirs}]\nfirewall: {allow: [{domain: theirs.test}]}\n";
+        let told = |merged: &Merged| {
+            let sync = merged
+                .sync
+                .iter()
+                .map(|one| format!("{} {}", one.value.dest, one.value.src));
+            let env = merged
+                .env
+                .iter()
+                .map(|(name, one)| format!("{name} {:?}", one.source));
+            let hooks = merged.on_sync.iter().map(|one| one.value.command.clone());
+            let rules = merged
+                .allow
+                .iter()
+                .flatten()
+                .chain(&merged.allow_of_repository);
+            let rules = rules.map(|one| one.value.to_string());
+            sync.chain(env)
+                .chain(hooks)
+                .chain(rules)
+                .collect::<Vec<_>>()
+        };
+        let both = merge(read(own), read(theirs));
+        assert_eq!(
+            told(&both),
+            [
+                "~/one /own",
+                "~/two /theirs",
+                "~/three /theirs",
+                "A Global",
+                "B Repository",
+                "C Repository",
+                "own",
+                "theirs",
+                "own.test:80,443",
+                "theirs.test:80,443"
+            ]
+        );
+        assert_eq!(both.sync[1].line, 3);
+        let alone = merge(Config::default(), read(theirs));
+        assert_eq!(told(&alone).len(), 6);
+        assert!(alone.allow.is_none());
+        assert_eq!(told(&merge(read(own), Config::default())).len(), 6);
+        assert!(merge(Config::default(), Config::default()).sends_nothing());
+    }
+}

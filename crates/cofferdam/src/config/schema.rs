@@ -1,0 +1,104 @@
+//! The keys of the file, and what each becomes.
+
+use std::collections::BTreeMap;
+
+use cofferdam_wall::Origin;
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::content::{Config, Misplaced};
+use super::fields::{present, value};
+use super::{firewall, hooks, items, variables, yaml};
+
+/// Each field is there or not; one without a value is not the same as none.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "Cofferdam's config.yaml"))]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    /// Files of this machine that are copied into each sandbox.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "Vec<items::Entry>"))]
+    sync: Option<Spanned<Option<Vec<Spanned<items::Entry>>>>>,
+    /// Variables of programs inside: text as it is, or `$NAME` for one of this machine's.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "BTreeMap<String, String>"))]
+    env: Option<Spanned<Option<variables::Entries>>>,
+    /// What sandboxes may reach.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "firewall::Firewall"))]
+    firewall: Option<Spanned<Option<firewall::Firewall>>>,
+    /// Commands that run inside after each sync, one after the other.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "Vec<hooks::Entry>"))]
+    on_sync: Option<Spanned<Option<Vec<Spanned<hooks::Entry>>>>>,
+    /// Files and directories of the repository that sandboxes do not see.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    hide: Option<Spanned<Option<Vec<Spanned<String>>>>>,
+}
+
+/// What the text of a config file says. An empty one says nothing. `origin`: of its rules.
+pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
+    let File {
+        sync,
+        env,
+        firewall,
+        on_sync,
+        hide,
+    } = yaml::read::<Option<File>>(text)?.unwrap_or_default();
+    Ok(Config {
+        allow: match firewall {
+            None => None,
+            Some(found) => firewall::allow(value(&found, "firewall", "firewall: {}")?, origin)?,
+        },
+        sync: list(sync.as_ref(), "sync", "sync: []", items::located)?,
+        env: match &env {
+            None => BTreeMap::new(),
+            Some(found) => variables::located(value(found, "env", "env: {}")?)?,
+        },
+        on_sync: list(on_sync.as_ref(), "on_sync", "on_sync: []", hooks::located)?,
+        hide: list(hide.as_ref(), "hide", "hide: []", items::hidden)?,
+    })
+}
+
+/// The entries of a list that is there.
+fn list<T, U>(
+    found: Option<&Spanned<Option<Vec<Spanned<T>>>>>,
+    name: &'static str,
+    empty: &'static str,
+    one: impl Fn(usize, &Spanned<T>) -> Result<U, Misplaced>,
+) -> Result<Vec<U>, Misplaced> {
+    let Some(found) = found else {
+        return Ok(Vec::new());
+    };
+    let entries = value(found, name, empty)?;
+    let entries = entries.iter().enumerate();
+    entries.map(|(index, entry)| one(index, entry)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::File;
+
+    /// `COFFERDAM_UPDATE=1` writes it.
+    #[test]
+    fn the_published_schema_is_current() {
+        let schema = schemars::generate::SchemaSettings::draft07()
+            .into_generator()
+            .into_root_schema_for::<File>();
+        let wanted = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/config.schema.json");
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one switch that rewrites generated texts"
+        )]
+        if std::env::var_os("COFFERDAM_UPDATE").is_some() {
+            crate::fsx::write_with_mode(&path, wanted.as_bytes(), 0o644).unwrap();
+        }
+        let published = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(published == wanted, "COFFERDAM_UPDATE=1 writes {path:?}");
+    }
+}

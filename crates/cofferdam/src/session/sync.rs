@@ -1,0 +1,228 @@
+//! A sandbox has what the user's configuration says: files and variables, and the commands that come after them. What was brought is
+//! remembered in the state directory, which nobody inside can write.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::configured::effective;
+use super::emitter::Emitter;
+use super::event::{Event, Notice};
+use super::hook_point::HookPoint;
+use super::hooks;
+use super::inside::AGENT_HOME;
+use super::options::{Caller, Hook};
+use super::unsynced::SyncError;
+use crate::config::{Effective, Merged, Problem, Source, SyncHook};
+use crate::fsx;
+use crate::git::Repository;
+use crate::sandbox::Sandbox;
+use crate::sync::manifest::{self, Manifest};
+use crate::sync::{Places, Wanted, deliver, gather};
+
+/// In the state directory: what was brought, and the digest of it.
+const MANIFEST: &str = "sync.manifest";
+const DONE: &str = "sync.json";
+const LONGEST: u64 = 1 << 30;
+/// How long a command after a sync may take.
+const HOOK_LIMIT: Duration = Duration::from_secs(600);
+
+/// How a sync is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Only where something is otherwise than the last time.
+    IfChanged,
+    /// In any case; files that are inside as they should be do not travel again.
+    Force,
+    /// In any case and with all files.
+    All,
+}
+
+/// What a sync did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Synced {
+    /// Nothing had changed, and nothing was done.
+    pub skipped: bool,
+    /// How many files were brought.
+    pub files: usize,
+    pub hooks: usize,
+}
+
+/// As it is remembered.
+#[derive(Debug, Serialize, Deserialize)]
+struct Done {
+    digest: String,
+    /// Counts the starts of the sandbox: what was made anew has nothing of it.
+    life: u32,
+}
+
+/// A sandbox and on whose behalf it is synced.
+pub(super) struct Syncing<'a> {
+    pub caller: &'a Caller,
+    pub repository: &'a Repository,
+    pub state: &'a Path,
+    pub workdir: &'a Path,
+    pub sandbox: &'a dyn Sandbox,
+    /// Of the commands after it.
+    pub environment: &'a BTreeMap<OsString, OsString>,
+    pub events: &'a Emitter,
+    pub life: u32,
+    /// What is wrong with the user's own file was said before.
+    pub told: bool,
+}
+
+impl Syncing<'_> {
+    pub(super) async fn run(&self, mode: SyncMode) -> Result<Synced, SyncError> {
+        let Effective {
+            config,
+            problems,
+            waiting,
+            ..
+        } = effective(self.caller, self.repository).await;
+        let own = self.caller.home.config();
+        let is_told = |problem: &Problem| matches!(problem, Problem::Config(error) if self.told && error.path() == own);
+        for problem in problems.iter().filter(|problem| !is_told(problem)) {
+            let text = problem.to_string();
+            self.events.notice(Notice::NotSynced { text });
+        }
+        if !waiting.is_empty() {
+            let asked = waiting.len();
+            self.events.notice(Notice::NotApproved { asked });
+        }
+        let cancel = &self.caller.cancel;
+        let known = self.known();
+        let (mut wanted, mut is) = self.look(&config, &known).await;
+        for complaint in std::mem::take(&mut wanted.complaints) {
+            self.events.notice(Notice::NotSynced {
+                text: complaint.to_string(),
+            });
+        }
+        if wanted.items.is_empty() && config.on_sync.is_empty() && known.entries.is_empty() {
+            return Ok(Synced {
+                skipped: true,
+                ..Synced::default()
+            });
+        }
+        let rules = config
+            .allow
+            .iter()
+            .flatten()
+            .chain(&config.allow_of_repository);
+        let rules: Vec<String> = rules.map(|one| one.value.to_string()).collect();
+        let commands: Vec<&SyncHook> = config.on_sync.iter().map(|one| &one.value).collect();
+        let digest = manifest::digest(&is, &commands, &rules);
+        if mode == SyncMode::IfChanged && self.is_done(&digest) {
+            return Ok(Synced {
+                skipped: true,
+                ..Synced::default()
+            });
+        }
+        self.events.emit(&Event::Step { step: "sync" });
+        // From here on it is not as it was remembered.
+        fsx::remove_file_if_exists(&self.state.join(DONE))?;
+        let deliver = deliver::deliver(
+            self.sandbox,
+            &wanted,
+            &mut is,
+            &known,
+            mode == SyncMode::All,
+        );
+        let delivered = tokio::select! {
+            () = cancel.cancelled() => return Err(SyncError::Cancelled),
+            delivered = deliver => delivered?,
+        };
+        if let Ok(bytes) = is.write() {
+            fsx::write_private(&self.state.join(MANIFEST), &bytes)?;
+        }
+        for complaint in &delivered.complaints {
+            self.events.notice(Notice::NotSynced {
+                text: complaint.to_string(),
+            });
+        }
+        self.hooks(&config, cancel).await?;
+        if delivered.complaints.is_empty() {
+            let life = self.life;
+            let done = serde_json::json!(Done { digest, life }).to_string();
+            fsx::write_private(&self.state.join(DONE), done.as_bytes())?;
+        }
+        Ok(Synced {
+            skipped: false,
+            files: delivered.sent,
+            hooks: config.on_sync.len(),
+        })
+    }
+
+    /// Looks at the sources, beside everything else that this process does.
+    async fn look(&self, config: &Merged, known: &Manifest) -> (Wanted, Manifest) {
+        let (config, known) = (config.clone(), known.clone());
+        let own = self.caller.home.path().to_owned();
+        let user_home = self.caller.user_home.clone();
+        let top = self.repository.top.clone();
+        let environment = self.caller.environment.clone();
+        let workdir = self.workdir.to_owned();
+        let look = move || {
+            let places = Places {
+                own: &own,
+                user_home: user_home.as_deref(),
+                top: top.as_path(),
+                environment: &environment,
+                workdir: &workdir,
+            };
+            let mut wanted = gather(&config, places);
+            let is = manifest::of(&mut wanted, &known);
+            (wanted, is)
+        };
+        let looked = tokio::task::spawn_blocking(look).await;
+        looked.unwrap_or_default()
+    }
+
+    /// One after the other; the first that fails is the last (S1-106 to S1-111).
+    async fn hooks(&self, config: &Merged, cancel: &CancellationToken) -> Result<(), SyncError> {
+        // What a repository wants to run gets no key of its user's before anybody has read a word (decision 0010).
+        let plain = crate::sync::variables(config, &BTreeMap::new());
+        for one in &config.on_sync {
+            if one.value.root {
+                let file = one.source.file();
+                let text = format!(
+                    "`on_sync` of {file} at line {}: nobody in this sandbox is root, and the command is left out",
+                    one.line
+                );
+                self.events.notice(Notice::NotSynced { text });
+                continue;
+            }
+            let mut hook = Hook::new(&one.value.command);
+            hook.timeout = HOOK_LIMIT;
+            let inside = hooks::InSandbox {
+                point: HookPoint::OnSync,
+                sandbox: self.sandbox,
+                directory: Some(AGENT_HOME.as_ref()),
+                environment: match one.source {
+                    Source::Global => self.environment,
+                    Source::Repository => &plain,
+                },
+                events: self.events,
+            };
+            inside.run(&hook, one.value.label(), cancel).await?;
+        }
+        Ok(())
+    }
+
+    fn known(&self) -> Manifest {
+        let bytes = fsx::read_bounded(&self.state.join(MANIFEST), LONGEST);
+        let known = bytes.ok().and_then(|bytes| Manifest::read(&bytes));
+        known.unwrap_or_default()
+    }
+
+    fn is_done(&self, digest: &str) -> bool {
+        let bytes = fsx::read_bounded(&self.state.join(DONE), LONGEST);
+        let done = bytes
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<Done>(&bytes).ok());
+        done.is_some_and(|done| done.digest == digest && done.life == self.life)
+    }
+}

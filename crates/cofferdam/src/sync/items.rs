@@ -1,0 +1,381 @@
+//! Which files go in, from where and to where: one list, in which what comes later takes the place of what came before (S1-56 to S1-64).
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::{pattern, shell, theme};
+use crate::config::{Destination, Merged, Owner, Source, SyncRule, Valued, Variable};
+use crate::fsx::beneath;
+
+/// More files do not go into one sandbox.
+const MOST: usize = 200_000;
+/// What no file takes the place of, whoever asks: the guest's own, and what the kernel shows.
+const RESERVED: [&str; 11] = [
+    "proc",
+    "sys",
+    "dev",
+    "run",
+    ".cofferdam",
+    "etc/passwd",
+    "etc/group",
+    "etc/hosts",
+    "etc/hostname",
+    "etc/resolv.conf",
+    "etc/nsswitch.conf",
+];
+const HOME: &str = "home/agent";
+const THEMES: &str = ".oh-my-zsh/custom/themes";
+
+/// Where sources are looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// The directory of the user's own configuration, with `home/` in it.
+    pub own: &'a Path,
+    /// The user's home, which `~` means.
+    pub user_home: Option<&'a Path>,
+    /// The top of the checkout.
+    pub top: &'a Path,
+    /// The variables of this machine.
+    pub environment: &'a BTreeMap<OsString, OsString>,
+    /// Where the sandbox has the repository's files.
+    pub workdir: &'a Path,
+}
+
+/// What goes in, and what of the configuration does not.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// By their places: absolute paths without the first slash.
+    pub items: BTreeMap<PathBuf, Item>,
+    pub complaints: Vec<Complaint>,
+}
+
+/// One file.
+#[derive(Debug, Clone)]
+pub struct Item {
+    pub mode: u32,
+    pub(super) content: Content,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Content {
+    Text(Vec<u8>),
+    /// Below a directory that it does not lead out of.
+    File {
+        tree: Arc<Tree>,
+        path: PathBuf,
+    },
+}
+
+/// A directory of this machine that sources are below.
+#[derive(Debug)]
+pub(super) struct Tree {
+    path: PathBuf,
+    root: OwnedFd,
+}
+
+/// Something that is not copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    /// Where it is asked for: a file of `home/`, or a rule with its line.
+    pub item: String,
+    pub reason: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.item, self.reason)
+    }
+}
+
+impl Tree {
+    fn open(path: &Path) -> Result<Arc<Self>, Errno> {
+        let root = beneath::root(path)?;
+        let path = path.to_owned();
+        Ok(Arc::new(Self { path, root }))
+    }
+
+    /// A regular file below it. A link may lead to another one below it, and not out of it.
+    pub(super) fn file(&self, path: &Path) -> Result<File, String> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut tries = 0;
+        let opened = loop {
+            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) if tries < 100 => tries += 1,
+                other => break other,
+            }
+        };
+        let file = match opened {
+            Ok(file) => File::from(file),
+            Err(Errno::XDEV) => {
+                return Err(format!("a link leads out of {}", self.path.display()));
+            }
+            // A socket.
+            Err(Errno::NXIO) => return Err("it is no regular file".to_owned()),
+            Err(errno) => return Err(std::io::Error::from(errno).to_string()),
+        };
+        match file.metadata() {
+            Ok(found) if found.is_file() => Ok(file),
+            Ok(found) if found.is_dir() => Err("it is a directory".to_owned()),
+            Ok(_) => Err("it is no regular file".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// The variables of `env`. One that this machine does not have is left out (S1-97).
+pub fn variables(
+    config: &Merged,
+    environment: &BTreeMap<OsString, OsString>,
+) -> BTreeMap<OsString, OsString> {
+    let one = |(name, variable): (&String, &Valued<Variable>)| {
+        let value = match &variable.value {
+            Variable::Text(text) => Some(OsString::from(text)),
+            Variable::OfHost(host) => environment.get(OsStr::new(host)).cloned(),
+        };
+        Some((name.into(), value?))
+    };
+    config.env.iter().filter_map(one).collect()
+}
+
+/// Looks at everything that the configuration names. Reads no content.
+pub fn gather(config: &Merged, places: Places<'_>) -> Wanted {
+    let mut wanted = Wanted::default();
+    if !config.env.is_empty() {
+        let variables = variables(config, places.environment);
+        wanted.text(".cofferdam-env", shell::exports(&variables));
+    }
+    if let Some(home) = places.user_home {
+        wanted.theme(home);
+    }
+    wanted.home(&places.own.join("home"));
+    for rule in &config.sync {
+        wanted.rule(rule, places);
+    }
+    wanted
+}
+
+impl Wanted {
+    fn text(&mut self, name: &str, text: Vec<u8>) {
+        let content = Content::Text(text);
+        let item = Item {
+            mode: 0o644,
+            content,
+        };
+        self.items.insert(Path::new(HOME).join(name), item);
+    }
+
+    fn complain(&mut self, item: impl Into<String>, reason: impl Into<String>) {
+        self.complaints.push(Complaint {
+            item: item.into(),
+            reason: reason.into(),
+        });
+    }
+
+    /// Says whether there was room for it.
+    fn file(&mut self, to: PathBuf, mode: u32, tree: &Arc<Tree>, path: PathBuf) -> bool {
+        if self.items.len() >= MOST {
+            return false;
+        }
+        let content = Content::File {
+            tree: Arc::clone(tree),
+            path,
+        };
+        self.items.insert(to, Item { mode, content });
+        true
+    }
+
+    fn theme(&mut self, user_home: &Path) {
+        let Some(name) = theme::named(user_home) else {
+            return;
+        };
+        self.text(".cofferdam-zsh-theme", theme::assignment(&name));
+        let directory = user_home.join(THEMES);
+        let Ok(tree) = Tree::open(&directory) else {
+            return;
+        };
+        let pattern = pattern::parted("*.zsh-theme");
+        for path in pattern.matching(&directory).unwrap_or_default() {
+            self.looked_at(
+                &tree,
+                &path,
+                Path::new(HOME).join(THEMES).join(&path),
+                0o644,
+            );
+        }
+    }
+
+    /// All files of `home/`.
+    fn home(&mut self, directory: &Path) {
+        let Ok(tree) = Tree::open(directory) else {
+            // There need not be one.
+            return;
+        };
+        let mut waiting = vec![PathBuf::new()];
+        while let Some(below) = waiting.pop() {
+            let entries = match std::fs::read_dir(directory.join(&below)) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.complain(shown(&directory.join(&below)), error.to_string());
+                    continue;
+                }
+            };
+            for entry in entries.flatten() {
+                let path = below.join(entry.file_name());
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    waiting.push(path);
+                    continue;
+                }
+                let mode = if path.starts_with("bin") {
+                    0o755
+                } else {
+                    0o644
+                };
+                let to = Path::new(HOME).join(&path);
+                if !self.looked_at(&tree, &path, to, mode) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One that is found to be a file goes in; else it is named. Says whether there was room.
+    fn looked_at(&mut self, tree: &Arc<Tree>, path: &Path, to: PathBuf, mode: u32) -> bool {
+        let shown = shown(&tree.path.join(path));
+        if let Err(reason) = tree.file(path) {
+            self.complain(shown, reason);
+            return true;
+        }
+        let is_room = self.file(to, mode, tree, path.to_owned());
+        if !is_room {
+            self.complain(
+                shown,
+                format!("more than {MOST} files do not go into one sandbox"),
+            );
+        }
+        is_room
+    }
+
+    fn rule(&mut self, rule: &Valued<SyncRule>, places: Places<'_>) {
+        let name = format!(
+            "`sync` rule of {} at line {}",
+            rule.source.file(),
+            rule.line
+        );
+        if let Err(reason) = self.apply(rule, places) {
+            self.complain(name, reason);
+        }
+    }
+
+    fn apply(&mut self, rule: &Valued<SyncRule>, places: Places<'_>) -> Result<(), String> {
+        let SyncRule {
+            src,
+            dest,
+            mode,
+            owner,
+        } = &rule.value;
+        if let Owner::Other(owner) = owner {
+            return Err(format!(
+                "nobody in this sandbox is `{owner}`: leave `owner` out"
+            ));
+        }
+        let (base, text) = based(src, rule.source, places)?;
+        if !pattern::is_pattern(text) {
+            let path = Path::new(text);
+            let name = path
+                .file_name()
+                .ok_or_else(|| format!("`{src}` names no file"))?;
+            let to = place(dest, name, places.workdir)?;
+            let directory = base.join(path.parent().unwrap_or(Path::new("")));
+            let tree = Tree::open(&directory).map_err(|errno| unreadable(&directory, errno))?;
+            let path = PathBuf::from(name);
+            let shown = directory.join(name);
+            tree.file(&path)
+                .map_err(|reason| format!("{}: {reason}", shown.display()))?;
+            self.file(to, *mode, &tree, path);
+            return Ok(());
+        }
+        let pattern = pattern::parted(text);
+        let directory = base.join(pattern.directory);
+        let found = pattern
+            .matching(&directory)
+            .map_err(|bad| format!("`{src}`: {bad}"))?;
+        if found.is_empty() {
+            return Err(format!("nothing matches `{src}`"));
+        }
+        if found.len() > 1 && !dest.is_directory {
+            let count = found.len();
+            return Err(format!(
+                "`{src}` matches {count} files, and `dest` is one file: end it with a slash"
+            ));
+        }
+        let tree = Tree::open(&directory).map_err(|errno| unreadable(&directory, errno))?;
+        for path in found {
+            let name = path.file_name().unwrap_or_default();
+            let to = place(dest, name, places.workdir)?;
+            if !self.looked_at(&tree, &path, to, *mode) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The directory that a source is below, and the rest of it.
+fn based<'a>(
+    src: &'a str,
+    source: Source,
+    places: Places<'_>,
+) -> Result<(PathBuf, &'a str), String> {
+    if let Some(rest) = src.strip_prefix("~/") {
+        let home = places.user_home.ok_or("this user has no home directory")?;
+        return Ok((home.to_owned(), rest.trim_start_matches('/')));
+    }
+    if src.starts_with('/') {
+        return Ok((PathBuf::from("/"), src.trim_start_matches('/')));
+    }
+    let base = match source {
+        Source::Global => places.own,
+        Source::Repository => places.top,
+    };
+    Ok((base.to_owned(), src))
+}
+
+/// Where a file of that name goes.
+fn place(dest: &Destination, name: &OsStr, workdir: &Path) -> Result<PathBuf, String> {
+    let mut to = PathBuf::new();
+    if dest.below_home {
+        to.push(HOME);
+    }
+    to.push(&dest.path);
+    if dest.is_directory {
+        to.push(name);
+    }
+    if let Some(own) = RESERVED.iter().find(|own| to.starts_with(own)) {
+        return Err(format!("`/{own}` is the sandbox's own"));
+    }
+    let workdir = workdir.strip_prefix("/").unwrap_or(workdir);
+    if to.starts_with(workdir) || workdir.starts_with(&to) {
+        return Err(format!(
+            "/{} has the repository's files: `--copy PATH` brings one that is not committed",
+            workdir.display()
+        ));
+    }
+    Ok(to)
+}
+
+fn unreadable(path: &Path, errno: Errno) -> String {
+    format!("{}: {}", path.display(), std::io::Error::from(errno))
+}
+
+fn shown(path: &Path) -> String {
+    crate::text::printable_line(&path.to_string_lossy())
+}

@@ -1,0 +1,202 @@
+//! What was copied in, and by what is seen that nothing has changed: a digest of everything (S1-65 to S1-67).
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cofferdam_guest::protocol::files::{self, Print};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::items::{Content, Item, Wanted};
+use crate::config::SyncHook;
+
+/// Changes with the encoding.
+const HEADER: &[u8] = b"cofferdam sync 1\0";
+/// A file that was changed so shortly before it was read may be changed again with the same times.
+const RECENT: i64 = 2;
+
+/// SHA-256.
+pub type Sum = [u8; 32];
+
+/// What a sandbox has, as it was brought.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// By places inside, without the first slash.
+    pub entries: BTreeMap<PathBuf, Entry>,
+}
+
+impl Manifest {
+    /// As bytes that [`Self::read`] understands.
+    pub fn write(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = HEADER.to_vec();
+        for (path, entry) in &self.entries {
+            files::write(&mut bytes, &(path.as_os_str().as_bytes(), entry))?;
+        }
+        Ok(bytes)
+    }
+
+    /// None where the bytes are another version's, or cut short: then nothing is known.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes.strip_prefix(HEADER)?;
+        let mut entries = BTreeMap::new();
+        while !rest.is_empty() {
+            let (path, entry): (Vec<u8>, Entry) = files::read(&mut rest).ok()?;
+            entries.insert(OsString::from_vec(path).into(), entry);
+        }
+        Some(Self { entries })
+    }
+}
+
+/// One file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub mode: u32,
+    pub sum: Sum,
+    /// Of the source when it was read; none where it is a text of ours, or may have changed since.
+    pub stamp: Option<Stamp>,
+    /// Of the file inside, as [`Print`] has it.
+    pub inside: Option<(u64, u64, i64, i64)>,
+}
+
+/// By what a file of this machine is seen to be unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        let found = file.metadata()?;
+        Ok(Self {
+            device: found.dev(),
+            inode: found.ino(),
+            size: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        })
+    }
+
+    /// Where it tells of every later change.
+    pub(super) fn if_old(self) -> Option<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let now = i64::try_from(now.as_secs()).ok()?;
+        (self.modified.0.max(self.changed.0) + RECENT < now).then_some(self)
+    }
+}
+
+impl Entry {
+    pub(super) fn print(&self) -> Option<Print> {
+        let (inode, size, seconds, nanoseconds) = self.inside?;
+        Some(Print {
+            inode,
+            size,
+            seconds,
+            nanoseconds,
+            content: None,
+        })
+    }
+
+    pub(super) fn set_print(&mut self, print: Print) {
+        self.inside = Some((print.inode, print.size, print.seconds, print.nanoseconds));
+    }
+}
+
+/// The digest of one item without bringing it; of a file that is as it was it is known.
+pub(super) fn entry(item: &Item, known: Option<&Entry>) -> Result<Entry, String> {
+    let (sum, stamp) = match &item.content {
+        Content::Text(text) => (Sha256::digest(text).into(), None),
+        Content::File { tree, path } => {
+            let mut file = tree.file(path)?;
+            let stamp = Stamp::of(&file).map_err(|error| error.to_string())?;
+            match known {
+                Some(known) if known.stamp == Some(stamp) => (known.sum, Some(stamp)),
+                _ => {
+                    let sum = sum(&mut file).map_err(|error| error.to_string())?;
+                    (sum, stamp.if_old())
+                }
+            }
+        }
+    };
+    Ok(Entry {
+        mode: item.mode,
+        sum,
+        stamp,
+        inside: known.and_then(|known| known.inside),
+    })
+}
+
+fn sum(file: &mut File) -> io::Result<Sum> {
+    let (mut hash, mut part) = (Sha256::new(), vec![0; 64 << 10]);
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(hash.finalize().into()),
+            read => hash.update(&part[..read]),
+        }
+    }
+}
+
+/// Over all that a sync brings: files with their places, modes and owners, and the commands after it. `rules`: of the wall, as texts.
+pub fn digest(manifest: &Manifest, hooks: &[&SyncHook], rules: &[String]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(HEADER);
+    let mut part = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    part(&(manifest.entries.len() as u64).to_le_bytes());
+    for (path, entry) in &manifest.entries {
+        part(path.as_os_str().as_bytes());
+        part(&entry.mode.to_le_bytes());
+        part(b"agent:agent");
+        part(&entry.sum);
+    }
+    part(&(hooks.len() as u64).to_le_bytes());
+    for hook in hooks {
+        part(hook.command.as_bytes());
+        part(hook.label().as_bytes());
+        part(&[u8::from(hook.root)]);
+    }
+    let mut rules: Vec<&String> = rules.iter().collect();
+    rules.sort();
+    for rule in rules {
+        part(rule.as_bytes());
+    }
+    let mut text = String::new();
+    for byte in hash.finalize() {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// What the wanted files are, read as far as that is not known; what cannot be read is left out and named.
+pub fn of(wanted: &mut Wanted, known: &Manifest) -> Manifest {
+    let mut manifest = Manifest::default();
+    let items: Vec<(PathBuf, Item)> = std::mem::take(&mut wanted.items).into_iter().collect();
+    for (path, item) in items {
+        match entry(&item, known.entries.get(&path)) {
+            Ok(entry) => {
+                manifest.entries.insert(path.clone(), entry);
+                wanted.items.insert(path, item);
+            }
+            Err(reason) => wanted.complaints.push(super::Complaint {
+                item: shown(&path),
+                reason,
+            }),
+        }
+    }
+    manifest
+}
+
+fn shown(path: &Path) -> String {
+    crate::text::printable_line(&format!("/{}", path.display()))
+}
