@@ -543,6 +543,12 @@ fn overlays(environment: &Environment) -> BTreeSet<String> {
     let lines = seen.iter().flat_map(|text| text.lines());
     lines
         .filter(|line| line.contains(" - overlay ") && line.contains("upperdir=u/upper"))
+        // What a killed command of anybody's left on this machine is seen by all, and is no sandbox's workspace.
+        .filter(|line| {
+            line.split(' ')
+                .nth(4)
+                .is_some_and(|at| at.starts_with("/workspace/"))
+        })
         .filter_map(|line| line.split(' ').nth(2).map(str::to_owned))
         .collect()
 }
