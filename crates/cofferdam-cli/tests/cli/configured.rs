@@ -215,7 +215,7 @@ fn variables_are_in_every_program_and_in_the_file_for_shells() {
     user.ends();
 }
 
-// covers: S1-13, S1-28, S1-33, S1-34, S1-68, S1-69, S1-70, S1-101, S1-102, S1-103, S1-106, S1-107, S1-112, S1-114
+// covers: S1-28, S1-33, S1-34, S1-70, S1-101, S1-102, S1-103, S1-106, S1-107
 #[test]
 fn it_is_done_again_where_something_changed_or_somebody_asks() {
     let hook = "on_sync:\n  - {cmd: pwd >> count, name: counting}\n  - {cmd: cat a >> count}\n";
@@ -303,7 +303,7 @@ fn init_writes_the_built_in_list_once() {
 }
 
 /// What a repository's own file widens waits.
-// covers: S1-4, S1-5, S1-6, S1-7, S1-8, S1-9, S1-10, S1-11, S1-12, S1-14
+// covers: S1-4, S1-5, S1-7, S1-8, S1-9, S1-10, S1-11, S1-12, S1-14
 #[test]
 fn a_repository_asks_and_gets_what_was_approved() {
     let user = User::new(

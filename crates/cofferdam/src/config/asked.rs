@@ -15,11 +15,10 @@ pub struct Asked {
     pub line: u64,
 }
 
-/// A repository's file without what nobody has approved, and what it asks for: in force or left out.
+/// A repository's file without what nobody has approved, and what it asks for so in vain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sifted {
     pub granted: Config,
-    pub approved: Vec<Asked>,
     pub waiting: Vec<Asked>,
 }
 
@@ -29,11 +28,8 @@ pub fn sift(mut file: Config, own: &Config, approved: &BTreeSet<String>) -> Sift
     let mut sifted = Sifted::default();
     let mut stays = |text: String, line: u64| {
         let stays = approved.contains(&text);
-        let asked = Asked { text, line };
-        if stays {
-            sifted.approved.push(asked);
-        } else {
-            sifted.waiting.push(asked);
+        if !stays {
+            sifted.waiting.push(Asked { text, line });
         }
         stays
     };

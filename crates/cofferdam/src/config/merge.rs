@@ -49,13 +49,6 @@ pub struct Merged {
     pub hide: Vec<Valued<PathBuf>>,
 }
 
-impl Merged {
-    /// Whether nothing goes into a sandbox by these files.
-    pub fn sends_nothing(&self) -> bool {
-        self.sync.is_empty() && self.env.is_empty() && self.on_sync.is_empty()
-    }
-}
-
 /// What a repository's file says comes after the user's own; of its variables and of its rules for one destination it has the last word.
 pub fn merge(global: Config, repository: Config) -> Merged {
     let (of_user, of_repository) = (Source::Global, Source::Repository);
@@ -179,6 +172,9 @@ mod tests {
         assert_eq!(told(&alone).len(), 6);
         assert!(alone.allow.is_none());
         assert_eq!(told(&merge(read(own), Config::default())).len(), 6);
-        assert!(merge(Config::default(), Config::default()).sends_nothing());
+        assert_eq!(
+            merge(Config::default(), Config::default()),
+            Merged::default()
+        );
     }
 }

@@ -25,8 +25,6 @@ pub struct Effective {
     pub config: Merged,
     /// What the repository's file asks for and nobody has approved: it is left out.
     pub waiting: Vec<Asked>,
-    /// What it asks for and its user has approved.
-    pub approved: Vec<Asked>,
     /// A file that cannot be used contributes nothing.
     pub problems: Vec<Problem>,
 }
@@ -64,7 +62,6 @@ pub fn effective(home: &Home, of: Option<(&Path, &RepoPath)>) -> Effective {
     Effective {
         config: merge(own, sifted.granted),
         waiting: sifted.waiting,
-        approved: sifted.approved,
         problems,
     }
 }

@@ -200,3 +200,67 @@ pub fn of(wanted: &mut Wanted, known: &Manifest) -> Manifest {
 fn shown(path: &Path) -> String {
     crate::text::printable_line(&format!("/{}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hook(command: &str, name: Option<&str>, root: bool) -> SyncHook {
+        SyncHook {
+            command: command.to_owned(),
+            name: name.map(str::to_owned),
+            root,
+        }
+    }
+
+    fn one(path: &str, mode: u32, sum: u8) -> Manifest {
+        let entry = Entry {
+            mode,
+            sum: [sum; 32],
+            stamp: None,
+            inside: None,
+        };
+        Manifest {
+            entries: [(path.into(), entry)].into(),
+        }
+    }
+
+    // covers: S1-65, S1-67, S1-112, S1-113
+    #[test]
+    fn everything_that_is_brought_is_in_the_digest_and_nothing_else() {
+        let usual = hook("make", None, false);
+        let of = |manifest: &Manifest, hooks: &[&SyncHook], rules: &[&str]| {
+            let rules: Vec<String> = rules.iter().map(|&rule| rule.to_owned()).collect();
+            digest(manifest, hooks, &rules)
+        };
+        let base = || of(&one("a", 0o644, 1), &[&usual], &["x", "y"]);
+        assert_eq!(base().len(), 64);
+        // Where a file lies, and in which order rules stand, is no difference.
+        let mut stamped = one("a", 0o644, 1);
+        stamped.entries.get_mut(Path::new("a")).unwrap().inside = Some((1, 2, 3, 4));
+        assert_eq!(of(&stamped, &[&usual], &["y", "x"]), base());
+        let named = hook("make", Some("name"), false);
+        let root = hook("make", None, true);
+        let other = hook("made", None, false);
+        let file = one("a", 0o644, 1);
+        let all = [
+            base(),
+            of(&one("b", 0o644, 1), &[&usual], &["x", "y"]),
+            of(&one("a", 0o755, 1), &[&usual], &["x", "y"]),
+            of(&one("a", 0o644, 2), &[&usual], &["x", "y"]),
+            of(&Manifest::default(), &[&usual], &["x", "y"]),
+            of(&file, &[&named], &["x", "y"]),
+            of(&file, &[&root], &["x", "y"]),
+            of(&file, &[&other], &["x", "y"]),
+            of(&file, &[&usual, &usual], &["x", "y"]),
+            of(&file, &[], &["x", "y"]),
+            of(&file, &[&usual], &["x"]),
+            of(&file, &[&usual], &["xy"]),
+        ];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+        let read = Manifest::read(&stamped.write().unwrap()).unwrap();
+        assert_eq!(read, stamped);
+        assert_eq!(Manifest::read(b"another version"), None);
+    }
+}
