@@ -127,7 +127,9 @@ impl Bench<'_> {
             state: place.clone(),
         };
         spec.place = Some(place);
-        Ok(self.engine.create(&spec, &CancellationToken::new()).await?)
+        let sandbox = self.engine.create(&spec, &CancellationToken::new()).await?;
+        sandbox.stay().await?;
+        Ok(sandbox)
     }
 
     /// From the call until the first program's first word. `ready`: a part of it waited before the call.

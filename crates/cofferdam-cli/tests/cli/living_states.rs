@@ -1,6 +1,9 @@
 //! States that `list` shows of sandboxes that stay, and what the other commands say in them.
 
+use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -53,6 +56,30 @@ fn one_that_is_being_made() {
     }
     kill_process(Pid::from_child(&making), Signal::INT).unwrap();
     finish(making).expect_code(130);
+    assert_eq!(lives.listed("box"), None);
+    lives.expect_clean();
+}
+
+#[test]
+fn what_is_being_made_ends_with_whoever_makes_it() {
+    let lives = Lives::new();
+    let making = being_made(&lives);
+    let states = lives.home().join(".cofferdam/state");
+    let listens = || {
+        states.read_dir().unwrap().flatten().any(|state| {
+            // By a path that is short, whatever the directory's is.
+            let state = File::open(state.path()).unwrap();
+            let socket = format!("/proc/self/fd/{}/guest.sock", state.as_raw_fd());
+            UnixStream::connect(socket).is_ok()
+        })
+    };
+    assert!(listens());
+    kill_process(Pid::from_child(&making), Signal::KILL).unwrap();
+    finish(making);
+    until(|| !listens());
+    let listed = lives.listed("box").unwrap();
+    assert_eq!(listed["interrupted"], true, "{listed}");
+    lives.cofferdam(&["gc"]).expect_code(0);
     assert_eq!(lives.listed("box"), None);
     lives.expect_clean();
 }

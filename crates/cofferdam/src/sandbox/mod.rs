@@ -154,6 +154,13 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
     /// Ends every process and frees what the sandbox held, whatever its lifetime is. Idempotent. Bounded: 10 s.
     async fn close(&self) -> Result<(), SandboxError>;
 
+    /// From now on it lives without whoever made it ([`Lifetime::UntilRemoved`]). Until then it ends with the value that
+    /// [`BindMountProvider::create`] gave, and the process that holds it: nobody knows yet that it is to be found. Idempotent.
+    /// Bounded: 10 s; on an error it has ended.
+    async fn stay(&self) -> Result<(), SandboxError> {
+        Err(unable(Ability::Outlive))
+    }
+
     /// What keeps it behind the wall, where [`SandboxSpec::network`] is [`Network::Wall`]. Its maker has it, and nobody
     /// who opens it later.
     fn wall(&self) -> Option<&Registration> {

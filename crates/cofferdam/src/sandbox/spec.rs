@@ -83,8 +83,8 @@ pub enum Lifetime {
     /// As long as the value that [`super::BindMountProvider::create`] gives, and the process that holds it.
     #[default]
     WithMaker,
-    /// Until [`super::Sandbox::close`] or [`super::BindMountProvider::remove`], or as long as the machine runs. For
-    /// providers with [`super::Ability::Outlive`].
+    /// From [`super::Sandbox::stay`] until [`super::Sandbox::close`] or [`super::BindMountProvider::remove`], or as long as
+    /// the machine runs. For providers with [`super::Ability::Outlive`].
     UntilRemoved {
         /// Where the way to it lies: a directory that is there, that its user alone can enter (0700), and that no
         /// sandbox sees.

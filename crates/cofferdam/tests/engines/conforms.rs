@@ -147,6 +147,7 @@ conform! {
     one_that_is_cancelled_leaves_nothing
     two_know_nothing_of_each_other
     one_that_lives_on_is_found_again
+    until_it_stays_it_ends_with_its_maker
     programs_survive_who_started_them
     programs_are_listed_and_signalled
     one_is_made_once

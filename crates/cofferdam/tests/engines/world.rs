@@ -282,7 +282,11 @@ impl World {
         &self,
         spec: &SandboxSpec,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
-        self.engine.create(spec, &CancellationToken::new()).await
+        let sandbox = self.engine.create(spec, &CancellationToken::new()).await?;
+        if spec.lifetime != Lifetime::WithMaker {
+            sandbox.stay().await?;
+        }
+        Ok(sandbox)
     }
 
     /// A wall whose gateway is this test's alone.

@@ -40,6 +40,7 @@ async fn create(living: &Living, freezer: bool) -> Arc<dyn Sandbox> {
         .create(&living.spec, &CancellationToken::new())
         .await
         .unwrap();
+    sandbox.stay().await.unwrap();
     let stopping = sandbox.status().await.unwrap().stopping;
     let expected = if freezer && unified().is_some() {
         Stopping::Freezer
@@ -358,6 +359,7 @@ fn helper_in_a_delegated_group() {
             .create(&living.spec, &CancellationToken::new())
             .await
             .unwrap();
+        sandbox.stay().await.unwrap();
         let status = sandbox.status().await.unwrap();
         assert_eq!(status.stopping, Stopping::Freezer);
         is_paused_in_the_middle(&*sandbox, &layers).await;

@@ -12,7 +12,7 @@ use std::{env, fs};
 use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{
-    Access, BindMountProvider, ExecRequest, Execution, Exit, Mount, MountSource, Sandbox,
+    Access, BindMountProvider, ExecRequest, Execution, Exit, Lifetime, Mount, MountSource, Sandbox,
     SandboxError, SandboxSpec,
 };
 use tokio::io::AsyncReadExt;
@@ -104,9 +104,13 @@ pub(crate) fn spec() -> SandboxSpec {
 }
 
 pub(crate) async fn create(spec: &SandboxSpec) -> Result<Arc<dyn Sandbox>, SandboxError> {
-    Native::new(NativeOptions::default())
+    let sandbox = Native::new(NativeOptions::default())
         .create(spec, &CancellationToken::new())
-        .await
+        .await?;
+    if spec.lifetime != Lifetime::WithMaker {
+        sandbox.stay().await?;
+    }
+    Ok(sandbox)
 }
 
 pub(crate) fn words<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Vec<OsString> {

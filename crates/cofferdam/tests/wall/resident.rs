@@ -63,6 +63,7 @@ fn its_place_behind_the_wall_is_kept_by_whoever_is_outside() {
             .create(&spec, &CancellationToken::new())
             .await
             .unwrap();
+        made.stay().await.unwrap();
         assert_eq!(perl(&*made, ASKS).await, "HTTP/1.1 4", "the control");
         // Its maker goes, and with it what kept its place.
         drop(made);

@@ -1,5 +1,7 @@
 //! Sandboxes that outlive their makers.
 
+use std::time::{Duration, Instant};
+
 use super::trial::{Trial, eventually, finish, ok, script, start};
 use super::{Failure, Outcome, ensure};
 use crate::sandbox::{Detached, ExecRequest, Exit, SandboxError};
@@ -29,6 +31,26 @@ pub(super) async fn one_that_lives_on_is_found_again(
         one? == "one\n" && other? == "other\n",
         "two users get each other's output"
     );
+    Ok(Outcome::Passed)
+}
+
+/// Nobody has been told of it yet, so nobody would end it.
+pub(super) async fn until_it_stays_it_ends_with_its_maker(
+    trial: &Trial<'_>,
+) -> Result<Outcome, Failure> {
+    let (spec, handle) = trial.living()?;
+    let sandbox = trial.try_to_create(&spec).await?;
+    ok(&*sandbox, "true").await?;
+    drop(sandbox);
+    let provider = &trial.subject.provider;
+    let began = Instant::now();
+    while !matches!(provider.open(&handle).await, Err(SandboxError::NotRunning)) {
+        ensure!(
+            began.elapsed() < Duration::from_secs(10),
+            "one that was never told to stay goes on without its maker"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     Ok(Outcome::Passed)
 }
 

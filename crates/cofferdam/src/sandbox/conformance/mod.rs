@@ -230,6 +230,7 @@ checks! {
     ends::one_that_is_cancelled_leaves_nothing [Outlive];
     ends::two_know_nothing_of_each_other [];
     living::one_that_lives_on_is_found_again [Outlive];
+    living::until_it_stays_it_ends_with_its_maker [Outlive];
     living::programs_survive_who_started_them [Outlive];
     living::programs_are_listed_and_signalled [Outlive];
     living::one_is_made_once [Outlive];

@@ -74,6 +74,8 @@ impl<'a> Trial<'a> {
         let sandbox = self.try_to_create(spec).await?;
         if spec.lifetime == Lifetime::WithMaker {
             self.note(Made::Here(Arc::clone(&sandbox)));
+        } else {
+            sandbox.stay().await?;
         }
         Ok(sandbox)
     }

@@ -1,11 +1,12 @@
 //! How long a container lives, how it is found again, and how it ends.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cofferdam_guest::protocol::Request;
+use tokio::net::UnixStream;
 
 use super::client::Client;
 use super::reach::Reach;
@@ -13,7 +14,7 @@ use super::whose::Whose;
 use super::{attached, places, record};
 use crate::fsx;
 use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
-use crate::sandbox::{Handle, SandboxError, identity};
+use crate::sandbox::{Ability, Handle, SandboxError, identity, unable};
 
 /// How long an engine may take to be done with a container that has ended, and how often it is asked.
 const GONE: Duration = Duration::from_secs(8);
@@ -26,6 +27,8 @@ pub(super) struct Keeper {
     pub(super) whose: Whose,
     pub(super) process: Process,
     pub(super) lives_on: bool,
+    /// The connection with which it ends, until it stays.
+    pub(super) maker: Mutex<Option<UnixStream>>,
 }
 
 #[async_trait]
@@ -44,6 +47,21 @@ impl End for Keeper {
         // Also where it did not end: the engine kills it then.
         all_gone(&self.reach, &self.whose).await?;
         ended
+    }
+
+    async fn stay(&self) -> Result<(), SandboxError> {
+        if !self.lives_on {
+            return Err(unable(Ability::Outlive));
+        }
+        let maker = self
+            .maker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match maker {
+            Some(maker) => guest::stay(&maker).await,
+            None => Ok(()),
+        }
     }
 
     fn process(&self) -> Option<BorrowedFd<'_>> {
@@ -98,6 +116,7 @@ pub(super) async fn open(
             whose,
             process,
             lives_on: true,
+            maker: Mutex::new(None),
         }),
         wall: None,
     })

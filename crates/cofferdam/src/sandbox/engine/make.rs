@@ -1,7 +1,7 @@
 //! Making a container: created, started, met, and left alone only when it is whole.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cofferdam_guest::protocol::{self, Agent, Setup};
 use tokio_util::sync::CancellationToken;
@@ -203,16 +203,16 @@ pub(super) async fn come_up(
     }
     let raised = raise_wall(&stream, sockets, &spec.network);
     let wall = bounded(raised, options.ready_limit, cancel).await?;
-    let stream = match door {
-        None => stream,
+    let (stream, maker) = match door {
+        None => (stream, None),
         Some(door) => {
-            let stays = async {
+            let found = async {
                 let ours = door.connect().await?;
                 guest::greet(&ours).await?;
-                guest::stay(&stream).await?;
                 Ok(ours)
             };
-            bounded(stays, options.ready_limit, cancel).await?
+            let ours = bounded(found, options.ready_limit, cancel).await?;
+            (ours, Some(stream))
         }
     };
     newborn.keep();
@@ -225,6 +225,7 @@ pub(super) async fn come_up(
         whose: whose.with(containers),
         process,
         lives_on: door.is_some(),
+        maker: Mutex::new(maker),
     };
     let sandbox = GuestSandbox {
         connection: Connection::new(stream),

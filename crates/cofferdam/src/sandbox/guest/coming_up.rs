@@ -60,10 +60,14 @@ pub(in crate::sandbox) async fn stay(stream: &UnixStream) -> Result<(), SandboxE
     let request = Request::Stay { request: STAY };
     let frame =
         protocol::encode(&request).map_err(|error| start_error(std::io::Error::other(error)))?;
-    stream::send(stream, &frame, &[])
+    let asked = async {
+        stream::send(stream, &frame, &[]).await?;
+        stream::receive(stream).await
+    };
+    let answer = tokio::time::timeout(ANSWER_LIMIT, asked)
         .await
-        .map_err(start_error)?;
-    match stream::receive(stream).await.map_err(start_error)? {
+        .map_err(|_| SandboxError::TimedOut(ANSWER_LIMIT.as_secs()))?;
+    match answer.map_err(start_error)? {
         Some(Received {
             reply: Reply::Done { request: STAY },
             ..

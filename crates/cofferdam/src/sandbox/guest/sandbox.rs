@@ -38,6 +38,9 @@ pub(in crate::sandbox) trait End: Send + Sync + fmt::Debug {
     /// As [`Sandbox::close`]. The connection is to be ended in any case.
     async fn close(&self, connection: &Connection) -> Result<(), SandboxError>;
 
+    /// As [`Sandbox::stay`].
+    async fn stay(&self) -> Result<(), SandboxError>;
+
     /// As [`Sandbox::process`].
     fn process(&self) -> Option<BorrowedFd<'_>>;
 }
@@ -175,6 +178,10 @@ impl Sandbox for GuestSandbox {
 
     async fn close(&self) -> Result<(), SandboxError> {
         self.end.close(&self.connection).await
+    }
+
+    async fn stay(&self) -> Result<(), SandboxError> {
+        self.end.stay().await
     }
 
     fn wall(&self) -> Option<&Registration> {

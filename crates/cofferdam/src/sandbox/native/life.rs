@@ -1,16 +1,18 @@
 //! How long a native sandbox lives, and how its end is seen.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cofferdam_guest::protocol::Request;
+use tokio::net::UnixStream;
 use tokio::sync::watch;
 
+use super::launch::Starting;
 use super::resident;
 use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
-use crate::sandbox::{Handle, SandboxError, identity};
+use crate::sandbox::{Ability, Handle, SandboxError, identity, unable};
 
 /// The bound of [`close`](crate::sandbox::Sandbox::close) in seconds.
 const CLOSE_LIMIT: u64 = 10;
@@ -21,8 +23,72 @@ pub(super) struct WithMaker(pub(super) watch::Receiver<bool>);
 
 #[derive(Debug)]
 pub(super) struct UntilRemoved {
-    pub(super) process: Arc<Process>,
-    pub(super) handle: Handle,
+    process: Arc<Process>,
+    handle: Handle,
+    /// With whoever made it, until it stays.
+    maker: Mutex<Option<Maker>>,
+}
+
+/// What a sandbox that is to outlive its maker ends with as long as it does not.
+#[derive(Debug)]
+struct Maker {
+    stream: UnixStream,
+    newborn: Newborn,
+    starting: Starting,
+}
+
+/// Killed unless it is kept: nothing half-made stays.
+#[derive(Debug)]
+pub(super) struct Newborn {
+    process: Arc<Process>,
+    kept: bool,
+}
+
+impl Newborn {
+    pub(super) fn new(process: Process) -> Self {
+        Self {
+            process: Arc::new(process),
+            kept: false,
+        }
+    }
+
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Newborn {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.process.kill();
+        }
+    }
+}
+
+impl UntilRemoved {
+    pub(super) fn of_maker(
+        handle: Handle,
+        stream: UnixStream,
+        newborn: Newborn,
+        starting: Starting,
+    ) -> Self {
+        let process = Arc::clone(&newborn.process);
+        let maker = Maker {
+            stream,
+            newborn,
+            starting,
+        };
+        Self {
+            process,
+            handle,
+            maker: Mutex::new(Some(maker)),
+        }
+    }
+
+    fn maker(&self) -> Option<Maker> {
+        let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
+        maker.take()
+    }
 }
 
 #[async_trait]
@@ -41,6 +107,10 @@ impl End for WithMaker {
         }
     }
 
+    async fn stay(&self) -> Result<(), SandboxError> {
+        Err(unable(Ability::Outlive))
+    }
+
     fn process(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -50,9 +120,22 @@ impl End for WithMaker {
 impl End for UntilRemoved {
     async fn close(&self, connection: &Connection) -> Result<(), SandboxError> {
         connection.say(&Request::End).await;
+        if let Some(Maker { starting, .. }) = self.maker() {
+            starting.finish().await;
+        }
         let closed = resident::close(&self.process, &self.handle).await;
         connection.end("closed");
         closed
+    }
+
+    async fn stay(&self) -> Result<(), SandboxError> {
+        let Some(maker) = self.maker() else {
+            return Ok(());
+        };
+        guest::stay(&maker.stream).await?;
+        maker.newborn.keep();
+        maker.starting.leave().await;
+        Ok(())
     }
 
     fn process(&self) -> Option<BorrowedFd<'_>> {
@@ -78,6 +161,7 @@ pub(super) async fn open(handle: &Handle) -> Result<GuestSandbox, SandboxError> 
         end: Box::new(UntilRemoved {
             process: Arc::new(process),
             handle: handle.clone(),
+            maker: Mutex::new(None),
         }),
         wall: None,
     })

@@ -2,7 +2,6 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use cofferdam_guest::protocol::{self, Agent, Setup, SetupMount, Source};
 use tokio::net::UnixStream;
@@ -12,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::cgroup::Group;
 use super::host::Host;
 use super::launch::Starting;
-use super::life::{UntilRemoved, WithMaker};
+use super::life::{Newborn, UntilRemoved, WithMaker};
 use super::{NativeOptions, tools};
 use crate::sandbox::guest::{
     self, Connection, Door, End, GuestSandbox, Process, bounded, bytes, raise_wall, start_error,
@@ -26,30 +25,8 @@ use crate::wall::Registration;
 /// A sandbox that has come up.
 struct Up {
     wall: Option<Registration>,
-    /// Of one that lives on: the connection by which it is used from now on, and its init.
+    /// Of one that is to outlive its maker: the connection by which it is used from now on, and its init.
     living: Option<(UnixStream, Newborn)>,
-}
-
-/// Killed unless it is kept: nothing half-made stays.
-#[derive(Debug)]
-struct Newborn {
-    process: Arc<Process>,
-    kept: bool,
-}
-
-impl Newborn {
-    fn keep(mut self) -> Arc<Process> {
-        self.kept = true;
-        Arc::clone(&self.process)
-    }
-}
-
-impl Drop for Newborn {
-    fn drop(&mut self) {
-        if !self.kept {
-            self.process.kill();
-        }
-    }
 }
 
 pub(super) async fn make(
@@ -70,17 +47,17 @@ pub(super) async fn make(
         group.make_freezer(spec.id, agent, state);
     }
     let frame = describe(spec, options, agent, &group)?;
-    let (stream, launcher) = guest::spawn(None)?;
+    let (maker, launcher) = guest::spawn(None)?;
     // From here on the keeper's drop ends what was started.
     let starting = Starting {
         launcher: Some(launcher),
         group: Some(group),
     };
-    let up = come_up(spec, &frame, &stream, &starting, door.as_ref());
+    let up = come_up(spec, &frame, &maker, &starting, door.as_ref());
     let Up { wall, living } = match bounded(up, options.ready_limit, cancel).await {
         Ok(up) => up,
         Err(error) => {
-            drop(stream);
+            drop(maker);
             starting.finish().await;
             if let Some(door) = door {
                 door.remove();
@@ -89,17 +66,14 @@ pub(super) async fn make(
         }
     };
     let (connection, end): (_, Box<dyn End>) =
-        if let (Some((stream, newborn)), Lifetime::UntilRemoved { state }) =
-            (living, &spec.lifetime)
+        if let (Some((used, newborn)), Lifetime::UntilRemoved { state }) = (living, &spec.lifetime)
         {
-            let process = newborn.keep();
             let (id, state) = (spec.id, state.clone());
             let handle = Handle { id, state };
-            starting.leave().await;
-            let end = UntilRemoved { process, handle };
-            (Connection::new(stream), Box::new(end))
+            let end = UntilRemoved::of_maker(handle, maker, newborn, starting);
+            (Connection::new(used), Box::new(end))
         } else {
-            let (connection, end) = keep(stream, starting);
+            let (connection, end) = keep(maker, starting);
             (connection, Box::new(end))
         };
     Ok(GuestSandbox {
@@ -130,12 +104,8 @@ async fn come_up(
         return Ok(Up { wall, living: None });
     };
     let ours = door.connect().await?;
-    let newborn = Newborn {
-        process: Arc::new(Process::of(&ours)?),
-        kept: false,
-    };
+    let newborn = Newborn::new(Process::of(&ours)?);
     guest::greet(&ours).await?;
-    guest::stay(stream).await?;
     Ok(Up {
         wall,
         living: Some((ours, newborn)),

@@ -195,7 +195,12 @@ impl Making<'_> {
         owned.record.lifetime = Lifetime::UntilDeleted;
         owned.record.setup = setup;
         owned.save()?;
-        if let Err(error) = self.make_branch(owned).await {
+        // Whoever was killed before has left nothing that runs.
+        let made = match sandbox.stay().await {
+            Ok(()) => self.make_branch(owned).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = made {
             (owned.record.lifetime, owned.record.setup) = before;
             owned.save()?;
             return Err(error);

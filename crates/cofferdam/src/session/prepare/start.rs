@@ -139,6 +139,9 @@ impl Making<'_> {
         }
         let has_git = !isolated || self.options.sandbox.abilities().has(Ability::Git);
         if let Ready::Isolated(sandbox) = ready {
+            if spec.lifetime != Lifetime::WithMaker && !self.lives_on {
+                sandbox.stay().await?;
+            }
             let (to, sandbox) = (&self.plan.workdir, sandbox.as_ref());
             let sent = async {
                 if has_git {

@@ -313,6 +313,10 @@ impl End for Nothing {
         Ok(())
     }
 
+    async fn stay(&self) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
     fn process(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
