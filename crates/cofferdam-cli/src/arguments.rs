@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, apply, approve, build, build_base, collect, completions, config, create, delete, demo,
-    diff, doctor, engines, exec, gc, init, list, log, logs, man, merge, net, pause, resume, revoke,
-    run, shell, start, status, stop, sync, worktree,
+    allow, apply, approve, build, build_base, claude, collect, completions, config, create, delete,
+    demo, diff, doctor, engines, exec, gc, init, list, log, logs, man, merge, net, pause, resume,
+    revoke, run, shell, start, status, stop, sync, worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Create(Box<create::Arguments>),
     Exec(exec::Arguments),
     Shell(shell::Arguments),
+    Claude(claude::Arguments),
     Logs(logs::Arguments),
     List(list::Arguments),
     Status(status::Arguments),

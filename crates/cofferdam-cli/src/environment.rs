@@ -13,7 +13,7 @@ use cofferdam::sandbox::engine::Surroundings;
 use cofferdam::session::Caller;
 
 /// What the command takes from its surroundings.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Environment {
     /// All variables, for agents that declare names of theirs.
     pub(crate) variables: BTreeMap<OsString, OsString>,
@@ -171,6 +171,14 @@ impl Environment {
         above
             .find(|one| one.join(".git").exists())
             .unwrap_or(&self.directory)
+    }
+
+    /// As if started in another directory.
+    pub(crate) fn at(&self, directory: PathBuf) -> Self {
+        Self {
+            directory,
+            ..self.clone()
+        }
     }
 
     /// What no program that a sandbox shows may lie in, as a run in this directory has it.

@@ -13,6 +13,7 @@ use rustix::fs::{FileType, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlag
 use tokio::process::Child;
 
 use crate::fsx;
+use crate::text::hex;
 
 /// A path under which this process (and a child of it before exec) can execute the guest.
 pub(crate) fn guest() -> io::Result<String> {
@@ -66,8 +67,7 @@ fn digest(program: &'static [u8]) -> &'static str {
     static DIGEST: OnceLock<String> = OnceLock::new();
     DIGEST.get_or_init(|| {
         let digest = <sha2::Sha256 as sha2::Digest>::digest(program);
-        let bytes = digest.iter().take(8);
-        bytes.map(|byte| format!("{byte:02x}")).collect()
+        hex(&digest[..8])
     })
 }
 

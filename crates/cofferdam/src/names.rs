@@ -7,6 +7,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::text::hex;
+
 /// Why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
@@ -274,7 +276,7 @@ impl RepoPath {
     pub fn hash8(&self) -> String {
         use std::os::unix::ffi::OsStrExt;
         let digest = Sha256::digest(self.0.as_os_str().as_bytes());
-        digest[..4].iter().map(|b| format!("{b:02x}")).collect()
+        hex(&digest[..4])
     }
 
     /// The image of its own `.cofferdam/Dockerfile`, where this is its main checkout.

@@ -100,6 +100,15 @@ fn ended(line: &[u8], limit: usize, overlong: bool) -> Line<'_> {
     }
 }
 
+/// Two lower-case hexadecimal digits for each byte.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(out, "{byte:02x}");
+    }
+    out
+}
+
 /// Replaces control characters (C0 but line feed and tab, DEL, C1), bidirectional controls and
 /// other invisible format characters by visible escapes such as `\u{1b}`. A CR before a line feed
 /// is dropped.

@@ -138,6 +138,8 @@ fn rows(config: &Merged) -> Vec<Row> {
         };
         row("on_sync", value, one)
     }));
+    let settings = config.settings.values();
+    rows.extend(settings.map(|one| row(one.value.key(), one.value.to_string(), one)));
     let hidden = config.hide.iter();
     rows.extend(hidden.map(|one| row("hide", one.value.display().to_string(), one)));
     rows

@@ -10,6 +10,7 @@ use cofferdam::session::{Caller, PlanError, RunError, RunErrorKind, Session, Ses
 use cofferdam::text::printable_line;
 use serde::Serialize;
 
+use super::defaults::Defaults;
 use super::making::{self, Sandbox, Strategy};
 use super::{keep_ready, living};
 use crate::environment::Environment;
@@ -94,6 +95,21 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
+/// As with nothing but a name on the command line.
+pub(super) async fn plain(
+    name: &str,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
+    let arguments = Arguments {
+        name: name.to_owned(),
+        strategy: Strategy::default(),
+        sandbox: Sandbox::default(),
+        json: false,
+    };
+    run(arguments, environment, interrupt).await.map(|_| ())
+}
+
 fn options(
     arguments: Arguments,
     name: &Slug,
@@ -105,8 +121,9 @@ fn options(
             .map_err(|error| misnamed(&error))?,
         base: arguments.strategy.base.clone(),
     };
-    let contained = making::contained(&arguments.strategy, &arguments.sandbox, environment, own)?;
-    let making = making::session(arguments.sandbox, environment)?;
+    let sandbox = arguments.sandbox.or(&Defaults::read(environment)?);
+    let contained = making::contained(&arguments.strategy, &sandbox, environment, own)?;
+    let making = making::session(sandbox, environment)?;
     let mut options = SessionOptions::new(environment.directory.clone(), contained);
     making.put_into(&mut options);
     options.name = Some(arguments.name);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, ValueEnum};
+use cofferdam::config::{Cpus, ProviderKind, is_image_name};
 use cofferdam::names::BranchName;
 use cofferdam::network::NetworkKind;
 use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind};
@@ -19,13 +20,14 @@ use cofferdam::session::{Hook, Hooks, NetworkOptions, SessionOptions};
 use cofferdam::wall::rules::{CheckError, Loaded};
 use cofferdam::wall::{self, Origin, Rule, RuleError};
 
+use super::defaults::Defaults;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::ui::human::parse_bytes;
 use crate::ui::shell::shell_word;
 
 /// Where commits go.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(group = ArgGroup::new("strategy").args(["head", "merge_to_head", "branch"]))]
 pub(super) struct Strategy {
     /// Work in this checkout itself; commits land on its branch
@@ -57,15 +59,15 @@ impl Strategy {
 }
 
 /// What the sandbox sees and may use.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(super) struct Sandbox {
     /// How the sandbox sees the files; `layer` where that is possible, else `bind`
     #[arg(long, value_enum, help_heading = "Sandbox")]
     pub(super) mode: Option<FileMode>,
 
-    /// Where the sandbox is
-    #[arg(long = "sandbox", value_enum, default_value_t = ProviderName::Native, help_heading = "Sandbox")]
-    pub(super) place: ProviderName,
+    /// Where the sandbox is; `native` unless the configuration says otherwise
+    #[arg(long = "sandbox", value_enum, help_heading = "Sandbox")]
+    place: Option<ProviderName>,
 
     /// The image of a container; anything that the engine has
     #[arg(long, value_name = "IMAGE", value_parser = parse_image, help_heading = "Sandbox")]
@@ -104,14 +106,9 @@ pub(super) struct Sandbox {
     )]
     pids: Option<u64>,
 
-    /// What the sandbox may reach
-    #[arg(
-        long,
-        value_parser = networks(),
-        default_value_t = NetworkKind::Allowlist,
-        help_heading = "Network"
-    )]
-    pub(super) network: NetworkKind,
+    /// What the sandbox may reach; `allowlist` unless the configuration of runs says otherwise
+    #[arg(long, value_parser = networks(), help_heading = "Network")]
+    network: Option<NetworkKind>,
 
     /// Open this too, for this sandbox: example.com, db.example.com:5432, "db.example.com:8443 tls"
     #[arg(long, value_name = "RULE", help_heading = "Network")]
@@ -142,6 +139,40 @@ pub(super) enum FileMode {
 }
 
 impl Sandbox {
+    /// Puts the configuration's choices where the command line makes none.
+    pub(super) fn or(mut self, defaults: &Defaults) -> Self {
+        self.place = self.place.or(defaults.place.map(Into::into));
+        if self.place() != ProviderName::Native && self.image.is_none() {
+            self.image.clone_from(&defaults.image);
+        }
+        self.memory = self.memory.or(defaults.memory);
+        self.cpus = self.cpus.or(defaults.cpus);
+        self.pids = self.pids.or(defaults.pids);
+        self
+    }
+
+    /// The same for the network, of runs.
+    pub(super) fn or_network(mut self, defaults: &Defaults) -> Self {
+        // Who opens one destination wants the wall.
+        if self.allow.is_empty() {
+            self.network = self.network.or(defaults.network);
+        }
+        self
+    }
+
+    /// Whether nothing here keeps it from working in the checkout itself.
+    pub(super) fn can_share(&self) -> bool {
+        self.copy.is_empty() && !matches!(self.mode, Some(FileMode::Layer | FileMode::Copy))
+    }
+
+    fn place(&self) -> ProviderName {
+        self.place.unwrap_or(ProviderName::Native)
+    }
+
+    fn network(&self) -> NetworkKind {
+        self.network.unwrap_or(NetworkKind::Allowlist)
+    }
+
     /// The image that a container is made from, in words; none where it is in no container.
     pub(super) fn container_image(&self) -> Option<String> {
         let named = self.image.as_deref().map(shell_word);
@@ -149,17 +180,17 @@ impl Sandbox {
             || "its image".to_owned(),
             |named| format!("the image {named}"),
         );
-        (self.place != ProviderName::Native).then_some(named)
+        (self.place() != ProviderName::Native).then_some(named)
     }
 
     /// The name of its provider, and whether it has a wall.
     pub(super) fn kind(&self) -> (&'static str, bool) {
-        let name = match self.place {
+        let name = match self.place() {
             ProviderName::Native => "native",
             ProviderName::Docker => Kind::Docker.name(),
             ProviderName::Podman => Kind::Podman.name(),
         };
-        (name, self.network == NetworkKind::Allowlist)
+        (name, self.network() == NetworkKind::Allowlist)
     }
 }
 
@@ -174,10 +205,19 @@ pub(super) enum ProviderName {
     Podman,
 }
 
+impl From<ProviderKind> for ProviderName {
+    fn from(kind: ProviderKind) -> Self {
+        match kind {
+            ProviderKind::Native => Self::Native,
+            ProviderKind::Docker => Self::Docker,
+            ProviderKind::Podman => Self::Podman,
+        }
+    }
+}
+
 /// What may stand in the name of an image: a registry, a path, a tag, a digest.
 pub(super) fn parse_image(text: &str) -> Result<String, String> {
-    let usable = |c: char| c.is_ascii_alphanumeric() || "._-/:@+".contains(c);
-    if !text.is_empty() && !text.starts_with(['-', '/', '.']) && text.chars().all(usable) {
+    if is_image_name(text) {
         return Ok(text.to_owned());
     }
     Err(format!(
@@ -200,7 +240,7 @@ fn networks() -> impl TypedValueParser<Value = NetworkKind> {
 fn parse_cpus(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
-        .filter(|&cpus: &f64| cpus.is_finite() && cpus >= 0.01)
+        .and_then(|number| Some(Cpus::new(number)?.get()))
         .ok_or_else(|| {
             format!(
                 "`{}` is not a number of CPUs such as 2 or 1.5",
@@ -260,7 +300,7 @@ fn provider(
     given: &Sandbox,
     environment: &Environment,
 ) -> Result<Arc<dyn BindMountProvider>, CliError> {
-    let kind = match given.place {
+    let kind = match given.place() {
         ProviderName::Native if given.image.is_some() => {
             return usage(
                 "`--image` is for containers: add `--sandbox docker` or `--sandbox podman`",
@@ -290,7 +330,7 @@ pub(super) struct Making {
 /// Known before anything is made.
 pub(super) fn session(given: Sandbox, environment: &Environment) -> Result<Making, CliError> {
     Ok(Making {
-        network: network(given.network, &given.allow)?,
+        network: network(given.network(), &given.allow)?,
         variables: variables(&given.variables, environment)?,
         given,
     })

@@ -7,10 +7,12 @@ mod attach;
 pub(crate) mod build;
 pub(crate) mod build_base;
 mod built_in;
+pub(crate) mod claude;
 pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod create;
+mod defaults;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod diff;
@@ -63,6 +65,7 @@ pub(crate) async fn dispatch(
         Command::Demo(arguments) => demo::run(&arguments, environment).await,
         // The user's signals are the program's.
         Command::Exec(arguments) => Box::pin(exec::run(arguments, environment)).await,
+        Command::Claude(arguments) => Box::pin(claude::run(arguments, environment)).await,
         Command::Shell(arguments) => Box::pin(shell::run(arguments, environment)).await,
         Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
         Command::Man(arguments) => man::run(&arguments, Arguments::command(), environment),
@@ -124,6 +127,7 @@ pub(crate) async fn dispatch(
                 Command::Run(_)
                 | Command::Demo(_)
                 | Command::Exec(_)
+                | Command::Claude(_)
                 | Command::Shell(_)
                 | Command::Completions(_)
                 | Command::Man(_) => {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cofferdam::config::parse_size;
 use jiff::Timestamp;
 
 /// `850 ms`, `12.3 s`, `4 min 05 s`, `2 h 03 min`.
@@ -103,25 +104,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Reads `2g`, `512m`, `64k`, `1073741824` (powers of 1024); not 0.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let refused = || format!("`{}` is not a size such as 512m or 2g", text.escape_debug());
-    let lower = text.to_ascii_lowercase();
-    let lower = lower.strip_suffix('b').unwrap_or(&lower);
-    let lower = lower.strip_suffix('i').unwrap_or(lower);
-    let (number, factor) = match lower.as_bytes().last() {
-        Some(b'k') => (&lower[..lower.len() - 1], 1u64 << 10),
-        Some(b'm') => (&lower[..lower.len() - 1], 1 << 20),
-        Some(b'g') => (&lower[..lower.len() - 1], 1 << 30),
-        Some(b't') => (&lower[..lower.len() - 1], 1 << 40),
-        _ => (lower, 1),
-    };
-    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(refused());
-    }
-    let number: u64 = number.parse().map_err(|_| refused())?;
-    number
-        .checked_mul(factor)
-        .filter(|&bytes| bytes > 0)
-        .ok_or_else(refused)
+    parse_size(text)
+        .ok_or_else(|| format!("`{}` is not a size such as 512m or 2g", text.escape_debug()))
 }
 
 #[cfg(test)]

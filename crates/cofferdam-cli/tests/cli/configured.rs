@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::environment::{Done, TestEnvironment, finish};
-use crate::lives::Lives;
+use crate::lives::{Lives, OnTerminal};
 
 /// A user whose configuration says this.
 struct User(Lives);
@@ -436,5 +436,136 @@ fn a_repositorys_command_has_no_value_of_this_machine() {
         user.inside("cat ~/told"),
         "own secret text\ntheirs none text\n"
     );
+    user.ends();
+}
+
+#[test]
+fn a_choice_of_the_configuration_counts_where_the_command_line_makes_none() {
+    let user = User::new(
+        "limits: {pids: 77}\nrun: {network: none, iterations: 2, strategy: merge-to-head}\n",
+    );
+    let count =
+        "grep 'Max processes' /proc/self/limits >> count; git add count; git commit -qm count";
+    let done = user.run(&[], count).expect_code(0);
+    let said = user.cofferdam(&["config"]).expect_code(0).stdout;
+    for line in [
+        "limits.pids: 77  # config.yaml:1\n",
+        "run.iterations: 2  # config.yaml:2\n",
+        "run.network: none  # config.yaml:2\n",
+        "run.strategy: merge-to-head  # config.yaml:2\n",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let counted = || user.git(&["show", "HEAD:count"]);
+    assert_eq!(counted().lines().count(), 2, "{done}");
+    // Their init counts too.
+    assert!(counted().contains(" 78 "), "{}", counted());
+    // What a command line says comes first.
+    user.run(&["--max-iterations", "1", "--pids", "88"], count)
+        .expect_code(0);
+    assert_eq!(counted().lines().count(), 3);
+    assert!(counted().contains(" 89 "), "{}", counted());
+    // Of runs alone, and not of what is made to stay.
+    let network = |name: &str| {
+        let status = user.cofferdam(&["status", name, "--json"]).expect_code(0);
+        let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+        status["network"].as_str().unwrap().to_owned()
+    };
+    user.run(&["--keep", "--name", "kept"], "true")
+        .expect_code(0);
+    assert_eq!(network("kept"), "none");
+    user.create("box", &[]);
+    assert_eq!(network("box"), "allowlist");
+    let limits = user.inside("cat /proc/self/limits");
+    assert!(limits.contains(" 78 "), "{limits}");
+    user.cofferdam(&["delete", "--force", "kept"])
+        .expect_code(0);
+    user.ends();
+}
+
+#[test]
+fn a_repositorys_choice_waits_for_its_user() {
+    let user = User::new("");
+    user.write(
+        ".cofferdam/config.yaml",
+        "sandbox: docker\nrun: {agent: nobody}\n",
+    );
+    // It would be no agent, and there is no need of an engine.
+    user.run(&[], "true").expect_code(0);
+    let asked = user.cofferdam(&["approve"]).expect_code(1);
+    for line in ["sandbox: \"docker\"", "run.agent: \"nobody\""] {
+        assert!(asked.to_string().contains(line), "{asked}");
+    }
+    user.says("run: {agent: none}\n");
+    let done = user.run(&[], "true").expect_code(1);
+    assert!(
+        done.stderr
+            .contains("config.yaml:1: run.agent: there is no agent `none`\nhint: write one of "),
+        "{done}"
+    );
+}
+
+// covers: S1-69, S1-114
+#[test]
+fn a_sandbox_that_an_agent_comes_into_has_what_changed() {
+    let user = User::new("on_sync: [{cmd: echo synced >> ~/log}]\n");
+    user.make();
+    user.run(&["--in", "box"], "cp ~/log seen").expect_code(0);
+    assert_eq!(user.inside("cat ~/log"), "synced\n", "nothing had changed");
+    user.puts(".cofferdam/home/new", "new");
+    user.run(&["--in", "box"], "cat ~/new >> ~/log")
+        .expect_code(0);
+    assert_eq!(user.inside("cat ~/log"), "synced\nsynced\nnew");
+    user.ends();
+}
+
+/// One that prints what it is given and has, and ends by a key.
+const CLAUDE: &str = "#!/bin/sh\necho \"here: $* $EDITOR $(cat ~/note) $(tty >/dev/null && echo tty)\"; read -r _; exit 5\n";
+
+// covers: S1-95, S1-136
+#[test]
+fn claude_opens_in_a_sandbox_that_stays() {
+    let user = User::new("env: {EDITOR: vim}\n");
+    user.puts(".cofferdam/home/note", "first");
+    let bin = user.home().join("tools/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    cofferdam::fsx::write_with_mode(&bin.join("claude"), CLAUDE.as_bytes(), 0o755).unwrap();
+    let open = |words: &[&str]| {
+        let mut command = user.command(words);
+        command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+        OnTerminal::start(&command, (40, 100))
+    };
+    let leave = |mut claude: OnTerminal| {
+        claude.press("\r");
+        claude.ends();
+        assert_eq!(claude.child.wait().unwrap().code(), Some(5));
+    };
+    // It is made, and it is there the next time, with what has changed.
+    let mut claude = open(&["claude", "box", "--", "--resume"]);
+    claude.expect("here: --resume vim first tty");
+    leave(claude);
+    assert_eq!(user.state("box"), "active");
+    user.puts(".cofferdam/home/note", "second");
+    let below = user.repository().join("below");
+    std::fs::create_dir_all(&below).unwrap();
+    let mut claude = open(&["claude", "box"]);
+    claude.expect("here:  vim second tty");
+    leave(claude);
+    // One that was stopped is started; a directory means the sandbox of that name.
+    user.cofferdam(&["stop", "box"]).expect_code(0);
+    let mut claude = open(&["claude", "box"]);
+    claude.expect("here:  vim second tty");
+    leave(claude);
+    let mut claude = open(&["claude", "./below"]);
+    claude.expect("here:  vim second tty");
+    leave(claude);
+    assert_eq!(user.state("claude"), "active");
+    let done = user.cofferdam(&["claude", "./nowhere"]).expect_code(2);
+    assert!(
+        done.stderr.contains("Claude Code needs a terminal here"),
+        "{done}"
+    );
+    user.cofferdam(&["delete", "--force", "claude"])
+        .expect_code(0);
     user.ends();
 }

@@ -145,7 +145,7 @@ fn size_of((rows, columns): (u16, u16)) -> Winsize {
 }
 
 impl OnTerminal {
-    fn start(own: &Command, size: (u16, u16)) -> Self {
+    pub(crate) fn start(own: &Command, size: (u16, u16)) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let keys = rustix::pty::openpt(flags).unwrap();
         rustix::pty::grantpt(&keys).unwrap();

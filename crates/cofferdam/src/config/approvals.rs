@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::fsx::{self, FileError, lock};
 use crate::home::Home;
 use crate::names::RepoPath;
+use crate::text::hex;
 
 /// The longest file in bytes.
 const LIMIT: u64 = 16 << 20;
@@ -52,11 +53,7 @@ pub fn digest<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
         hash.update(line.as_bytes());
         hash.update(b"\n");
     }
-    let mut text = String::new();
-    for byte in hash.finalize() {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
+    hex(&hash.finalize())
 }
 
 /// All that was approved, by the paths of repositories.

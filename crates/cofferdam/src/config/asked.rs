@@ -61,6 +61,11 @@ pub fn sift(mut file: Config, own: &Config, approved: &BTreeSet<String>) -> Sift
         };
         own.env.get(name).is_some_and(|own| own.value == one.value) || stays(text, one.line)
     });
+    file.settings.retain(|one| {
+        let text = format!("{}: {}", one.value.key(), shown(&one.value.to_string()));
+        let mut own = own.settings.iter();
+        own.any(|own| own.value == one.value) || stays(text, one.line)
+    });
     sifted.granted = file;
     sifted
 }
@@ -131,6 +136,11 @@ mod tests {
                 "sync: [{src: /etc/passwd, dest: ~/p, mode: \"600\"}]\n",
                 "sync: \"/etc/passwd\" to \"~/p\", mode 0600, owner agent:agent",
             ),
+            ("sandbox: docker\n", "sandbox: \"docker\""),
+            ("image: a.test/x\n", "image: \"a.test/x\""),
+            ("limits: {memory: 1k}\n", "limits.memory: \"1024 bytes\""),
+            ("limits: {cpus: 0.5}\n", "limits.cpus: \"0.5\""),
+            ("run: {network: open}\n", "run.network: \"open\""),
         ] {
             assert_eq!(waiting(file, "", &[]), [line], "{file}");
             assert_eq!(waiting(file, "", &[line]), none, "{file}");

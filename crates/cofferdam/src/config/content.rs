@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use cofferdam_wall::{Rule, RuleError};
 
+use super::setting::Setting;
+
 /// Where a repository's own file is, below its top.
 pub const OF_REPOSITORY: &str = ".cofferdam/config.yaml";
 
@@ -25,6 +27,8 @@ pub struct Config {
     pub on_sync: Vec<Located<SyncHook>>,
     /// Below a repository's top.
     pub hide: Vec<Located<PathBuf>>,
+    /// Each key once at most.
+    pub settings: Vec<Located<Setting>>,
 }
 
 /// A value and where it stands.
@@ -163,6 +167,18 @@ pub enum ContentError {
         "`$` begins the name of a variable of this machine, such as $HOME: write `$$` for a dollar"
     )]
     HostVariable,
+    #[error("it is none of {0}")]
+    NoneOf(&'static str),
+    #[error("it is no name of an image such as debian:bookworm-slim")]
+    Image,
+    #[error("it is no size such as 512m or 2g")]
+    Size,
+    #[error("it is no number of CPUs such as 2 or 1.5")]
+    Cpus,
+    #[error("it is no number of at least 1")]
+    NotOne,
+    #[error("it is no name")]
+    Word,
     #[error("more than {MAX_RULES} entries")]
     TooMany,
     #[error(transparent)]

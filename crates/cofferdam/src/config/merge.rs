@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use cofferdam_wall::Rule;
 
 use super::content::{Config, Located, LocatedRule, OF_REPOSITORY, SyncHook, SyncRule, Variable};
+use super::setting::Setting;
 
 /// Which file says something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +48,8 @@ pub struct Merged {
     pub env: BTreeMap<String, Valued<Variable>>,
     pub on_sync: Vec<Valued<SyncHook>>,
     pub hide: Vec<Valued<PathBuf>>,
+    /// By their keys.
+    pub settings: BTreeMap<&'static str, Valued<Setting>>,
 }
 
 /// What a repository's file says comes after the user's own; of its variables and of its rules for one destination it has the last word.
@@ -78,6 +81,14 @@ pub fn merge(global: Config, repository: Config) -> Merged {
                 .map(|(name, one)| (name, one.from(source))),
         );
     }
+    let mut settings = BTreeMap::new();
+    for (found, source) in [
+        (global.settings, of_user),
+        (repository.settings, of_repository),
+    ] {
+        let keyed = valued(found, source).into_iter();
+        settings.extend(keyed.map(|one| (one.value.key(), one)));
+    }
     let both = |first, second| {
         let mut all = valued(first, of_user);
         all.extend(valued(second, of_repository));
@@ -94,6 +105,7 @@ pub fn merge(global: Config, repository: Config) -> Merged {
             all.extend(valued(repository.hide, of_repository));
             all
         },
+        settings,
     }
 }
 

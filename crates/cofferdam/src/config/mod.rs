@@ -12,13 +12,17 @@ mod hooks;
 mod items;
 mod merge;
 mod schema;
+mod setting;
+mod settings;
 mod source;
 mod variables;
 mod written;
 mod yaml;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use cofferdam_wall::defaults::ListError;
 use cofferdam_wall::{Origin, Rule};
@@ -36,6 +40,7 @@ pub use content::{
 
 pub(crate) use harmless::may_be_the_repositorys;
 pub use merge::{Merged, Source, Valued, merge};
+pub use setting::{Cpus, ProviderKind, Setting, Strategy, is_image_name, parse_size};
 pub use source::{Effective, Problem, effective, load_repository, path_in};
 
 /// The longest file in bytes: room for [`MAX_RULES`] written in any usual way.
@@ -108,8 +113,25 @@ pub fn initial() -> Result<String, ListError> {
     Ok(format!("{INITIAL}{}", written::built_in()?))
 }
 
-/// Reads what the file at `path` holds.
+/// Reads what the file at `path` holds. One command asks several times, of two files at most, and a hundred thousand rules take a while:
+/// what was read last is known.
 fn parse(path: &Path, bytes: &[u8], origin: Origin) -> Result<Config, ConfigError> {
+    static LAST: Mutex<VecDeque<(Origin, Vec<u8>, Config)>> = Mutex::new(VecDeque::new());
+    let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = (last().iter())
+        .find(|(of, text, _)| *of == origin && text == bytes)
+        .map(|(_, _, config)| config.clone());
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let config = parse_anew(path, bytes, origin)?;
+    let mut last = last();
+    last.truncate(1);
+    last.push_front((origin, bytes.to_vec(), config.clone()));
+    Ok(config)
+}
+
+fn parse_anew(path: &Path, bytes: &[u8], origin: Origin) -> Result<Config, ConfigError> {
     let parsed = text(bytes).and_then(|text| schema::parse(text, origin));
     parsed.map_err(|Misplaced { at, field, problem }| ConfigError::Content {
         path: path.to_owned(),

@@ -8,7 +8,7 @@ use serde_saphyr::Spanned;
 
 use super::content::{Config, Misplaced};
 use super::fields::{present, value};
-use super::{firewall, hooks, items, variables, yaml};
+use super::{firewall, hooks, items, settings, variables, yaml};
 
 /// Each field is there or not; one without a value is not the same as none.
 #[derive(Debug, Default, Deserialize)]
@@ -36,6 +36,22 @@ pub(super) struct File {
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     hide: Option<Spanned<Option<Vec<Spanned<String>>>>>,
+    /// Where sandboxes are made; `native` unless given.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "super::setting::ProviderKind"))]
+    sandbox: settings::Key<String>,
+    /// The image of containers.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "String"))]
+    image: settings::Key<String>,
+    /// What one sandbox may use.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "settings::Limits"))]
+    limits: settings::Key<settings::Limits>,
+    /// What `cofferdam run` does where its command line says nothing.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "settings::Run"))]
+    run: settings::Key<settings::Run>,
 }
 
 /// What the text of a config file says. An empty one says nothing. `origin`: of its rules.
@@ -46,6 +62,10 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
         firewall,
         on_sync,
         hide,
+        sandbox,
+        image,
+        limits,
+        run,
     } = yaml::read::<Option<File>>(text)?.unwrap_or_default();
     Ok(Config {
         allow: match firewall {
@@ -59,6 +79,12 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
         },
         on_sync: list(on_sync.as_ref(), "on_sync", "on_sync: []", hooks::located)?,
         hide: list(hide.as_ref(), "hide", "hide: []", items::hidden)?,
+        settings: settings::located(
+            sandbox.as_ref(),
+            image.as_ref(),
+            limits.as_ref(),
+            run.as_ref(),
+        )?,
     })
 }
 

@@ -85,7 +85,7 @@ fn keys_that_nothing_reads_are_errors() {
     for (text, message) in [
         (
             "firewal: {}\n",
-            "1:1: firewal: unknown field `firewal`, expected one of sync, env, firewall, on_sync, hide",
+            "1:1: firewal: unknown field `firewal`, expected one of sync, env, firewall, on_sync, hide, sandbox, image, limits, run",
         ),
         (
             "firewall:\n  deny: []\n",
@@ -503,6 +503,46 @@ fn what_is_wrong_elsewhere_is_named_by_line_and_field() {
             "hide: [a/../../b]\n",
             "1:8: hide[0]: it is not below the repository's top",
         ),
+        (
+            "sandbox: vm\n",
+            "1:10: sandbox: it is none of native, docker, podman",
+        ),
+        ("image: -x\n", "1:8: image: it is no name of an image"),
+        (
+            "limits: {memory: 2x}\n",
+            "1:18: limits.memory: it is no size",
+        ),
+        (
+            "limits: {cpus: 0}\n",
+            "1:16: limits.cpus: it is no number of CPUs",
+        ),
+        (
+            "limits: {cpus: .inf}\n",
+            "1:16: limits.cpus: it is no number of CPUs",
+        ),
+        (
+            "limits: {pids: 0}\n",
+            "1:16: limits.pids: it is no number of at least 1",
+        ),
+        (
+            "limits: {disk: 1g}\n",
+            "1:10: limits.disk: unknown field `disk`",
+        ),
+        ("limits:\n", "1:7: limits: it has no value"),
+        ("run: {agent: --x}\n", "1:14: run.agent: it is no name"),
+        (
+            "run: {strategy: branch}\n",
+            "1:17: run.strategy: it is none of head, merge-to-head",
+        ),
+        (
+            "run: {iterations: 0}\n",
+            "1:19: run.iterations: it is no number of at least 1",
+        ),
+        (
+            "run: {network: all}\n",
+            "1:16: run.network: it is none of none, allowlist, open",
+        ),
+        ("run: {image: x}\n", "1:7: run.image: unknown field `image`"),
         ("volumes: []\n", "1:1: volumes: unknown field `volumes`"),
         ("capabilities: []\n", "1:1: capabilities: unknown field"),
         ("build: {}\n", "1:1: build: unknown field"),
@@ -522,4 +562,44 @@ fn what_is_wrong_elsewhere_is_named_by_line_and_field() {
             "{text:?}: {said}"
         );
     }
+}
+
+#[test]
+fn what_commands_leave_open_is_a_choice_each() {
+    let text = "sandbox: podman\nimage: a.test/x:1\nlimits: {memory: 2g, cpus: 1.5, pids: 500}\n\
+                run: {agent: codex, model: m-1, effort: high, strategy: head, iterations: 3, network: open}\n";
+    let own = parse(Path::new("c"), text.as_bytes(), Origin::Global).unwrap();
+    let told = |merged: Merged| -> Vec<String> {
+        let all = merged.settings.values();
+        all.map(|one| format!("{}={} {}", one.value.key(), one.value, one.source.file()))
+            .collect()
+    };
+    let alone = told(merge(own.clone(), Config::default()));
+    let file = |keys: &[&str]| -> Vec<String> {
+        let lines = keys.iter().map(|key| format!("{key} config.yaml"));
+        lines.collect()
+    };
+    let all = [
+        "image=a.test/x:1",
+        "limits.cpus=1.5",
+        "limits.memory=2147483648 bytes",
+        "limits.pids=500",
+        "run.agent=codex",
+        "run.effort=high",
+        "run.iterations=3",
+        "run.model=m-1",
+        "run.network=open",
+        "run.strategy=head",
+        "sandbox=podman",
+    ];
+    assert_eq!(alone, file(&all));
+    let theirs = parse(
+        Path::new("c"),
+        b"run: {agent: opencode}\n",
+        Origin::Repository,
+    )
+    .unwrap();
+    let both = told(merge(own, theirs));
+    assert_eq!(both[4], "run.agent=opencode .cofferdam/config.yaml");
+    assert_eq!(both.len(), all.len());
 }

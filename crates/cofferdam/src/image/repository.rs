@@ -21,6 +21,7 @@ use super::{ImageError, check_tag};
 use crate::home::Home;
 use crate::names::{BASE_IMAGE, RepoPath};
 use crate::sandbox::engine::{Engine, Recipe};
+use crate::text::hex;
 
 /// The directory of a repository that has its Dockerfile.
 const DIRECTORY: &str = ".cofferdam";
@@ -275,10 +276,7 @@ impl Found {
             all.update(path);
             all.update(Sha256::digest(content));
         }
-        all.finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hex(&all.finalize())
     }
 
     fn pack(&self) -> std::io::Result<Vec<u8>> {

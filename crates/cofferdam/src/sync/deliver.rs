@@ -3,13 +3,13 @@
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cofferdam_guest::protocol::files::{self, Parcel, Receipt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
-use super::items::{Complaint, Content, Item, Wanted};
+use super::items::{Complaint, Content, Item, Wanted, shown_inside};
 use super::manifest::{Manifest, Stamp};
 use crate::sandbox::files::pipe;
 use crate::sandbox::{Sandbox, SandboxError};
@@ -76,7 +76,7 @@ pub async fn deliver(
                     };
                     manifest.entries.remove(path);
                     delivered.complaints.push(Complaint {
-                        item: shown(path),
+                        item: shown_inside(path),
                         reason,
                     });
                 }
@@ -206,8 +206,4 @@ fn garbled() -> SandboxError {
         action: "put files into",
         reason: "it does not say what became of them".to_owned(),
     }
-}
-
-fn shown(path: &Path) -> String {
-    crate::text::printable_line(&format!("/{}", path.display()))
 }

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use rustix::io::Errno;
 use super::{pattern, shell, theme};
 use crate::config::{Destination, Merged, Owner, Source, SyncRule, Valued, Variable};
 use crate::fsx::beneath;
+use crate::text::printable_bytes_line;
 
 /// More files do not go into one sandbox.
 const MOST: usize = 200_000;
@@ -377,5 +379,10 @@ fn unreadable(path: &Path, errno: Errno) -> String {
 }
 
 fn shown(path: &Path) -> String {
-    crate::text::printable_line(&path.to_string_lossy())
+    printable_bytes_line(path.as_os_str().as_bytes())
+}
+
+/// A place inside, given below the root.
+pub(super) fn shown_inside(path: &Path) -> String {
+    format!("/{}", shown(path))
 }

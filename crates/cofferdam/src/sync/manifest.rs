@@ -6,15 +6,16 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cofferdam_guest::protocol::files::{self, Print};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::items::{Content, Item, Wanted};
+use super::items::{Content, Item, Wanted, shown_inside};
 use crate::config::SyncHook;
+use crate::text::hex;
 
 /// Changes with the encoding.
 const HEADER: &[u8] = b"cofferdam sync 1\0";
@@ -171,11 +172,7 @@ pub fn digest(manifest: &Manifest, hooks: &[&SyncHook], rules: &[String]) -> Str
     for rule in rules {
         part(rule.as_bytes());
     }
-    let mut text = String::new();
-    for byte in hash.finalize() {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
+    hex(&hash.finalize())
 }
 
 /// What the wanted files are, read as far as that is not known; what cannot be read is left out and named.
@@ -189,16 +186,12 @@ pub fn of(wanted: &mut Wanted, known: &Manifest) -> Manifest {
                 wanted.items.insert(path, item);
             }
             Err(reason) => wanted.complaints.push(super::Complaint {
-                item: shown(&path),
+                item: shown_inside(&path),
                 reason,
             }),
         }
     }
     manifest
-}
-
-fn shown(path: &Path) -> String {
-    crate::text::printable_line(&format!("/{}", path.display()))
 }
 
 #[cfg(test)]
@@ -237,7 +230,11 @@ mod tests {
         assert_eq!(base().len(), 64);
         // Where a file lies, and in which order rules stand, is no difference.
         let mut stamped = one("a", 0o644, 1);
-        stamped.entries.get_mut(Path::new("a")).unwrap().inside = Some((1, 2, 3, 4));
+        stamped
+            .entries
+            .get_mut(std::path::Path::new("a"))
+            .unwrap()
+            .inside = Some((1, 2, 3, 4));
         assert_eq!(of(&stamped, &[&usual], &["y", "x"]), base());
         let named = hook("make", Some("name"), false);
         let root = hook("make", None, true);

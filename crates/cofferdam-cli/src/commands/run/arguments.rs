@@ -8,7 +8,9 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser};
 use cofferdam::agent::AGENTS;
+use cofferdam::config::Strategy as Choice;
 
+use crate::commands::defaults::Defaults;
 use crate::commands::making::{Sandbox, Strategy};
 use crate::ui::human::parse_duration;
 
@@ -87,15 +89,14 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Sandbox")]
     pub(super) name: Option<String>,
 
-    /// How often the agent is started at most; it ends the run earlier by its completion signal
+    /// How often the agent is started at most, once unless the configuration says otherwise; it ends the run earlier by its completion signal
     #[arg(
         long,
         value_name = "NUMBER",
-        default_value = "1",
         value_parser = parse_count,
         help_heading = "Iterations"
     )]
-    pub(super) max_iterations: NonZeroU32,
+    pub(super) max_iterations: Option<NonZeroU32>,
 
     /// What the agent says when nothing is left to do; may be given more than once
     #[arg(
@@ -158,6 +159,32 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// Puts the configuration's choices where the command line makes none. A sandbox that was there before is as it is.
+    pub(super) fn or(mut self, defaults: &Defaults) -> Self {
+        if self.within.is_none() {
+            self.sandbox = self.sandbox.or(defaults).or_network(defaults);
+            if !self.strategy.is_named() && self.strategy.base.is_none() {
+                match defaults.strategy {
+                    Some(Choice::Head) => {
+                        self.strategy.head = !self.keep && self.sandbox.can_share();
+                    }
+                    Some(Choice::MergeToHead) => self.strategy.merge_to_head = true,
+                    None => {}
+                }
+            }
+        }
+        self.max_iterations = self.max_iterations.or(defaults.iterations);
+        if self.agent.is_none() && self.command.is_empty() {
+            self.agent.clone_from(&defaults.agent);
+        }
+        // Each agent has names of its own for them.
+        if self.agent == defaults.agent && !self.runs_command() {
+            self.model = self.model.or_else(|| defaults.model.clone());
+            self.effort = self.effort.or_else(|| defaults.effort.clone());
+        }
+        self
+    }
+
     /// Whether the agent is a program that the user named.
     pub(super) fn runs_command(&self) -> bool {
         self.agent.as_deref().unwrap_or("command") == "command"

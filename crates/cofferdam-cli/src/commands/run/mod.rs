@@ -17,6 +17,7 @@ use serde::Serialize;
 pub(crate) use arguments::Arguments;
 use life::Life;
 
+use crate::commands::defaults::Defaults;
 use crate::commands::{keep_ready, living};
 use crate::environment::Environment;
 use crate::error::{self, CliError};
@@ -37,6 +38,7 @@ pub(crate) async fn run(
     arguments: Arguments,
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
+    let arguments = arguments.or(&Defaults::read(environment)?);
     let mode = match (arguments.json, environment.live) {
         (true, _) => Mode::Json,
         (false, true) => Mode::Terminal,

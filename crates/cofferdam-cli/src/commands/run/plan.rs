@@ -1,5 +1,7 @@
 //! From the command line to the library's options. Reads no file but standard input, and starts nothing.
 
+use std::num::NonZeroU32;
+
 use cofferdam::RunOptions;
 use cofferdam::agent::{self, AGENTS, AgentError, AgentOptions, AgentProvider};
 use cofferdam::sandbox::BranchStrategy;
@@ -48,7 +50,7 @@ pub(super) fn options(
     options.task.attached = attached;
     options.task.login = arguments.login.map(|path| directory.join(path));
     options.session.name = arguments.name;
-    options.task.max_iterations = arguments.max_iterations;
+    options.task.max_iterations = arguments.max_iterations.unwrap_or(NonZeroU32::MIN);
     options.task.completion_signals = arguments.completion_signals;
     options.task.idle_timeout = arguments.idle_timeout;
     options.task.completion_grace = arguments.grace;

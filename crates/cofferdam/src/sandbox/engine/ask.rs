@@ -3,7 +3,7 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Bytes;
@@ -18,8 +18,8 @@ use super::version::{self, Greeting};
 /// How long an answer may take, and be.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST: usize = 64 << 20;
-/// How often a list is asked for again, and how long after.
-const LISTINGS: u32 = 20;
+/// How long a list is asked for again, and how long after each time.
+const LISTINGS: Duration = Duration::from_secs(15);
 const BETWEEN_LISTINGS: Duration = Duration::from_millis(50);
 /// In Podman's answer then.
 const GONE: &str = "container not known";
@@ -55,10 +55,10 @@ pub(super) async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> io::R
 
 /// A list of containers. Podman (4.3) gives none where one goes, whosever it is, while the list is made: then it is asked again.
 pub(super) async fn list<T: DeserializeOwned>(socket: &Path, path: &str) -> io::Result<Vec<T>> {
-    let mut tries = 0;
+    let began = Instant::now();
     loop {
         match get(socket, path).await {
-            Err(error) if tries < LISTINGS && error.to_string().contains(GONE) => tries += 1,
+            Err(error) if began.elapsed() < LISTINGS && error.to_string().contains(GONE) => {}
             listed => return listed.map(Option::unwrap_or_default),
         }
         tokio::time::sleep(BETWEEN_LISTINGS).await;

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::Kind;
 use crate::fsx;
 use crate::sandbox::SandboxError;
+use crate::text::hex;
 
 /// What a context's description may have.
 const LIMIT: u64 = 1 << 20;
@@ -167,10 +168,7 @@ fn context(around: &Surroundings) -> Result<Option<(String, String)>, SandboxErr
     if name.is_empty() || name == "default" {
         return Ok(None);
     }
-    let digest: String = Sha256::digest(name.as_bytes())
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest = hex(&Sha256::digest(name.as_bytes()));
     let file = directory
         .join("contexts/meta")
         .join(digest)
@@ -221,10 +219,7 @@ mod tests {
     }
 
     fn with_context(home: &Path, name: &str, host: &str) {
-        let digest: String = Sha256::digest(name)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = hex(&Sha256::digest(name));
         let place = home.join(".docker/contexts/meta").join(digest);
         std::fs::create_dir_all(&place).unwrap();
         let text = format!(

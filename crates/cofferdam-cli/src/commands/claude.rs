@@ -1,0 +1,115 @@
+//! `cofferdam claude`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::registry::RegistryError;
+use cofferdam::session::living::{self as lives, Condition};
+use cofferdam::session::{Caller, Session, SessionError, SessionExec, SyncMode};
+
+use super::attach::{self, Attached};
+use super::exec::give_terminal;
+use super::{create, keep_ready, living};
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+
+/// Where none is named.
+const NAME: &str = "claude";
+const PROGRAM: &str = "claude";
+
+/// Open Claude Code in a sandbox that stays
+///
+/// On this terminal, as often as wanted. The sandbox is made where there is none, as `cofferdam create` makes one, and started where
+/// it was stopped. What your configuration says is in it; `cofferdam collect`, `diff` and `merge` bring home what is committed.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandbox, `claude` unless given; or a directory of the repository that is meant, such as ./there
+    #[arg(value_name = "NAME|PATH")]
+    place: Option<OsString>,
+
+    /// Arguments for it
+    #[arg(last = true, value_name = "ARGUMENT")]
+    arguments: Vec<OsString>,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+) -> Result<ExitCode, CliError> {
+    let mut exec = SessionExec::default();
+    give_terminal(&mut exec, environment).map_err(|_| CliError::Misused {
+        message: "Claude Code needs a terminal here, and standard input is none".to_owned(),
+        hint: "give it a prompt instead: `cofferdam run --agent claude-code --prompt TEXT`"
+            .to_owned(),
+    })?;
+    let (name, elsewhere) = match arguments.place {
+        None => (NAME.to_owned(), None),
+        Some(place) if is_path(&place) => (NAME.to_owned(), Some(directory(&place, environment)?)),
+        Some(name) => (name.to_string_lossy().into_owned(), None),
+    };
+    let elsewhere = elsewhere.map(|directory| environment.at(directory));
+    let environment = elsewhere.as_ref().unwrap_or(environment);
+    ready(&name, environment).await?;
+    exec.arguments = vec![PROGRAM.into()];
+    exec.arguments.extend(arguments.arguments);
+    attach::run(Attached {
+        name: &name,
+        exec,
+        environment,
+    })
+    .await
+}
+
+/// The sandbox is there, runs, and has what the configuration says now.
+async fn ready(name: &str, environment: &Environment) -> Result<(), CliError> {
+    let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+    let caller = living::caller(environment, &interrupt);
+    let named = match living::named(name, &caller, environment).await {
+        Err(SessionError::Registry(RegistryError::Unknown { .. })) => {
+            return create::plain(name, environment, &interrupt).await;
+        }
+        found => found?,
+    };
+    let provider = named.provider(&caller)?;
+    let at = async |caller: &Caller| match lives::condition(caller, &named, &provider).await? {
+        Condition::Paused => Err(SessionError::Paused {
+            name: name.to_owned(),
+        }),
+        Condition::Stopped => {
+            let session = lives::start(caller, named, &provider).await?;
+            output::note(&format!("started {name}\n"));
+            keep_ready::after_living(session.record());
+            Ok(())
+        }
+        _ => {
+            let session = Session::open(caller, named, &provider).await?;
+            session.sync(SyncMode::IfChanged).await.map(|_| ())
+        }
+    };
+    living::shown(&caller, environment, at).await??;
+    Ok(())
+}
+
+/// No name of a sandbox has a slash, or is made of dots.
+fn is_path(text: &OsStr) -> bool {
+    text.as_bytes().contains(&b'/') || text == "." || text == ".."
+}
+
+fn directory(path: &OsStr, environment: &Environment) -> Result<PathBuf, CliError> {
+    let path = environment.directory.join(Path::new(path));
+    let refused = |why: String| CliError::Failed {
+        message: format!("{}: {why}", path.display()),
+        hint: "name a directory of a repository, or a sandbox".to_owned(),
+    };
+    let found = std::fs::canonicalize(&path).map_err(|error| refused(error.to_string()))?;
+    if found.is_dir() {
+        Ok(found)
+    } else {
+        Err(refused("it is no directory".to_owned()))
+    }
+}

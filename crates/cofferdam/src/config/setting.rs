@@ -1,0 +1,149 @@
+//! What a command leaves open, and the configuration may say.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use crate::network::NetworkKind;
+
+/// One choice that a command leaves open. Each has one key in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Setting {
+    Sandbox(ProviderKind),
+    /// As an engine names it, of containers.
+    Image(String),
+    /// In bytes, swap included.
+    Memory(u64),
+    Cpus(Cpus),
+    Processes(u64),
+    /// The name of an agent, known or not.
+    Agent(String),
+    Model(String),
+    Effort(String),
+    Strategy(Strategy),
+    Iterations(NonZeroU32),
+    Network(NetworkKind),
+}
+
+/// Where sandboxes are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Sandbox", rename_all = "lowercase"))]
+pub enum ProviderKind {
+    Native,
+    Docker,
+    Podman,
+}
+
+/// Where a run's commits go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename_all = "kebab-case"))]
+pub enum Strategy {
+    Head,
+    MergeToHead,
+}
+
+/// A number of CPUs: finite, and at least 0.01.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cpus(f64);
+
+/// Finite ones are equal to themselves.
+impl Eq for Cpus {}
+
+impl Cpus {
+    /// None where there cannot be so many.
+    pub fn new(number: f64) -> Option<Self> {
+        (number.is_finite() && number >= 0.01).then_some(Self(number))
+    }
+
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl Setting {
+    /// Its key in the file.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Sandbox(_) => "sandbox",
+            Self::Image(_) => "image",
+            Self::Memory(_) => "limits.memory",
+            Self::Cpus(_) => "limits.cpus",
+            Self::Processes(_) => "limits.pids",
+            Self::Agent(_) => "run.agent",
+            Self::Model(_) => "run.model",
+            Self::Effort(_) => "run.effort",
+            Self::Strategy(_) => "run.strategy",
+            Self::Iterations(_) => "run.iterations",
+            Self::Network(_) => "run.network",
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sandbox(place) => f.write_str(place.as_str()),
+            Self::Image(text) | Self::Agent(text) | Self::Model(text) | Self::Effort(text) => {
+                f.write_str(text)
+            }
+            Self::Memory(bytes) => write!(f, "{bytes} bytes"),
+            Self::Cpus(cpus) => write!(f, "{}", cpus.0),
+            Self::Processes(number) => write!(f, "{number}"),
+            Self::Strategy(strategy) => f.write_str(strategy.as_str()),
+            Self::Iterations(number) => write!(f, "{number}"),
+            Self::Network(kind) => write!(f, "{kind}"),
+        }
+    }
+}
+
+impl ProviderKind {
+    pub(super) const ALL: [Self; 3] = [Self::Native, Self::Docker, Self::Podman];
+
+    /// As `--sandbox` calls it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+        }
+    }
+}
+
+impl Strategy {
+    pub(super) const ALL: [Self; 2] = [Self::Head, Self::MergeToHead];
+
+    /// The name of the option, without its dashes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::MergeToHead => "merge-to-head",
+        }
+    }
+}
+
+/// A size in bytes: a whole number, with `k`, `m`, `g` or `t` for powers of 1024.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let lower = lower.strip_suffix('b').unwrap_or(&lower);
+    let lower = lower.strip_suffix('i').unwrap_or(lower);
+    let (number, factor) = match lower.as_bytes().last() {
+        Some(b'k') => (&lower[..lower.len() - 1], 1u64 << 10),
+        Some(b'm') => (&lower[..lower.len() - 1], 1 << 20),
+        Some(b'g') => (&lower[..lower.len() - 1], 1 << 30),
+        Some(b't') => (&lower[..lower.len() - 1], 1 << 40),
+        _ => (lower, 1),
+    };
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = number.parse().ok()?;
+    number.checked_mul(factor).filter(|&bytes| bytes > 0)
+}
+
+/// Whether a text may stand for an image: a registry, a path, a tag, a digest.
+pub fn is_image_name(text: &str) -> bool {
+    let usable = |c: char| c.is_ascii_alphanumeric() || "._-/:@+".contains(c);
+    !text.is_empty() && !text.starts_with(['-', '/', '.']) && text.chars().all(usable)
+}
