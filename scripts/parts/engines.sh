@@ -162,6 +162,9 @@ END
     for name in busybox git; do
         (rootless podman import --change 'ENV PATH=/bin' "$engines/$name.tar" "docker.io/library/$name:latest") >>"$own/log" 2>&1 || return 1
     done
+    if [[ -s $engines/debian.tar ]]; then
+        (rootless podman import "$engines/debian.tar" docker.io/library/debian:bookworm-slim) >>"$own/log" 2>&1 || return 1
+    fi
     export rootless_host=unix://$own/run/podman.sock
 }
 

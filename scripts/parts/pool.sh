@@ -40,7 +40,7 @@ wall_docker=4 wall_podman=8 wall_user=4
 # Of all tests so many are in memory but one, where a run has that: `--all` and `--repeat` are on the disk.
 on_disk=3
 # What is about file systems that write to one.
-of_disks='::(trees_large::what_a_layer_takes_is_about_what_du_says|files::only_what_changed_is_read)$'
+of_disks='::(trees_large::what_a_layer_takes_is_about_what_du_says|files::only_what_changed_is_read|tools::.*)$'
 never_halved='::(keeper|doctor|programs|homes|shown|environment|no_room|full_disk|bad_input::(users|streams))'
 
 # Passes on the jobs on standard input that are run this time; the others are counted in $work/halved, and by identity.
@@ -64,7 +64,7 @@ halve() {
 # chooses; `--all` and `--repeat`: in all three. What is about one mode names it in the test itself, and the tests of
 # other files either do that or work in the checkout, which has one mode. Most of `session::living_attacks` is
 # about the checkout; the tests of the command have one mode each.
-moded='^cofferdam/session::((branches|half_merged|lifecycle|living|living_collect|living_faults|living_flows|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::|living_attacks::what_(is_traced|wakes_itself))'
+moded='^cofferdam/session::((branches|half_merged|lifecycle|living|living_collect|living_faults|living_flows|living_ports|living_turns|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::|living_attacks::what_(is_traced|wakes_itself))'
 mode_share=8
 
 # The same tests of a session in containers, where this run has started those engines itself (`--all`). Left out are those about

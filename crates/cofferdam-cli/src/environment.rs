@@ -169,7 +169,11 @@ impl Environment {
     pub(crate) fn top(&self) -> &Path {
         let mut above = self.directory.ancestors();
         above
-            .find(|one| one.join(".git").exists())
+            // Git goes by an empty one.
+            .find(|one| {
+                let found = one.join(".git");
+                found.is_file() || found.join("HEAD").symlink_metadata().is_ok()
+            })
             .unwrap_or(&self.directory)
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::registry::RegistryError;
+use cofferdam::registry::{RegistryError, Setup};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError, SessionExec, SyncMode};
 
@@ -70,16 +70,20 @@ async fn ready(name: &str, environment: &Environment) -> Result<(), CliError> {
     let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
     let caller = living::caller(environment, &interrupt);
     let named = match living::named(name, &caller, environment).await {
-        Err(SessionError::Registry(RegistryError::Unknown { .. })) => {
+        Err(SessionError::Registry(RegistryError::Unknown {
+            on_branch: None, ..
+        })) => {
             return create::plain(name, environment, &interrupt).await;
         }
         found => found?,
     };
+    let name = named.name().to_string();
+    if named.record().setup == Setup::Failed {
+        return Err(SessionError::FailedSetup { name }.into());
+    }
     let provider = named.provider(&caller)?;
     let at = async |caller: &Caller| match lives::condition(caller, &named, &provider).await? {
-        Condition::Paused => Err(SessionError::Paused {
-            name: name.to_owned(),
-        }),
+        Condition::Paused => Err(SessionError::Paused { name: name.clone() }),
         Condition::Stopped => {
             let session = lives::start(caller, named, &provider).await?;
             output::note(&format!("started {name}\n"));
@@ -91,8 +95,11 @@ async fn ready(name: &str, environment: &Environment) -> Result<(), CliError> {
             session.sync(SyncMode::IfChanged).await.map(|_| ())
         }
     };
-    living::shown(&caller, environment, at).await??;
-    Ok(())
+    let done = living::shown(&caller, environment, at).await?;
+    match interrupt.code() {
+        Some(code) => Err(CliError::Interrupted { code }),
+        None => Ok(done?),
+    }
 }
 
 /// No name of a sandbox has a slash, or is made of dots.

@@ -9,6 +9,7 @@ use cofferdam::session::manage::ManageError;
 use cofferdam::text::printable_line;
 use serde_json::{Value, json};
 
+use super::defaults::{Defaults, known};
 use super::here::repository;
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -58,6 +59,9 @@ pub(crate) async fn run(
                     first.split(':').next().unwrap_or_default()
                 ),
             });
+        }
+        if let Some(agent) = &Defaults::read(environment)?.agent {
+            known(agent)?;
         }
         let waits = found.waiting.len();
         output::note(&match waits {

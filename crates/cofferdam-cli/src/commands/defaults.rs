@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use cofferdam::agent::AGENTS;
-use cofferdam::config::{self, ProviderKind, Setting, Source, Strategy, Valued};
+use cofferdam::config::{self, ProviderKind, Setting, Strategy, Valued};
 use cofferdam::names::RepoPath;
 use cofferdam::network::NetworkKind;
 
@@ -19,7 +19,7 @@ pub(super) struct Defaults {
     pub(super) memory: Option<u64>,
     pub(super) cpus: Option<f64>,
     pub(super) pids: Option<u64>,
-    pub(super) agent: Option<String>,
+    pub(super) agent: Option<Valued<String>>,
     pub(super) model: Option<String>,
     pub(super) effort: Option<String>,
     pub(super) strategy: Option<Strategy>,
@@ -28,16 +28,23 @@ pub(super) struct Defaults {
 }
 
 impl Defaults {
-    /// Of the user's own file and what is approved of the repository's. A file that cannot be used says nothing: the library tells of
-    /// it when it brings the rest of the configuration into a sandbox.
+    /// Of the user's own file and what is approved of the repository's. A file that cannot be used says nothing, unless it says
+    /// something of this: what is meant to bound a sandbox is not left out.
     pub(super) fn read(environment: &Environment) -> Result<Self, CliError> {
         let top = environment.top();
         let repository = RepoPath::resolve(top).ok();
         let of = repository.as_ref().map(|repository| (top, repository));
-        Self::of(config::effective(&environment.home, of).config.settings)
+        let found = config::effective(&environment.home, of);
+        if let Some(problem) = found.unread_choices {
+            return Err(CliError::Failed {
+                message: format!("{problem}; it says where and how sandboxes are made"),
+                hint: "mend it at that place: see `cofferdam config check`".to_owned(),
+            });
+        }
+        Ok(Self::of(found.config.settings))
     }
 
-    fn of(settings: BTreeMap<&'static str, Valued<Setting>>) -> Result<Self, CliError> {
+    fn of(settings: BTreeMap<&'static str, Valued<Setting>>) -> Self {
         let mut defaults = Self::default();
         for one in settings.into_values() {
             match one.value {
@@ -46,9 +53,13 @@ impl Defaults {
                 Setting::Memory(bytes) => defaults.memory = Some(bytes),
                 Setting::Cpus(cpus) => defaults.cpus = Some(cpus.get()),
                 Setting::Processes(number) => defaults.pids = Some(number),
-                Setting::Agent(name) => {
-                    known(&name, one.source, one.line)?;
-                    defaults.agent = Some(name);
+                Setting::Agent(value) => {
+                    let (source, line) = (one.source, one.line);
+                    defaults.agent = Some(Valued {
+                        value,
+                        source,
+                        line,
+                    });
                 }
                 Setting::Model(name) => defaults.model = Some(name),
                 Setting::Effort(name) => defaults.effort = Some(name),
@@ -58,13 +69,19 @@ impl Defaults {
                 _ => {}
             }
         }
-        Ok(defaults)
+        defaults
     }
 }
 
-fn known(agent: &str, source: Source, line: u64) -> Result<(), CliError> {
+/// There is an agent of that name.
+pub(super) fn known(agent: &Valued<String>) -> Result<&str, CliError> {
+    let Valued {
+        value: agent,
+        source,
+        line,
+    } = agent;
     if AGENTS.iter().any(|kind| kind.name == agent) {
-        return Ok(());
+        return Ok(agent);
     }
     let names: Vec<&str> = AGENTS.iter().map(|kind| kind.name).collect();
     Err(CliError::Failed {

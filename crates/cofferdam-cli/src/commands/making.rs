@@ -154,7 +154,7 @@ impl Sandbox {
     /// The same for the network, of runs.
     pub(super) fn or_network(mut self, defaults: &Defaults) -> Self {
         // Who opens one destination wants the wall.
-        if self.allow.is_empty() {
+        if self.allow.is_empty() || defaults.network != Some(NetworkKind::Open) {
             self.network = self.network.or(defaults.network);
         }
         self
@@ -162,7 +162,10 @@ impl Sandbox {
 
     /// Whether nothing here keeps it from working in the checkout itself.
     pub(super) fn can_share(&self) -> bool {
-        self.copy.is_empty() && !matches!(self.mode, Some(FileMode::Layer | FileMode::Copy))
+        // What is meant for a worktree does not run in the checkout.
+        self.copy.is_empty()
+            && self.on_worktree_ready.is_empty()
+            && !matches!(self.mode, Some(FileMode::Layer | FileMode::Copy))
     }
 
     fn place(&self) -> ProviderName {

@@ -6,7 +6,7 @@ use crate::environment::{Done, TestEnvironment, finish};
 use crate::lives::{Lives, OnTerminal};
 
 /// A user whose configuration says this.
-struct User(Lives);
+pub(crate) struct User(Lives);
 
 impl std::ops::Deref for User {
     type Target = Lives;
@@ -17,30 +17,30 @@ impl std::ops::Deref for User {
 }
 
 impl User {
-    fn new(config: &str) -> Self {
+    pub(crate) fn new(config: &str) -> Self {
         let user = Self(Lives::new());
         user.says(config);
         user
     }
 
-    fn says(&self, config: &str) {
+    pub(crate) fn says(&self, config: &str) {
         self.puts(".cofferdam/config.yaml", config);
     }
 
     /// A file of theirs, below their home.
-    fn puts(&self, path: &str, text: &str) -> PathBuf {
+    pub(crate) fn puts(&self, path: &str, text: &str) -> PathBuf {
         let path = self.home().join(path);
         cofferdam::fsx::private_dir(path.parent().unwrap()).unwrap();
         cofferdam::fsx::write_private(&path, text.as_bytes()).unwrap();
         path
     }
 
-    fn make(&self) -> Done {
+    pub(crate) fn make(&self) -> Done {
         self.create("box", &["--network", "none"])
     }
 
     #[track_caller]
-    fn inside(&self, script: &str) -> String {
+    pub(crate) fn inside(&self, script: &str) -> String {
         self.exec("box", script).expect_code(0).stdout
     }
 
@@ -55,7 +55,7 @@ impl User {
         finish(command.spawn().unwrap())
     }
 
-    fn ends(self) {
+    pub(crate) fn ends(self) {
         self.cofferdam(&["delete", "--force", "box"]).expect_code(0);
     }
 }
@@ -392,6 +392,42 @@ fn the_theme_of_the_users_zsh_comes_along() {
     user.ends();
 }
 
+/// In a sandbox that has the shell, and whose image knows nothing of us.
+// covers: S1-94, S1-117
+#[test]
+fn shells_inside_have_variables_and_theme() {
+    let user = User::new("env: {EDITOR: vim}\n");
+    user.puts(".zshrc", "ZSH_THEME=\"mine\"\n");
+    user.puts(
+        ".oh-my-zsh/custom/themes/mine.zsh-theme",
+        "PROMPT='mine $(git_prompt_info)> '\n",
+    );
+    user.make();
+    let bare = |shell: &str| {
+        user.inside(&format!(
+            "env -i HOME=\"$HOME\" PATH=\"$PATH\" {shell} -ic 'echo $EDITOR' 2>/dev/null </dev/null"
+        ))
+    };
+    assert_eq!(bare("bash"), "vim\n");
+    if !user.exec("box", "command -v zsh").status.success() {
+        cofferdam_lab::skip!("zsh is not installed");
+        return user.ends();
+    }
+    assert_eq!(bare("zsh"), "vim\n");
+    let mut shell = user.on_a_terminal(&["shell", "box"]);
+    shell.expect("mine git:(cofferdam/box)> ");
+    shell.press("exit\r");
+    shell.ends_with(0);
+    // One of the user's own takes its place.
+    user.puts(".cofferdam/home/.zshrc", "PROMPT='own> '\n");
+    user.cofferdam(&["sync", "box"]).expect_code(0);
+    let mut shell = user.on_a_terminal(&["shell", "box"]);
+    shell.expect("own> ");
+    shell.press("exit\r");
+    shell.ends_with(0);
+    user.ends();
+}
+
 // covers: S1-35
 #[test]
 fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_from_working() {
@@ -497,7 +533,7 @@ fn a_repositorys_choice_waits_for_its_user() {
         assert!(asked.to_string().contains(line), "{asked}");
     }
     user.says("run: {agent: none}\n");
-    let done = user.run(&[], "true").expect_code(1);
+    let done = user.cofferdam(&["run", "--prompt", "x"]).expect_code(1);
     assert!(
         done.stderr
             .contains("config.yaml:1: run.agent: there is no agent `none`\nhint: write one of "),
@@ -568,4 +604,48 @@ fn claude_opens_in_a_sandbox_that_stays() {
     user.cofferdam(&["delete", "--force", "claude"])
         .expect_code(0);
     user.ends();
+}
+
+#[test]
+fn a_bound_that_cannot_be_read_is_not_left_out() {
+    let user = User::new("limits: {memory: 1g}\nhid: [x]\n");
+    for words in [&["create", "box"][..], &["run", "--", "true"]] {
+        let done = user.cofferdam(words).expect_code(1);
+        assert!(
+            done.stderr.contains("config.yaml:2:1: hid: unknown field")
+                && done
+                    .stderr
+                    .contains("it says where and how sandboxes are made"),
+            "{done}"
+        );
+    }
+    user.says("run: {network: none}\n");
+    let refused = user.run(&["--allow", "example.com"], "true").expect_code(2);
+    assert!(
+        refused
+            .stderr
+            .contains("`--allow` is for `--network allowlist` only"),
+        "{refused}"
+    );
+    // What is said of one agent is not said to another.
+    user.says("run: {agent: clod}\n");
+    user.run(&[], "true").expect_code(0);
+    let checked = user.cofferdam(&["config", "check"]).expect_code(1);
+    assert!(
+        checked
+            .stderr
+            .contains("run.agent: there is no agent `clod`"),
+        "{checked}"
+    );
+    let done = user.cofferdam(&["run", "--prompt", "x"]).expect_code(1);
+    assert!(
+        done.stderr.contains("run.agent: there is no agent `clod`"),
+        "{done}"
+    );
+    // What is meant for a worktree does not run in the checkout.
+    user.says("run: {strategy: head}\n");
+    user.write("uncommitted", "precious\n");
+    user.run(&["--on-worktree-ready", "rm -f uncommitted"], "true")
+        .expect_code(0);
+    assert!(user.repository().join("uncommitted").exists());
 }

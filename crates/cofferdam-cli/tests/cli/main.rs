@@ -67,6 +67,7 @@ mod rules;
 mod run;
 mod run_events;
 mod secrets;
+mod synced_faults;
 mod terminal;
 mod told;
 mod tools;

@@ -86,8 +86,19 @@ pub fn merge(global: Config, repository: Config) -> Merged {
         (global.settings, of_user),
         (repository.settings, of_repository),
     ] {
-        let keyed = valued(found, source).into_iter();
-        settings.extend(keyed.map(|one| (one.value.key(), one)));
+        let found = valued(found, source);
+        let other = |one: &Valued<Setting>| {
+            let agent = |of: &Setting| matches!(of, Setting::Agent(_));
+            agent(&one.value)
+                && settings
+                    .values()
+                    .any(|own: &Valued<Setting>| agent(&own.value) && own.value != one.value)
+        };
+        if found.iter().any(other) {
+            // They are names of the other agent's.
+            settings.retain(|_, one| !matches!(one.value, Setting::Model(_) | Setting::Effort(_)));
+        }
+        settings.extend(found.into_iter().map(|one| (one.value.key(), one)));
     }
     let both = |first, second| {
         let mut all = valued(first, of_user);

@@ -80,6 +80,8 @@ pub enum ConfigError {
         /// Such as `firewall.allow[2].ports`; empty where the whole file is meant.
         field: String,
         problem: Box<ContentError>,
+        /// As far as its text tells, it has a [`Setting`].
+        has_setting: bool,
     },
 }
 
@@ -138,6 +140,17 @@ fn parse_anew(path: &Path, bytes: &[u8], origin: Origin) -> Result<Config, Confi
         at,
         field,
         problem: Box::new(problem),
+        has_setting: seems_to_have_setting(bytes),
+    })
+}
+
+/// Of a text that cannot be read: one of the keys stands where a key may.
+fn seems_to_have_setting(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let mut words = text.split(|c: char| c.is_whitespace() || "{,\"'".contains(c));
+    words.any(|word| {
+        ["sandbox", "image", "limits", "run"].contains(&word.split(':').next().unwrap_or_default())
+            && word.contains(':')
     })
 }
 

@@ -27,6 +27,9 @@ pub struct Effective {
     pub waiting: Vec<Asked>,
     /// A file that cannot be used contributes nothing.
     pub problems: Vec<Problem>,
+    /// One that cannot be used and, as far as its text tells, makes choices of how sandboxes are made ([`super::Setting`]): what is
+    /// wrong with it.
+    pub unread_choices: Option<String>,
 }
 
 /// Why a file contributes nothing.
@@ -59,7 +62,17 @@ pub fn effective(home: &Home, of: Option<(&Path, &RepoPath)>) -> Effective {
             sift(file, &own, &approved)
         }
     };
+    let mut unread = problems.iter().filter(|problem| {
+        matches!(
+            problem,
+            Problem::Config(ConfigError::Content {
+                has_setting: true,
+                ..
+            })
+        )
+    });
     Effective {
+        unread_choices: unread.next().map(ToString::to_string),
         config: merge(own, sifted.granted),
         waiting: sifted.waiting,
         problems,

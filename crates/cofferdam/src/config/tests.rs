@@ -593,13 +593,20 @@ fn what_commands_leave_open_is_a_choice_each() {
         "sandbox=podman",
     ];
     assert_eq!(alone, file(&all));
-    let theirs = parse(
-        Path::new("c"),
-        b"run: {agent: opencode}\n",
-        Origin::Repository,
-    )
-    .unwrap();
-    let both = told(merge(own, theirs));
+    let of = |text: &str| parse(Path::new("c"), text.as_bytes(), Origin::Repository).unwrap();
+    let same = told(merge(
+        own.clone(),
+        of("run: {agent: codex, iterations: 9}\n"),
+    ));
+    assert_eq!(same.len(), all.len());
+    assert_eq!(same[6], "run.iterations=9 .cofferdam/config.yaml");
+    // The model is another agent's.
+    let both = told(merge(own, of("run: {agent: opencode}\n")));
     assert_eq!(both[4], "run.agent=opencode .cofferdam/config.yaml");
-    assert_eq!(both.len(), all.len());
+    assert!(
+        !both
+            .iter()
+            .any(|one| one.contains("run.model") || one.contains("run.effort"))
+    );
+    assert_eq!(both.len(), all.len() - 2);
 }

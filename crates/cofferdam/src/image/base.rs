@@ -209,11 +209,21 @@ mod tests {
     fn every_file_of_the_dockerfile_is_in_the_archive() {
         let archive = context().unwrap();
         let mut archive = tar::Archive::new(&archive[..]);
-        let names: Vec<_> = archive
-            .entries()
-            .unwrap()
-            .map(|one| one.unwrap().path().unwrap().to_string_lossy().into_owned())
-            .collect();
+        let mut names = Vec::new();
+        for one in archive.entries().unwrap() {
+            let mut one = one.unwrap();
+            let name = one.path().unwrap().to_string_lossy().into_owned();
+            if name == "ca.pem" {
+                let mut bytes = Vec::new();
+                std::io::Read::read_to_end(&mut one, &mut bytes).unwrap();
+                let known = authorities::bundle().map(|path| std::fs::read(path).unwrap());
+                assert!(
+                    bytes == known.unwrap_or_default(),
+                    "not this machine's authorities"
+                );
+            }
+            names.push(name);
+        }
         for line in DOCKERFILE.lines().filter(|line| line.starts_with("COPY ")) {
             let source = line.split_whitespace().nth(1).unwrap();
             assert!(
@@ -269,11 +279,52 @@ mod tests {
             let row = row.unwrap_or_else(|| panic!("{tool} was not started"));
             assert!(row.len() > "| `` |  |".len() + tool.len(), "{row}");
         }
+        // What the table does not know of: a package that was taken out since.
+        let words: Vec<&str> = DOCKERFILE.split([' ', '\n', ';', '"', '\\']).collect();
+        for package in [
+            "aggregate",
+            "bash",
+            "build-essential",
+            "ca-certificates",
+            "cargo-web",
+            "chromium",
+            "curl",
+            "dnsutils",
+            "fzf",
+            "gh",
+            "git",
+            "gnupg2",
+            "ipset",
+            "iproute2",
+            "iptables",
+            "jq",
+            "less",
+            "man-db",
+            "nano",
+            "procps",
+            "python3",
+            "python3-pip",
+            "python3-venv",
+            "ripgrep",
+            "ruby-full",
+            "rustc-web",
+            "rustfmt-web",
+            "tmux",
+            "unzip",
+            "vim",
+            "zip",
+            "zsh",
+            "corepack@${COREPACK_VERSION}",
+            "git-delta",
+        ] {
+            assert!(words.contains(&package), "{package}");
+        }
         for line in [
             "ENV CHROME_BIN=/usr/bin/chromium \\\n    CHROMIUM_BIN=/usr/bin/chromium",
             "useradd --uid 1000 --create-home --home-dir /home/agent --shell /bin/zsh agent",
             "ARG BASE_IMAGE=debian:bookworm-",
             "corepack enable",
+            "io.cofferdam.sbom=/usr/local/share/cofferdam/packages.spdx.json",
             "zshrc' >>/etc/zsh/zshrc",
             "bashrc' >>/etc/bash.bashrc",
         ] {
@@ -312,6 +363,47 @@ mod tests {
         assert!(count >= 8, "{pinned:?}");
         assert!(!DOCKERFILE.contains("--no-cache "));
         assert!(!pinned["BASE_IMAGE"].ends_with(":latest"));
+    }
+
+    #[tokio::test]
+    async fn each_version_is_of_the_tool_that_was_meant() {
+        let base = Base {
+            versions: Versions {
+                claude_code: Some("1.1.1".to_owned()),
+                codex: Some("2.2.2".to_owned()),
+                git_delta: Some("3.3.3".to_owned()),
+                ast_grep: Some("4.4.4".to_owned()),
+            },
+            ..Base::default()
+        };
+        let arguments = versions(&base, &mut |_| {}).await.unwrap();
+        let wanted = [
+            (
+                "AST_GREP_VERSION",
+                "4.4.4",
+                "\"@ast-grep/cli@${AST_GREP_VERSION}\"",
+            ),
+            (
+                "CLAUDE_CODE_VERSION",
+                "1.1.1",
+                "\"@anthropic-ai/claude-code@${CLAUDE_CODE_VERSION}\"",
+            ),
+            (
+                "CODEX_VERSION",
+                "2.2.2",
+                "\"@openai/codex@${CODEX_VERSION}\"",
+            ),
+            (
+                "GIT_DELTA_VERSION",
+                "3.3.3",
+                "--version \"${GIT_DELTA_VERSION}\" git-delta",
+            ),
+        ];
+        assert_eq!(arguments.len(), wanted.len());
+        for (argument, version, used) in wanted {
+            assert_eq!(arguments[argument], version);
+            assert!(DOCKERFILE.contains(used), "{used}");
+        }
     }
 
     #[test]

@@ -2,16 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use cofferdam::git::index::format;
 use cofferdam::git::trees::{self, Far, LONGEST_STACK, Stack, Tell, TreeError, Trees};
 use cofferdam::git::{Oid, Repository};
 use cofferdam_lab::sample::Sample;
+use rustix::fs::inotify;
 
 use crate::support::{World, gits, never};
 
@@ -139,6 +143,48 @@ async fn stack(world: &World, repo: &Repository, commit: &Oid) -> Stack {
         .unwrap()
 }
 
+fn watch_below(watch: &OwnedFd, directory: &Path) {
+    inotify::add_watch(watch, directory, inotify::WatchFlags::OPEN).unwrap();
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            watch_below(watch, &entry.path());
+        }
+    }
+}
+
+/// The names of files that were opened since one looked last, but for what git asks for its rules.
+fn opened(watch: &OwnedFd) -> Vec<String> {
+    let mut buffer = [MaybeUninit::uninit(); 1 << 14];
+    let mut events = inotify::Reader::new(watch, &mut buffer);
+    let mut names = Vec::new();
+    while let Ok(event) = events.next() {
+        let name = event
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        if !event.events().contains(inotify::ReadFlags::ISDIR) {
+            names.extend(name.filter(|name| !name.starts_with(".git")));
+        }
+    }
+    names
+}
+
+/// A plain file that has content, and no name of git's, below it.
+fn first_file(root: &Path, below: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(root.join(below)).unwrap();
+    entries.map(Result::unwrap).find_map(|entry| {
+        let path = below.join(entry.file_name());
+        let found = entry.metadata().unwrap();
+        let is_gits = entry.file_name().to_string_lossy().starts_with(".git");
+        if found.is_dir() {
+            return first_file(root, &path);
+        }
+        let is_one =
+            found.is_file() && found.len() > 0 && !is_gits && !path.starts_with(".cofferdam");
+        is_one.then_some(path)
+    })
+}
+
 /// The commit's files as git checks them out of the layers' index say that nothing changed, and not one is read.
 fn status_reads_nothing(world: &World, stack: &Stack, commit: &Oid) {
     let room = tempfile::tempdir().unwrap();
@@ -160,6 +206,10 @@ fn status_reads_nothing(world: &World, stack: &Stack, commit: &Oid) {
     )
     .unwrap();
     fs::copy(&stack.index, git_dir.join("index")).unwrap();
+    // As old as it was: git reads a file that is no older than its index.
+    let written = fs::metadata(&stack.index).unwrap().modified().unwrap();
+    let index = fs::File::options().write(true).open(git_dir.join("index"));
+    index.unwrap().set_modified(written).unwrap();
     let git = |arguments: &[&str]| {
         let done = world
             .command(&files)
@@ -178,7 +228,6 @@ fn status_reads_nothing(world: &World, stack: &Stack, commit: &Oid) {
                 "core.bare=false",
             ])
             .args(arguments)
-            .env("GIT_TRACE2_PERF", room.path().join("trace"))
             .output()
             .unwrap();
         assert!(
@@ -190,11 +239,34 @@ fn status_reads_nothing(world: &World, stack: &Stack, commit: &Oid) {
     };
     git(&["update-ref", "refs/heads/main", commit.as_str()]);
     git(&["symbolic-ref", "HEAD", "refs/heads/main"]);
-    assert_eq!(git(&["diff-files", "--name-only"]), "");
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    watch_below(&watch, &files);
+    let without_writing = [
+        "--no-optional-locks",
+        "status",
+        "--porcelain",
+        "--ignore-submodules=all",
+    ];
+    assert_eq!(git(&without_writing), "");
+    assert_eq!(opened(&watch), [""; 0]);
+    // The control: one whose time says nothing is read.
+    let one = stack
+        .layers
+        .iter()
+        .find_map(|layer| first_file(layer, Path::new("")));
+    let one = one.unwrap();
+    let file = fs::File::open(files.join(&one)).unwrap();
+    file.set_modified(SystemTime::now()).unwrap();
+    drop(file);
+    opened(&watch);
+    assert_eq!(git(&without_writing), "");
+    assert_eq!(opened(&watch), [one.file_name().unwrap().to_str().unwrap()]);
+    assert_eq!(git(&["diff-files", "--name-only"]).lines().count(), 1);
     assert_eq!(
         git(&["status", "--porcelain", "--ignore-submodules=all"]),
         ""
     );
+    assert_eq!(git(&["diff-files", "--name-only"]), "");
     let listed = git(&["ls-files", "-v"]);
     let ours = listed.lines().filter(|line| line.starts_with('S'));
     assert!(ours.clone().count() > 0);

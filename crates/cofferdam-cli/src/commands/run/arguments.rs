@@ -10,8 +10,9 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesPars
 use cofferdam::agent::AGENTS;
 use cofferdam::config::Strategy as Choice;
 
-use crate::commands::defaults::Defaults;
+use crate::commands::defaults::{Defaults, known};
 use crate::commands::making::{Sandbox, Strategy};
+use crate::error::CliError;
 use crate::ui::human::parse_duration;
 
 /// Let an agent work in a sandbox and bring its verified commits home
@@ -160,7 +161,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Puts the configuration's choices where the command line makes none. A sandbox that was there before is as it is.
-    pub(super) fn or(mut self, defaults: &Defaults) -> Self {
+    pub(super) fn or(mut self, defaults: &Defaults) -> Result<Self, CliError> {
         if self.within.is_none() {
             self.sandbox = self.sandbox.or(defaults).or_network(defaults);
             if !self.strategy.is_named() && self.strategy.base.is_none() {
@@ -174,15 +175,16 @@ impl Arguments {
             }
         }
         self.max_iterations = self.max_iterations.or(defaults.iterations);
-        if self.agent.is_none() && self.command.is_empty() {
-            self.agent.clone_from(&defaults.agent);
+        if let (None, true, Some(agent)) = (&self.agent, self.command.is_empty(), &defaults.agent) {
+            self.agent = Some(known(agent)?.to_owned());
         }
         // Each agent has names of its own for them.
-        if self.agent == defaults.agent && !self.runs_command() {
+        let beside = defaults.agent.as_ref().map(|agent| &agent.value);
+        if self.agent.as_ref() == beside && !self.runs_command() {
             self.model = self.model.or_else(|| defaults.model.clone());
             self.effort = self.effort.or_else(|| defaults.effort.clone());
         }
-        self
+        Ok(self)
     }
 
     /// Whether the agent is a program that the user named.

@@ -7,7 +7,7 @@ use cofferdam::sandbox::{
     BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, PrivateCopy,
 };
 use cofferdam::session::living::{Condition, Named};
-use cofferdam::session::{RunReport, Session, SessionError, SyncMode};
+use cofferdam::session::{RunReport, Session, SessionError};
 use cofferdam::{RunError, RunOptions};
 
 use super::arguments::Arguments;
@@ -58,7 +58,6 @@ pub(super) async fn work(options: RunOptions, life: &Life) -> Result<RunReport, 
                 let name = session.name().to_string();
                 return Err(before(SessionError::Paused { name }));
             }
-            session.sync(SyncMode::IfChanged).await.map_err(before)?;
             (session, sandbox)
         }
     };

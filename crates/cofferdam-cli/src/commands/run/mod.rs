@@ -38,7 +38,7 @@ pub(crate) async fn run(
     arguments: Arguments,
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
-    let arguments = arguments.or(&Defaults::read(environment)?);
+    let arguments = arguments.or(&Defaults::read(environment)?)?;
     let mode = match (arguments.json, environment.live) {
         (true, _) => Mode::Json,
         (false, true) => Mode::Terminal,

@@ -15,8 +15,8 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use tokio::sync::OnceCell;
 
 use super::Kind;
@@ -33,6 +33,9 @@ use crate::sandbox::SandboxError;
 
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
 const ANSWER: u64 = 60;
+/// Podman's own questions. By Docker's it gives no list at all for good where one container that matches is half removed: one that
+/// ended while another one joined it has no files any more, and stays until that other one is removed (4.3).
+const LIBPOD: &str = "/v4.0.0/libpod";
 const MOVED: u16 = 301;
 const BAD_REQUEST: u16 = 400;
 const NOT_FOUND: u16 = 404;
@@ -64,8 +67,13 @@ pub(super) struct Container {
 struct Listed {
     #[serde(rename = "Id")]
     id: String,
-    #[serde(rename = "Labels", default)]
+    #[serde(rename = "Labels", default, deserialize_with = "or_none")]
     labels: HashMap<String, String>,
+}
+
+/// Podman has `null` where there is none.
+fn or_none<'de, D: Deserializer<'de>>(from: D) -> Result<HashMap<String, String>, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 #[derive(Debug, Deserialize)]
@@ -348,7 +356,11 @@ impl Client {
     pub(super) async fn labelled(&self, labels: &[String]) -> Result<Vec<String>, SandboxError> {
         let filters = serde_json::json!({ "label": labels }).to_string();
         let filters = ask::encoded(&filters);
-        let path = self.path(&format!("/containers/json?all=1&filters={filters}"));
+        let query = format!("/containers/json?all=true&filters={filters}");
+        let path = match self.kind() {
+            Kind::Docker => self.path(&query),
+            Kind::Podman => format!("{LIBPOD}{query}"),
+        };
         let found = ask::list::<Listed>(&self.endpoint.socket, &path).await;
         let mut found = found.map_err(|error| self.broken("list its containers", &error))?;
         // What an engine does not filter is not ours.

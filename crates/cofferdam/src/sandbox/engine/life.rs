@@ -27,8 +27,33 @@ pub(super) struct Keeper {
     pub(super) whose: Whose,
     pub(super) process: Process,
     pub(super) lives_on: bool,
-    /// The connection with which it ends, until it stays.
-    pub(super) maker: Mutex<Option<UnixStream>>,
+    pub(super) stage: Mutex<Stage>,
+}
+
+/// How far one came that is to outlive its maker.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It ends with this connection.
+    WithMaker(UnixStream),
+    Stays,
+    Ended,
+}
+
+/// Killed unless it is kept: a guest that heard the question and was not heard would go on.
+struct Newborn<'a>(Option<&'a Process>);
+
+impl Newborn<'_> {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Newborn<'_> {
+    fn drop(&mut self) {
+        if let Some(process) = self.0 {
+            process.kill();
+        }
+    }
 }
 
 #[async_trait]
@@ -44,6 +69,7 @@ impl End for Keeper {
             connection.end("closed");
             self.process.end().await
         };
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Stage::Ended;
         // Also where it did not end: the engine kills it then.
         all_gone(&self.reach, &self.whose).await?;
         ended
@@ -53,15 +79,26 @@ impl End for Keeper {
         if !self.lives_on {
             return Err(unable(Ability::Outlive));
         }
-        let maker = self
-            .maker
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        match maker {
-            Some(maker) => guest::stay(&maker).await,
-            None => Ok(()),
-        }
+        let maker = {
+            let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+            match std::mem::replace(&mut *stage, Stage::Ended) {
+                Stage::WithMaker(maker) => maker,
+                other => {
+                    let stays = matches!(other, Stage::Stays);
+                    *stage = other;
+                    return if stays {
+                        Ok(())
+                    } else {
+                        Err(guest::never_stayed())
+                    };
+                }
+            }
+        };
+        let newborn = Newborn(Some(&self.process));
+        guest::stay(&maker).await?;
+        newborn.keep();
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Stage::Stays;
+        Ok(())
     }
 
     fn process(&self) -> Option<BorrowedFd<'_>> {
@@ -116,7 +153,7 @@ pub(super) async fn open(
             whose,
             process,
             lives_on: true,
-            maker: Mutex::new(None),
+            stage: Mutex::new(Stage::Stays),
         }),
         wall: None,
     })

@@ -12,7 +12,7 @@ use super::environment::environment;
 use super::etc;
 use super::holder::{Held, Holder};
 use super::holding::{GENERIC, Holding};
-use super::life::Keeper;
+use super::life::{Keeper, Stage};
 use super::mounts::{self, Bind};
 use super::namespaces;
 use super::newborn::{Newborn, go_on, meet, short};
@@ -225,7 +225,7 @@ pub(super) async fn come_up(
         whose: whose.with(containers),
         process,
         lives_on: door.is_some(),
-        maker: Mutex::new(maker),
+        stage: Mutex::new(maker.map_or(Stage::Stays, Stage::WithMaker)),
     };
     let sandbox = GuestSandbox {
         connection: Connection::new(stream),

@@ -301,26 +301,54 @@ fn mount(bind: &Bind) -> Mount {
 mod tests {
     use super::*;
 
+    fn profile(kind: Kind, users: Users, limits: &Limits) -> Profile<'_> {
+        Profile {
+            kind,
+            image: "x",
+            hostname: "x",
+            ids: (1, 1),
+            labels: HashMap::new(),
+            binds: &[],
+            limits,
+            network: "none",
+            users,
+            namespace: None,
+            memory_of_machine: 1_000_000,
+            runtime: None,
+            socket: String::new(),
+        }
+    }
+
+    #[test]
+    fn each_limit_is_the_engines() {
+        let limits = Limits {
+            cpus: Some(1.5),
+            memory: Some(1 << 30),
+            processes: Some(77),
+            ..Limits::default()
+        };
+        for kind in Kind::ALL {
+            let host = profile(kind, Users::Machine, &limits).host();
+            assert_eq!(host.nano_cpus, Some(1_500_000_000));
+            assert_eq!(
+                (host.memory, host.memory_swap),
+                (Some(1 << 30), Some(1 << 30))
+            );
+            assert!(
+                host.pids_limit
+                    .is_some_and(|most| (77..100).contains(&most)),
+                "{host:?}"
+            );
+        }
+    }
+
     /// As natively: a fifth, a fifth and a twentieth of the machine's memory, and never what the kernel would give.
     #[test]
     fn files_in_memory_have_a_share_each() {
         for kind in Kind::ALL {
             for users in [Users::Machine, Users::Kept, Users::Mapped] {
-                let profile = Profile {
-                    kind,
-                    image: "x",
-                    hostname: "x",
-                    ids: (1, 1),
-                    labels: HashMap::new(),
-                    binds: &[],
-                    limits: &Limits::default(),
-                    network: "none",
-                    users,
-                    namespace: None,
-                    memory_of_machine: 1_000_000,
-                    runtime: None,
-                    socket: String::new(),
-                };
+                let limits = Limits::default();
+                let profile = profile(kind, users, &limits);
                 let own = profile.own_files();
                 let has = |place: &str, size: u64| {
                     let options = own[place]

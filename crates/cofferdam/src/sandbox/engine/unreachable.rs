@@ -69,3 +69,60 @@ fn installed(kind: Kind) -> Option<PathBuf> {
         .map(|place| PathBuf::from(place).join(kind.name()))
         .find(|path| path.exists())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::find::From;
+    use super::*;
+
+    /// One sentence that names the engine and the place, and the next step.
+    #[test]
+    fn each_reason_has_its_sentence() {
+        let told = |kind, from, error: io::ErrorKind| {
+            let endpoint = Endpoint {
+                kind,
+                socket: PathBuf::from("/run/x.sock"),
+                from,
+            };
+            match unreachable(&endpoint, &error.into()) {
+                SandboxError::NoEngine { what, hint } => (what, hint),
+                other => panic!("{other}"),
+            }
+        };
+        for (kind, name) in [(Kind::Docker, "Docker"), (Kind::Podman, "Podman")] {
+            for (error, begin) in [
+                (
+                    io::ErrorKind::NotFound,
+                    format!("{name} is not there: nothing is at /run/x.sock"),
+                ),
+                (
+                    io::ErrorKind::ConnectionRefused,
+                    format!("{name} does not run: nobody listens at /run/x.sock"),
+                ),
+                (
+                    io::ErrorKind::PermissionDenied,
+                    format!("you may not use {name}: /run/x.sock is closed to you"),
+                ),
+                (
+                    io::ErrorKind::TimedOut,
+                    format!("{name} cannot be reached at /run/x.sock: "),
+                ),
+            ] {
+                let (what, hint) = told(kind, From::Usual, error);
+                assert!(what.starts_with(&begin), "{what}");
+                assert!(hint.contains('`') && !what.contains('\n'), "{hint}");
+            }
+        }
+        let (what, _) = told(
+            Kind::Docker,
+            From::Variable("DOCKER_HOST"),
+            io::ErrorKind::NotFound,
+        );
+        assert!(
+            what.ends_with("at /run/x.sock (DOCKER_HOST names it)"),
+            "{what}"
+        );
+        let (_, hint) = told(Kind::Docker, From::Usual, io::ErrorKind::PermissionDenied);
+        assert!(hint.contains("usermod -aG docker"), "{hint}");
+    }
+}

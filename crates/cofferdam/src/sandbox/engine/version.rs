@@ -147,6 +147,26 @@ mod tests {
         }
     }
 
+    /// Podman 4.2 says 1.41 as well: what it lacks is found where a sandbox is made.
+    #[test]
+    fn podman_from_its_oldest_to_the_newest() {
+        let of = |api| {
+            let version = Some("x".to_owned());
+            agreed(Kind::Podman, &Greeting { api, version }, None)
+        };
+        assert_eq!(of((1, 41)).unwrap(), (1, 41));
+        // Podman 5.
+        assert_eq!(of((1, 44)).unwrap(), (1, 44));
+        let SandboxError::Unsupported { what, hint } = of((1, 40)).unwrap_err() else {
+            panic!("another error");
+        };
+        assert_eq!(
+            what,
+            "Podman x is too old: its API is 1.40, and 1.41 is needed"
+        );
+        assert_eq!(hint, "install Podman 4.3 or newer");
+    }
+
     #[test]
     fn what_bollard_asks_has_the_version() {
         for (from, to) in [

@@ -15,7 +15,7 @@ mod streams;
 mod terminal;
 mod wall;
 
-pub(super) use coming_up::{bounded, greet, ready, start_error, stay};
+pub(super) use coming_up::{bounded, greet, never_stayed, ready, start_error, stay};
 pub(super) use connection::Connection;
 pub(super) use door::{Door, free_door};
 pub(super) use executable::spawn;

@@ -25,8 +25,15 @@ pub(super) struct WithMaker(pub(super) watch::Receiver<bool>);
 pub(super) struct UntilRemoved {
     process: Arc<Process>,
     handle: Handle,
-    /// With whoever made it, until it stays.
-    maker: Mutex<Option<Maker>>,
+    stage: Mutex<Stage>,
+}
+
+/// How far it came.
+#[derive(Debug)]
+enum Stage {
+    WithMaker(Box<Maker>),
+    Stays,
+    Ended,
 }
 
 /// What a sandbox that is to outlive its maker ends with as long as it does not.
@@ -81,13 +88,18 @@ impl UntilRemoved {
         Self {
             process,
             handle,
-            maker: Mutex::new(Some(maker)),
+            stage: Mutex::new(Stage::WithMaker(Box::new(maker))),
         }
     }
 
-    fn maker(&self) -> Option<Maker> {
-        let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
-        maker.take()
+    /// What it was until now; another one is told that it has ended, until the stage is set again.
+    fn leave_stage(&self) -> Stage {
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *stage, Stage::Ended)
+    }
+
+    fn stays(&self) {
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Stage::Stays;
     }
 }
 
@@ -120,8 +132,8 @@ impl End for WithMaker {
 impl End for UntilRemoved {
     async fn close(&self, connection: &Connection) -> Result<(), SandboxError> {
         connection.say(&Request::End).await;
-        if let Some(Maker { starting, .. }) = self.maker() {
-            starting.finish().await;
+        if let Stage::WithMaker(maker) = self.leave_stage() {
+            maker.starting.finish().await;
         }
         let closed = resident::close(&self.process, &self.handle).await;
         connection.end("closed");
@@ -129,11 +141,17 @@ impl End for UntilRemoved {
     }
 
     async fn stay(&self) -> Result<(), SandboxError> {
-        let Some(maker) = self.maker() else {
-            return Ok(());
+        let maker = match self.leave_stage() {
+            Stage::WithMaker(maker) => *maker,
+            Stage::Stays => {
+                self.stays();
+                return Ok(());
+            }
+            Stage::Ended => return Err(guest::never_stayed()),
         };
         guest::stay(&maker.stream).await?;
         maker.newborn.keep();
+        self.stays();
         maker.starting.leave().await;
         Ok(())
     }
@@ -161,7 +179,7 @@ pub(super) async fn open(handle: &Handle) -> Result<GuestSandbox, SandboxError> 
         end: Box::new(UntilRemoved {
             process: Arc::new(process),
             handle: handle.clone(),
-            maker: Mutex::new(None),
+            stage: Mutex::new(Stage::Stays),
         }),
         wall: None,
     })

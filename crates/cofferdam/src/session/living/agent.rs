@@ -25,6 +25,7 @@ use crate::session::report::{Kept, RunReport, usage};
 use crate::session::run::take_login_back;
 use crate::session::runlog;
 use crate::session::stream::AgentFailure;
+use crate::session::sync::SyncMode;
 
 /// The lock of the agent that works, in the state directory.
 const AT_WORK: &str = "agent";
@@ -59,6 +60,8 @@ impl Session {
         };
         let plan = self.plan(&form).await.map_err(session)?;
         let planned = plan::plan_task(&options, &plan).await.map_err(nothing)?;
+        // While nobody else's agent is at work.
+        self.sync(SyncMode::IfChanged).await.map_err(session)?;
         let name = runlog::file_name(self.record(), Some(self.record().name.as_str()));
         let log = (&options.task.log, options.task.log_limits);
         let config_dir = plan.repository.config_dir();

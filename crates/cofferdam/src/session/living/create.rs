@@ -201,6 +201,8 @@ impl Making<'_> {
             Err(error) => Err(error.into()),
         };
         if let Err(error) = made {
+            // Nothing runs that the record does not know of.
+            let _ = sandbox.close().await;
             (owned.record.lifetime, owned.record.setup) = before;
             owned.save()?;
             return Err(error);

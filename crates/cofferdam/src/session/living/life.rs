@@ -219,8 +219,10 @@ pub async fn start(
     place::check_mounts(&spec.mounts, &caller.home)?;
     let made = provider.create(&spec, &caller.cancel).await;
     let sandbox = made.map_err(|source| SessionError::sandbox(name(), source))?;
-    let stays = sandbox.stay().await;
-    stays.map_err(|source| SessionError::sandbox(name(), source))?;
+    if let Err(source) = sandbox.stay().await {
+        let _ = sandbox.close().await;
+        return Err(SessionError::sandbox(name(), source));
+    }
     let session = Session {
         caller: caller.clone(),
         named,

@@ -23,8 +23,18 @@ use crate::wall::Registration;
 
 /// The agent's home in the state directory, where it stays.
 const HOME: &str = "home";
-/// Without any configuration zsh begins with questions in place of a prompt.
-const ZSH: &str = ".zshrc";
+/// What shells read that are there: variables and theme of the configuration, in images too that know nothing of it. Without any
+/// file zsh begins with questions in place of a prompt.
+const SHELLS: [(&str, &str); 2] = [
+    (
+        ".zshrc",
+        concat!(
+            include_str!("../shells/zshrc"),
+            include_str!("../../image/base/shell/stand-in.zsh")
+        ),
+    ),
+    (".bashrc", include_str!("../shells/bashrc")),
+];
 
 impl Making<'_> {
     pub(super) async fn start(
@@ -194,7 +204,10 @@ impl Making<'_> {
 pub(in crate::session) fn agent_home(state: &Path) -> Result<(), FileError> {
     let home = state.join(HOME);
     fsx::private_dir(&home)?;
-    fsx::write_private(&home.join(ZSH), b"")
+    for (name, text) in SHELLS {
+        fsx::write_private(&home.join(name), text.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// The programs that a sandbox shows as the user has them: this agent's, and those of all agents that are known,
