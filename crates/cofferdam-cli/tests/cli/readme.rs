@@ -148,6 +148,11 @@ fn a_sandbox_that_stays_as_readme_has_it() {
                 shell.ends_with(0);
                 continue;
             }
+            // So does this one; `configured` opens it.
+            "claude" => {
+                assert!(line.starts_with("cofferdam claude fix  "), "{line}");
+                continue;
+            }
             // It goes on for as long as the program does.
             "logs" => drop(lives.exec("fix", "touch ~/enough").expect_code(0)),
             _ => {}
@@ -186,7 +191,7 @@ fn a_sandbox_that_stays_as_readme_has_it() {
             other => panic!("nobody knows what `{other}` is to do: {line}"),
         }
     }
-    let all = "create shell exec exec logs run status diff merge pause stop delete";
+    let all = "create shell exec exec logs run claude status diff merge pause stop delete";
     assert_eq!(verbs.join(" "), all);
     lives.expect_clean();
 }

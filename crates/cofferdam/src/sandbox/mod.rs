@@ -156,9 +156,9 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
 
     /// From now on it lives without whoever made it ([`Lifetime::UntilRemoved`]). Until then it ends with the value that
     /// [`BindMountProvider::create`] gave, and the process that holds it: nobody knows yet that it is to be found. Idempotent.
-    /// Bounded: 20 s; on an error it has ended.
+    /// Bounded: 20 s; on an error it has ended. One that lives by itself from the first has nothing to do.
     async fn stay(&self) -> Result<(), SandboxError> {
-        Err(unable(Ability::Outlive))
+        Ok(())
     }
 
     /// What keeps it behind the wall, where [`SandboxSpec::network`] is [`Network::Wall`]. Its maker has it, and nobody

@@ -129,8 +129,12 @@ fn codex_is_told_the_key_and_the_address_of_its_environment() {
     assert!(command.environment.is_empty());
 }
 
-/// What names the versions of the programs in the base image, agents among them.
-const BASE_IMAGE: [&str; 2] = ["image/base.rs", "commands/build_base.rs"];
+/// What names the versions of the programs in the base image, agents among them, and the command that opens one for a person.
+const BASE_IMAGE: [&str; 3] = [
+    "image/base.rs",
+    "commands/build_base.rs",
+    "commands/claude.rs",
+];
 
 /// Its module line, its re-export and its place in the list: nothing else of the library or of the command knows an
 /// agent, neither its name, its program, its variables nor its files; but the base image, in which it is installed.

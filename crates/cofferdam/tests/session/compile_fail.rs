@@ -61,7 +61,9 @@ fn what_must_not_compile_does_not_compile() {
     for (name, wanted) in [
         (
             "bare_provider",
-            &["7:62: error[E0277]: the trait bound `Contained: From<Native>` is not satisfied"][..],
+            &[
+                "7:62: error[E0277]: the trait bound `Contained: From<cofferdam::sandbox::native::Native>` is not satisfied",
+            ][..],
         ),
         ("isolated_head", &["6:29: error[E0308]: mismatched types"]),
         (

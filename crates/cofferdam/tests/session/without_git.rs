@@ -116,6 +116,10 @@ impl Sandbox for Island {
         self.inner.close().await
     }
 
+    async fn stay(&self) -> Result<(), SandboxError> {
+        self.inner.stay().await
+    }
+
     async fn freeze(&self) -> Result<(), SandboxError> {
         self.inner.freeze().await
     }

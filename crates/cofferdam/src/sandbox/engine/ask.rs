@@ -19,7 +19,7 @@ use super::version::{self, Greeting};
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST: usize = 64 << 20;
 /// How long a list is asked for again, and how long after each time.
-const LISTINGS: Duration = Duration::from_secs(15);
+const LISTINGS: Duration = Duration::from_secs(3);
 const BETWEEN_LISTINGS: Duration = Duration::from_millis(50);
 /// In Podman's answer then.
 const GONE: &str = "container not known";
@@ -53,12 +53,24 @@ pub(super) async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> io::R
     }
 }
 
-/// A list of containers. Podman (4.3) gives none where one goes, whosever it is, while the list is made: then it is asked again.
-pub(super) async fn list<T: DeserializeOwned>(socket: &Path, path: &str) -> io::Result<Vec<T>> {
+/// A list of containers. Podman (4.3) gives none where one goes, whosever it is, while the list is made: then it is asked again, and
+/// at last by another path, where there is one.
+pub(super) async fn list<T: DeserializeOwned>(
+    socket: &Path,
+    path: &str,
+    otherwise: Option<&str>,
+) -> io::Result<Vec<T>> {
     let began = Instant::now();
     loop {
         match get(socket, path).await {
-            Err(error) if began.elapsed() < LISTINGS && error.to_string().contains(GONE) => {}
+            Err(error) if error.to_string().contains(GONE) => {
+                if began.elapsed() >= LISTINGS {
+                    let Some(otherwise) = otherwise else {
+                        return Err(error);
+                    };
+                    return get(socket, otherwise).await.map(Option::unwrap_or_default);
+                }
+            }
             listed => return listed.map(Option::unwrap_or_default),
         }
         tokio::time::sleep(BETWEEN_LISTINGS).await;
@@ -201,7 +213,7 @@ mod tests {
                     .unwrap();
             }
         });
-        let found = list(&socket, "/v1.41/containers/json").await;
+        let found = list(&socket, "/v1.41/containers/json", Some("/v4.0.0/libpod/x")).await;
         server.join().unwrap();
         found
     }

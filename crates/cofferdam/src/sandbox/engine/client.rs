@@ -34,7 +34,8 @@ use crate::sandbox::SandboxError;
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
 const ANSWER: u64 = 60;
 /// Podman's own questions. By Docker's it gives no list at all for good where one container that matches is half removed: one that
-/// ended while another one joined it has no files any more, and stays until that other one is removed (4.3).
+/// ended while another one joined it has no files any more, and stays until that other one is removed (4.3). Its own list has both,
+/// but waits for whatever Podman is at with each of them.
 const LIBPOD: &str = "/v4.0.0/libpod";
 const MOVED: u16 = 301;
 const BAD_REQUEST: u16 = 400;
@@ -357,11 +358,9 @@ impl Client {
         let filters = serde_json::json!({ "label": labels }).to_string();
         let filters = ask::encoded(&filters);
         let query = format!("/containers/json?all=true&filters={filters}");
-        let path = match self.kind() {
-            Kind::Docker => self.path(&query),
-            Kind::Podman => format!("{LIBPOD}{query}"),
-        };
-        let found = ask::list::<Listed>(&self.endpoint.socket, &path).await;
+        let otherwise = (self.kind() == Kind::Podman).then(|| format!("{LIBPOD}{query}"));
+        let (socket, path) = (&self.endpoint.socket, self.path(&query));
+        let found = ask::list::<Listed>(socket, &path, otherwise.as_deref()).await;
         let mut found = found.map_err(|error| self.broken("list its containers", &error))?;
         // What an engine does not filter is not ours.
         let has_all = |one: &Listed| {

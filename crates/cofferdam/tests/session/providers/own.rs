@@ -145,6 +145,10 @@ impl Sandbox for Watched {
         }
     }
 
+    async fn stay(&self) -> Result<(), SandboxError> {
+        self.inner.stay().await
+    }
+
     fn process(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.inner.process()
     }
@@ -265,6 +269,10 @@ impl Sandbox for Island {
 
     async fn close(&self) -> Result<(), SandboxError> {
         self.watched.close().await
+    }
+
+    async fn stay(&self) -> Result<(), SandboxError> {
+        self.watched.stay().await
     }
 }
 
