@@ -21,8 +21,8 @@ use crate::ui::style::{self, paint};
 
 /// Approve what a repository's own `.cofferdam/config.yaml` asks for
 ///
-/// A repository can be anybody's, so what widens a sandbox waits for you: destinations, files of this machine, and variables that
-/// decide what runs. All of it is shown, beside what you approved last; what was not approved is left out.
+/// A repository can be anybody's, so what widens a sandbox waits for you: destinations, files of this machine, variables that
+/// decide what runs, and where and how sandboxes are made. All of it is shown, beside what you approved last; what was not approved is left out.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").args(["list", "revoke", "trust"]))]
 pub(crate) struct Arguments {

@@ -35,7 +35,7 @@ impl Defaults {
         let repository = RepoPath::resolve(top).ok();
         let of = repository.as_ref().map(|repository| (top, repository));
         let found = config::effective(&environment.home, of);
-        if let Some(problem) = found.unread_choices {
+        if let Some(problem) = found.unread_setting() {
             return Err(CliError::Failed {
                 message: format!("{problem}; it says where and how sandboxes are made"),
                 hint: "mend it at that place: see `cofferdam config check`".to_owned(),

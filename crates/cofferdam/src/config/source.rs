@@ -27,9 +27,22 @@ pub struct Effective {
     pub waiting: Vec<Asked>,
     /// A file that cannot be used contributes nothing.
     pub problems: Vec<Problem>,
-    /// One that cannot be used and, as far as its text tells, makes choices of how sandboxes are made ([`super::Setting`]): what is
-    /// wrong with it.
-    pub unread_choices: Option<String>,
+}
+
+impl Effective {
+    /// What is wrong with a file that cannot be used and, as far as its text tells, says how sandboxes are made
+    /// ([`super::Setting`]).
+    pub fn unread_setting(&self) -> Option<&Problem> {
+        self.problems.iter().find(|problem| {
+            matches!(
+                problem,
+                Problem::Config(ConfigError::Content {
+                    has_setting: true,
+                    ..
+                })
+            )
+        })
+    }
 }
 
 /// Why a file contributes nothing.
@@ -62,17 +75,7 @@ pub fn effective(home: &Home, of: Option<(&Path, &RepoPath)>) -> Effective {
             sift(file, &own, &approved)
         }
     };
-    let mut unread = problems.iter().filter(|problem| {
-        matches!(
-            problem,
-            Problem::Config(ConfigError::Content {
-                has_setting: true,
-                ..
-            })
-        )
-    });
     Effective {
-        unread_choices: unread.next().map(ToString::to_string),
         config: merge(own, sifted.granted),
         waiting: sifted.waiting,
         problems,

@@ -229,4 +229,31 @@ mod tests {
         let found = listed(&[(500, r#"{"message":"the disk is on fire"}"#)]).await;
         assert!(found.unwrap_err().to_string().contains("on fire"));
     }
+
+    /// One that is half removed is in the way for good.
+    #[tokio::test]
+    async fn a_list_that_is_never_given_is_asked_for_by_another_way() {
+        const WENT: &str =
+            r#"{"message":"getting container from store \"92a2\": container not known"}"#;
+        let place = tempfile::tempdir().unwrap();
+        let socket = place.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (mut client, mut asked) = (client.unwrap(), [0; 1 << 12]);
+                let read = client.read(&mut asked).unwrap();
+                let other = String::from_utf8_lossy(&asked[..read]).starts_with("GET /other ");
+                let (status, body) = if other { (200, "[7]") } else { (500, WENT) };
+                let length = body.len();
+                let head = format!("HTTP/1.1 {status} x\r\nContent-Length: {length}\r\n\r\n");
+                client
+                    .write_all(format!("{head}{body}").as_bytes())
+                    .unwrap();
+            }
+        });
+        let found: Vec<u8> = list(&socket, "/usual", Some("/other")).await.unwrap();
+        assert_eq!(found, [7]);
+        let refused = list::<u8>(&socket, "/usual", None).await.unwrap_err();
+        assert!(refused.to_string().contains(GONE), "{refused}");
+    }
 }

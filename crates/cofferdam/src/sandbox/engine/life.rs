@@ -1,7 +1,7 @@
 //! How long a container lives, how it is found again, and how it ends.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +13,9 @@ use super::reach::Reach;
 use super::whose::Whose;
 use super::{attached, places, record};
 use crate::fsx;
-use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
+use crate::sandbox::guest::{
+    self, Connection, Door, End, GuestSandbox, Process, Provisional, Staying,
+};
 use crate::sandbox::{Ability, Handle, SandboxError, identity, unable};
 
 /// How long an engine may take to be done with a container that has ended, and how often it is asked.
@@ -25,35 +27,16 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Keeper {
     pub(super) reach: Arc<Reach>,
     pub(super) whose: Whose,
-    pub(super) process: Process,
+    pub(super) process: Arc<Process>,
     pub(super) lives_on: bool,
-    pub(super) stage: Mutex<Stage>,
+    pub(super) staying: Staying<Maker>,
 }
 
-/// How far one came that is to outlive its maker.
+/// What one that is to outlive its maker ends with as long as it does not.
 #[derive(Debug)]
-pub(super) enum Stage {
-    /// It ends with this connection.
-    WithMaker(UnixStream),
-    Stays,
-    Ended,
-}
-
-/// Killed unless it is kept: a guest that heard the question and was not heard would go on.
-struct Newborn<'a>(Option<&'a Process>);
-
-impl Newborn<'_> {
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Newborn<'_> {
-    fn drop(&mut self) {
-        if let Some(process) = self.0 {
-            process.kill();
-        }
-    }
+pub(super) struct Maker {
+    pub(super) stream: UnixStream,
+    pub(super) guest: Provisional,
 }
 
 #[async_trait]
@@ -69,7 +52,7 @@ impl End for Keeper {
             connection.end("closed");
             self.process.end().await
         };
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Stage::Ended;
+        self.staying.end();
         // Also where it did not end: the engine kills it then.
         all_gone(&self.reach, &self.whose).await?;
         ended
@@ -79,25 +62,11 @@ impl End for Keeper {
         if !self.lives_on {
             return Err(unable(Ability::Outlive));
         }
-        let maker = {
-            let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-            match std::mem::replace(&mut *stage, Stage::Ended) {
-                Stage::WithMaker(maker) => maker,
-                other => {
-                    let stays = matches!(other, Stage::Stays);
-                    *stage = other;
-                    return if stays {
-                        Ok(())
-                    } else {
-                        Err(guest::never_stayed())
-                    };
-                }
-            }
-        };
-        let newborn = Newborn(Some(&self.process));
-        guest::stay(&maker).await?;
-        newborn.keep();
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Stage::Stays;
+        if let Some(maker) = self.staying.begin()? {
+            guest::stay(&maker.stream).await?;
+            maker.guest.keep();
+            self.staying.done();
+        }
         Ok(())
     }
 
@@ -151,9 +120,9 @@ pub(super) async fn open(
         end: Box::new(Keeper {
             reach: Arc::clone(reach),
             whose,
-            process,
+            process: Arc::new(process),
             lives_on: true,
-            stage: Mutex::new(Stage::Stays),
+            staying: Staying::already(),
         }),
         wall: None,
     })

@@ -1,7 +1,7 @@
 //! Making a container: created, started, met, and left alone only when it is whole.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cofferdam_guest::protocol::{self, Agent, Setup};
 use tokio_util::sync::CancellationToken;
@@ -12,7 +12,7 @@ use super::environment::environment;
 use super::etc;
 use super::holder::{Held, Holder};
 use super::holding::{GENERIC, Holding};
-use super::life::{Keeper, Stage};
+use super::life::{Keeper, Maker};
 use super::mounts::{self, Bind};
 use super::namespaces;
 use super::newborn::{Newborn, go_on, meet, short};
@@ -28,7 +28,8 @@ use crate::embedded;
 use crate::fsx;
 use crate::names::RepoPath;
 use crate::sandbox::guest::{
-    self, Connection, Door, GuestSandbox, bounded, bytes, raise_wall, start_error,
+    self, Connection, Door, GuestSandbox, Provisional, Staying, bounded, bytes, raise_wall,
+    start_error,
 };
 use crate::sandbox::{
     Access, Lifetime, Limits, Mount, MountSource, Network, SandboxError, SandboxSpec, identity,
@@ -220,12 +221,20 @@ pub(super) async fn come_up(
         containers: containers.clone(),
         ..planned
     };
+    let process = Arc::new(process);
+    let staying = match maker {
+        None => Staying::already(),
+        Some(stream) => Staying::with(Maker {
+            stream,
+            guest: Provisional::new(Arc::clone(&process)),
+        }),
+    };
     let end = Keeper {
         reach: Arc::clone(reach),
         whose: whose.with(containers),
         process,
         lives_on: door.is_some(),
-        stage: Mutex::new(maker.map_or(Stage::Stays, Stage::WithMaker)),
+        staying,
     };
     let sandbox = GuestSandbox {
         connection: Connection::new(stream),

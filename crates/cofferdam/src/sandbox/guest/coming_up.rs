@@ -78,11 +78,6 @@ pub(in crate::sandbox) async fn stay(stream: &UnixStream) -> Result<(), SandboxE
     }
 }
 
-/// Of one that ended before it was to stay, or is being asked by somebody else.
-pub(in crate::sandbox) fn never_stayed() -> SandboxError {
-    SandboxError::Gone("it ended before it was told to stay".to_owned())
-}
-
 /// Each side says its version.
 pub(in crate::sandbox) async fn greet(stream: &UnixStream) -> Result<(), SandboxError> {
     let broken = |error: io::Error| match error.kind() {

@@ -1,7 +1,7 @@
 //! How long a native sandbox lives, and how its end is seen.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +11,9 @@ use tokio::sync::watch;
 
 use super::launch::Starting;
 use super::resident;
-use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, Process};
+use crate::sandbox::guest::{
+    self, Connection, Door, End, GuestSandbox, Process, Provisional, Staying,
+};
 use crate::sandbox::{Ability, Handle, SandboxError, identity, unable};
 
 /// The bound of [`close`](crate::sandbox::Sandbox::close) in seconds.
@@ -25,81 +27,33 @@ pub(super) struct WithMaker(pub(super) watch::Receiver<bool>);
 pub(super) struct UntilRemoved {
     process: Arc<Process>,
     handle: Handle,
-    stage: Mutex<Stage>,
-}
-
-/// How far it came.
-#[derive(Debug)]
-enum Stage {
-    WithMaker(Box<Maker>),
-    Stays,
-    Ended,
+    staying: Staying<Maker>,
 }
 
 /// What a sandbox that is to outlive its maker ends with as long as it does not.
 #[derive(Debug)]
 struct Maker {
     stream: UnixStream,
-    newborn: Newborn,
+    init: Provisional,
     starting: Starting,
-}
-
-/// Killed unless it is kept: nothing half-made stays.
-#[derive(Debug)]
-pub(super) struct Newborn {
-    process: Arc<Process>,
-    kept: bool,
-}
-
-impl Newborn {
-    pub(super) fn new(process: Process) -> Self {
-        Self {
-            process: Arc::new(process),
-            kept: false,
-        }
-    }
-
-    fn keep(mut self) {
-        self.kept = true;
-    }
-}
-
-impl Drop for Newborn {
-    fn drop(&mut self) {
-        if !self.kept {
-            self.process.kill();
-        }
-    }
 }
 
 impl UntilRemoved {
     pub(super) fn of_maker(
         handle: Handle,
         stream: UnixStream,
-        newborn: Newborn,
+        init: Provisional,
         starting: Starting,
     ) -> Self {
-        let process = Arc::clone(&newborn.process);
-        let maker = Maker {
-            stream,
-            newborn,
-            starting,
-        };
         Self {
-            process,
+            process: Arc::clone(init.process()),
             handle,
-            stage: Mutex::new(Stage::WithMaker(Box::new(maker))),
+            staying: Staying::with(Maker {
+                stream,
+                init,
+                starting,
+            }),
         }
-    }
-
-    /// What it was until now; another one is told that it has ended, until the stage is set again.
-    fn leave_stage(&self) -> Stage {
-        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *stage, Stage::Ended)
-    }
-
-    fn stays(&self) {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Stage::Stays;
     }
 }
 
@@ -132,7 +86,7 @@ impl End for WithMaker {
 impl End for UntilRemoved {
     async fn close(&self, connection: &Connection) -> Result<(), SandboxError> {
         connection.say(&Request::End).await;
-        if let Stage::WithMaker(maker) = self.leave_stage() {
+        if let Some(maker) = self.staying.end() {
             maker.starting.finish().await;
         }
         let closed = resident::close(&self.process, &self.handle).await;
@@ -141,17 +95,12 @@ impl End for UntilRemoved {
     }
 
     async fn stay(&self) -> Result<(), SandboxError> {
-        let maker = match self.leave_stage() {
-            Stage::WithMaker(maker) => *maker,
-            Stage::Stays => {
-                self.stays();
-                return Ok(());
-            }
-            Stage::Ended => return Err(guest::never_stayed()),
+        let Some(maker) = self.staying.begin()? else {
+            return Ok(());
         };
         guest::stay(&maker.stream).await?;
-        maker.newborn.keep();
-        self.stays();
+        maker.init.keep();
+        self.staying.done();
         maker.starting.leave().await;
         Ok(())
     }
@@ -179,7 +128,7 @@ pub(super) async fn open(handle: &Handle) -> Result<GuestSandbox, SandboxError> 
         end: Box::new(UntilRemoved {
             process: Arc::new(process),
             handle: handle.clone(),
-            stage: Mutex::new(Stage::Stays),
+            staying: Staying::already(),
         }),
         wall: None,
     })

@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use cofferdam_guest::protocol::{self, Agent, Setup, SetupMount, Source};
 use tokio::net::UnixStream;
@@ -11,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 use super::cgroup::Group;
 use super::host::Host;
 use super::launch::Starting;
-use super::life::{Newborn, UntilRemoved, WithMaker};
+use super::life::{UntilRemoved, WithMaker};
 use super::{NativeOptions, tools};
 use crate::sandbox::guest::{
-    self, Connection, Door, End, GuestSandbox, Process, bounded, bytes, raise_wall, start_error,
+    self, Connection, Door, End, GuestSandbox, Process, Provisional, bounded, bytes, raise_wall,
+    start_error,
 };
 use crate::sandbox::{
     Access, Handle, Lifetime, Mount, MountSource, Network, SandboxError, SandboxSpec, identity,
@@ -26,7 +28,7 @@ use crate::wall::Registration;
 struct Up {
     wall: Option<Registration>,
     /// Of one that is to outlive its maker: the connection by which it is used from now on, and its init.
-    living: Option<(UnixStream, Newborn)>,
+    living: Option<(UnixStream, Provisional)>,
 }
 
 pub(super) async fn make(
@@ -66,11 +68,10 @@ pub(super) async fn make(
         }
     };
     let (connection, end): (_, Box<dyn End>) =
-        if let (Some((used, newborn)), Lifetime::UntilRemoved { state }) = (living, &spec.lifetime)
-        {
+        if let (Some((used, init)), Lifetime::UntilRemoved { state }) = (living, &spec.lifetime) {
             let (id, state) = (spec.id, state.clone());
             let handle = Handle { id, state };
-            let end = UntilRemoved::of_maker(handle, maker, newborn, starting);
+            let end = UntilRemoved::of_maker(handle, maker, init, starting);
             (Connection::new(used), Box::new(end))
         } else {
             let (connection, end) = keep(maker, starting);
@@ -104,11 +105,11 @@ async fn come_up(
         return Ok(Up { wall, living: None });
     };
     let ours = door.connect().await?;
-    let newborn = Newborn::new(Process::of(&ours)?);
+    let init = Provisional::new(Arc::new(Process::of(&ours)?));
     guest::greet(&ours).await?;
     Ok(Up {
         wall,
-        living: Some((ours, newborn)),
+        living: Some((ours, init)),
     })
 }
 
