@@ -4,6 +4,7 @@
 pub mod fuzz;
 pub mod lab;
 pub mod model;
+pub mod opens;
 pub mod probe;
 pub mod sample;
 pub mod skip;

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,8 +12,8 @@ use std::time::SystemTime;
 use cofferdam::git::index::format;
 use cofferdam::git::trees::{self, Far, LONGEST_STACK, Stack, Tell, TreeError, Trees};
 use cofferdam::git::{Oid, Repository};
+use cofferdam_lab::opens::Opens;
 use cofferdam_lab::sample::Sample;
-use rustix::fs::inotify;
 
 use crate::support::{World, gits, never};
 
@@ -143,32 +141,6 @@ async fn stack(world: &World, repo: &Repository, commit: &Oid) -> Stack {
         .unwrap()
 }
 
-fn watch_below(watch: &OwnedFd, directory: &Path) {
-    inotify::add_watch(watch, directory, inotify::WatchFlags::OPEN).unwrap();
-    for entry in fs::read_dir(directory).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_dir() {
-            watch_below(watch, &entry.path());
-        }
-    }
-}
-
-/// The names of files that were opened since one looked last, but for what git asks for its rules.
-fn opened(watch: &OwnedFd) -> Vec<String> {
-    let mut buffer = [MaybeUninit::uninit(); 1 << 14];
-    let mut events = inotify::Reader::new(watch, &mut buffer);
-    let mut names = Vec::new();
-    while let Ok(event) = events.next() {
-        let name = event
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
-        if !event.events().contains(inotify::ReadFlags::ISDIR) {
-            names.extend(name.filter(|name| !name.starts_with(".git")));
-        }
-    }
-    names
-}
-
 /// A plain file that has content, and no name of git's, below it.
 fn first_file(root: &Path, below: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(root.join(below)).unwrap();
@@ -239,8 +211,13 @@ fn status_reads_nothing(world: &World, stack: &Stack, commit: &Oid) {
     };
     git(&["update-ref", "refs/heads/main", commit.as_str()]);
     git(&["symbolic-ref", "HEAD", "refs/heads/main"]);
-    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
-    watch_below(&watch, &files);
+    // But for what git asks for its rules.
+    let opens = Opens::below(&files).unwrap();
+    let opened = || {
+        let mut names = opens.names();
+        names.retain(|name| !name.starts_with(".git"));
+        names
+    };
     let without_writing = [
         "--no-optional-locks",
         "status",
@@ -248,7 +225,7 @@ fn status_reads_nothing(world: &World, stack: &Stack, commit: &Oid) {
         "--ignore-submodules=all",
     ];
     assert_eq!(git(&without_writing), "");
-    assert_eq!(opened(&watch), [""; 0]);
+    assert_eq!(opened(), [""; 0]);
     // The control: one whose time says nothing is read.
     let one = stack
         .layers
@@ -258,9 +235,9 @@ fn status_reads_nothing(world: &World, stack: &Stack, commit: &Oid) {
     let file = fs::File::open(files.join(&one)).unwrap();
     file.set_modified(SystemTime::now()).unwrap();
     drop(file);
-    opened(&watch);
+    opened();
     assert_eq!(git(&without_writing), "");
-    assert_eq!(opened(&watch), [one.file_name().unwrap().to_str().unwrap()]);
+    assert_eq!(opened(), [one.file_name().unwrap().to_str().unwrap()]);
     assert_eq!(git(&["diff-files", "--name-only"]).lines().count(), 1);
     assert_eq!(
         git(&["status", "--porcelain", "--ignore-submodules=all"]),

@@ -1,7 +1,6 @@
 //! Files into a sandbox, and what changed in it: whoever is inside may do to the tree whatever they like.
 
 use std::io::Write;
-use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,8 +8,8 @@ use std::sync::Arc;
 
 use cofferdam::sandbox::{Access, Sandbox, SandboxError};
 use cofferdam_guest::protocol::files::{self, Entry, Known};
+use cofferdam_lab::opens::Opens;
 use cofferdam_lab::skip;
-use rustix::fs::inotify;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
@@ -154,17 +153,6 @@ both! {
     }
 }
 
-/// How many files were opened in the watched directories since one looked last.
-fn opened(watch: &OwnedFd) -> usize {
-    let mut buffer = [MaybeUninit::uninit(); 4096];
-    let mut events = inotify::Reader::new(watch, &mut buffer);
-    let mut count = 0;
-    while let Ok(event) = events.next() {
-        count += usize::from(!event.events().contains(inotify::ReadFlags::ISDIR));
-    }
-    count
-}
-
 both! {
     /// By the kernel's own count: as many files are opened as changed, however many there are.
     async fn only_what_changed_is_read() {
@@ -183,20 +171,17 @@ both! {
             if matches!(&first, Known::Path { print, .. } if print.content.is_some()) {
                 return skip!("that files are not read: the times of this file system do not tell of each change");
             }
-            let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
-            for number in 0..10 {
-                let directory = shared.path().join(directory).join(format!("d{number}"));
-                inotify::add_watch(&watch, directory, inotify::WatchFlags::OPEN).unwrap();
-            }
+            let opens = Opens::of((0..10).map(|number| shared.path().join(directory).join(format!("d{number}")))).unwrap();
+            let opened = || opens.names().len();
             assert_eq!(changes(sandbox, &at, known.clone()).await.unwrap(), [""; 0]);
-            assert_eq!(opened(&watch), 0, "of {files} nothing changed");
+            assert_eq!(opened(), 0, "of {files} nothing changed");
             ok(sandbox, &format!("cd {at}; for n in 1 4 7; do echo y >> d$n/f$n; done; rm d2/f2; echo z > d3/new")).await;
-            opened(&watch);
+            opened();
             assert_eq!(changes(sandbox, &at, known).await.unwrap().len(), 5);
-            assert_eq!(opened(&watch), 4, "of {files}");
+            assert_eq!(opened(), 4, "of {files}");
             // The control: of what nothing is known everything is read.
             changes(sandbox, &at, nothing_known()).await.unwrap();
-            assert_eq!(opened(&watch), files);
+            assert_eq!(opened(), files);
         }
         sandbox.close().await.unwrap();
     }
