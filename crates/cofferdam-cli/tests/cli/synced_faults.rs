@@ -112,13 +112,13 @@ fn one_that_changes_while_it_is_read() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut file = std::fs::File::options().append(true).open(&path).unwrap();
-            let line = "x".repeat(1 << 16);
-            for _ in 0..2_000 {
+            let line = "x".repeat(1 << 11);
+            for _ in 0..5_000 {
                 if ended.load(Ordering::Relaxed) {
                     break;
                 }
                 file.write_all(line.as_bytes()).unwrap();
-                std::thread::sleep(Duration::from_micros(200));
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
         for _ in 0..5 {
