@@ -1,11 +1,13 @@
 //! The same commands with sandboxes in containers: switching is one word.
 
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_lab::skip;
 
-use crate::environment::{Done, TestEnvironment, finish};
+use crate::engine_faults::socket;
+use crate::environment::{Done, TestEnvironment, finish, finish_within};
 
 /// An image with a shell and git. scripts/test makes it.
 pub(crate) const IMAGE: &str = "git:latest";
@@ -90,6 +92,14 @@ impl World {
         let mut command = self.command(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         finish(command.spawn().unwrap())
+    }
+
+    /// A build of an image that is small: three minutes.
+    #[track_caller]
+    pub(crate) fn builds(&self, arguments: &[&str]) -> Done {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        finish_within(command.spawn().unwrap(), Duration::from_secs(180)).expect_code(0)
     }
 
     /// What `cofferdam status` says of a field, without its quotes.
@@ -298,6 +308,61 @@ fn one_that_lives_on_is_used_as_any_other() {
             .cofferdam(&["delete", "--force", "one"])
             .expect_code(0);
         world.expect_clean();
+    }
+}
+
+/// Whoever is in the group of Docker's socket and is not root has all of it, over worktrees in place of layers.
+#[test]
+fn a_member_of_dockers_group_has_worktrees() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root becomes one");
+    }
+    for world in worlds().into_iter().filter(|one| one.engine == "docker") {
+        let group = socket("docker").metadata().unwrap().gid().to_string();
+        let id = 10_000 + std::process::id() % 50_000;
+        let place = world.environment.home();
+        let place = place.parent().unwrap();
+        // Where they can execute it.
+        let bin = place.join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_cofferdam"), bin.join("cofferdam")).unwrap();
+        let owner = format!("{id}:{id}");
+        let owned = Command::new("chown").args(["-R", &owner]).arg(place).status();
+        assert!(owned.unwrap().success());
+        let id = id.to_string();
+        let them = |words: &[&str]| {
+            let ours = world.command(words);
+            let mut command = Command::new("setpriv");
+            command
+                .args(["--reuid", &id, "--regid", &id, "--groups", &group, "--inh-caps=-all"])
+                .arg(bin.join("cofferdam"))
+                .args(words)
+                .env_clear()
+                .current_dir(world.environment.repository())
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            for (name, value) in ours.get_envs() {
+                if let Some(value) = value {
+                    command.env(name, value);
+                }
+            }
+            finish(command.spawn().unwrap())
+        };
+        let made = them(&making("create", "docker", &["one"])).expect_code(0);
+        assert!(made.stdout.contains("mode bind"), "{made}");
+        let script = "echo x >x && git add x && git commit -qm theirs";
+        them(&["exec", "one", "--", "sh", "-c", script]).expect_code(0);
+        them(&["stop", "one"]).expect_code(0);
+        them(&["start", "one"]).expect_code(0);
+        them(&["merge", "one"]).expect_code(0);
+        them(&["delete", "one"]).expect_code(0);
+        let ran = making("run", "docker", &["--", "sh", "-c", "echo y >y && git add y && git commit -qm ran"]);
+        let ran = them(&ran).expect_code(0);
+        assert!(ran.stderr.contains("mode bind"), "{ran}");
+        let file = world.environment.repository().join("y").metadata().unwrap();
+        assert_eq!(file.uid().to_string(), id);
+        assert_eq!(world.containers(), [""; 0]);
     }
 }
 

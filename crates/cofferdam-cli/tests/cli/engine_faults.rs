@@ -11,6 +11,7 @@ use cofferdam_lab::sample::Sample;
 
 use crate::containers::{SURROUNDINGS, World, making, worlds};
 use crate::fake_engine::with_engine;
+use crate::images::hinted;
 
 /// One of so many requests, unless all are wanted.
 const SHARE: u64 = 8;
@@ -283,6 +284,57 @@ fn check(case: &Case) {
                 let kept = world.environment.git(&["log", "--all", "--format=%s"]);
                 assert!(kept.contains(WORK), "{what}: {kept}");
             }
+        }
+    }
+}
+
+/// A build has a holder, a container for each step, and an image at its end.
+#[test]
+fn one_that_goes_away_while_an_image_is_built() {
+    for mut world in worlds() {
+        let engine = world.engine;
+        let way = Way::to(socket(engine));
+        let fresh = || {
+            let environment = crate::environment::TestEnvironment::with_repository();
+            let text = "FROM busybox:latest\nRUN echo one >/one\nRUN echo two >/two\n";
+            environment.write(".cofferdam/Dockerfile", text);
+            environment
+        };
+        world.environment = fresh();
+        way.breaks_after(usize::MAX);
+        let read = cofferdam(&world, &way, &["build", "--sandbox", engine]).expect_code(1);
+        let command = hinted(&read);
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        way.breaks_after(usize::MAX);
+        cofferdam(&world, &way, &command).expect_code(0);
+        let requests = way.asked.load(Ordering::SeqCst);
+        cofferdam(&world, &way, &[engine, "remove-image"]).expect_code(0);
+        let mut sample = Sample::new(&format!("requests of a build to {engine}"));
+        for request in points(&mut sample, requests) {
+            let what = format!(
+                "build: {engine} away after request {request} of {requests} ({})",
+                sample.again()
+            );
+            world.environment = fresh();
+            way.breaks_after(request);
+            let broken = cofferdam(&world, &way, &command);
+            way.mend();
+            let what = format!("{what}: {broken}");
+            if !broken.status.success() {
+                let name = ["Docker", "Podman"][usize::from(engine != "docker")];
+                assert!(broken.stderr.contains(name), "{what}");
+            }
+            let cleared = cofferdam(&world, &way, &["gc"]).expect_code(0);
+            let began = std::time::Instant::now();
+            while !world.containers().is_empty() {
+                assert!(began.elapsed().as_secs() < 30, "{what}{cleared}");
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+            let again = cofferdam(&world, &way, &command);
+            assert_eq!(again.status.code(), Some(0), "{what}: {again}");
+            let removed = cofferdam(&world, &way, &[engine, "remove-image"]);
+            assert_eq!(removed.status.code(), Some(0), "{what}: {removed}");
+            world.expect_clean();
         }
     }
 }

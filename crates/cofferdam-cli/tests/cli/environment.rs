@@ -241,7 +241,12 @@ impl TestEnvironment {
 
 /// Waits for a child whose output is piped. One that hangs is killed and fails the test.
 #[track_caller]
-pub(crate) fn finish(mut child: Child) -> Done {
+pub(crate) fn finish(child: Child) -> Done {
+    finish_within(child, LIMIT)
+}
+
+#[track_caller]
+pub(crate) fn finish_within(mut child: Child, limit: Duration) -> Done {
     let stdout = child.stdout.take().map(collect);
     let stderr = child.stderr.take().map(collect);
     let start = Instant::now();
@@ -249,10 +254,10 @@ pub(crate) fn finish(mut child: Child) -> Done {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > limit {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("the command did not end within {LIMIT:?}");
+            panic!("the command did not end within {limit:?}");
         }
         std::thread::sleep(Duration::from_millis(5));
     };

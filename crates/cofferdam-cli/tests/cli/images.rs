@@ -17,7 +17,7 @@ fn dockerfile(environment: &TestEnvironment, text: &str) {
 
 /// The command that an unread Dockerfile's hint has, as printed.
 #[track_caller]
-fn hinted(shown: &Done) -> Vec<String> {
+pub(crate) fn hinted(shown: &Done) -> Vec<String> {
     let line = shown.stderr.lines().find(|line| line.contains(" --trust "));
     let line = line.unwrap_or_else(|| panic!("no command in: {shown}"));
     let (_, command) = line.split_once("cofferdam ").unwrap();
@@ -343,7 +343,7 @@ fn a_container_as_readme_has_it() {
             continue;
         }
         own("docker", &["tag", "git:latest", "my-image"]).unwrap();
-        let typed = |line: &str, more: &[&str]| {
+        let words_of = |line: &str, more: &[&str]| -> Vec<String> {
             let line = line.split(" #").next().unwrap().trim_end();
             let line = line.strip_prefix("cofferdam ").unwrap();
             let (words, prompt) = line.split_once(" '").unwrap_or((line, ""));
@@ -351,14 +351,22 @@ fn a_container_as_readme_has_it() {
             let words = words
                 .split(' ')
                 .chain((!prompt.is_empty()).then_some(prompt));
-            let words: Vec<&str> = words.chain(more.iter().copied()).collect();
-            world.cofferdam(&words)
+            let words = words.chain(more.iter().copied());
+            words.map(str::to_owned).collect()
+        };
+        let typed = |line: &str, more: &[&str]| {
+            let words = words_of(line, more);
+            world.cofferdam(&words.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let typed_within = |line: &str, more: &[&str]| {
+            let words = words_of(line, more);
+            world.builds(&words.iter().map(String::as_str).collect::<Vec<_>>())
         };
         for line in block("### In a container") {
             match line.split(' ').nth(1).unwrap() {
                 "build-base" => {
                     let small = ["--small", "--base-image", base, "--tag", "latest"];
-                    typed(&line, &small).expect_code(0);
+                    typed_within(&line, &small);
                 }
                 "run" => {
                     let done = typed(&line, &[]).expect_code(1);
@@ -416,9 +424,7 @@ fn the_small_base_is_built_and_has_its_agents() {
             "--base-image",
             base,
         ];
-        let built = world
-            .cofferdam(&[&words[..], &["--codex-version", "latest"]].concat())
-            .expect_code(0);
+        let built = world.builds(&[&words[..], &["--codex-version", "latest"]].concat());
         assert!(built.stderr.contains("latest codex: "), "{built}");
         dockerfile(
             &world.environment,
