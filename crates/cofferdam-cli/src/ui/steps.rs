@@ -118,6 +118,11 @@ impl Narrator {
                     ),
                 )
             }
+            Event::HookOutput { point, line, .. } => {
+                let line = without_colours(line).replace('\t', " ");
+                self.status = format!("{point}: {}", fit(&line, 80));
+                (Verbose, Vec::new())
+            }
             Event::HookFinished {
                 point,
                 exit,

@@ -327,14 +327,25 @@ fn a_member_of_dockers_group_has_worktrees() {
         std::fs::create_dir(&bin).unwrap();
         std::fs::copy(env!("CARGO_BIN_EXE_cofferdam"), bin.join("cofferdam")).unwrap();
         let owner = format!("{id}:{id}");
-        let owned = Command::new("chown").args(["-R", &owner]).arg(place).status();
+        let owned = Command::new("chown")
+            .args(["-R", &owner])
+            .arg(place)
+            .status();
         assert!(owned.unwrap().success());
         let id = id.to_string();
         let them = |words: &[&str]| {
             let ours = world.command(words);
             let mut command = Command::new("setpriv");
             command
-                .args(["--reuid", &id, "--regid", &id, "--groups", &group, "--inh-caps=-all"])
+                .args([
+                    "--reuid",
+                    &id,
+                    "--regid",
+                    &id,
+                    "--groups",
+                    &group,
+                    "--inh-caps=-all",
+                ])
                 .arg(bin.join("cofferdam"))
                 .args(words)
                 .env_clear()
@@ -357,7 +368,16 @@ fn a_member_of_dockers_group_has_worktrees() {
         them(&["start", "one"]).expect_code(0);
         them(&["merge", "one"]).expect_code(0);
         them(&["delete", "one"]).expect_code(0);
-        let ran = making("run", "docker", &["--", "sh", "-c", "echo y >y && git add y && git commit -qm ran"]);
+        let ran = making(
+            "run",
+            "docker",
+            &[
+                "--",
+                "sh",
+                "-c",
+                "echo y >y && git add y && git commit -qm ran",
+            ],
+        );
         let ran = them(&ran).expect_code(0);
         assert!(ran.stderr.contains("mode bind"), "{ran}");
         let file = world.environment.repository().join("y").metadata().unwrap();

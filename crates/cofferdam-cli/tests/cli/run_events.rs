@@ -120,10 +120,11 @@ fn events(environment: &TestEnvironment, options: &[&str], script: &str) -> Vec<
 }
 
 fn names(events: &[Value]) -> Vec<&str> {
-    events
-        .iter()
-        .map(|one| one["event"].as_str().unwrap())
-        .collect()
+    events.iter().map(name).collect()
+}
+
+fn name(event: &Value) -> &str {
+    event["event"].as_str().unwrap()
 }
 
 #[test]
@@ -277,4 +278,41 @@ fn a_run_that_waits_for_another_writer_tells_it() {
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert!(rest.last().unwrap().contains("\"finished\""), "{rest:?}");
     finish(child).expect_code(0);
+}
+
+/// A hook that takes a while is told line by line, on the host and inside; of one that prints very much its beginning and its end
+/// are kept, and it succeeds.
+#[test]
+fn what_a_hook_prints_is_told_while_it_runs() {
+    let environment = TestEnvironment::with_repository();
+    let hook = |at: &str| format!("echo {at} works >&2; until [ -e go-{at} ]; do sleep 0.1; done");
+    let much = "echo begins; yes | head -c 3000000; echo ends";
+    let (host, inside) = (hook("host"), hook("inside"));
+    let mut options = vec!["run", "--json", "--head", "--on-host-ready", &host];
+    options.extend(["--on-host-ready", much, "--on-sandbox-ready", &inside]);
+    options.extend(["--on-sandbox-ready", much, "--", "true"]);
+    let mut command = environment.command(&options);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut ended = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let said = event["line"].as_str().unwrap_or_default();
+        if let (Some(at), "hook_output") = (said.strip_suffix(" works"), name(&event)) {
+            environment.write(&format!("go-{at}"), "");
+        }
+        if name(&event) == "hook_finished" {
+            ended.push(event["output"].as_str().unwrap().to_owned());
+        }
+    }
+    finish(child).expect_code(0);
+    assert_eq!(ended.len(), 4, "{ended:?}");
+    let (long, short): (Vec<_>, Vec<_>) = ended.iter().partition(|output| output.len() > 1000);
+    assert!(short.iter().all(|output| output.ends_with(" works\n")));
+    assert_eq!(long.len(), 2);
+    for output in long {
+        assert!(output.starts_with("begins\ny\n") && output.ends_with("y\nends\n"));
+        assert!(output.contains(" bytes are left out "));
+        assert!(output.len() < 2 << 20);
+    }
 }

@@ -182,7 +182,7 @@ fn line_of(event: &Event) -> Option<String> {
             "sandbox {name}: agent {agent}, provider {provider}, strategy {strategy}, mode {mode}, branch {source_branch}, target {target_branch}, up to {max_iterations} iteration(s)"
         ),
         Event::Step { step } => format!("step: {step}"),
-        Event::Progress { .. } => return None,
+        Event::Progress { .. } | Event::HookOutput { .. } => return None,
         Event::SandboxReady { millis } => format!("sandbox ready in {millis} ms"),
         Event::HookStarted { point, command } => format!("hook {point}: {command}"),
         Event::HookFinished {

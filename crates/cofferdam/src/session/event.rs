@@ -66,11 +66,19 @@ pub enum Event {
         point: HookPoint,
         command: String,
     },
+    /// The line that a hook which takes a while is at; now and then, as it was printed.
+    HookOutput {
+        #[serde(rename = "place")]
+        point: HookPoint,
+        command: String,
+        line: String,
+    },
     HookFinished {
         #[serde(rename = "place")]
         point: HookPoint,
         command: String,
         exit: Exit,
+        /// Both streams as they came; of very much its beginning and its end.
         output: String,
     },
     IterationStarted {

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::emitter::Emitter;
 use super::event::Event;
+use super::heard::Heard;
 use super::hook_point::HookPoint;
-use super::inside::{Inside, InsideError};
+use super::inside::{Inside, InsideError, Output};
 use super::options::Hook;
-use crate::process::{Exit, Input, Invocation, ProcessError};
+use crate::process::{Exit, Input, Invocation, ProcessError, Sink};
 use crate::sandbox::Sandbox;
 
 /// A hook did not succeed; the step it belongs to has failed.
@@ -24,12 +27,16 @@ pub struct HookError {
     pub reason: String,
 }
 
-/// The most output of a hook that is kept.
-const OUTPUT: usize = 1 << 20;
+/// So many lines of the beginning and of the end are in an error.
+const FIRST: usize = 5;
+const LAST: usize = 10;
+
+/// How often the line that a hook is at is told.
+const NEWS: Duration = Duration::from_millis(250);
 
 /// Runs a hook so that it ends with its caller, whatever ends that: at the other end of standard
-/// input is a pipe that nobody writes, and its end is the caller's.
-const WATCHED: &str = r#"exec 3<&0 </dev/null
+/// input is a pipe that nobody writes, and its end is the caller's. Both its streams are one.
+const WATCHED: &str = r#"exec 3<&0 </dev/null >&2
 { read -r _ <&3; kill -KILL 0; } >/dev/null 2>&1 &
 exec 3<&-
 exec /bin/sh -c "$1""#;
@@ -60,8 +67,17 @@ pub(super) async fn on_host(
         };
         let (theirs, ours) = std::io::pipe()
             .map_err(|error| failed(None, format!("cannot make a pipe: {error}")))?;
+        let heard = Arc::new(Heard::default());
         invocation.input = Input::Fd(theirs.into());
-        let done = invocation.run(cancel).await;
+        invocation.output = Sink::Nothing;
+        invocation.watch = Some(heard.watch());
+        let telling = Telling {
+            point,
+            label: &hook.command,
+            heard: &heard,
+            events,
+        };
+        let done = telling.until(invocation.run(cancel)).await;
         drop(ours);
         let done = match done {
             Ok(done) => done,
@@ -73,14 +89,7 @@ pub(super) async fn on_host(
             }
             Err(error) => return Err(failed(None, error.to_string())),
         };
-        finished(
-            point,
-            &hook.command,
-            done.exit,
-            &done.stdout,
-            &done.stderr,
-            events,
-        )?;
+        telling.finished(done.exit)?;
     }
     Ok(())
 }
@@ -129,13 +138,14 @@ impl InSandbox<'_> {
             point,
             command: label.to_owned(),
         });
+        let heard = Arc::new(Heard::default());
         let inside = Inside {
             sandbox: self.sandbox,
             arguments: vec!["/bin/sh".into(), "-c".into(), hook.command.clone().into()],
             directory: self.directory,
             environment: self.environment,
             limit: hook.timeout,
-            output_limit: OUTPUT,
+            output: Output::Seen(heard.watch()),
         };
         let failed = |error: InsideError| HookError {
             point,
@@ -143,46 +153,94 @@ impl InSandbox<'_> {
             exit: None,
             reason: error.to_string(),
         };
-        let done = inside.run(cancel).await.map_err(failed)?;
-        finished(
+        let telling = Telling {
             point,
             label,
-            done.exit,
-            &done.stdout,
-            &done.stderr,
-            self.events,
-        )
+            heard: &heard,
+            events: self.events,
+        };
+        let done = telling.until(inside.run(cancel)).await.map_err(failed)?;
+        telling.finished(done.exit)
     }
 }
 
-fn finished(
+/// A hook that runs, and who hears of it.
+struct Telling<'a> {
     point: HookPoint,
-    label: &str,
-    exit: Exit,
-    stdout: &[u8],
-    stderr: &[u8],
-    events: &Emitter,
-) -> Result<(), HookError> {
-    let mut output = String::from_utf8_lossy(stdout).into_owned();
-    output.push_str(&String::from_utf8_lossy(stderr));
-    let tail: Vec<&str> = output.trim_end().lines().rev().take(10).collect();
-    let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
-    events.emit(&Event::HookFinished {
-        point,
-        command: label.to_owned(),
-        exit,
-        output,
-    });
-    if exit.success() {
-        return Ok(());
+    label: &'a str,
+    heard: &'a Heard,
+    events: &'a Emitter,
+}
+
+impl Telling<'_> {
+    /// Tells now and then what line it is at.
+    async fn until<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        loop {
+            match tokio::time::timeout(NEWS, &mut work).await {
+                Ok(done) => return done,
+                Err(_) => {
+                    if let Some(line) = self.heard.news() {
+                        self.events.emit(&Event::HookOutput {
+                            point: self.point,
+                            command: self.label.to_owned(),
+                            line,
+                        });
+                    }
+                }
+            }
+        }
     }
-    let reason = crate::text::printable(&format!("{exit}\n{tail}"))
-        .trim_end()
-        .to_owned();
-    Err(HookError {
-        point,
-        command: label.to_owned(),
-        exit: Some(exit),
-        reason,
-    })
+
+    fn finished(&self, exit: Exit) -> Result<(), HookError> {
+        let output = self.heard.text();
+        let shown = around(output.trim_end());
+        self.events.emit(&Event::HookFinished {
+            point: self.point,
+            command: self.label.to_owned(),
+            exit,
+            output,
+        });
+        if exit.success() {
+            return Ok(());
+        }
+        let reason = crate::text::printable(&format!("{exit}\n{shown}"))
+            .trim_end()
+            .to_owned();
+        Err(HookError {
+            point: self.point,
+            command: self.label.to_owned(),
+            exit: Some(exit),
+            reason,
+        })
+    }
+}
+
+/// The first lines and the last ones of what a hook that failed has printed.
+fn around(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    if lines.len() <= FIRST + LAST + 1 {
+        return lines.join("\n");
+    }
+    let (first, last) = (&lines[..FIRST], &lines[lines.len() - LAST..]);
+    let between = format!("… {} lines are left out …", lines.len() - FIRST - LAST);
+    [first, &[&between], last].concat().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_the_first_lines_and_the_last() {
+        let lines = |count: usize| (1..=count).map(|n| n.to_string()).collect::<Vec<_>>();
+        let all = lines(FIRST + LAST + 1).join("\n");
+        assert_eq!(around(&all), all);
+        let shown = around(&lines(100).join("\n"));
+        assert!(
+            shown.starts_with("1\n2\n3\n4\n5\n… 85 lines are left out …\n91\n"),
+            "{shown}"
+        );
+        assert!(shown.ends_with("\n100"));
+    }
 }

@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
 use super::starting::start;
-use crate::process::Exit;
+use crate::process::{Exit, Watch};
 use crate::sandbox::{BoxRead, ExecRequest, Sandbox, SandboxError};
 
 /// Where a sandbox has its agent's home.
@@ -48,8 +48,16 @@ pub(super) struct Inside<'a> {
     pub directory: Option<&'a Path>,
     pub environment: &'a BTreeMap<OsString, OsString>,
     pub limit: Duration,
-    /// Bytes of each stream.
-    pub output_limit: usize,
+    pub output: Output,
+}
+
+/// What becomes of what a command prints.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// It is in [`Captured`]; more bytes of one stream than these are an error.
+    Captured(usize),
+    /// Both streams go there as they come.
+    Seen(Watch),
 }
 
 impl Inside<'_> {
@@ -64,7 +72,15 @@ impl Inside<'_> {
             }
         };
         let (out, err) = (execution.take_stdout(), execution.take_stderr());
-        let limit = self.output_limit;
+        let seen = |bytes: &[u8]| {
+            if let Output::Seen(Watch(see)) = &self.output {
+                see(bytes);
+            }
+        };
+        let limit = match &self.output {
+            Output::Captured(limit) => Some(*limit),
+            Output::Seen(_) => None,
+        };
         let work = async {
             // A background child may hold the pipes open: the program's own end counts, and what
             // was printed until shortly after it.
@@ -74,8 +90,8 @@ impl Inside<'_> {
             {
                 let streams = async {
                     tokio::join!(
-                        read_up_to(out, limit, &mut stdout),
-                        read_up_to(err, limit, &mut stderr)
+                        read(out, limit, &seen, &mut stdout),
+                        read(err, limit, &seen, &mut stderr)
                     )
                 };
                 tokio::pin!(streams);
@@ -104,12 +120,14 @@ impl Inside<'_> {
                 Err(_) => Err(InsideError::TimedOut(self.limit)),
             },
         };
-        match ended {
-            Ok(captured) if captured.stdout.len() > limit || captured.stderr.len() > limit => {
+        match (ended, limit) {
+            (Ok(captured), Some(limit))
+                if captured.stdout.len() > limit || captured.stderr.len() > limit =>
+            {
                 Err(InsideError::TooMuchOutput(limit))
             }
-            Ok(captured) => Ok(captured),
-            Err(error) => {
+            (Ok(captured), _) => Ok(captured),
+            (Err(error), _) => {
                 let _ = tokio::time::timeout(KILL_LIMIT, execution.kill(SIGKILL)).await;
                 Err(error)
             }
@@ -117,15 +135,21 @@ impl Inside<'_> {
     }
 }
 
-/// Reads to the end, keeping at most `limit + 1` bytes so that the writer never blocks on us.
-async fn read_up_to(stream: Option<BoxRead>, limit: usize, kept: &mut Vec<u8>) {
+/// Reads to the end, keeping at most `limit + 1` bytes so that the writer never blocks on us; without a limit nothing is kept.
+async fn read(
+    stream: Option<BoxRead>,
+    limit: Option<usize>,
+    seen: &impl Fn(&[u8]),
+    kept: &mut Vec<u8>,
+) {
     let Some(mut stream) = stream else { return };
     let mut chunk = vec![0u8; 16 << 10];
     while let Ok(got) = stream.read(&mut chunk).await {
         if got == 0 {
             return;
         }
-        let room = (limit + 1).saturating_sub(kept.len()).min(got);
-        kept.extend_from_slice(&chunk[..room]);
+        seen(&chunk[..got]);
+        let room = limit.map_or(0, |limit| (limit + 1).saturating_sub(kept.len()));
+        kept.extend_from_slice(&chunk[..room.min(got)]);
     }
 }

@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use super::emitter::Emitter;
 use super::error::{ExpressionError, RunErrorKind};
 use super::event::Event;
-use super::inside::{Inside, InsideError};
+use super::inside::{Inside, InsideError, Output};
 use super::options::RunOptions;
 use super::plan::{Prompt, TaskPlan};
 use super::report::Iteration;
@@ -121,7 +121,7 @@ async fn expand(
             directory: None,
             environment,
             limit: options.session.timeouts.expression,
-            output_limit: EXPRESSION_OUTPUT,
+            output: Output::Captured(EXPRESSION_OUTPUT),
         };
         let failed = |exit, reason: String| {
             let command = crate::text::printable(command);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::inside::{Inside, InsideError};
+use super::inside::{Inside, InsideError, Output};
 use super::options::RunOptions;
 use crate::agent::{self, AGENTS, AgentOptions, LoginFormat};
 use crate::fsx::{self, FileError};
@@ -229,7 +229,7 @@ impl Login {
             directory: None,
             environment,
             limit: TIME,
-            output_limit: LIMIT,
+            output: Output::Captured(LIMIT),
         };
         inside.run(cancel).await
     }

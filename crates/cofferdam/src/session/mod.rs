@@ -21,6 +21,7 @@ mod error;
 mod event;
 mod files;
 mod form;
+mod heard;
 mod hide;
 mod holder;
 mod hook_point;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::collect::error::CollectError;
 use super::error::{RunErrorKind, step};
-use super::inside::{Inside, InsideError};
+use super::inside::{Inside, InsideError, Output};
 use crate::fsx::FileError;
 use crate::git::private_clone::{HOOKS, INSIDE_VAULT, PrivateClone, PrivateHead, PrivateRefs};
 use crate::git::{ObjectFormat, Oid};
@@ -71,7 +71,7 @@ pub(super) async fn commit_the_rest(
         directory: None,
         environment: &environment,
         limit: Duration::from_secs(120),
-        output_limit: 4 << 20,
+        output: Output::Captured(4 << 20),
     };
     let done = inside
         .run(cancel)
@@ -101,7 +101,7 @@ pub(super) async fn refs(
         directory: None,
         environment: &environment,
         limit: Duration::from_secs(60),
-        output_limit: 4 << 20,
+        output: Output::Captured(4 << 20),
     };
     let done = inside.run(cancel).await.map_err(|error| match error {
         InsideError::Cancelled => CollectError::Cancelled,

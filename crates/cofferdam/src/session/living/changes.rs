@@ -9,7 +9,7 @@ use super::{Condition, Named, Session};
 use crate::git::copied;
 use crate::registry::Mode;
 use crate::sandbox::BindMountProvider;
-use crate::session::inside::Inside;
+use crate::session::inside::{Inside, Output};
 use crate::session::layers;
 use crate::session::manage::{ManageError, at_risk};
 use crate::session::options::Caller;
@@ -68,7 +68,7 @@ async fn in_its_files(
                 directory: None,
                 environment: &environment,
                 limit: LOOKED,
-                output_limit: 4096,
+                output: Output::Captured(4096),
             };
             let done = inside.run(&caller.cancel).await.ok()?;
             done.exit.success().then_some(!done.stdout.is_empty())

@@ -12,7 +12,7 @@ use crate::registry::Mode;
 use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::collect::{ANSWER, COMMIT_THE_REST, Rest};
 use crate::session::emitter::Emitter;
-use crate::session::inside::{Inside, InsideError};
+use crate::session::inside::{Inside, InsideError, Output};
 use crate::session::layers;
 use crate::session::options::Caller;
 
@@ -78,7 +78,7 @@ impl Session {
             environment: &environment,
             limit: LIMIT,
             // Its warnings count as well.
-            output_limit: ANSWER + (4 << 20),
+            output: Output::Captured(ANSWER + (4 << 20)),
         };
         let failed = |source| self.failed(source);
         let done = inside.run(&self.caller.cancel).await;

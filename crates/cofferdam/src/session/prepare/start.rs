@@ -15,7 +15,7 @@ use crate::session::error::{RunErrorKind, step};
 use crate::session::event::{Event, Notice};
 use crate::session::files;
 use crate::session::form::Form;
-use crate::session::inside::{AGENT_HOME, Inside};
+use crate::session::inside::{AGENT_HOME, Inside, Output};
 use crate::session::mounts::{self, Mounts, Workspace};
 use crate::session::place;
 use crate::session::transfer;
@@ -186,7 +186,7 @@ impl Making<'_> {
             directory: None,
             environment: self.environment,
             limit: self.options.timeouts.sandbox_start,
-            output_limit: 1 << 20,
+            output: Output::Captured(1 << 20),
         };
         let done = inside
             .run(&self.caller.cancel)
