@@ -60,7 +60,8 @@ pub(crate) async fn run(
     let file = config::load_repository(top.as_path()).map_err(failed)?;
     let own = config::load(home).map_err(failed)?;
     // Everything that it asks for, approved or not.
-    let asked = config::sift(file, &own, &BTreeSet::new()).waiting;
+    let files = |command: &str| config::named_files(top.as_path(), command);
+    let asked = config::sift(file, &own, &BTreeSet::new(), &files).waiting;
     let lines: BTreeSet<String> = asked.into_iter().map(|one| one.text).collect();
     let digest = approvals::digest(lines.iter().map(String::as_str));
     let colour = environment.colour.on_stdout();

@@ -144,8 +144,18 @@ fn rows(config: &Merged) -> Vec<Row> {
     }));
     let settings = config.settings.values();
     rows.extend(settings.map(|one| row(one.value.key(), one.value.to_string(), one)));
-    let hidden = config.hide.iter();
-    rows.extend(hidden.map(|one| row("hide", one.value.display().to_string(), one)));
+    for (key, paths) in [("hide", &config.hide), ("protect", &config.protect)] {
+        let paths = paths.iter();
+        rows.extend(paths.map(|one| row(key, one.value.display().to_string(), one)));
+    }
+    let setup = config.setup.iter();
+    rows.extend(setup.map(|one| row("setup", one.value.clone(), one)));
+    rows.extend(config.checks.iter().map(|one| {
+        let check = &one.value;
+        let name = check.name.as_ref();
+        let name = name.map_or_else(String::new, |name| format!("{name}: "));
+        row("checks", format!("{name}{}", check.command), one)
+    }));
     rows
 }
 

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::Landing;
 use cofferdam::session::manage::{self, Merge};
+use cofferdam::session::{Caller, Checks, Landing};
 use cofferdam::text::printable_line;
 
 use super::here::target;
@@ -12,17 +12,22 @@ use super::living::{self, Purpose};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::steps::Verbosity;
 use crate::ui::{output, summary};
 
 /// Merge what a sandbox committed into the branch that is checked out
 ///
 /// That is its branch, and then what is kept beside it because the branch had moved. Nothing moves where such a merge
-/// conflicts, or where it would touch a file that you changed.
+/// conflicts, where it would touch a file that you changed, or where one of the `checks` of the configuration fails.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The sandbox, as `cofferdam list` names it
     #[arg(value_name = "SANDBOX")]
     name: String,
+
+    /// Merge without the `checks` of the configuration
+    #[arg(long)]
+    no_checks: bool,
 }
 
 pub(crate) async fn run(
@@ -31,9 +36,18 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let living = living::refresh(&arguments.name, Purpose::Merge, environment, interrupt).await?;
-    let target = target(arguments.name, environment, interrupt);
+    let target = target(arguments.name.clone(), environment, interrupt);
     let said = |line: &str| output::note(&format!("{}\n", printable_line(line)));
-    let merges = manage::merge(&target, None, &said).await?;
+    let merges = if arguments.no_checks {
+        manage::merge(&target, None, &said, None).await?
+    } else {
+        let caller = living::caller(environment, interrupt);
+        let merge = async |caller: &Caller| {
+            let checks = Checks::new(caller.clone());
+            manage::merge(&target, None, &said, Some(&checks)).await
+        };
+        living::narrated(&caller, environment, Verbosity::Normal, merge).await??
+    };
     let name = &target.name;
     let colour = environment.colour.on_stdout();
     // What was told above, and stays where it is.

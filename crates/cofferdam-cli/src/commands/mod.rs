@@ -84,7 +84,9 @@ pub(crate) async fn dispatch(
                     resume::run(&arguments, environment, &interrupt).await
                 }
                 Command::Stop(arguments) => stop::run(&arguments, environment, &interrupt).await,
-                Command::Start(arguments) => start::run(&arguments, environment, &interrupt).await,
+                Command::Start(arguments) => {
+                    Box::pin(start::run(&arguments, environment, &interrupt)).await
+                }
                 Command::Collect(arguments) => {
                     collect::run(&arguments, environment, &interrupt).await
                 }

@@ -156,6 +156,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         | PlanError::Uncommitted { .. }
         | PlanError::LayerHook
         | PlanError::Hide { .. }
+        | PlanError::Protect { .. }
         | PlanError::CheckedOut { .. }
         | PlanError::UnknownBase(_)
         | PlanError::NameTaken(_)

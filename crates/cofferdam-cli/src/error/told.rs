@@ -106,6 +106,14 @@ fn hook_hint(hook: &HookError, log: Option<&Path>) -> String {
             "`--on-sandbox-ready`",
             "in the sandbox, which has no network but what rules open",
         ),
+        HookPoint::Setup => (
+            "`setup` in the configuration",
+            "in the sandbox, in the repository's files, with no network but what rules open",
+        ),
+        HookPoint::Check => (
+            "`checks` in the configuration",
+            "in a sandbox of its own, in the files of the commits",
+        ),
         HookPoint::OnSync => (
             "`on_sync` in the configuration",
             "in the agent's home in the sandbox, which has no network but what rules open",

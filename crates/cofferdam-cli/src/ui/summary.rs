@@ -274,6 +274,11 @@ pub(crate) fn after_merge(landing: &Landing, name: &str, lies_there: bool) -> Op
     if landing.waits_for_the_user() {
         return Some(after_the_users(&format!("cofferdam merge {name}")));
     }
+    if landing.has_failed_checks() {
+        return Some(format!(
+            "cofferdam diff {name}   # `cofferdam merge --no-checks {name}` if that is what you want"
+        ));
+    }
     let merge = format!("git merge {}", shell_word(reference));
     if landing.is_to_be_looked_at() {
         let reference = shell_word(reference);
@@ -424,7 +429,11 @@ fn next(end: &End<'_>) -> Option<String> {
         kept @ Landing::Kept { .. } if kept.is_held_back() && end.target_branch != "HEAD" => {
             Some(format!("cofferdam merge {}", end.name))
         }
-        kept @ Landing::Kept { .. } if kept.waits_for_the_user() || kept.is_to_be_looked_at() => {
+        kept @ Landing::Kept { .. }
+            if kept.waits_for_the_user()
+                || kept.is_to_be_looked_at()
+                || kept.has_failed_checks() =>
+        {
             after_merge(kept, end.name, end.lies_there)
         }
         // Only a branch can be merged into by name.

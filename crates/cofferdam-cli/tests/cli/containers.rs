@@ -327,15 +327,13 @@ fn a_member_of_dockers_group_has_worktrees() {
         std::fs::create_dir(&bin).unwrap();
         std::fs::copy(env!("CARGO_BIN_EXE_cofferdam"), bin.join("cofferdam")).unwrap();
         let owner = format!("{id}:{id}");
-        let owned = Command::new("chown")
-            .args(["-R", &owner])
-            .arg(place)
-            .status();
+        let mut chown = world.environment.program("chown");
+        let owned = chown.args(["-R", &owner]).arg(place).status();
         assert!(owned.unwrap().success());
         let id = id.to_string();
         let them = |words: &[&str]| {
             let ours = world.command(words);
-            let mut command = Command::new("setpriv");
+            let mut command = world.environment.program("setpriv");
             command
                 .args([
                     "--reuid",

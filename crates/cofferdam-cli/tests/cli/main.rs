@@ -9,6 +9,7 @@
 )]
 
 mod apart;
+mod checked;
 mod committed;
 mod completions;
 mod configured;

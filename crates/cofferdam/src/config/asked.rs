@@ -1,7 +1,7 @@
 //! What of a repository's file widens something, and so waits for its user (invariant 4): an agent may have written it, and whoever the
 //! repository came from has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::content::{Config, Variable};
 use super::harmless::may_be_the_repositorys;
@@ -15,6 +15,16 @@ pub struct Asked {
     pub line: u64,
 }
 
+impl Asked {
+    /// Whether commits would be merged without a command that is asked for.
+    pub fn is_check(&self) -> bool {
+        self.text.starts_with(CHECKS)
+    }
+}
+
+/// How a line for `checks` begins.
+const CHECKS: &str = "checks: ";
+
 /// A repository's file without what nobody has approved, and what it asks for so in vain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sifted {
@@ -23,8 +33,13 @@ pub struct Sifted {
 }
 
 /// Takes out of a repository's file what is not among the lines that were approved. What the user's own file says as well asks for
-/// nothing.
-pub fn sift(mut file: Config, own: &Config, approved: &BTreeSet<String>) -> Sifted {
+/// nothing. `files`: what a command names of the repository's files, as [`super::named_files`] tells it.
+pub fn sift(
+    mut file: Config,
+    own: &Config,
+    approved: &BTreeSet<String>,
+    files: &dyn Fn(&str) -> BTreeMap<String, String>,
+) -> Sifted {
     let mut sifted = Sifted::default();
     let mut stays = |text: String, line: u64| {
         let stays = approved.contains(&text);
@@ -60,6 +75,15 @@ pub fn sift(mut file: Config, own: &Config, approved: &BTreeSet<String>) -> Sift
             Variable::OfHost(host) => format!("env: {name} is ${host} of this machine"),
         };
         own.env.get(name).is_some_and(|own| own.value == one.value) || stays(text, one.line)
+    });
+    file.checks.retain(|one| {
+        let check = &one.value;
+        let mut text = format!("{CHECKS}{}", shown(&check.command));
+        for (path, digest) in files(&check.command) {
+            text.push_str(&format!(", {} with SHA-256 {digest}", shown(&path)));
+        }
+        let mut own = own.checks.iter();
+        own.any(|own| own.value.command == check.command) || stays(text, one.line)
     });
     file.settings.retain(|one| {
         let text = format!("{}: {}", one.value.key(), shown(&one.value.to_string()));
@@ -103,7 +127,13 @@ mod tests {
     fn waiting(file: &str, own: &str, approved: &[&str]) -> Vec<String> {
         let (file, own) = (read(file, Origin::Repository), read(own, Origin::Global));
         let approved = approved.iter().map(|&line| line.to_owned()).collect();
-        let sifted = sift(file, &own, &approved);
+        let files = |command: &str| {
+            let named = command.split(' ').filter(|word| word.contains('.'));
+            named
+                .map(|word| (word.to_owned(), "0a".to_owned()))
+                .collect()
+        };
+        let sifted = sift(file, &own, &approved, &files);
         sifted.waiting.into_iter().map(|one| one.text).collect()
     }
 
@@ -113,6 +143,8 @@ mod tests {
         for harmless in [
             "",
             "hide: [a]\n",
+            "protect: [a]\n",
+            "setup: make\n",
             "on_sync: [{cmd: make}]\n",
             "env: {APP_NAME: x, NODE_ENV: test}\n",
         ] {
@@ -135,6 +167,11 @@ mod tests {
             (
                 "sync: [{src: /etc/passwd, dest: ~/p, mode: \"600\"}]\n",
                 "sync: \"/etc/passwd\" to \"~/p\", mode 0600, owner agent:agent",
+            ),
+            ("checks: [{cmd: make test}]\n", "checks: \"make test\""),
+            (
+                "checks: [{cmd: sh ci.sh, name: all good}]\n",
+                "checks: \"sh ci.sh\", \"ci.sh\" with SHA-256 0a",
             ),
             ("sandbox: docker\n", "sandbox: \"docker\""),
             ("image: a.test/x\n", "image: \"a.test/x\""),

@@ -27,6 +27,12 @@ pub struct Config {
     pub on_sync: Vec<Located<SyncHook>>,
     /// Below a repository's top.
     pub hide: Vec<Located<PathBuf>>,
+    /// Below a repository's top.
+    pub protect: Vec<Located<PathBuf>>,
+    /// For `sh -c`.
+    pub setup: Option<Located<String>>,
+    /// In the file's order.
+    pub checks: Vec<Located<Check>>,
     /// Each key once at most.
     pub settings: Vec<Located<Setting>>,
 }
@@ -84,6 +90,21 @@ pub struct SyncHook {
     pub command: String,
     pub name: Option<String>,
     pub root: bool,
+}
+
+/// A command that must succeed before commits are merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// For `sh -c`.
+    pub command: String,
+    pub name: Option<String>,
+}
+
+impl Check {
+    /// What it is called while it runs.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.command)
+    }
 }
 
 impl SyncHook {

@@ -1,10 +1,10 @@
-//! `on_sync`: commands after a sync.
+//! `on_sync`, `setup` and `checks`: commands inside.
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::content::{ContentError, Located, Misplaced, SyncHook};
-use super::fields::{line, present, wrong};
+use super::content::{Check, ContentError, Located, Misplaced, SyncHook};
+use super::fields::{line, present, value, wrong};
 
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -25,6 +25,21 @@ pub(super) struct Entry {
     root: Option<Spanned<bool>>,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Check"))]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CheckEntry {
+    /// A line for `sh -c`.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "String", required))]
+    cmd: Option<Spanned<String>>,
+    /// What it is called while it runs; the command unless given.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "String"))]
+    name: Option<Spanned<String>>,
+}
+
 pub(super) fn located(
     index: usize,
     entry: &Spanned<Entry>,
@@ -34,18 +49,56 @@ pub(super) fn located(
     let Some(cmd) = cmd else {
         return Err(wrong(entry, field(""), ContentError::Missing("cmd")));
     };
-    let text = |found: &Spanned<String>, at: &str| {
-        if found.value.trim().is_empty() || found.value.contains('\0') {
-            return Err(wrong(found, field(at), ContentError::NoText));
-        }
-        Ok(found.value.clone())
-    };
     Ok(Located {
         line: line(entry),
         value: SyncHook {
-            command: text(cmd, ".cmd")?,
-            name: name.as_ref().map(|name| text(name, ".name")).transpose()?,
+            command: text(cmd, field(".cmd"))?,
+            name: named(name.as_ref(), field(".name"))?,
             root: root.as_ref().is_some_and(|root| root.value),
         },
     })
+}
+
+pub(super) fn check(
+    index: usize,
+    entry: &Spanned<CheckEntry>,
+) -> Result<Located<Check>, Misplaced> {
+    let field = |name: &str| format!("checks[{index}]{name}");
+    let CheckEntry { cmd, name } = &entry.value;
+    let Some(cmd) = cmd else {
+        return Err(wrong(entry, field(""), ContentError::Missing("cmd")));
+    };
+    Ok(Located {
+        line: line(entry),
+        value: Check {
+            command: text(cmd, field(".cmd"))?,
+            name: named(name.as_ref(), field(".name"))?,
+        },
+    })
+}
+
+pub(super) fn setup(found: &Spanned<Option<String>>) -> Result<Located<String>, Misplaced> {
+    let command = value(found, "setup", "setup: npm ci")?;
+    if !says_something(command) {
+        return Err(wrong(found, "setup", ContentError::NoText));
+    }
+    Ok(Located {
+        line: line(found),
+        value: command.clone(),
+    })
+}
+
+fn named(name: Option<&Spanned<String>>, field: String) -> Result<Option<String>, Misplaced> {
+    name.map(|name| text(name, field)).transpose()
+}
+
+fn text(found: &Spanned<String>, field: String) -> Result<String, Misplaced> {
+    if !says_something(&found.value) {
+        return Err(wrong(found, field, ContentError::NoText));
+    }
+    Ok(found.value.clone())
+}
+
+fn says_something(text: &str) -> bool {
+    !text.trim().is_empty() && !text.contains('\0')
 }

@@ -1,4 +1,4 @@
-//! `sync` and `hide`: which files go in and to where, and which stay out.
+//! `sync`, `hide` and `protect`: which files go in and to where, which stay out, and which stay as they are.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -132,8 +132,12 @@ fn destination(text: &str) -> Result<Destination, ContentError> {
 }
 
 /// A path below the top of a repository: what is there is looked at when a sandbox is made.
-pub(super) fn hidden(index: usize, entry: &Spanned<String>) -> Result<Located<PathBuf>, Misplaced> {
-    let field = || format!("hide[{index}]");
+pub(super) fn below_top(
+    key: &str,
+    index: usize,
+    entry: &Spanned<String>,
+) -> Result<Located<PathBuf>, Misplaced> {
+    let field = || format!("{key}[{index}]");
     let path = Path::new(&entry.value);
     if entry.value.is_empty() || entry.value.contains('\0') {
         return Err(wrong(entry, field(), ContentError::NoPath));

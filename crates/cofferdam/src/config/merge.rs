@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use cofferdam_wall::Rule;
 
-use super::content::{Config, Located, LocatedRule, OF_REPOSITORY, SyncHook, SyncRule, Variable};
+use super::content::{
+    Check, Config, Located, LocatedRule, OF_REPOSITORY, SyncHook, SyncRule, Variable,
+};
 use super::setting::Setting;
 
 /// Which file says something.
@@ -48,6 +50,10 @@ pub struct Merged {
     pub env: BTreeMap<String, Valued<Variable>>,
     pub on_sync: Vec<Valued<SyncHook>>,
     pub hide: Vec<Valued<PathBuf>>,
+    pub protect: Vec<Valued<PathBuf>>,
+    /// The repository's, where it has one.
+    pub setup: Option<Valued<String>>,
+    pub checks: Vec<Valued<Check>>,
     /// By their keys.
     pub settings: BTreeMap<&'static str, Valued<Setting>>,
 }
@@ -100,24 +106,28 @@ pub fn merge(global: Config, repository: Config) -> Merged {
         }
         settings.extend(found.into_iter().map(|one| (one.value.key(), one)));
     }
-    let both = |first, second| {
-        let mut all = valued(first, of_user);
-        all.extend(valued(second, of_repository));
-        all
-    };
     Merged {
         allow: global.allow.map(|found| rules(found, of_user)),
         allow_of_repository: rules(repository.allow.unwrap_or_default(), of_repository),
         sync,
         env,
         on_sync: both(global.on_sync, repository.on_sync),
-        hide: {
-            let mut all = valued(global.hide, of_user);
-            all.extend(valued(repository.hide, of_repository));
-            all
+        hide: both(global.hide, repository.hide),
+        protect: both(global.protect, repository.protect),
+        setup: {
+            let theirs = repository.setup.map(|one| one.from(of_repository));
+            theirs.or_else(|| global.setup.map(|one| one.from(of_user)))
         },
+        checks: both(global.checks, repository.checks),
         settings,
     }
+}
+
+/// The user's own first.
+fn both<T>(own: Vec<Located<T>>, theirs: Vec<Located<T>>) -> Vec<Valued<T>> {
+    let mut all = valued(own, Source::Global);
+    all.extend(valued(theirs, Source::Repository));
+    all
 }
 
 fn valued<T>(found: Vec<Located<T>>, source: Source) -> Vec<Valued<T>> {

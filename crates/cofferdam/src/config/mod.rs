@@ -11,6 +11,7 @@ mod harmless;
 mod hooks;
 mod items;
 mod merge;
+mod named;
 mod schema;
 mod setting;
 mod settings;
@@ -34,12 +35,13 @@ use content::Misplaced;
 
 pub use asked::{Asked, Sifted, sift};
 pub use content::{
-    Config, ContentError, Destination, Located, LocatedRule, MAX_RULES, OF_REPOSITORY, Owner,
-    Position, SyncHook, SyncRule, Variable,
+    Check, Config, ContentError, Destination, Located, LocatedRule, MAX_RULES, OF_REPOSITORY,
+    Owner, Position, SyncHook, SyncRule, Variable,
 };
 
 pub(crate) use harmless::may_be_the_repositorys;
 pub use merge::{Merged, Source, Valued, merge};
+pub use named::named_files;
 pub use setting::{Cpus, ProviderKind, Setting, Strategy, is_image_name, parse_size};
 pub use source::{Effective, Problem, effective, load_repository, path_in};
 
@@ -80,7 +82,7 @@ pub enum ConfigError {
         /// Such as `firewall.allow[2].ports`; empty where the whole file is meant.
         field: String,
         problem: Box<ContentError>,
-        /// As far as its text tells, it has a [`Setting`].
+        /// As far as its text tells, it says something that bounds a sandbox: a [`Setting`], `hide`, `protect` or `checks`.
         has_setting: bool,
     },
 }
@@ -144,13 +146,17 @@ fn parse_anew(path: &Path, bytes: &[u8], origin: Origin) -> Result<Config, Confi
     })
 }
 
+/// The keys of what bounds a sandbox.
+const BOUNDING: [&str; 7] = [
+    "sandbox", "image", "limits", "run", "hide", "protect", "checks",
+];
+
 /// Of a text that cannot be read: one of the keys stands where a key may.
 fn seems_to_have_setting(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let mut words = text.split(|c: char| c.is_whitespace() || "{,\"'".contains(c));
     words.any(|word| {
-        ["sandbox", "image", "limits", "run"].contains(&word.split(':').next().unwrap_or_default())
-            && word.contains(':')
+        BOUNDING.contains(&word.split(':').next().unwrap_or_default()) && word.contains(':')
     })
 }
 

@@ -36,6 +36,18 @@ pub(super) struct File {
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     hide: Option<Spanned<Option<Vec<Spanned<String>>>>>,
+    /// Files and directories of the repository that no commit of a sandbox may change.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    protect: Option<Spanned<Option<Vec<Spanned<String>>>>>,
+    /// A line for `sh -c` that runs once in each new sandbox, in the repository's files, before anybody works there.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "String"))]
+    setup: Option<Spanned<Option<String>>>,
+    /// Commands that must succeed in a new sandbox of the commits' files before they are merged.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "Vec<hooks::CheckEntry>"))]
+    checks: Option<Spanned<Option<Vec<Spanned<hooks::CheckEntry>>>>>,
     /// Where sandboxes are made; `native` unless given.
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "super::setting::ProviderKind"))]
@@ -62,6 +74,9 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
         firewall,
         on_sync,
         hide,
+        protect,
+        setup,
+        checks,
         sandbox,
         image,
         limits,
@@ -78,7 +93,17 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
             Some(found) => variables::located(value(found, "env", "env: {}")?)?,
         },
         on_sync: list(on_sync.as_ref(), "on_sync", "on_sync: []", hooks::located)?,
-        hide: list(hide.as_ref(), "hide", "hide: []", items::hidden)?,
+        hide: list(hide.as_ref(), "hide", "hide: []", |index, entry| {
+            items::below_top("hide", index, entry)
+        })?,
+        protect: list(
+            protect.as_ref(),
+            "protect",
+            "protect: []",
+            |index, entry| items::below_top("protect", index, entry),
+        )?,
+        setup: setup.as_ref().map(hooks::setup).transpose()?,
+        checks: list(checks.as_ref(), "checks", "checks: []", hooks::check)?,
         settings: settings::located(
             sandbox.as_ref(),
             image.as_ref(),

@@ -10,6 +10,7 @@ use super::approvals;
 use super::asked::{Asked, Sifted, sift};
 use super::content::OF_REPOSITORY;
 use super::merge::{Merged, merge};
+use super::named::named_files;
 use super::{Config, ConfigError, load, parse};
 use crate::fsx::{FileError, beneath};
 use crate::home::Home;
@@ -72,7 +73,7 @@ pub fn effective(home: &Home, of: Option<(&Path, &RepoPath)>) -> Effective {
                 problems.push(error.into());
                 BTreeSet::new()
             });
-            sift(file, &own, &approved)
+            sift(file, &own, &approved, &|command| named_files(top, command))
         }
     };
     Effective {

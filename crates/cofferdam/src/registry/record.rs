@@ -176,6 +176,10 @@ pub struct Record {
     /// Paths that the sandbox does not see and may not change, relative to the top.
     #[serde(default)]
     pub hidden: Vec<PathText>,
+    /// Paths that its commits may not change beside those that no sandbox's may, relative to the top. Absent in records of earlier
+    /// builds.
+    #[serde(default)]
+    pub protected: Vec<PathText>,
     /// A branch or file that was kept for the user, in words.
     #[serde(default)]
     pub kept: Option<String>,

@@ -29,6 +29,7 @@ fn record(name: &str, repository: &Path) -> Record {
         made_directories: vec![],
         nested_before: vec![PathText(PathBuf::from("a/.git"))],
         hidden: vec![PathText(PathBuf::from("secret"))],
+        protected: Vec::new(),
         kept: None,
         outcome: None,
         network: None,

@@ -1,7 +1,10 @@
 //! What the user's configuration and the repository's say where a sandbox is made or used.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
 use super::options::Caller;
-use crate::config::{self, Effective};
+use crate::config::{self, Effective, Merged};
 use crate::git::Repository;
 
 /// Read anew each time.
@@ -9,4 +12,9 @@ pub(super) async fn effective(caller: &Caller, repository: &Repository) -> Effec
     let (home, top) = (caller.home.clone(), repository.top.clone());
     let read = move || config::effective(&home, Some((top.as_path(), &top)));
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
+}
+
+/// The variables of what a repository wants to run: it gets no value of its user's before anybody has read a word (decision 0010).
+pub(super) fn plain(config: &Merged) -> BTreeMap<OsString, OsString> {
+    crate::sync::variables(config, &BTreeMap::new())
 }

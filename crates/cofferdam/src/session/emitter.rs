@@ -363,6 +363,9 @@ impl std::fmt::Display for Notice {
                 "{text}: until that is mended none of its rules is in force, nor the built-in list"
             ),
             Self::NotSynced { text } => format!("not synced: {text}"),
+            Self::ChecksNotApproved { asked } => format!(
+"commits are merged without {asked} of the `checks` in .cofferdam/config.yaml, which wait for `cofferdam approve`"
+),
             Self::NotApproved { asked } => {
                 let (what, waits) = match asked {
                     1 => ("one thing", "waits"),

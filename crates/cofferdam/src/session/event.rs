@@ -221,6 +221,10 @@ pub enum Notice {
     NotApproved {
         asked: usize,
     },
+    /// So many of its `checks` are asked for and nobody has approved them: commits are merged without them.
+    ChecksNotApproved {
+        asked: usize,
+    },
     /// Something about the network's rules could not be used; all others are in force.
     NetworkConfig {
         text: String,

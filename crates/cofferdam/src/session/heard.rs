@@ -113,7 +113,7 @@ mod tests {
             assert!(text.len() < 2 * HALF + 100, "{}", text.len());
         }
         // In very many small pieces too.
-        let small = heard(&[&[b'x'; 100][..]; 20_000]);
+        let small = heard(&vec![&[b'x'; 100][..]; 20_000]);
         assert!(small.text().len() < 2 * HALF + 100);
     }
 

@@ -84,6 +84,11 @@ fn lies_at(top: &Path, path: &Path) -> Lies {
     Lies::There
 }
 
+/// Whether something is at the path itself, no symlink and behind none.
+pub(super) fn is_there(top: &Path, path: &Path) -> bool {
+    matches!(lies_at(top, path), Lies::There)
+}
+
 /// What of `hidden` is to be covered in `workspace`, with the empty file that is needed for it made in
 /// `state`. What is not there shows nothing.
 pub(super) fn cover(

@@ -16,6 +16,12 @@ pub enum HookPoint {
     /// In the sandbox, once it is up.
     #[serde(rename = "sandbox.onSandboxReady")]
     SandboxReady,
+    /// In the sandbox, once, before anybody works there: `setup` of config.yaml.
+    #[serde(rename = "sandbox.setup")]
+    Setup,
+    /// In a sandbox of its own, before commits are merged: `checks` of config.yaml.
+    #[serde(rename = "sandbox.check")]
+    Check,
     /// In the sandbox, after a sync: `on_sync` of config.yaml.
     #[serde(rename = "sandbox.onSync")]
     OnSync,
@@ -26,7 +32,7 @@ impl HookPoint {
     pub fn is_inside(self) -> bool {
         match self {
             Self::WorktreeReady | Self::HostSandboxReady => false,
-            Self::SandboxReady | Self::OnSync => true,
+            Self::SandboxReady | Self::OnSync | Self::Setup | Self::Check => true,
         }
     }
 }
@@ -38,6 +44,8 @@ impl fmt::Display for HookPoint {
             Self::HostSandboxReady => "host.onSandboxReady",
             Self::SandboxReady => "sandbox.onSandboxReady",
             Self::OnSync => "sandbox.onSync",
+            Self::Setup => "sandbox.setup",
+            Self::Check => "sandbox.check",
         })
     }
 }
@@ -53,6 +61,8 @@ mod tests {
             HookPoint::HostSandboxReady,
             HookPoint::SandboxReady,
             HookPoint::OnSync,
+            HookPoint::Setup,
+            HookPoint::Check,
         ] {
             let json = serde_json::to_value(point).ok();
             assert_eq!(json, Some(point.to_string().into()));

@@ -115,6 +115,9 @@ pub(super) async fn in_sandbox(
     Ok(())
 }
 
+/// How long a command of the configuration may take that runs as often as a sandbox is made or synced.
+pub(super) const LIMIT: Duration = Duration::from_secs(600);
+
 /// Where hooks in a sandbox run.
 pub(super) struct InSandbox<'a> {
     pub point: HookPoint,
@@ -126,6 +129,19 @@ pub(super) struct InSandbox<'a> {
 }
 
 impl InSandbox<'_> {
+    /// A command of the configuration. `label`: what it is called.
+    pub(super) async fn configured(
+        &self,
+        command: &str,
+        label: &str,
+        limit: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<(), HookError> {
+        let mut hook = Hook::new(command);
+        hook.timeout = limit;
+        self.run(&hook, label, cancel).await
+    }
+
     /// `label`: what it is called.
     pub(super) async fn run(
         &self,

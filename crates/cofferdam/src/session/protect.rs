@@ -2,16 +2,17 @@
 //! put something in their place.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::emitter::Emitter;
 use super::error::RunErrorKind;
 use super::event::Notice;
-use super::shared;
+use super::plan::error::PlanError;
+use super::{hide, shared};
 use crate::fsx::Context;
-use crate::git::nested;
 use crate::git::own_files;
 use crate::git::steering::InTree;
+use crate::git::{below, nested};
 use crate::home::Home;
 use crate::registry::{self, Mode, Owned, PathText, Strategy};
 
@@ -20,6 +21,18 @@ const OWN: &str = own_files::DIRECTORY;
 /// Read-only where it is there. Where it is not, nothing is made: what an agent puts there runs only if the user's
 /// git is told to look there (`core.hooksPath`), and then it is protected by that.
 const HOOKS: &str = ".husky";
+
+/// A path that the configuration protects, made plain. None: no sandbox may change it anyway.
+pub(super) fn plain(top: &Path, path: &Path) -> Option<Result<PathBuf, PlanError>> {
+    if path.components().eq([Component::Normal(OWN.as_ref())]) {
+        return None;
+    }
+    let refuse = |why| PlanError::Protect {
+        path: path.to_owned(),
+        why,
+    };
+    Some(below::plain(top, path).map_err(refuse))
+}
 
 /// Makes the directories that protection needs and lists what is mounted read-only: them, gitlinks, nested git
 /// directories, and what the user's git runs or obeys. What was there before is remembered, so that new ones can be told later.
@@ -75,6 +88,13 @@ pub(super) fn protect(
     let there = workspace.join(HOOKS).symlink_metadata();
     if there.is_ok_and(|found| found.is_dir()) {
         read_only.push(HOOKS.into());
+    }
+    // What is behind a link is somewhere else, and what is not there yet is for the gate.
+    let protected = owned.record.protected.iter().map(|path| &path.0);
+    for path in protected.filter(|path| hide::is_there(&workspace, path)) {
+        if !read_only.iter().any(|above| path.starts_with(above)) {
+            read_only.push(path.clone());
+        }
     }
     let InTree {
         directories,

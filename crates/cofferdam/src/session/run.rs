@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::announce;
 use super::appearing;
+use super::checks::Checks;
 use super::collect::{self, Collected, Collector, Reaches, Source};
 use super::committed;
 use super::dispose::{self, Disposal};
@@ -246,6 +247,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         // A mounted workspace is read only when nothing can change it any more.
         let _ = tokio::time::timeout(options.session.timeouts.close, ready.sandbox().close()).await;
     }
+    let checks = Checks::like(&options.caller, &options.session);
     let collector = Collector {
         reaches: match worked {
             Ok(()) => Reaches::Target,
@@ -258,6 +260,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         events,
         limit: options.session.timeouts.collect,
         cancel: &options.caller.abandon,
+        judge: Some(&checks),
     };
     let has_git = options.session.sandbox.abilities().has(Ability::Git);
     let source = match &isolated {

@@ -4,18 +4,17 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::configured::effective;
+use super::configured::{effective, plain};
 use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use super::hook_point::HookPoint;
 use super::hooks;
 use super::inside::AGENT_HOME;
-use super::options::{Caller, Hook};
+use super::options::Caller;
 use super::unsynced::SyncError;
 use crate::config::{Effective, Merged, Problem, Source, SyncHook};
 use crate::fsx;
@@ -28,8 +27,6 @@ use crate::sync::{Places, Wanted, deliver, gather};
 const MANIFEST: &str = "sync.manifest";
 const DONE: &str = "sync.json";
 const LONGEST: u64 = 1 << 30;
-/// How long a command after a sync may take.
-const HOOK_LIMIT: Duration = Duration::from_secs(600);
 
 /// How a sync is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,8 +180,7 @@ impl Syncing<'_> {
 
     /// One after the other; the first that fails is the last (S1-106 to S1-111).
     async fn hooks(&self, config: &Merged, cancel: &CancellationToken) -> Result<(), SyncError> {
-        // What a repository wants to run gets no key of its user's before anybody has read a word (decision 0010).
-        let plain = crate::sync::variables(config, &BTreeMap::new());
+        let plain = plain(config);
         for one in &config.on_sync {
             if one.value.root {
                 let file = one.source.file();
@@ -195,8 +191,6 @@ impl Syncing<'_> {
                 self.events.notice(Notice::NotSynced { text });
                 continue;
             }
-            let mut hook = Hook::new(&one.value.command);
-            hook.timeout = HOOK_LIMIT;
             let inside = hooks::InSandbox {
                 point: HookPoint::OnSync,
                 sandbox: self.sandbox,
@@ -207,7 +201,11 @@ impl Syncing<'_> {
                 },
                 events: self.events,
             };
-            inside.run(&hook, one.value.label(), cancel).await?;
+            let command = &one.value.command;
+            let label = one.value.label();
+            inside
+                .configured(command, label, hooks::LIMIT, cancel)
+                .await?;
         }
         Ok(())
     }

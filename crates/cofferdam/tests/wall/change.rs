@@ -34,6 +34,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         made_directories: vec![],
         nested_before: vec![],
         hidden: vec![],
+        protected: vec![],
         kept: None,
         outcome: None,
         network: Some(Reach::Allowlist { rules: vec![] }),

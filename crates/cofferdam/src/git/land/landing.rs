@@ -36,6 +36,8 @@ pub(crate) const FAILED: &str = "the run failed";
 pub(crate) const INTERRUPTED: &str = "the run was interrupted";
 pub(crate) const LIVES: &str = "the sandbox goes on: `merge` moves the target";
 pub(crate) const SEEN: &str = "the sandbox goes on: `collect` moves what is checked out";
+/// How [`Landing::Kept`] ends its `why` where whoever was to judge the commits held them back.
+pub(crate) const UNCHECKED: &str = "`merge --no-checks` merges them all the same";
 /// Why nothing moves to what was committed over files that are gone.
 pub(crate) const UNDERMINED: &str =
     "the files that the sandbox stood on were removed meanwhile, and they may be deleted in it";
@@ -49,6 +51,11 @@ impl Landing {
     /// Whether the commits are kept on their branch because nobody has said yet that they shall go on from there.
     pub fn is_held_back(&self) -> bool {
         matches!(self, Self::Kept { why, .. } if HELD_BACK.contains(&why.as_str()))
+    }
+
+    /// Whether the configuration's checks held the commits back.
+    pub fn has_failed_checks(&self) -> bool {
+        matches!(self, Self::Kept { why, .. } if why.ends_with(UNCHECKED))
     }
 
     /// Whether the commits wait for what the user has begun in the checkout. No other git command that

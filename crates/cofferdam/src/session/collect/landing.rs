@@ -90,6 +90,14 @@ impl Collector<'_> {
                         why: why.to_owned(),
                     });
                 }
+                if let Some(judge) = self.judge
+                    && let Err(why) = judge.judge(self.repo, record, accepted.tip()).await
+                {
+                    return Ok(Landing::Kept {
+                        reference: branch.as_str().to_owned(),
+                        why,
+                    });
+                }
                 let start = Head::Branch {
                     name: target.clone(),
                     commit: record.base.clone(),

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::emitter::Emitter;
 use super::event::Notice;
+use super::judge::Judge;
 use super::report::Beside;
 use super::shared;
 use crate::fsx::Context;
@@ -96,6 +97,8 @@ pub(super) struct Collector<'a> {
     pub events: &'a Emitter,
     pub limit: Duration,
     pub cancel: &'a CancellationToken,
+    /// Asked before a merge.
+    pub judge: Option<&'a dyn Judge>,
 }
 
 /// What came home.
@@ -155,9 +158,10 @@ impl Collector<'_> {
         owned: &mut Owned,
         source: Source<'_>,
     ) -> Result<Collected, CollectError> {
+        let limit = self.limit + self.judge.map_or(Duration::ZERO, Judge::limit);
         tokio::select! {
             () = self.cancel.cancelled() => Err(CollectError::Cancelled),
-            done = tokio::time::timeout(self.limit, self.bring_home(owned, &source)) => {
+            done = tokio::time::timeout(limit, self.bring_home(owned, &source)) => {
                 done.unwrap_or(Err(CollectError::TimedOut(self.limit)))
             }
         }

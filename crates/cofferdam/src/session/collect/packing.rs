@@ -14,7 +14,7 @@ use crate::git::private_clone::{self, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone
 use crate::git::refs::Own;
 use crate::git::{Oid, bare};
 use crate::process::{Exit, Input};
-use crate::registry::Owned;
+use crate::registry::{Owned, PathText, Record};
 use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 use crate::session::mounts::jail_mounts;
@@ -67,12 +67,7 @@ impl Collector<'_> {
                 time: self.step(),
                 ..gate::Limits::default()
             },
-            rules: gate::Rules {
-                hidden: (owned.record.hidden.iter())
-                    .map(|path| path.0.to_string_lossy().into_owned())
-                    .collect(),
-                ..gate::Rules::default()
-            },
+            rules: rules(&owned.record),
         };
         let since = match &owned.record.landed {
             Some(landed) if was_given_back(owned.directory(), landed) => landed,
@@ -334,4 +329,19 @@ fn theirs(error: &CollectError) -> Option<String> {
         }
         _ => None,
     }
+}
+
+fn rules(record: &Record) -> gate::Rules {
+    let texts = |paths: &[PathText]| {
+        let texts = paths
+            .iter()
+            .map(|path| path.0.to_string_lossy().into_owned());
+        texts.collect::<Vec<_>>()
+    };
+    let mut rules = gate::Rules {
+        hidden: texts(&record.hidden),
+        ..gate::Rules::default()
+    };
+    rules.protected.extend(texts(&record.protected));
+    rules
 }

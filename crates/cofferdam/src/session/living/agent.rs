@@ -260,6 +260,7 @@ impl Session {
             target_branch,
             notices: Vec::new(),
             workdir: form.workdir(),
+            setup: None,
             repository,
         })
     }

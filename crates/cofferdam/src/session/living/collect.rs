@@ -141,6 +141,7 @@ pub(super) fn collector<'a>(
         events,
         limit: caller.collect_limit,
         cancel: &caller.cancel,
+        judge: None,
     }
 }
 

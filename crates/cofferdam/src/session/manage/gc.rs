@@ -524,6 +524,7 @@ async fn finish_one(
         events: &events,
         limit: COLLECT_LIMIT,
         cancel,
+        judge: None,
     };
     let (outcome, commits, beside, changed_outside) = match owned.record.outcome.clone() {
         // Its command died while it cleaned up: what collecting needs may be gone already.

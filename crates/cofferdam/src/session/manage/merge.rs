@@ -11,6 +11,7 @@ use crate::git::{Head, Identity, Oid, identity};
 use crate::registry::Strategy;
 use crate::session::barred::barred;
 use crate::session::collect::{CollectError, merge_message};
+use crate::session::judge::Judge;
 
 /// What a merge came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,11 +30,12 @@ pub struct Merge {
 /// Merges what the sandbox's branch holds, and then the commits that are kept beside it because it had
 /// moved: one answer for each, in this order. Nothing moves where one conflicts or where local changes
 /// overlap. The branch stays; `delete` removes it. A sandbox that lives on goes on with it. Calls `said` with what was done before about a dead run in the
-/// checkout.
+/// checkout. `judge` is asked before each; without one nobody is.
 pub async fn merge(
     target: &SandboxRef,
     author: Option<Identity>,
     said: &(dyn Fn(&str) + Sync),
+    judge: Option<&dyn Judge>,
 ) -> Result<Vec<Merge>, ManageError> {
     let (repo, owned, finished) = take_for_checkout(target, said).await?;
     let (home, cancel) = (&target.home, &target.cancel);
@@ -81,6 +83,21 @@ pub async fn merge(
             Some(branch) => merge_message(branch, into),
             None => format!("Merge the work of sandbox '{name}' into {into}"),
         };
+        if let Some(judge) = judge
+            && let Err(why) = judge.judge(&repo, record, &tip.id).await
+        {
+            let reference = match source {
+                Some(branch) => branch.as_str().to_owned(),
+                None => tip.id.to_string(),
+            };
+            done.push(Merge {
+                landing: Landing::Kept { reference, why },
+                commits,
+                changed_outside: std::mem::take(&mut changed_outside),
+                lies_there,
+            });
+            continue;
+        }
         let merge = land::Merging {
             start: &repo.head,
             source,

@@ -22,6 +22,7 @@ pub async fn rest(target: &SandboxRef) -> Result<Rest, ManageError> {
         events: &events,
         limit: Timeouts::default().collect,
         cancel: &target.cancel,
+        judge: None,
     };
     let rest = Box::pin(collector.rest(&owned)).await?;
     if !matches!(rest, Rest::Worktree(_)) {

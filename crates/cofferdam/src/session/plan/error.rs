@@ -23,6 +23,8 @@ pub enum PlanError {
     LayerHook,
     #[error("{} cannot be hidden: {why}", path.display())]
     Hide { path: PathBuf, why: &'static str },
+    #[error("{} cannot be protected: {why}", path.display())]
+    Protect { path: PathBuf, why: &'static str },
     #[error("branch `{branch}` is checked out in {}", at.display())]
     CheckedOut { branch: BranchName, at: PathBuf },
     #[error("`{0}` does not name a commit")]

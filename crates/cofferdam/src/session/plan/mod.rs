@@ -5,6 +5,8 @@ pub(super) mod error;
 mod mode;
 mod task;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -13,13 +15,14 @@ pub use error::PlanError;
 pub(super) use task::{Prompt, TaskPlan, plan as plan_task};
 
 use self::branches::branches;
-use super::configured::effective;
+use super::configured::{effective, plain};
 use super::error::RunErrorKind;
 use super::event::Notice;
 use super::manage::recover_in;
 use super::mode_reason::ModeReason;
 use super::options::{Caller, SessionOptions};
-use super::{hide, network, place};
+use super::{hide, network, place, protect};
+use crate::config::Valued;
 use crate::git::discovery::{self, Start};
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Identity, Repository, copies};
@@ -47,6 +50,16 @@ pub(super) struct Plan {
     pub notices: Vec<Notice>,
     /// `/workspace/<repo>` inside.
     pub workdir: PathBuf,
+    /// What runs once inside, when it is up.
+    pub setup: Option<SetUp>,
+}
+
+/// `setup` of the configuration.
+#[derive(Debug)]
+pub(super) struct SetUp {
+    pub command: Valued<String>,
+    /// Its variables where the repository wants it.
+    pub plain: BTreeMap<OsString, OsString>,
 }
 
 /// Plans, once nothing of a dead command's is left in the workspace or where the commits are to land. Also says what
@@ -159,8 +172,17 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         notices.push(Notice::Renamed { given, name });
     }
     copies::check(repository.top.as_path(), &options.copy)?;
-    let configured = effective(caller, &repository).await.config.hide;
-    let configured: Vec<PathBuf> = configured.into_iter().map(|one| one.value).collect();
+    let config_says = effective(caller, &repository).await.config;
+    let configured = config_says.hide.iter().map(|one| one.value.clone());
+    let configured: Vec<PathBuf> = configured.collect();
+    let top = repository.top.as_path();
+    let setup = config_says.setup.clone().map(|command| SetUp {
+        plain: plain(&config_says),
+        command,
+    });
+    let protected = config_says.protect.iter();
+    let protected = protected.filter_map(|one| protect::plain(top, &one.value));
+    let protected: Vec<PathBuf> = protected.collect::<Result<_, _>>()?;
     let hidden = hide::plan(
         &repository,
         &branches.base,
@@ -189,6 +211,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         made_directories: Vec::new(),
         nested_before: Vec::new(),
         hidden: hidden.into_iter().map(PathText).collect(),
+        protected: protected.into_iter().map(PathText).collect(),
         kept: None,
         outcome: None,
         network: Some(options.network.reach()),
@@ -208,5 +231,6 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         target_branch,
         notices,
         workdir,
+        setup,
     })
 }

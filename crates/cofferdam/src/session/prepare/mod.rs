@@ -21,6 +21,7 @@ use super::emitter::Emitter;
 use super::error::{RunErrorKind, step};
 use super::event::Event;
 use super::hook_point::HookPoint;
+use super::hooks::HookError;
 use super::login::Login;
 use super::mounts::{GitPlace, Workspace};
 use super::options::{Caller, SessionOptions};
@@ -28,6 +29,7 @@ use super::plan::{Plan, PlanError};
 use super::sync::{SyncMode, Syncing};
 use super::{appearing, hide, hooks, layers, protect, shared, submodules};
 use crate::agent::AgentProvider;
+use crate::config::Source;
 use crate::fsx::{self, Context};
 use crate::git::appearing::Watch;
 use crate::git::index::{self, Owner};
@@ -119,6 +121,7 @@ impl Making<'_> {
             told: true,
         };
         syncing.run(SyncMode::IfChanged).await?;
+        self.set_up(ready.sandbox()).await?;
         let workspace = owned.record.workspace(&self.caller.home);
         let (host, inside) = tokio::join!(
             hooks::on_host(
@@ -140,6 +143,28 @@ impl Making<'_> {
         host?;
         inside?;
         Ok(watch)
+    }
+
+    /// Runs `setup` of the configuration.
+    async fn set_up(&self, sandbox: &dyn Sandbox) -> Result<(), HookError> {
+        let Some(setup) = &self.plan.setup else {
+            return Ok(());
+        };
+        let inside = hooks::InSandbox {
+            point: HookPoint::Setup,
+            sandbox,
+            directory: None,
+            environment: match setup.command.source {
+                Source::Global => self.environment,
+                Source::Repository => &setup.plain,
+            },
+            events: self.events,
+        };
+        let cancel = &self.caller.cancel;
+        let command = &setup.command.value;
+        inside
+            .configured(command, command, hooks::LIMIT, cancel)
+            .await
     }
 
     /// Everything from the vault to a running sandbox. Returns what is to be watched while an agent works. `tell`: what is

@@ -1,5 +1,6 @@
 //! The sources, and their order.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -88,7 +89,7 @@ fn of_repository(loaded: &mut Loaded, home: &Home, own: &Config, repository: Opt
         Err(error) => return loaded.problems.push(error.into()),
     };
     let file: Arc<Path> = config::path_in(top).into();
-    for one in config::sift(found, own, &approved)
+    for one in config::sift(found, own, &approved, &|_| BTreeMap::new())
         .granted
         .allow
         .into_iter()
