@@ -37,6 +37,11 @@ impl Home {
         self.0.join("approvals.json")
     }
 
+    /// Which trees have passed which checks.
+    pub fn passed(&self) -> PathBuf {
+        self.0.join("passed")
+    }
+
     /// Rules that `cofferdam allow` keeps: `global`, and one file for each repository.
     pub fn allowed(&self) -> PathBuf {
         self.0.join("allowed")

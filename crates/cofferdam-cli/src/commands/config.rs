@@ -154,7 +154,7 @@ fn rows(config: &Merged) -> Vec<Row> {
         let check = &one.value;
         let name = check.name.as_ref();
         let name = name.map_or_else(String::new, |name| format!("{name}: "));
-        row("checks", format!("{name}{}", check.command), one)
+        row("gate.checks", format!("{name}{}", check.command), one)
     }));
     rows
 }

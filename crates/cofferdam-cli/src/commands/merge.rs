@@ -18,14 +18,14 @@ use crate::ui::{output, summary};
 /// Merge what a sandbox committed into the branch that is checked out
 ///
 /// That is its branch, and then what is kept beside it because the branch had moved. Nothing moves where such a merge
-/// conflicts, where it would touch a file that you changed, or where one of the `checks` of the configuration fails.
+/// conflicts, where it would touch a file that you changed, or where one of the configuration's `gate.checks` fails.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The sandbox, as `cofferdam list` names it
     #[arg(value_name = "SANDBOX")]
     name: String,
 
-    /// Merge without the `checks` of the configuration
+    /// Merge without the configuration's `gate.checks`
     #[arg(long)]
     no_checks: bool,
 }

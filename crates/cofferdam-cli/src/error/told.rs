@@ -111,7 +111,7 @@ fn hook_hint(hook: &HookError, log: Option<&Path>) -> String {
             "in the sandbox, in the repository's files, with no network but what rules open",
         ),
         HookPoint::Check => (
-            "`checks` in the configuration",
+            "`gate.checks` in the configuration",
             "in a sandbox of its own, in the files of the commits",
         ),
         HookPoint::OnSync => (

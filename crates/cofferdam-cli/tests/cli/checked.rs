@@ -1,5 +1,5 @@
-//! `protect`, `setup` and `checks` of the configuration: what commits may not change, what runs before anybody works, and what must
-//! succeed before a merge.
+//! `protect`, `setup` and `gate.checks` of the configuration: what commits may not change, what runs before anybody works, and what must
+//! succeed before a branch moves.
 
 use crate::configured::User;
 use crate::environment::Done;
@@ -87,8 +87,9 @@ fn set_up_runs_once_before_anybody_works() {
 #[test]
 fn commits_are_merged_once_their_checks_succeed() {
     let user = User::new(
-        "checks:\n  - cmd: test -e work\n  - cmd: grep -q good work\n    name: work is good\n",
+        "env: {OF_USER: $HOME}\nsetup: touch ~/set-up\ngate:\n  checks:\n    - cmd: test -z \"$OF_USER\" -a ! -e ~/set-up -a ! -e ~/of-home\n    - cmd: grep -q good work\n      name: work is good\n",
     );
+    user.puts(".cofferdam/home/of-home", "");
     let head = || user.git(&["rev-parse", "HEAD"]);
     let before = head();
     for options in [&[][..], &["--mode", "bind"]] {
@@ -123,9 +124,31 @@ fn commits_are_merged_once_their_checks_succeed() {
     assert_ne!(head(), before);
     user.git(&["reset", "--quiet", "--hard", before.trim()]);
     let done = user.run(&["--network", "none"], &good).expect_code(0);
-    says(&done, "hook sandbox.check: test -e work");
+    says(&done, "hook sandbox.check: test -z");
     assert_eq!(user.read("work"), "good\n");
     no_check_is_left(&user);
+    // What passed is not checked again.
+    user.git(&["reset", "--quiet", "--hard", before.trim()]);
+    let again = user.run(&["--network", "none"], &good).expect_code(0);
+    assert!(!again.stderr.contains("sandbox.check"), "{again}");
+    assert_eq!(user.read("work"), "good\n");
+    // A branch that the user names moves by the same.
+    user.git(&["branch", "named"]);
+    let at = || user.git(&["rev-parse", "named"]);
+    let was = at();
+    let named = |work: &str| {
+        user.run(
+            &["--branch", "named", "--name", "named", "--network", "none"],
+            work,
+        )
+    };
+    let failed = named(WORK).expect_code(1);
+    says(&failed, "the check `work is good` failed");
+    assert_eq!(at(), was);
+    user.cofferdam(&["delete", "--force", "named"])
+        .expect_code(0);
+    named("echo very good > work; git commit -qam good").expect_code(0);
+    assert_ne!(at(), was);
     // One that lives on is merged by `merge`.
     user.make().expect_code(0);
     user.inside("echo bad > work; git commit -qam bad");
@@ -144,7 +167,10 @@ fn a_repositorys_checks_are_approved_with_the_files_they_name() {
     user.write("ci.sh", "exit 3\n");
     user.git(&["add", "ci.sh"]);
     user.git(&["commit", "-qm", "ci"]);
-    user.write(".cofferdam/config.yaml", "checks: [{cmd: sh ci.sh}]\n");
+    user.write(
+        ".cofferdam/config.yaml",
+        "gate: {checks: [{cmd: sh ci.sh}]}\n",
+    );
     let approve = || {
         let asked = user.cofferdam(&["approve"]).expect_code(1);
         let words = asked.stderr.split_whitespace();
@@ -157,9 +183,9 @@ fn a_repositorys_checks_are_approved_with_the_files_they_name() {
     let run = |script: &str| user.run(&["--network", "none", "--name", "one"], script);
     // Nobody has approved it.
     let done = run(WORK).expect_code(0);
-    says(&done, "merged without 1 of the `checks`");
+    says(&done, "move without 1 of the `gate.checks`");
     let asked = approve();
-    says(&asked, "checks: \"sh ci.sh\", \"ci.sh\" with SHA-256 ");
+    says(&asked, "gate.checks: \"sh ci.sh\", \"ci.sh\" with SHA-256 ");
     let failed = run("echo more >> work; git commit -qam more").expect_code(1);
     says(&failed, "the check `sh ci.sh` failed: exit code 3");
     user.cofferdam(&["delete", "--force", "one"]).expect_code(0);
@@ -175,7 +201,7 @@ fn a_repositorys_checks_are_approved_with_the_files_they_name() {
     user.write("ci.sh", "exit 0\n");
     user.git(&["commit", "-qam", "mended"]);
     let config = user.cofferdam(&["config"]).expect_code(0);
-    says(&config, "waits for `cofferdam approve`: checks: ");
+    says(&config, "waits for `cofferdam approve`: gate.checks: ");
     approve();
     run("echo more >> work; git commit -qam more").expect_code(0);
     no_check_is_left(&user);

@@ -22,8 +22,8 @@ impl Asked {
     }
 }
 
-/// How a line for `checks` begins.
-const CHECKS: &str = "checks: ";
+/// How a line for a check begins.
+const CHECKS: &str = "gate.checks: ";
 
 /// A repository's file without what nobody has approved, and what it asks for so in vain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -168,10 +168,13 @@ mod tests {
                 "sync: [{src: /etc/passwd, dest: ~/p, mode: \"600\"}]\n",
                 "sync: \"/etc/passwd\" to \"~/p\", mode 0600, owner agent:agent",
             ),
-            ("checks: [{cmd: make test}]\n", "checks: \"make test\""),
             (
-                "checks: [{cmd: sh ci.sh, name: all good}]\n",
-                "checks: \"sh ci.sh\", \"ci.sh\" with SHA-256 0a",
+                "gate: {checks: [{cmd: make test}]}\n",
+                "gate.checks: \"make test\"",
+            ),
+            (
+                "gate: {checks: [{cmd: sh ci.sh, name: all good}]}\n",
+                "gate.checks: \"sh ci.sh\", \"ci.sh\" with SHA-256 0a",
             ),
             ("sandbox: docker\n", "sandbox: \"docker\""),
             ("image: a.test/x\n", "image: \"a.test/x\""),

@@ -1,4 +1,4 @@
-//! `on_sync`, `setup` and `checks`: commands inside.
+//! `on_sync`, `setup` and `gate.checks`: commands inside.
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
@@ -23,6 +23,16 @@ pub(super) struct Entry {
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "bool"))]
     root: Option<Spanned<bool>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Gate {
+    /// Commands that must succeed in a new sandbox of the commits' files, without network and variables, before a branch moves.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "Vec<CheckEntry>"))]
+    pub(super) checks: Option<Spanned<Option<Vec<Spanned<CheckEntry>>>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -63,7 +73,7 @@ pub(super) fn check(
     index: usize,
     entry: &Spanned<CheckEntry>,
 ) -> Result<Located<Check>, Misplaced> {
-    let field = |name: &str| format!("checks[{index}]{name}");
+    let field = |name: &str| format!("gate.checks[{index}]{name}");
     let CheckEntry { cmd, name } = &entry.value;
     let Some(cmd) = cmd else {
         return Err(wrong(entry, field(""), ContentError::Missing("cmd")));

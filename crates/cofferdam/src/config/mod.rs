@@ -82,7 +82,7 @@ pub enum ConfigError {
         /// Such as `firewall.allow[2].ports`; empty where the whole file is meant.
         field: String,
         problem: Box<ContentError>,
-        /// As far as its text tells, it says something that bounds a sandbox: a [`Setting`], `hide`, `protect` or `checks`.
+        /// As far as its text tells, it says something that bounds a sandbox: a [`Setting`], `hide`, `protect` or `gate`.
         has_setting: bool,
     },
 }
@@ -148,7 +148,7 @@ fn parse_anew(path: &Path, bytes: &[u8], origin: Origin) -> Result<Config, Confi
 
 /// The keys of what bounds a sandbox.
 const BOUNDING: [&str; 7] = [
-    "sandbox", "image", "limits", "run", "hide", "protect", "checks",
+    "sandbox", "image", "limits", "run", "hide", "protect", "gate",
 ];
 
 /// Of a text that cannot be read: one of the keys stands where a key may.

@@ -44,10 +44,10 @@ pub(super) struct File {
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "String"))]
     setup: Option<Spanned<Option<String>>>,
-    /// Commands that must succeed in a new sandbox of the commits' files before they are merged.
+    /// What commits must pass.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "Vec<hooks::CheckEntry>"))]
-    checks: Option<Spanned<Option<Vec<Spanned<hooks::CheckEntry>>>>>,
+    #[cfg_attr(test, schemars(with = "hooks::Gate"))]
+    gate: Option<Spanned<Option<hooks::Gate>>>,
     /// Where sandboxes are made; `native` unless given.
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "super::setting::ProviderKind"))]
@@ -76,7 +76,7 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
         hide,
         protect,
         setup,
-        checks,
+        gate,
         sandbox,
         image,
         limits,
@@ -103,7 +103,13 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
             |index, entry| items::below_top("protect", index, entry),
         )?,
         setup: setup.as_ref().map(hooks::setup).transpose()?,
-        checks: list(checks.as_ref(), "checks", "checks: []", hooks::check)?,
+        checks: match &gate {
+            None => Vec::new(),
+            Some(found) => {
+                let checks = &value(found, "gate", "gate: {}")?.checks;
+                list(checks.as_ref(), "gate.checks", "checks: []", hooks::check)?
+            }
+        },
         settings: settings::located(
             sandbox.as_ref(),
             image.as_ref(),

@@ -85,7 +85,7 @@ fn keys_that_nothing_reads_are_errors() {
     for (text, message) in [
         (
             "firewal: {}\n",
-            "1:1: firewal: unknown field `firewal`, expected one of sync, env, firewall, on_sync, hide, protect, setup, checks, sandbox, image, limits, run",
+            "1:1: firewal: unknown field `firewal`, expected one of sync, env, firewall, on_sync, hide, protect, setup, gate, sandbox, image, limits, run",
         ),
         (
             "firewall:\n  deny: []\n",

@@ -1,5 +1,5 @@
-//! `checks` of the configuration: commits are merged once these commands succeed in a new sandbox that has their files and nothing of
-//! the sandbox that they come from (docs/decisions/0015-checks-before-a-merge.md).
+//! `gate.checks` of the configuration: a branch moves once these commands succeed in a new sandbox that has the commits' files and nothing
+//! else: no network, no variables, no files of the user's (docs/decisions/0015-checks.md).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::configured::{effective, plain};
+use super::configured::effective;
 use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
 use super::error::RunErrorKind;
@@ -19,10 +19,10 @@ use super::hooks::{HookError, InSandbox};
 use super::judge::Judge;
 use super::network_options::NetworkOptions;
 use super::options::{Caller, SessionOptions};
+use super::passed::Passed;
 use super::plan::{self, Plan, PlanError};
 use super::prepare::{self, Making, Ready};
-use super::variables;
-use crate::config::{Effective, Merged, Source, named_files};
+use crate::config::{Effective, Merged, named_files};
 use crate::fsx::Context;
 use crate::git::land::{Landing, UNCHECKED};
 use crate::git::{InTree, Oid, Repository, UserRules};
@@ -48,13 +48,11 @@ pub struct Checks {
 #[derive(Debug, Clone)]
 struct Like {
     provider: Arc<dyn BindMountProvider>,
-    network: NetworkOptions,
     limits: Limits,
 }
 
 impl Checks {
-    /// In sandboxes of the provider that made the one whose commits they are, with its network and the usual limits; of one of this
-    /// crate's providers.
+    /// In sandboxes of the provider that made the one whose commits they are, where it is one of this crate's, with the usual limits.
     pub fn new(caller: Caller) -> Self {
         Self { caller, like: None }
     }
@@ -70,7 +68,6 @@ impl Checks {
             caller: caller.clone(),
             like: provider.map(|provider| Like {
                 provider,
-                network: options.network.clone(),
                 limits: options.limits.clone(),
             }),
         }
@@ -90,7 +87,6 @@ impl Checks {
         let place = self.caller.home.sandbox(record.id);
         Ok(Like {
             provider: sandbox::provider_of(&record.provider, &place)?,
-            network: NetworkOptions::of(record),
             limits: Limits::default(),
         })
     }
@@ -101,11 +97,7 @@ impl Checks {
         config: &Merged,
         (record, tip): (&Record, &Oid),
     ) -> Result<(), Failed> {
-        let Like {
-            provider,
-            network,
-            limits,
-        } = self.as_of(record)?;
+        let Like { provider, limits } = self.as_of(record)?;
         for check in &config.checks {
             let label = check.value.label();
             let command = &check.value.command;
@@ -125,11 +117,44 @@ impl Checks {
         let sandbox = BindMount::or_layers(provider, strategy);
         let mut options = SessionOptions::new(repo.top.as_path(), sandbox);
         options.name = Some(name);
-        options.network = network;
+        options.network = NetworkOptions::None;
         options.limits = limits;
         let plan = plan::plan(&self.caller, &options).await?;
+        let passed = self.passed(repo, config, &plan.record, tip).await?;
+        let known = self.caller.home.passed();
+        if passed
+            .as_ref()
+            .is_some_and(|passed| passed.is_known(&known))
+        {
+            return Ok(());
+        }
         let owned = Owned::create(&self.caller.home, plan.record.clone())?;
-        self.within(&options, &plan, owned, config).await
+        self.within(&options, &plan, owned, config).await?;
+        if let Some(passed) = passed {
+            passed.remember(&known);
+        }
+        Ok(())
+    }
+
+    /// None: another image may be behind the same name tomorrow.
+    async fn passed(
+        &self,
+        repo: &Repository,
+        config: &Merged,
+        record: &Record,
+        tip: &Oid,
+    ) -> Result<Option<Passed>, RunErrorKind> {
+        let image = record.image.as_deref().unwrap_or_default();
+        if !image.is_empty() && !image.contains("@sha256:") {
+            return Ok(None);
+        }
+        let tree = repo.tree_of(tip, &self.caller.cancel).await?;
+        let commands = config.checks.iter().map(|one| one.value.command.as_str());
+        Ok(Some(Passed::new(
+            &tree,
+            &[&record.provider, image],
+            commands,
+        )))
     }
 
     /// Makes the sandbox, runs the commands, and leaves nothing of it.
@@ -141,8 +166,6 @@ impl Checks {
         config: &Merged,
     ) -> Result<(), Failed> {
         let caller = &self.caller;
-        let given = variables::of_a_session(caller, &options.environment, &plan.repository).await;
-        let (environment, _) = given?;
         let events = Emitter::sink(commands_alone(&caller.events));
         let making = Making {
             caller,
@@ -152,13 +175,14 @@ impl Checks {
             announce: &|_| Vec::new(),
             agent: None,
             login: None,
-            environment: &environment,
+            environment: &BTreeMap::new(),
             lives_on: false,
+            bare: true,
         };
         let mut ready = None;
         let made = prepare::or_cancel(&making, &mut owned, &mut ready).await;
         let done = match (made, &ready) {
-            (Ok(_), Some(ready)) => self.commands(ready, config, &environment, &events).await,
+            (Ok(_), Some(ready)) => self.commands(ready, config, &events).await,
             (Ok(_), None) => Err(SandboxError::Start("no sandbox".into()).into()),
             (Err(error), _) => Err(error.into()),
         };
@@ -195,19 +219,15 @@ impl Checks {
         &self,
         ready: &Ready,
         config: &Merged,
-        environment: &BTreeMap<std::ffi::OsString, std::ffi::OsString>,
         events: &Emitter,
     ) -> Result<(), Failed> {
-        let plain = plain(config);
+        let none = BTreeMap::new();
         for check in &config.checks {
             let inside = InSandbox {
                 point: HookPoint::Check,
                 sandbox: ready.sandbox(),
                 directory: None,
-                environment: match check.source {
-                    Source::Global => environment,
-                    Source::Repository => &plain,
-                },
+                environment: &none,
                 events,
             };
             let (command, label) = (&check.value.command, check.value.label());

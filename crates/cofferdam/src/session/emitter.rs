@@ -364,7 +364,7 @@ impl std::fmt::Display for Notice {
             ),
             Self::NotSynced { text } => format!("not synced: {text}"),
             Self::ChecksNotApproved { asked } => format!(
-"commits are merged without {asked} of the `checks` in .cofferdam/config.yaml, which wait for `cofferdam approve`"
+"branches move without {asked} of the `gate.checks` in .cofferdam/config.yaml, which wait for `cofferdam approve`"
 ),
             Self::NotApproved { asked } => {
                 let (what, waits) = match asked {

@@ -221,7 +221,7 @@ pub enum Notice {
     NotApproved {
         asked: usize,
     },
-    /// So many of its `checks` are asked for and nobody has approved them: commits are merged without them.
+    /// So many of its `gate.checks` are asked for and nobody has approved them: branches move without them.
     ChecksNotApproved {
         asked: usize,
     },

@@ -19,7 +19,7 @@ pub enum HookPoint {
     /// In the sandbox, once, before anybody works there: `setup` of config.yaml.
     #[serde(rename = "sandbox.setup")]
     Setup,
-    /// In a sandbox of its own, before commits are merged: `checks` of config.yaml.
+    /// In a sandbox of its own, before a branch moves: `gate.checks` of config.yaml.
     #[serde(rename = "sandbox.check")]
     Check,
     /// In the sandbox, after a sync: `on_sync` of config.yaml.

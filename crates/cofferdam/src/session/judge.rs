@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use crate::git::{Oid, Repository};
 use crate::registry::Record;
 
-/// Decides about commits that passed the gate, before they are merged into a branch of the user's.
+/// Decides about commits that passed the gate, before a branch of the user's moves to them.
 #[async_trait]
 pub trait Judge: fmt::Debug + Send + Sync {
-    /// Of the sandbox with this record. The error says why they are not to be merged, as [`crate::session::Landing::Kept`] tells it.
+    /// Of the sandbox with this record. The error says why it must not, as [`crate::session::Landing::Kept`] tells it.
     async fn judge(&self, repo: &Repository, record: &Record, tip: &Oid) -> Result<(), String>;
 
     /// The longest that it takes.

@@ -41,6 +41,7 @@ mod network;
 mod network_options;
 mod options;
 mod outside;
+mod passed;
 mod pipes;
 mod place;
 mod plan;

@@ -5,7 +5,7 @@ use crate::names::{RepoPath, SandboxId};
 use crate::registry::{Reach, Record};
 use crate::sandbox::{Network, NetworkKind};
 use crate::wall::rules::Sources;
-use crate::wall::{Origin, Rule, WallSpec};
+use crate::wall::{Rule, WallSpec};
 
 /// What a run's sandbox may reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,20 +30,6 @@ impl NetworkOptions {
             Self::None => NetworkKind::None,
             Self::Allowlist { .. } => NetworkKind::Allowlist,
             Self::Open => NetworkKind::Open,
-        }
-    }
-
-    /// What a sandbox was given that is there. Rules that this version does not understand are none.
-    pub(super) fn of(record: &Record) -> Self {
-        match &record.network {
-            Some(Reach::Open) => Self::Open,
-            Some(Reach::Allowlist { rules }) => {
-                let rules = rules.iter().map(|rule| Rule::parse(rule, Origin::Flag));
-                Self::Allowlist {
-                    rules: rules.filter_map(Result::ok).collect(),
-                }
-            }
-            Some(Reach::None) | None => Self::None,
         }
     }
 

@@ -41,6 +41,15 @@ impl Collector<'_> {
                 why: land::UNDERMINED.to_owned(),
             });
         }
+        // Of merge-to-head the target is judged about, not the sandbox's own branch.
+        if !matches!(record.strategy, Strategy::MergeToHead { .. })
+            && let Err(why) = self.judged(owned, accepted).await
+        {
+            return Ok(Landing::Kept {
+                reference: accepted.tip_ref(),
+                why,
+            });
+        }
         match (&record.strategy, &record.branch) {
             (Strategy::Head, _) | (_, None) if self.reaches == Reaches::ToBeSeen => {
                 Ok(Landing::Kept {
@@ -90,9 +99,7 @@ impl Collector<'_> {
                         why: why.to_owned(),
                     });
                 }
-                if let Some(judge) = self.judge
-                    && let Err(why) = judge.judge(self.repo, record, accepted.tip()).await
-                {
+                if let Err(why) = self.judged(owned, accepted).await {
                     return Ok(Landing::Kept {
                         reference: branch.as_str().to_owned(),
                         why,
@@ -120,6 +127,14 @@ impl Collector<'_> {
                 );
                 Ok(self.told(landed.await?))
             }
+        }
+    }
+
+    /// Whether a branch of the user's may move to the commits.
+    async fn judged(&self, owned: &Owned, accepted: &Accepted) -> Result<(), String> {
+        match self.judge {
+            Some(judge) => judge.judge(self.repo, &owned.record, accepted.tip()).await,
+            None => Ok(()),
         }
     }
 

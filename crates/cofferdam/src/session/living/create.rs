@@ -69,6 +69,7 @@ impl Session {
             login: None,
             environment: &environment,
             lives_on: true,
+            bare: false,
         };
         let mut ready = None;
         let made = prepare::or_cancel(&making, &mut owned, &mut ready).await;

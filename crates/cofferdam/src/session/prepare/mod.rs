@@ -76,6 +76,8 @@ pub(super) struct Making<'a> {
     pub environment: &'a BTreeMap<OsString, OsString>,
     /// Whether the sandbox outlives this process.
     pub lives_on: bool,
+    /// Nothing of the configuration's goes in: no files, no commands.
+    pub bare: bool,
 }
 
 impl Making<'_> {
@@ -108,6 +110,9 @@ impl Making<'_> {
             login
                 .give(ready.sandbox(), self.environment, cancel)
                 .await?;
+        }
+        if self.bare {
+            return Ok(watch);
         }
         let syncing = Syncing {
             caller: self.caller,
