@@ -16,17 +16,43 @@ impl Fuse {
     /// None where this machine has no FUSE for who asks.
     fn mount(environment: &TestEnvironment) -> Option<Self> {
         let below = environment.temporary().join("below");
+        let this = Self::place(environment)?;
+        std::fs::create_dir(&below).unwrap();
+        this.show(program("bindfs").arg(&below))
+    }
+
+    /// NTFS. To it `a` and `A` are one name, if they are to be.
+    fn ntfs(environment: &TestEnvironment, ignores_case: bool) -> Option<Self> {
+        let disk = environment.temporary().join("disk");
+        let this = Self::place(environment)?;
+        std::fs::File::create(&disk)
+            .and_then(|file| file.set_len(64 << 20))
+            .unwrap();
+        let made = program("mkntfs")
+            .args(["--force", "--quick", "--quiet"])
+            .arg(&disk)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let options = if ignores_case {
+            "permissions,ignore_case"
+        } else {
+            "permissions"
+        };
+        this.show(program("lowntfs-3g").args(["-o", options]).arg(&disk))
+    }
+
+    fn place(environment: &TestEnvironment) -> Option<Self> {
+        let mut open = std::fs::File::options();
+        open.read(true).write(true).open("/dev/fuse").ok()?;
         let at = environment.temporary().join("fuse");
-        for path in [&below, &at] {
-            std::fs::create_dir(path).unwrap();
-        }
-        std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/fuse")
-            .ok()?;
-        let done = program("bindfs").arg(&below).arg(&at).status();
-        done.unwrap().success().then_some(Self { at })
+        std::fs::create_dir(&at).unwrap();
+        Some(Self { at })
+    }
+
+    fn show(self, by: &mut std::process::Command) -> Option<Self> {
+        let done = by.arg(&self.at).status();
+        done.unwrap().success().then_some(self)
     }
 }
 
@@ -122,6 +148,42 @@ fn a_home_where_layers_are_refused_is_worked_in_without_them() {
     // Such a file system keeps a name for each open file that is removed: the lock's is the last.
     let left: Vec<_> = std::fs::read_dir(home.join("state")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// A commit may have `a` and `A` in one directory, and would lose one of them there.
+#[test]
+fn where_case_makes_no_difference_there_are_no_layers() {
+    const WHY: &str = "the file system takes names that differ in case for one";
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root can mount a disk");
+    }
+    for ignores_case in [true, false] {
+        let environment = TestEnvironment::with_repository();
+        let Some(fuse) = Fuse::ntfs(&environment, ignores_case) else {
+            return skip!("there is no FUSE here");
+        };
+        std::fs::create_dir(fuse.at.join("a")).unwrap();
+        let is_one = std::fs::create_dir(fuse.at.join("A")).is_err();
+        assert_eq!(is_one, ignores_case);
+        let home = fuse.at.join("home");
+        let done = run(&environment, &home, &[], COMMIT);
+        // In the control too they are not possible: nobody else's ids can be given to files there.
+        let (_, why) = done
+            .stderr
+            .split_once("mode bind (layers are not possible here: ")
+            .unwrap();
+        assert_eq!(
+            why.lines().next().unwrap().contains(WHY),
+            ignores_case,
+            "{done}"
+        );
+        let told = run_doctor(&environment, &home);
+        let layers = told.iter().find(|one| one["name"] == "layers").unwrap();
+        assert_eq!(layers["status"], "degraded", "{layers}");
+        let detail = layers["detail"].as_str().unwrap();
+        assert_eq!(detail.contains(WHY), ignores_case, "{layers}");
+        assert_eq!(std::fs::read_dir(home.join("trees")).unwrap().count(), 0);
+    }
 }
 
 /// Something around the command answers its system calls: a sandbox has no say in renames then, which an ordinary user's
