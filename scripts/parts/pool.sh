@@ -60,24 +60,43 @@ halve() {
         }'
 }
 
-# Of these each test runs in the mode that people get who say nothing, and in each of the others the share that the seed
-# chooses; `--all` and `--repeat`: in all three. What is about one mode names it in the test itself, and the tests of
-# other files either do that or work in the checkout, which has one mode. Most of `session::living_attacks` is
-# about the checkout; the tests of the command have one mode each.
-moded='^cofferdam/session::((branches|half_merged|lifecycle|living|living_collect|living_faults|living_flows|living_ports|living_turns|notes|prompts|shown|submodules|bad_input::(beside|hostile|paths|refused|repositories|users))::|living_attacks::what_(is_traced|wakes_itself))'
+# Of these tests of `session` each runs in the mode that people get who say nothing, and in each of the others the share that the
+# seed chooses; `--all` and `--repeat`: in all three. What is about one mode names it in the test itself, and the other tests
+# either do that or work in the checkout, which has one mode: one that leaves its mode open and is not here fails. Most of
+# `living_attacks` is about the checkout; the tests of the command have one mode each.
+moded=(branches:: half_merged:: lifecycle:: living:: living_collect:: living_faults:: living_flows:: living_ports:: living_turns::
+    notes:: prompts:: shown:: submodules:: bad_input::{beside,hostile,paths,refused,repositories,users}::
+    living_attacks::what_{is_traced,wakes_itself})
 mode_share=8
 
 # The same tests of a session in containers, where this run has started those engines itself (`--all`). Left out are those about
 # what is native by itself: programs of this machine inside, names that are no UTF-8, the freezer, a provider of the test's own,
 # and those that make no sandbox.
 contained='^cofferdam/session::'
-native='::(agents::|compile_fail::|apart::agents_are_apart|bad_input::paths::repositories_below_any_path|living_attacks::what_wakes|living_collect::(nothing_runs_while|one_that_(fights|never))|without_git::)'
+native=(agents:: compile_fail:: apart::agents_are_apart bad_input::paths::repositories_below_any_path living_attacks::what_wakes
+    living_collect::{nothing_runs_while,one_that_fights,one_that_never} without_git::)
+
+# Dies where a name of those lists begins no test.
+check_lists() {
+    local binary tests name
+    binary=$(awk '$3 == "cofferdam/session" { print $2 }' "$work/binaries")
+    tests=$("$binary" --list --format terse)
+    for name in "${moded[@]}" "${native[@]}"; do
+        [[ $'\n'$tests == *$'\n'"$name"* ]] || die "scripts/parts/pool.sh names \`$name\`, and no test of session begins so"
+    done
+}
+
+# What matches tests of `session` whose names begin so.
+of_session() {
+    local IFS='|'
+    echo "^cofferdam/session::($*)"
+}
 
 # Adds to each of the jobs on standard input its mode, or `-`; what is left out is counted in $work/moded.
 in_modes() {
-    awk -F'\t' -v OFS='\t' -v seed="$seed" -v moded="$moded" -v all="$repeat${COFFERDAM_TEST_ALL-}" \
+    awk -F'\t' -v OFS='\t' -v seed="$seed" -v moded="$(of_session "${moded[@]}")" -v all="$repeat${COFFERDAM_TEST_ALL-}" \
         -v docker="${engines:+${DOCKER_HOST-}}" -v podman="${engines:+${CONTAINER_HOST-}}" \
-        -v contained="$contained" -v native="$native" \
+        -v contained="$contained" -v native="$(of_session "${native[@]}")" \
         -v tools="$([[ -s ${engines:-/none}/tools.tar ]] && echo made)" -v share="$mode_share" -v left="$work/moded" '
         BEGIN {
             for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n
@@ -221,7 +240,7 @@ run_job() {
     fi
     as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity" COFFERDAM_TEST_VERDICTS="$work/verdicts.$identity")
     case $mode in
-        -) ;;
+        -) if [[ $label == cofferdam/session ]]; then as+=(COFFERDAM_TEST_MODE=named); fi ;;
         docker | podman) as+=(COFFERDAM_TEST_SANDBOX="$mode") test+=" in mode $mode" ;;
         *) as+=(COFFERDAM_TEST_MODE="$mode") test+=" in mode $mode" ;;
     esac

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-/// Names the mode of a test that does not care; the product's default where nothing does.
+/// Names the mode of a test that does not care; the product's default where nothing does. `named`: the test is to name it.
 const MODE: &str = "COFFERDAM_TEST_MODE";
 
 /// Where the files of a sandbox are.
@@ -32,7 +32,10 @@ impl Mode {
         let known = Self::ALL
             .into_iter()
             .find(|mode| given == *mode.to_string());
-        known.unwrap_or_else(|| panic!("{MODE} is {}", given.display()))
+        known.unwrap_or_else(|| {
+            let hint = "one that leaves its mode open stands in scripts/parts/pool.sh";
+            panic!("{MODE} is {}: {hint}", given.display())
+        })
     }
 }
 

@@ -202,7 +202,7 @@ fn what_cannot_be_hidden_is_refused_before_anything_is_made() {
     }
     // Deleted in the checkout, but tracked: the history has it.
     std::fs::remove_file(env.repo.join("keys/tracked")).unwrap();
-    let mut options = env.script(BranchStrategy::MergeToHead, "test ! -s keys/tracked");
+    let mut options = env.layered(CopyStrategy::MergeToHead, "test ! -s keys/tracked");
     options.session.hide = vec![env.repo.join("keys/tracked"), "keys/tracked".into()];
     run_ok(options);
     // Another name of the same file is told.

@@ -49,12 +49,12 @@ fn a_home_below_the_workspace_is_never_shown() {
     env.home = Home::new(env.repo.join(".local/share/cofferdam"));
     run_ok(env.copy(CopyStrategy::MergeToHead, LOOK));
     run_ok(env.layered(CopyStrategy::MergeToHead, LOOK));
-    run_ok(env.script(BranchStrategy::MergeToHead, LOOK));
-    run_ok(env.script(branch(), LOOK));
+    run_ok(env.bind(BranchStrategy::MergeToHead, LOOK));
+    run_ok(env.bind(branch(), LOOK));
     // It exists now.
     let error = refused(env.script(HEAD, "true"));
     assert!(matches!(error, PlanError::ShowsHome { .. }), "{error}");
-    let mut options = env.script(BranchStrategy::MergeToHead, "true");
+    let mut options = env.bind(BranchStrategy::MergeToHead, "true");
     options.session.copy = vec![".local".into()];
     let error = refused(options);
     assert!(matches!(error, PlanError::ShowsHome { .. }), "{error}");
@@ -82,7 +82,7 @@ fn the_repositorys_own_settings_are_no_home() {
     env.home = Home::new(env.repo.join(".cofferdam"));
     for options in [
         env.script(HEAD, "true"),
-        env.script(BranchStrategy::MergeToHead, "true"),
+        env.bind(BranchStrategy::MergeToHead, "true"),
         env.copy(CopyStrategy::MergeToHead, "true"),
         env.layered(CopyStrategy::MergeToHead, "true"),
     ] {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cofferdam::RunOptions;
 use cofferdam::git::RepositoryError;
 use cofferdam::registry;
-use cofferdam::sandbox::BranchStrategy;
+use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::manage;
 use cofferdam::session::{PlanError, RunErrorKind};
 use tokio_util::sync::CancellationToken;
@@ -211,11 +211,11 @@ fn nothing_lands_around_a_checkout_in_which_an_agent_works() {
         env.git(&["-C", "pkg", "config", key, value]);
     }
     env.git(&["-C", "pkg", "commit", "-q", "--allow-empty", "-m", "inner"]);
-    let strategy = BranchStrategy::Branch {
+    let strategy = CopyStrategy::Branch {
         branch: "feature".parse().unwrap(),
         base: None,
     };
-    let mut options = env.script(strategy, "echo x > new; git add new; git commit -qm work");
+    let mut options = env.layered(strategy, "echo x > new; git add new; git commit -qm work");
     options.session.name = Some("one".into());
     run_ok(options);
     let mut inner = env.script(BranchStrategy::Head, "touch ready; sleep 1000");
@@ -234,11 +234,11 @@ fn nothing_lands_around_a_checkout_in_which_an_agent_works() {
 #[test]
 fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
     let env = Env::new();
-    let strategy = BranchStrategy::Branch {
+    let strategy = CopyStrategy::Branch {
         branch: "feature".parse().unwrap(),
         base: None,
     };
-    let mut options = env.script(strategy, "echo x > new; git add new; git commit -qm work");
+    let mut options = env.layered(strategy, "echo x > new; git add new; git commit -qm work");
     options.session.name = Some("one".into());
     run_ok(options);
     let dead = || {
@@ -268,7 +268,7 @@ fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
     // So does a run whose commits are to land there.
     dead();
     let work = "echo y > newer; git add newer; git commit -qm more";
-    let report = run_ok(env.script(BranchStrategy::MergeToHead, work));
+    let report = run_ok(env.layered(CopyStrategy::MergeToHead, work));
     assert!(
         matches!(report.landing, cofferdam::session::Landing::Landed { .. }),
         "{}",
@@ -339,7 +339,7 @@ fn files_with_names_outside_are_not_written() {
         "{error}"
     );
     env.assert_no_state();
-    run_ok(env.script(BranchStrategy::MergeToHead, "true"));
+    run_ok(env.layered(CopyStrategy::MergeToHead, "true"));
 }
 
 /// Writes through a shared mapping, which leaves a set-user-id bit where it is.

@@ -57,7 +57,7 @@ fn inner(place: &Path) {
     let work = "echo x >> README.md; git commit -qam work";
     let mut options = [
         env.script(BranchStrategy::Head, work),
-        env.script(BranchStrategy::MergeToHead, work),
+        env.bind(BranchStrategy::MergeToHead, work),
         env.copy(CopyStrategy::MergeToHead, work),
         env.layered(CopyStrategy::MergeToHead, work),
     ];

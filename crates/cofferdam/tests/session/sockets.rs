@@ -70,5 +70,5 @@ fn more_sockets_than_can_be_covered_are_refused() {
     assert!(error.to_string().contains("s00"), "{error}");
     env.assert_no_state();
     // Committed files are all that a worktree has.
-    run_ok(env.script(BranchStrategy::MergeToHead, "true"));
+    run_ok(env.bind(BranchStrategy::MergeToHead, "true"));
 }

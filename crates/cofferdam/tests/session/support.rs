@@ -230,12 +230,16 @@ pub(crate) fn host_git() -> Git {
     Git::new(std::env::var_os("COFFERDAM_TEST_GIT").unwrap_or_else(|| "git".into()))
 }
 
-/// The sandbox of this strategy in the mode of this pass.
+/// The sandbox of this strategy in the mode of this pass; `head` has one mode, and asks for none.
 pub(crate) fn in_this_mode(
     provider: impl BindMountProvider + 'static,
     strategy: BranchStrategy,
 ) -> Contained {
-    in_mode(provider, Mode::of_this_pass(), strategy)
+    let mode = match strategy {
+        BranchStrategy::Head => Mode::Bind,
+        _ => Mode::of_this_pass(),
+    };
+    in_mode(provider, mode, strategy)
 }
 
 /// The sandbox of this strategy in this mode; `head` has one mode.

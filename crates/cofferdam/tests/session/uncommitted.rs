@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cofferdam::sandbox::BranchStrategy;
+use cofferdam::sandbox::{BranchStrategy, CopyStrategy};
 use cofferdam::session::{Event, RunLog};
 
 use crate::support::{Env, run, run_ok};
@@ -107,7 +107,7 @@ fn own_files_are_ignored_and_their_values_recorded_nowhere() {
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join(".env"), "").unwrap();
     std::os::unix::fs::symlink(&outside, env.repo.join(".cofferdam")).unwrap();
-    let error = run(env.script(BranchStrategy::MergeToHead, "true")).unwrap_err();
+    let error = run(env.layered(CopyStrategy::MergeToHead, "true")).unwrap_err();
     assert!(error.to_string().contains("symlink"), "{error}");
     assert!(!outside.join(".gitignore").exists());
 }
