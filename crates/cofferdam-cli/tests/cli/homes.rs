@@ -266,25 +266,51 @@ fn where_the_kernel_refuses_an_option_there_are_no_layers() {
     assert!(done.stderr.contains("mode layer"), "{done}");
 }
 
+/// A commit with nothing new but a file whose path has so many bytes.
+fn commit_long(environment: &TestEnvironment, names: &str) {
+    let line = format!(
+        "{{ printf 'commit refs/heads/main\\ncommitter a <a@b> 1 +0000\\ndata 1\\nx\\nfrom refs/heads/main^0\\n'; \
+        perl -e 'print \"M 100644 inline \", {names}, \"\\ndata 1\\nx\\n\"'; }} | git fast-import --quiet && git read-tree HEAD"
+    );
+    environment.shell(&line).expect_code(0);
+}
+
+/// Up to what the kernel opens by one path: the agent's git sees the file, takes a change of it, and that comes home.
 #[test]
 fn paths_may_be_as_long_as_the_kernels() {
+    const CHANGE: &str = "(for n in $(seq 20); do cd d*; done; for f in f*; do echo y > $f; done)";
+    let own = |environment: &TestEnvironment| environment.home().join("own");
+    let listed = "git ls-tree -r main | grep ddd | cut -c 1-52";
+    for length in [4021, 4022, 4094, 4095] {
+        let environment = TestEnvironment::with_repository();
+        let names = format!("(\"d\" x 200 . \"/\") x 20, \"f\" x ({length} - 4020)");
+        commit_long(&environment, &names);
+        let script = format!(
+            "test -z \"$(git status --porcelain 2>&1)\" && {CHANGE} && git commit -qam n && test -z \"$(git status --porcelain 2>&1)\""
+        );
+        run(&environment, &own(&environment), &["-q"], &script).expect_code(0);
+        assert_eq!(environment.git(&["log", "-1", "--format=%s", "main"]), "n");
+        let is = environment.shell(listed).expect_code(0).stdout;
+        let wanted = environment.shell("echo y | git hash-object --stdin").stdout;
+        assert_eq!(is, format!("100644 blob {wanted}"), "{length}");
+        // Nothing is taken for uncommitted work.
+        let left = std::fs::read_dir(own(&environment).join("state")).unwrap();
+        assert_eq!(left.count(), 0, "{length}");
+    }
+    // What git can open nowhere stays in the commit as it is. Where git itself writes the files it says so.
     let environment = TestEnvironment::with_repository();
-    let line = "{ printf 'commit refs/heads/main\\ncommitter a <a@b> 1 +0000\\ndata 1\\nx\\nfrom refs/heads/main^0\\n'; \
-        perl -e 'print \"M 100644 inline \", (\"d\" x 200 . \"/\") x 20, \"f\\ndata 1\\nx\\n\"'; } | git fast-import --quiet && git read-tree HEAD";
-    environment.shell(line).expect_code(0);
-    let home = environment.home().join("own");
-    let done = run(
-        &environment,
-        &home,
-        &["-q"],
-        &format!("test -z \"$(git status --porcelain)\" && {COMMIT}"),
-    );
-    done.expect_code(0);
-    assert_eq!(environment.git(&["log", "-1", "--format=%s", "main"]), "n");
+    commit_long(&environment, "(\"d\" x 200 . \"/\") x 20, \"f\" x 76");
+    let before = environment.shell(listed).expect_code(0).stdout;
+    let home = own(&environment);
+    run(&environment, &home, &["-q"], &format!("{COMMIT}a")).expect_code(0);
+    assert_eq!(environment.git(&["log", "-1", "--format=%s", "main"]), "na");
+    assert_eq!(environment.shell(listed).stdout, before);
+    for mode in ["bind", "copy"] {
+        let done = run(&environment, &home, &["-q", "--mode", mode], COMMIT).expect_code(1);
+        assert!(done.stderr.contains("unable to create file ddd"), "{done}");
+    }
     // A name that no file system of this kernel has.
-    let line = "{ printf 'commit refs/heads/main\\ncommitter a <a@b> 1 +0000\\ndata 1\\nx\\nfrom refs/heads/main^0\\n'; \
-        perl -e 'print \"M 100644 inline \", \"n\" x 300, \"\\ndata 1\\nx\\n\"'; } | git fast-import --quiet && git read-tree HEAD";
-    environment.shell(line).expect_code(0);
+    commit_long(&environment, "\"n\" x 300");
     let done = run(&environment, &home, &["-q"], COMMIT).expect_code(1);
     assert!(done.stderr.contains("File name too long"), "{done}");
     assert!(done.stderr.contains("hint: "), "{done}");

@@ -118,6 +118,59 @@ fn what_git_cannot_take_is_said() {
     }
 }
 
+/// The last path that the gate takes, others up to the last one that the kernel opens, and one more. There is no room for a
+/// `.gitignore` in some of the directories.
+#[test]
+fn paths_as_long_as_the_kernels_are_work() {
+    const GATE: &str = "it is longer than 4000 bytes";
+    const GIT: &str = "its git cannot read a path";
+    for (above, directory, file, length, refused) in [
+        (19, 80, 100, 4000, None),
+        (19, 80, 101, 4001, Some(GATE)),
+        (20, 68, 1, 4090, Some(GATE)),
+        (20, 68, 6, 4095, Some(GATE)),
+        (20, 68, 7, 4096, Some(GIT)),
+    ] {
+        let directories = format!(
+            "{}{}",
+            format!("{}/", "d".repeat(200)).repeat(above),
+            "e".repeat(directory)
+        );
+        let path = format!("{directories}/{}", "f".repeat(file));
+        assert_eq!(path.len(), length);
+        let script = format!(
+            "perl -e 'for ((q(d) x 200) x {above}, q(e) x {directory}) {{ mkdir; chdir $_ or die }} open(F, qq(>), q(f) x {file}) or die; print F 1'"
+        );
+        for mode in ["layer", "copy"] {
+            let environment = TestEnvironment::with_repository();
+            environment
+                .cofferdam(&["create", "left", "--mode", mode])
+                .expect_code(0);
+            environment
+                .cofferdam(&["exec", "left", "--", "sh", "-ec", &script])
+                .expect_code(0);
+            for stop in [false, true] {
+                if stop {
+                    environment.cofferdam(&["stop", "left"]).expect_code(0);
+                }
+                let what = format!("{mode}, {length}, stopped: {stop}");
+                let done =
+                    environment.cofferdam(&["diff", "--uncommitted", "left", "--name-status"]);
+                match refused {
+                    None => {
+                        assert_eq!(done.expect_code(0).stdout, format!("A\t{path}\n"), "{what}");
+                    }
+                    Some(why) => {
+                        let done = done.expect_code(1);
+                        assert!(done.stderr.contains(why), "{what}: {done}");
+                    }
+                }
+            }
+            environment.cofferdam(&["delete", "left"]).expect_code(1);
+        }
+    }
+}
+
 /// A file below 2,000 directories.
 const DEEP: &str = "perl -e 'for (1..2000) { mkdir qq(dddd); chdir qq(dddd) } open(F, qq(>), qq(bottom)) or die; print F qq(x)'";
 

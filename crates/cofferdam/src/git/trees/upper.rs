@@ -13,8 +13,8 @@ use crate::fsx::beneath;
 /// Of which family is the mounter's doing, and both are looked at: one that counts for nothing costs time alone.
 const FAMILIES: [&str; 2] = ["trusted", "user"];
 
-/// A path with more bytes git cannot open, wherever the files are mounted.
-const LONGEST: usize = 4_000;
+/// A path with more bytes the kernel does not open, and so git does not, which begins at the top of the files.
+const LONGEST: usize = 4_095;
 
 /// Every name of an upper directory, below its top.
 #[derive(Debug, Default)]
