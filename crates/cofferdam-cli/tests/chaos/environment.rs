@@ -70,6 +70,7 @@ impl Environment {
             "#!/bin/sh\nn=0; m=\nread -r kill m < {place}/kill || exec {real} \"$@\"\n\
              echo x >> {place}/calls\n\
              while read -r _; do n=$((n+1)); done < {place}/calls\n\
+             case $kill in [0-9]*) ;; *) case \" $* \" in *\" $kill \"*) n=$kill;; esac;; esac\n\
              [ \"$n\" = \"$kill\" ] && mkdir {place}/taken 2>/dev/null || exec {real} \"$@\"\n\
              echo \"$n $m $*\" > {place}/killed\n\
              case $m in\n\
@@ -88,11 +89,16 @@ impl Environment {
 
     /// From now on the caller of the `call`th git (1 is the next one) is killed.
     pub(crate) fn kill_at(&self, call: u32, moment: Moment) {
+        self.kill_where(&call.to_string(), moment);
+    }
+
+    /// The same for the first call that has `word` as an argument.
+    pub(crate) fn kill_where(&self, word: &str, moment: Moment) {
         let _ = fs::remove_file(self.path("calls"));
         // Git calls that run beside each other may read the same number: one of them takes it.
         let _ = fs::remove_dir(self.path("taken"));
         let _ = fs::remove_file(self.path("killed"));
-        self.write_place("kill", &format!("{call} {moment:?}\n"));
+        self.write_place("kill", &format!("{word} {moment:?}\n"));
     }
 
     /// From now on git only counts.

@@ -70,7 +70,7 @@ fn at_each<T>(
     );
 }
 
-fn moment(number: u64) -> Moment {
+pub(crate) fn moment(number: u64) -> Moment {
     match number {
         0 => Moment::Before,
         1 => Moment::During,
