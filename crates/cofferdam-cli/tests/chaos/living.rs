@@ -1,7 +1,6 @@
 //! `kill -9` around sandboxes that live on: of the commands on them, of who keeps them and of themselves, and two
 //! commands at once.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -26,7 +25,7 @@ const RUN: &str = "echo $$ > agent/r-$$.txt; git add agent; \
      until git commit -qm r --allow-empty; do sleep 0.02; done";
 
 /// Without a network there is no gateway.
-const NONE: [&str; 2] = ["--network", "none"];
+pub(crate) const NONE: [&str; 2] = ["--network", "none"];
 
 /// Behind the wall, with the first of these services allowed and nothing else.
 pub(crate) fn wall(services: &[Service; 2]) -> [String; 4] {
@@ -238,7 +237,7 @@ pub(crate) fn ready_with(
     environment
 }
 
-fn arguments(command: &str) -> Vec<&str> {
+pub(crate) fn arguments(command: &str) -> Vec<&str> {
     arguments_behind(command, &NONE)
 }
 
@@ -513,42 +512,4 @@ fn two_of_one_name() {
         assert!(lost.1.contains(NAME), "{ends:?}");
         check(&environment, &before, false, "two of one name");
     }
-}
-
-/// Its changes are written by one mount alone: two at once would each have a view of their own.
-#[test]
-fn two_starts_mount_it_once() {
-    for round in 0..3 {
-        let environment = ready_with("start", &[&NONE[..], &["--mode", "layer"]].concat(), None);
-        let before = User::of(&environment);
-        let both = [0, 1].map(|_| start(&environment, &arguments("start")));
-        let ends = both.map(|child| end(child, "start"));
-        let what = format!("round {round}: {ends:?}");
-        assert!(ends.iter().any(|(code, _)| *code == Some(0)), "{what}");
-        for (code, said) in &ends {
-            assert!(*code == Some(0) || said.contains("running"), "{what}");
-        }
-        assert_eq!(overlays(&environment).len(), 1, "{what}");
-        check(&environment, &before, true, &what);
-    }
-}
-
-/// The file systems of layers that processes of this environment's sandbox see.
-fn overlays(environment: &Environment) -> BTreeSet<String> {
-    let seen = processes(environment).into_iter().filter_map(|pid| {
-        let path = format!("/proc/{pid}/mountinfo");
-        std::fs::read_to_string(path).ok()
-    });
-    let seen: Vec<String> = seen.collect();
-    let lines = seen.iter().flat_map(|text| text.lines());
-    lines
-        .filter(|line| line.contains(" - overlay ") && line.contains("upperdir=u/upper"))
-        // What a killed command of anybody's left on this machine is seen by all, and is no sandbox's workspace.
-        .filter(|line| {
-            line.split(' ')
-                .nth(4)
-                .is_some_and(|at| at.starts_with("/workspace/"))
-        })
-        .filter_map(|line| line.split(' ').nth(2).map(str::to_owned))
-        .collect()
 }

@@ -19,6 +19,7 @@ mod keeper;
 mod kill;
 mod left;
 mod living;
+mod mounted;
 mod no_room;
 mod roles;
 mod trees;
