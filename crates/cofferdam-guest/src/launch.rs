@@ -213,7 +213,8 @@ pub(crate) fn prepare(
                 "the file system of {} does not map owners (idmapped mounts): {error}",
                 shown(path)
             ),
-            hint: "run as the ordinary user who owns it, or put it on ext4, xfs or btrfs"
+            hint: "run as the ordinary user who owns it, or put it on ext4, xfs or btrfs; \
+                   `COFFERDAM_HOME` says where files of Cofferdam's own are"
                 .to_owned(),
         }),
         _ => Ok(tree),
