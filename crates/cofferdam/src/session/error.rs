@@ -108,6 +108,7 @@ impl From<SyncError> for RunErrorKind {
             SyncError::Sandbox(error) => Self::Sandbox(error),
             SyncError::Hook(error) => Self::Hook(error),
             SyncError::File(error) => Self::File(error),
+            SyncError::Registry(error) => Self::Registry(error),
             SyncError::Cancelled => Self::Cancelled,
         }
     }

@@ -19,6 +19,7 @@ use super::unsynced::SyncError;
 use crate::config::{Effective, Merged, Problem, Source, SyncHook};
 use crate::fsx;
 use crate::git::Repository;
+use crate::registry;
 use crate::sandbox::Sandbox;
 use crate::sync::manifest::{self, Manifest};
 use crate::sync::{Places, Wanted, deliver, gather};
@@ -93,7 +94,7 @@ impl Syncing<'_> {
         }
         let cancel = &self.caller.cancel;
         let known = self.known();
-        let (mut wanted, mut is) = self.look(&config, &known).await;
+        let (mut wanted, mut is) = self.look(&config, &known).await?;
         for complaint in std::mem::take(&mut wanted.complaints) {
             self.events.notice(Notice::NotSynced {
                 text: complaint.to_string(),
@@ -155,11 +156,20 @@ impl Syncing<'_> {
     }
 
     /// Looks at the sources, beside everything else that this process does.
-    async fn look(&self, config: &Merged, known: &Manifest) -> (Wanted, Manifest) {
+    async fn look(
+        &self,
+        config: &Merged,
+        known: &Manifest,
+    ) -> Result<(Wanted, Manifest), SyncError> {
         let (config, known) = (config.clone(), known.clone());
         let own = self.caller.home.path().to_owned();
         let user_home = self.caller.user_home.clone();
         let top = self.repository.top.clone();
+        let written = if config.sync.is_empty() {
+            Vec::new()
+        } else {
+            registry::unseen(&self.caller.home, top.as_path(), user_home.as_deref())?
+        };
         let environment = self.caller.environment.clone();
         let workdir = self.workdir.to_owned();
         let look = move || {
@@ -167,6 +177,7 @@ impl Syncing<'_> {
                 own: &own,
                 user_home: user_home.as_deref(),
                 top: top.as_path(),
+                written: &written,
                 environment: &environment,
                 workdir: &workdir,
             };
@@ -175,7 +186,7 @@ impl Syncing<'_> {
             (wanted, is)
         };
         let looked = tokio::task::spawn_blocking(look).await;
-        looked.unwrap_or_default()
+        Ok(looked.unwrap_or_default())
     }
 
     /// One after the other; the first that fails is the last (S1-106 to S1-111).

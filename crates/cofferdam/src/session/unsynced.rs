@@ -2,6 +2,7 @@
 
 use super::hooks::HookError;
 use crate::fsx::FileError;
+use crate::registry::RegistryError;
 use crate::sandbox::SandboxError;
 
 /// Why a sandbox does not have all that it should.
@@ -14,6 +15,8 @@ pub enum SyncError {
     Hook(#[from] HookError),
     #[error(transparent)]
     File(#[from] FileError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     #[error("cancelled")]
     Cancelled,
 }

@@ -3,18 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
-
+use super::tree::Tree;
 use super::{pattern, shell, theme};
 use crate::config::{Destination, Merged, Owner, Source, SyncRule, Valued, Variable};
-use crate::fsx::beneath;
 use crate::text::printable_bytes_line;
 
 /// More files do not go into one sandbox.
@@ -45,6 +40,8 @@ pub struct Places<'a> {
     pub user_home: Option<&'a Path>,
     /// The top of the checkout.
     pub top: &'a Path,
+    /// Directories in which agents write, or have written: a link there may be theirs.
+    pub written: &'a [PathBuf],
     /// The variables of this machine.
     pub environment: &'a BTreeMap<OsString, OsString>,
     /// Where the sandbox has the repository's files.
@@ -76,13 +73,6 @@ pub(super) enum Content {
     },
 }
 
-/// A directory of this machine that sources are below.
-#[derive(Debug)]
-pub(super) struct Tree {
-    path: PathBuf,
-    root: OwnedFd,
-}
-
 /// Something that is not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
@@ -94,42 +84,6 @@ pub struct Complaint {
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.item, self.reason)
-    }
-}
-
-impl Tree {
-    fn open(path: &Path) -> Result<Arc<Self>, Errno> {
-        let root = beneath::root(path)?;
-        let path = path.to_owned();
-        Ok(Arc::new(Self { path, root }))
-    }
-
-    /// A regular file below it. A link may lead to another one below it, and not out of it.
-    pub(super) fn file(&self, path: &Path) -> Result<File, String> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let mut tries = 0;
-        let opened = loop {
-            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
-                Err(Errno::AGAIN | Errno::INTR) if tries < 100 => tries += 1,
-                other => break other,
-            }
-        };
-        let file = match opened {
-            Ok(file) => File::from(file),
-            Err(Errno::XDEV) => {
-                return Err(format!("a link leads out of {}", self.path.display()));
-            }
-            // A socket.
-            Err(Errno::NXIO) => return Err("it is no regular file".to_owned()),
-            Err(errno) => return Err(std::io::Error::from(errno).to_string()),
-        };
-        match file.metadata() {
-            Ok(found) if found.is_file() => Ok(file),
-            Ok(found) if found.is_dir() => Err("it is a directory".to_owned()),
-            Ok(_) => Err("it is no regular file".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
     }
 }
 
@@ -297,7 +251,7 @@ impl Wanted {
                 .ok_or_else(|| format!("`{src}` names no file"))?;
             let to = place(dest, name, places.workdir)?;
             let directory = base.join(path.parent().unwrap_or(Path::new("")));
-            let tree = Tree::open(&directory).map_err(|errno| unreadable(&directory, errno))?;
+            let tree = Tree::open_among(&directory, places.written)?;
             let path = PathBuf::from(name);
             let shown = directory.join(name);
             tree.file(&path)
@@ -319,7 +273,7 @@ impl Wanted {
                 "`{src}` matches {count} files, and `dest` is one file: end it with a slash"
             ));
         }
-        let tree = Tree::open(&directory).map_err(|errno| unreadable(&directory, errno))?;
+        let tree = Tree::open_among(&directory, places.written)?;
         for path in found {
             let name = path.file_name().unwrap_or_default();
             let to = place(dest, name, places.workdir)?;
@@ -372,10 +326,6 @@ fn place(dest: &Destination, name: &OsStr, workdir: &Path) -> Result<PathBuf, St
         ));
     }
     Ok(to)
-}
-
-fn unreadable(path: &Path, errno: Errno) -> String {
-    format!("{}: {}", path.display(), std::io::Error::from(errno))
 }
 
 fn shown(path: &Path) -> String {

@@ -7,5 +7,6 @@ pub mod manifest;
 mod pattern;
 mod shell;
 mod theme;
+mod tree;
 
 pub use items::{Complaint, Item, Places, Wanted, gather, variables};
