@@ -58,6 +58,11 @@ pub(crate) async fn run(
             return Ok(ExitCode::SUCCESS);
         }
     }
+    // Destinations first: the commands may want to reach them.
+    let change = begin(environment, interrupt).await?;
+    let reached = patiently(change.apply(&Scope::Repository(top.clone()))).await?;
+    let in_force = reached.sandboxes.is_empty() || tell(&reached, environment.colour.on_stderr());
+    drop(change);
     let sandboxes = Sandboxes { names };
     let code = living::each(&sandboxes, environment, interrupt, async |caller, one| {
         let provider = one.provider(caller)?;
@@ -83,9 +88,5 @@ pub(crate) async fn run(
         Ok(())
     })
     .await?;
-    // Destinations count at once.
-    let change = begin(environment, interrupt).await?;
-    let reached = patiently(change.apply(&Scope::Repository(top))).await?;
-    let in_force = reached.sandboxes.is_empty() || tell(&reached, environment.colour.on_stderr());
     Ok(if in_force { code } else { ExitCode::FAILURE })
 }

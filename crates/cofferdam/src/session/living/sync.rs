@@ -3,19 +3,50 @@
 use super::life::turn;
 use super::{Session, SessionError};
 use crate::session::emitter::Emitter;
+use crate::session::event::Notice;
 use crate::session::form::Form;
 use crate::session::sync::{SyncMode, Synced, Syncing};
 use crate::session::unsynced::SyncError;
 use crate::session::variables;
+use crate::wall::allowed::Scope;
+use crate::wall::change::{Change, ChangeError, Effect};
+use crate::wall::rules::Problem;
 
 impl Session {
-    /// Brings what the configuration says into the sandbox. Waits for whoever changes it. Its files are in place one by one, whole or
-    /// not at all; the commands of `on_sync` are bounded by 600 s each.
+    /// Brings what the configuration says into the sandbox. Waits for whoever changes it. What it may reach is in force first. Its files
+    /// are in place one by one, whole or not at all; the commands of `on_sync` are bounded by 600 s each.
     pub async fn sync(&self, mode: SyncMode) -> Result<Synced, SessionError> {
         let turn = turn(&self.caller, &self.named).await?;
+        self.load_rules().await;
         let synced = self.bring(mode).await;
         drop(turn);
         synced
+    }
+
+    /// A sandbox whose rules cannot be read or changed keeps those that it had; that is said, and the sync goes on (S1-92). What is
+    /// wrong with the configuration itself is said by the sync.
+    async fn load_rules(&self) {
+        if self.wall_spec().is_none() {
+            return;
+        }
+        let applied = async {
+            let change = Change::begin(&self.caller.home).await?;
+            let reached = change.apply(&Scope::Sandbox(self.id())).await?;
+            Ok::<_, ChangeError>(reached)
+        };
+        let said = match applied.await {
+            Ok(reached) => reached
+                .sandboxes
+                .into_iter()
+                .flat_map(|one| kept(one.effect))
+                .collect(),
+            Err(error) => vec![error.to_string()],
+        };
+        let events = Emitter::sink(self.caller.events.clone());
+        for why in said {
+            let text = format!("it keeps the network rules that it had: {why}");
+            events.notice(Notice::NotSynced { text });
+        }
     }
 
     /// For whoever has the sandbox's turn.
@@ -45,5 +76,24 @@ impl Session {
                 source,
             },
         })
+    }
+}
+
+/// Why a change is not in force.
+fn kept(effect: Effect) -> Vec<String> {
+    match effect {
+        Effect::InForce { .. } | Effect::Starting => Vec::new(),
+        Effect::Unreachable => {
+            vec!["it was started by another version of cofferdam".to_owned()]
+        }
+        Effect::Failed(error) => vec![error.to_string()],
+        Effect::Kept(problems) => {
+            let of_sync = |problem: &Problem| {
+                use Problem::{Approvals, Config, OfRepository};
+                matches!(problem, Config(_) | OfRepository(_) | Approvals(_))
+            };
+            let problems = problems.iter().filter(|problem| !of_sync(problem));
+            problems.map(Problem::message).collect()
+        }
     }
 }
