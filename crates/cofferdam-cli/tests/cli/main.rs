@@ -68,6 +68,7 @@ mod rules;
 mod run;
 mod run_events;
 mod secrets;
+mod synced_attacks;
 mod synced_faults;
 mod synced_places;
 mod terminal;
