@@ -69,6 +69,7 @@ mod run;
 mod run_events;
 mod secrets;
 mod synced_attacks;
+mod synced_changes;
 mod synced_faults;
 mod synced_places;
 mod terminal;

@@ -1,0 +1,167 @@
+//! Whom a configuration concerns, and which changes of it are changes.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::configured::User;
+use crate::environment::{Done, finish};
+
+/// The command in this directory, with a variable of this machine.
+#[track_caller]
+fn there(user: &User, directory: &Path, value: &str, words: &[&str]) -> Done {
+    let mut command = user.command(words);
+    command
+        .current_dir(directory)
+        .env("OF_HOST", value)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    finish(command.spawn().unwrap())
+}
+
+/// The user's own file counts everywhere, a repository's in its sandboxes alone; each of them counts without the other.
+// covers: S1-2, S1-3, S1-6, S1-13, S1-14
+#[test]
+fn a_repositorys_file_is_nothing_to_others() {
+    let user = User::new("env: {APP_A: own}\non_sync: [{cmd: echo own >> count}]\n");
+    user.puts(".cofferdam/home/note", "note\n");
+    let first = user.repository();
+    let second = user.temporary().join("second");
+    let [from, to] = [&first, &second].map(|path| path.to_str().unwrap());
+    user.git(&["clone", "--quiet", from, to]);
+    user.write(
+        ".cofferdam/config.yaml",
+        "env: {APP_A: theirs, APP_B: theirs}\non_sync: [{cmd: echo theirs >> count}]\n",
+    );
+    let own = user.home().join(".cofferdam/config.yaml");
+    let as_it_is = || {
+        let found = own.metadata().unwrap();
+        (fs::read(&own).unwrap(), found.ino(), found.mtime_nsec())
+    };
+    let before = as_it_is();
+    let see = "echo ${APP_A-none} ${APP_B-none}; cd; cat note count; rm count";
+    let seen = |directory: &Path, name: &str| {
+        let words = ["exec", name, "--", "sh", "-c", see];
+        there(&user, directory, "", &words).expect_code(0).stdout
+    };
+    for (directory, name) in [(&first, "box"), (&second, "other")] {
+        let create = ["create", name, "--network", "none"];
+        there(&user, directory, "", &create).expect_code(0);
+    }
+    assert_eq!(seen(&first, "box"), "theirs theirs\nnote\nown\ntheirs\n");
+    assert_eq!(seen(&second, "other"), "own none\nnote\nown\n");
+    assert_eq!(as_it_is(), before);
+    // Without the user's own.
+    fs::remove_file(&own).unwrap();
+    for (directory, name) in [(&first, "box"), (&second, "other")] {
+        there(&user, directory, "", &["sync", name]).expect_code(0);
+    }
+    assert_eq!(seen(&first, "box"), "theirs theirs\nnote\ntheirs\n");
+    let nothing = [
+        "exec",
+        "other",
+        "--",
+        "sh",
+        "-c",
+        "echo ${APP_A-none}; ls ~/count",
+    ];
+    let nothing = there(&user, &second, "", &nothing);
+    assert_eq!(nothing.stdout, "none\n", "{nothing}");
+    assert!(!nothing.status.success());
+    let delete = ["delete", "--force", "other"];
+    there(&user, &second, "", &delete).expect_code(0);
+    user.ends();
+}
+
+/// What is brought and what runs, each by itself; and nothing that somebody inside could say of it.
+// covers: S1-66, S1-68, S1-69, S1-112, S1-114
+#[test]
+fn each_thing_that_a_sync_is_made_of_is_a_change() {
+    const BEGIN: &str = "sync: [{src: ~/source, dest: ~/of-rule}]
+env: {A: b, HOST: $OF_HOST}
+firewall: {allow: [{domain: a.test}]}
+on_sync: [{cmd: echo >> ~/count}]
+";
+    let user = User::new(BEGIN);
+    user.puts("source", "source\n");
+    user.puts(".cofferdam/home/note", "note\n");
+    user.puts(".cofferdam/home/moves", "moves\n");
+    let top = user.repository();
+    let state = user.home().join(".cofferdam/state");
+    there(&user, &top, "host", &["create", "box"]).expect_code(0);
+    // An agent that comes in has what changed, and nothing is done where nothing has.
+    let host = std::cell::Cell::new("host");
+    let synced = || {
+        let count = || {
+            user.inside("wc -l < ~/count")
+                .trim()
+                .parse::<u32>()
+                .unwrap()
+        };
+        let before = count();
+        let run = ["run", "-q", "--in", "box", "--", "true"];
+        there(&user, &top, host.get(), &run).expect_code(0);
+        count() - before
+    };
+    assert_eq!(synced(), 0);
+    let config = |from: &str, to: &str| {
+        let changed = BEGIN.replace(from, to);
+        assert_ne!(changed, BEGIN);
+        user.says(&changed);
+    };
+    let files = user.home().join(".cofferdam/home");
+    let changes: [(&str, &dyn Fn()); 14] = [
+        ("a file of home/", &|| {
+            drop(user.puts(".cofferdam/home/note", "other\n"));
+        }),
+        ("a new one", &|| {
+            drop(user.puts(".cofferdam/home/new", "new\n"));
+        }),
+        ("one that is gone", &|| {
+            fs::remove_file(files.join("new")).unwrap();
+        }),
+        ("a file's place and mode", &|| {
+            fs::create_dir(files.join("bin")).unwrap();
+            fs::rename(files.join("moves"), files.join("bin/moves")).unwrap();
+        }),
+        ("a rule's source", &|| drop(user.puts("source", "other\n"))),
+        ("its mode", &|| {
+            config("~/of-rule}", "~/of-rule, mode: \"0600\"}");
+        }),
+        ("its place", &|| config("~/of-rule", "~/elsewhere")),
+        ("a value", &|| config("A: b", "A: c")),
+        ("another name", &|| config("A: b", "B: b")),
+        ("this machine's value", &|| host.set("other")),
+        ("a destination", &|| config("a.test", "b.test")),
+        ("a command's label", &|| {
+            config("count}", "count, name: counting}");
+        }),
+        ("a command", &|| config("echo >>", "echo x >>")),
+        ("the repository's", &|| {
+            user.write(".cofferdam/config.yaml", "env: {APP_A: b}\n");
+        }),
+    ];
+    for (what, change) in changes {
+        change();
+        assert_eq!(synced(), 1, "{what}");
+    }
+    assert_eq!(synced(), 0);
+    // It is remembered where nobody inside writes.
+    let id = user.listed("box").unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let done = state.join(id).join("sync.json");
+    let told: serde_json::Value = serde_json::from_slice(&fs::read(&done).unwrap()).unwrap();
+    let digest = told["digest"].as_str().unwrap();
+    assert_eq!(digest.len(), 64);
+    let look = format!(
+        "find / -xdev -name 'sync.json' 2>/dev/null; grep -rlsF {digest} ~ /opt /etc; true"
+    );
+    assert_eq!(user.inside(&look), "");
+    fs::remove_file(&done).unwrap();
+    assert_eq!(synced(), 1);
+    assert_eq!(synced(), 0);
+    user.ends();
+}
