@@ -71,6 +71,7 @@ mod secrets;
 mod synced_attacks;
 mod synced_changes;
 mod synced_faults;
+mod synced_inputs;
 mod synced_places;
 mod terminal;
 mod told;
