@@ -211,7 +211,8 @@ fn what_an_agent_writes_into_the_configuration_waits() {
     // Approved it is there: so it would have been. Root is nobody even then.
     user.write(".cofferdam/config.yaml", EDITED);
     approve(&user);
-    told(&user, &["sync", "box"]).expect_code(0);
+    let synced = told(&user, &["sync", "box"]).expect_code(0);
+    assert!(synced.stderr.contains("1 command run"), "{synced}");
     assert!(has_the_secret(&user));
     assert!(rules().contains("evil.test"));
     assert_eq!(user.inside("ls ~/rooted 2>/dev/null; true"), "");

@@ -142,7 +142,7 @@ impl Syncing<'_> {
                 text: complaint.to_string(),
             });
         }
-        self.hooks(&config, cancel).await?;
+        let hooks = self.hooks(&config, cancel).await?;
         if delivered.complaints.is_empty() {
             let life = self.life;
             let done = serde_json::json!(Done { digest, life }).to_string();
@@ -151,7 +151,7 @@ impl Syncing<'_> {
         Ok(Synced {
             skipped: false,
             files: delivered.sent,
-            hooks: config.on_sync.len(),
+            hooks,
         })
     }
 
@@ -189,8 +189,9 @@ impl Syncing<'_> {
         Ok(looked.unwrap_or_default())
     }
 
-    /// One after the other; the first that fails is the last (S1-106 to S1-111).
-    async fn hooks(&self, config: &Merged, cancel: &CancellationToken) -> Result<(), SyncError> {
+    /// One after the other; the first that fails is the last (S1-106 to S1-111). How many were run.
+    async fn hooks(&self, config: &Merged, cancel: &CancellationToken) -> Result<usize, SyncError> {
+        let mut run = 0;
         let plain = plain(config);
         for one in &config.on_sync {
             if one.value.root {
@@ -217,8 +218,9 @@ impl Syncing<'_> {
             inside
                 .configured(command, label, hooks::LIMIT, cancel)
                 .await?;
+            run += 1;
         }
-        Ok(())
+        Ok(run)
     }
 
     fn known(&self) -> Manifest {
