@@ -129,7 +129,7 @@ impl Checks {
             return Ok(());
         }
         let owned = Owned::create(&self.caller.home, plan.record.clone())?;
-        self.within(&options, &plan, owned, config).await?;
+        Box::pin(self.within(&options, &plan, owned, config)).await?;
         if let Some(passed) = passed {
             passed.remember(&known);
         }
