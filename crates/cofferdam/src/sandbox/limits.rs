@@ -4,12 +4,34 @@ use std::fs;
 
 use cofferdam_guest::protocol::ProcessLimits;
 
-use crate::sandbox::Limits;
+use crate::sandbox::{Limits, SandboxError};
 
 /// What programs are written for: the soft limit nearly everywhere.
 const FEWEST_FILES: u64 = 1024;
+/// The kernel counts no smaller part.
+const LEAST_CPUS: f64 = 0.01;
 /// Threads count as processes.
 const FEWEST_PROCESSES: u64 = 256;
+
+/// Refuses what bounds nothing: an engine takes nought for no limit.
+pub(in crate::sandbox) fn check(limits: &Limits) -> Result<(), SandboxError> {
+    let nought = |limit: Option<u64>| limit == Some(0);
+    let no_cpus = |cpus: f64| !cpus.is_finite() || cpus < LEAST_CPUS;
+    let what = match limits {
+        _ if nought(limits.processes) => "processes to none".to_owned(),
+        _ if nought(limits.memory) => "memory to none".to_owned(),
+        _ if nought(limits.open_files) => "open files to none".to_owned(),
+        Limits {
+            cpus: Some(cpus), ..
+        } if no_cpus(*cpus) => format!("CPUs to {cpus}"),
+        _ => return Ok(()),
+    };
+    Err(SandboxError::Unsupported {
+        what: format!("cannot limit {what}"),
+        hint: "a limit is 1 or more, of CPUs 0.01 or more; without a limit, leave it out"
+            .to_owned(),
+    })
+}
 
 /// How many open files the machine has room for; none where it does not say.
 pub(in crate::sandbox) fn file_table() -> Option<u64> {

@@ -140,6 +140,7 @@ conform! {
     processes_are_bounded
     open_files_are_bounded
     memory_is_bounded
+    cpus_are_bounded
     what_cannot_be_given_is_refused_before_anything_is_made
     closing_ends_everything
     one_ends_with_its_maker

@@ -223,6 +223,7 @@ checks! {
     limits::processes_are_bounded [];
     limits::open_files_are_bounded [];
     limits::memory_is_bounded [];
+    limits::cpus_are_bounded [];
     limits::what_cannot_be_given_is_refused_before_anything_is_made [];
     ends::closing_ends_everything [Mount];
     ends::one_ends_with_its_maker [Mount];

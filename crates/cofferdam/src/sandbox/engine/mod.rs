@@ -58,8 +58,8 @@ use reach::Reach;
 use crate::names::{BASE_IMAGE, RepoPath};
 
 use super::{
-    Abilities, Ability, BindMountProvider, Examined, Handle, NetworkKind, Sandbox, SandboxError,
-    SandboxSpec,
+    Abilities, Ability, BindMountProvider, Examined, Handle, Limits, NetworkKind, Sandbox,
+    SandboxError, SandboxSpec, limits,
 };
 
 /// How containers are made.
@@ -173,6 +173,10 @@ impl BindMountProvider for Engine {
         self.reach.kind().name()
     }
 
+    fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
+        limits::check(limits)
+    }
+
     fn abilities(&self) -> Abilities {
         Abilities {
             networks: &[NetworkKind::None, NetworkKind::Allowlist, NetworkKind::Open],
@@ -203,6 +207,7 @@ impl BindMountProvider for Engine {
         spec: &SandboxSpec,
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        limits::check(&spec.limits)?;
         let client = self.reach.client().await?;
         let options = &self.reach.options;
         let images = match &spec.image {

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Abilities, Ability, BindMountProvider, Handle, Limits, NetworkKind, Sandbox, SandboxError,
-    SandboxSpec,
+    SandboxSpec, limits,
 };
 
 pub use cgroup::remove_leftovers;
@@ -80,6 +80,7 @@ impl BindMountProvider for Native {
     }
 
     fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
+        limits::check(limits)?;
         cgroup::check(limits)
     }
 
@@ -116,6 +117,7 @@ impl BindMountProvider for Native {
         spec: &SandboxSpec,
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        limits::check(&spec.limits)?;
         let sandbox = make::make(spec, &self.options, cancel).await?;
         Ok(Arc::new(sandbox))
     }
