@@ -11,9 +11,12 @@ tools=(
     'rustc --version' 'rustfmt --version' 'tmux -V' 'unzip -v' 'vim --version' 'yarn --version' 'zsh --version'
 )
 
+# With what code those end that do not end with 0: one knows no such argument, and the others may look at no network.
+declare -A ends_with=([aggregate]=1 [ipset]=1 [iptables]=1)
+
 # As `engine`, docker or podman, has it: a table for docs/images.md.
 images() {
-    local engine=$1 place cofferdam=${CARGO_TARGET_DIR:-$top/target}/release/cofferdam began took tool said bad=0
+    local engine=$1 place cofferdam=${CARGO_TARGET_DIR:-$top/target}/release/cofferdam began took tool name said code bad=0
     say 'build the command'
     cargo build --quiet --locked --release --package cofferdam-cli
     place=$(mktemp -d /tmp/cdi.XXXXXX)
@@ -28,10 +31,15 @@ images() {
     (cd "$place/repository" && "$cofferdam" create tools --sandbox "$engine" --image cofferdam-base:full --network none) >/dev/null
     printf '%s\n\n| tool | says |\n|---|---|\n' "$(head -n1 "$place/built") ($took s)"
     for tool in "${tools[@]}"; do
-        # Where a program ends with an error it may still have said what it is.
-        said=$(cd "$place/repository" && "$cofferdam" exec tools -- bash -c "$tool 2>&1" </dev/null | grep -m1 '[0-9A-Za-z]' | cut -c1-80) || true
+        name=${tool%% *} code=0
+        (cd "$place/repository" && "$cofferdam" exec tools -- bash -c "$tool 2>&1" </dev/null) >"$place/said" || code=$?
+        said=$(grep -m1 '[0-9A-Za-z]' "$place/said" | cut -c1-80) || true
         if [[ -z $said || $said == *'not found'* || $said == error:* ]]; then bad=$((bad + 1)); fi
-        printf '| `%s` | %s |\n' "${tool%% *}" "${said//|/\\|}"
+        printf '| `%s` | %s |\n' "$name" "${said//|/\\|}"
+        if ((code != ${ends_with[$name]:-0})); then
+            bad=$((bad + 1))
+            echo "$name ends with $code"
+        fi
     done
     said=$(cd "$place/repository" && "$cofferdam" exec tools -- bash -c \
         'chromium --headless --no-sandbox --disable-gpu --dump-dom "data:text/html,<p>a page</p>" 2>/dev/null' </dev/null)
