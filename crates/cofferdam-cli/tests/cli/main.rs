@@ -32,6 +32,7 @@ mod gc;
 mod homes;
 mod hooks;
 mod images;
+mod images_base;
 mod inside;
 mod interrupt;
 mod kept;
