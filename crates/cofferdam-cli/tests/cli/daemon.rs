@@ -23,24 +23,37 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// A Docker that changes nothing of the machine's network.
     pub(crate) fn start() -> Self {
-        Self::new("docker", false)
+        Self::at_rest("docker", false).started()
     }
 
     /// With a network, which is none of the machine's. Podman's is a service of its own, with what Podman has here.
     pub(crate) fn with_a_network(engine: &'static str) -> Self {
-        Self::new(engine, true)
+        Self::at_rest(engine, true).started()
     }
 
-    fn new(engine: &'static str, networked: bool) -> Self {
+    /// A Docker as of [`Self::start`] that does not run yet.
+    pub(crate) fn not_yet() -> Self {
+        Self::at_rest("docker", false)
+    }
+
+    fn at_rest(engine: &'static str, networked: bool) -> Self {
         let place = tempfile::Builder::new().prefix("cfd").tempdir_in("/tmp");
-        let mut daemon = Self {
+        Self {
             engine,
             networked,
             place: place.unwrap(),
             running: None,
-        };
-        daemon.starts_again();
-        daemon
+        }
+    }
+
+    pub(crate) fn started(mut self) -> Self {
+        self.starts_again();
+        self
+    }
+
+    /// Where its images and containers are.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.path("data")
     }
 
     fn path(&self, part: &str) -> PathBuf {

@@ -250,10 +250,10 @@ fn what_is_no_name_of_an_image_is_named() {
 }
 
 /// A small disk where the engine sees it too. Goes with this value.
-struct Small(PathBuf);
+pub(crate) struct Small(PathBuf);
 
 impl Small {
-    fn mount(world: &World, at: PathBuf, size: &str) -> Self {
+    pub(crate) fn mount(world: &World, at: PathBuf, size: &str) -> Self {
         std::fs::create_dir_all(&at).unwrap();
         let small = Self(at);
         small.change(world, &format!("size={size},mode=700"));
