@@ -34,6 +34,15 @@ pub enum Verdict<'a> {
     NotTried(&'a str),
 }
 
+/// A provider as the table names it.
+pub fn who(provider: &str) -> String {
+    if rustix::process::geteuid().is_root() {
+        provider.to_owned()
+    } else {
+        format!("{provider} of an ordinary user")
+    }
+}
+
 /// Adds a line; false where nobody has asked for one.
 #[track_caller]
 pub fn record(provider: &str, kind: Kind, name: &str, verdict: Verdict<'_>) -> bool {

@@ -3,30 +3,32 @@
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 
-use crate::environment::TestEnvironment;
+use crate::containers::World;
+use crate::everywhere::{everywhere, native};
 
 /// An agent that does `script` in a sandbox `box` and is gone; its sandbox goes on, with everything in place. `seen`: a
 /// line of shell that proves it inside.
 #[track_caller]
-fn planted(environment: &TestEnvironment, script: &str, seen: &str) {
-    environment
+fn planted(world: &World, script: &str, seen: &str) {
+    world
         .run(
             &["--keep", "--name", "box", "-q", "--network", "none"],
             script,
         )
         .expect_code(0);
     let look = ["exec", "box", "--", "sh", "-c", seen];
-    environment.cofferdam(&look).expect_code(0);
-    let listed = environment.cofferdam(&["list", "--json"]).stdout;
+    world.cofferdam(&look).expect_code(0);
+    let listed = world.cofferdam(&["list", "--json"]).stdout;
     assert!(listed.contains("\"mode\":\"layer\""), "{listed}");
 }
 
 /// The sandbox goes, and then too nothing of it is in the checkout, where git's own view is `status`.
 #[track_caller]
-fn end(environment: &TestEnvironment, status: &str) {
+fn end(world: &World, status: &str) {
+    let environment = &world.environment;
     let now = || environment.git(&["status", "--porcelain", "--ignored=no"]);
     assert_eq!(now(), status);
-    environment
+    world
         .cofferdam(&["delete", "--force", "box"])
         .expect_code(0);
     assert_eq!(now(), status);
@@ -36,12 +38,13 @@ fn end(environment: &TestEnvironment, status: &str) {
 /// Threat 121.
 #[test]
 fn a_git_directory_below_is_not_where_the_user_stands() {
-    let environment = TestEnvironment::with_repository();
+    let world = &native();
+    let environment = &world.environment;
     environment
         .shell("mkdir ../private && echo secret > ../private/diary")
         .expect_code(0);
     planted(
-        &environment,
+        world,
         "git init -q src && git -C src config core.worktree ../../private && mkdir src/.cofferdam && echo HOME > src/.cofferdam/.env",
         "test -f src/.git/config && test -f src/.cofferdam/.env",
     );
@@ -63,34 +66,37 @@ fn a_git_directory_below_is_not_where_the_user_stands() {
         .expect_code(0);
     assert!(!done.stderr.contains("private"), "{done}");
     assert!(!environment.repository().join("src/.git").exists());
-    end(&environment, "");
+    end(world, "");
 }
 
 /// Threat 122.
 #[test]
 fn a_second_name_outside_is_not_written_through() {
-    let environment = TestEnvironment::with_repository();
-    environment
-        .shell("ln src/lib.txt ../outside")
-        .expect_code(0);
-    planted(
-        &environment,
-        "echo owned > src/lib.txt; echo owned >> README.md",
-        "grep owned src/lib.txt",
-    );
-    let outside = environment.repository().parent().unwrap().join("outside");
-    assert_eq!(std::fs::read_to_string(outside).unwrap(), "one\ntwo\n");
-    assert_eq!(environment.read("src/lib.txt"), "one\ntwo\n");
-    end(&environment, "");
+    everywhere(122, |world| {
+        let environment = &world.environment;
+        environment
+            .shell("ln src/lib.txt ../outside")
+            .expect_code(0);
+        planted(
+            world,
+            "echo owned > src/lib.txt; echo owned >> README.md",
+            "grep owned src/lib.txt",
+        );
+        let outside = environment.repository().parent().unwrap().join("outside");
+        assert_eq!(std::fs::read_to_string(outside).unwrap(), "one\ntwo\n");
+        assert_eq!(environment.read("src/lib.txt"), "one\ntwo\n");
+        end(world, "");
+    });
 }
 
 /// Threat 123.
 #[test]
 fn a_live_git_directory_with_a_command_runs_nothing_of_the_users() {
-    let environment = TestEnvironment::with_repository();
+    let world = &native();
+    let environment = &world.environment;
     let mark = environment.temporary().join("fired");
     planted(
-        &environment,
+        world,
         &format!(
             "git init -q src && git -C src config core.fsmonitor 'touch {}; true #'",
             mark.display()
@@ -104,91 +110,97 @@ fn a_live_git_directory_with_a_command_runs_nothing_of_the_users() {
     // Where it lies in the checkout it does: the test can fail.
     environment.shell(&format!("git init -q twin && git -C twin config core.fsmonitor 'touch {}; true #' && git -C twin status && rm -r twin", mark.display())).expect_code(0);
     assert!(mark.exists());
-    end(&environment, "");
+    end(world, "");
 }
 
 /// Threat 125.
 #[test]
 fn hooks_of_the_users_in_the_tree_are_as_they_were() {
-    let environment = TestEnvironment::with_repository();
-    let mark = environment.temporary().join("fired");
-    environment
+    everywhere(125, |world| {
+        let environment = &world.environment;
+        let mark = environment.temporary().join("fired");
+        environment
         .shell("mkdir hooks && printf '#!/bin/sh\\n' > hooks/pre-commit && chmod +x hooks/pre-commit && git add hooks && git commit -qm hooks && git config core.hooksPath hooks")
         .expect_code(0);
-    planted(
-        &environment,
-        &format!(
-            "echo 'touch {}' >> hooks/pre-commit; echo 'touch {0}' > .envrc",
-            mark.display()
-        ),
-        "grep touch hooks/pre-commit .envrc",
-    );
-    environment.git(&["commit", "-q", "--allow-empty", "-m", "mine"]);
-    assert!(!mark.exists());
-    assert!(!environment.repository().join(".envrc").exists());
-    // In the checkout's own hook the line fires: the test can fail.
-    let hook = environment.read("hooks/pre-commit");
-    environment.write(
-        "hooks/pre-commit",
-        &format!("{hook}touch {}\n", mark.display()),
-    );
-    environment.git(&["commit", "-q", "--allow-empty", "-m", "control"]);
-    assert!(mark.exists());
-    environment.write("hooks/pre-commit", &hook);
-    end(&environment, "");
+        planted(
+            world,
+            &format!(
+                "echo 'touch {}' >> hooks/pre-commit; echo 'touch {0}' > .envrc",
+                mark.display()
+            ),
+            "grep touch hooks/pre-commit .envrc",
+        );
+        environment.git(&["commit", "-q", "--allow-empty", "-m", "mine"]);
+        assert!(!mark.exists());
+        assert!(!environment.repository().join(".envrc").exists());
+        // In the checkout's own hook the line fires: the test can fail.
+        let hook = environment.read("hooks/pre-commit");
+        environment.write(
+            "hooks/pre-commit",
+            &format!("{hook}touch {}\n", mark.display()),
+        );
+        environment.git(&["commit", "-q", "--allow-empty", "-m", "control"]);
+        assert!(mark.exists());
+        environment.write("hooks/pre-commit", &hook);
+        end(world, "");
+    });
 }
 
 /// Threat 126.
 #[test]
 fn a_set_user_id_file_keeps_what_it_runs() {
-    let environment = TestEnvironment::with_repository();
-    environment
-        .shell("cp /bin/true tool && git add tool && git commit -qm tool && chmod u+s tool")
-        .expect_code(0);
-    let tool = environment.repository().join("tool");
-    let before = std::fs::read(&tool).unwrap();
-    planted(
-        &environment,
-        "python3 -c \"import mmap; f=open('tool','r+b'); m=mmap.mmap(f.fileno(),0); m[:4]=b'EVIL'; m.flush()\"",
-        "grep -q EVIL tool && test ! -u tool",
-    );
-    assert_eq!(std::fs::read(&tool).unwrap(), before);
-    assert_eq!(tool.metadata().unwrap().mode() & 0o4000, 0o4000);
-    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
-    end(&environment, "");
+    everywhere(126, |world| {
+        let environment = &world.environment;
+        environment
+            .shell("cp /bin/true tool && git add tool && git commit -qm tool && chmod u+s tool")
+            .expect_code(0);
+        let tool = environment.repository().join("tool");
+        let before = std::fs::read(&tool).unwrap();
+        planted(
+            world,
+            "python3 -c \"import mmap; f=open('tool','r+b'); m=mmap.mmap(f.fileno(),0); m[:4]=b'EVIL'; m.flush()\"",
+            "grep -q EVIL tool && test ! -u tool",
+        );
+        assert_eq!(std::fs::read(&tool).unwrap(), before);
+        assert_eq!(tool.metadata().unwrap().mode() & 0o4000, 0o4000);
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+        end(world, "");
+    });
 }
 
 /// Threat 130.
 #[test]
 fn pipes_and_sockets_are_nowhere_for_the_users_programs() {
-    let environment = TestEnvironment::with_repository();
-    planted(
-        &environment,
-        "mkfifo pipe src/README; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('socket')\"",
-        "test -p pipe && test -S socket",
-    );
-    for name in ["pipe", "src/README", "socket"] {
-        assert!(
-            environment
-                .repository()
-                .join(name)
-                .symlink_metadata()
-                .is_err(),
-            "{name}"
+    everywhere(130, |world| {
+        let environment = &world.environment;
+        planted(
+            world,
+            "mkfifo pipe src/README; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('socket')\"",
+            "test -p pipe && test -S socket",
         );
-    }
-    let special =
-        environment.shell("find . -path ./.git -prune -o ! -type d ! -type f ! -type l -print");
-    assert_eq!(special.stdout, "", "{special}");
-    // The state directory has them, and no command of the user's looks there with a program that opens files.
-    let state = environment.home().join(".cofferdam/state");
-    let sandbox = state.read_dir().unwrap().flatten().next().unwrap().path();
-    let pipe = sandbox.join("layer/upper/pipe").symlink_metadata().unwrap();
-    assert!(pipe.file_type().is_fifo());
-    environment.cofferdam(&["diff", "box"]).expect_code(0);
-    environment
-        .cofferdam(&["diff", "--uncommitted", "box"])
-        .expect_code(0);
-    environment.cofferdam(&["list"]).expect_code(0);
-    end(&environment, "");
+        for name in ["pipe", "src/README", "socket"] {
+            assert!(
+                environment
+                    .repository()
+                    .join(name)
+                    .symlink_metadata()
+                    .is_err(),
+                "{name}"
+            );
+        }
+        let special =
+            environment.shell("find . -path ./.git -prune -o ! -type d ! -type f ! -type l -print");
+        assert_eq!(special.stdout, "", "{special}");
+        // The state directory has them, and no command of the user's looks there with a program that opens files.
+        let state = environment.home().join(".cofferdam/state");
+        let sandbox = state.read_dir().unwrap().flatten().next().unwrap().path();
+        let pipe = sandbox.join("layer/upper/pipe").symlink_metadata().unwrap();
+        assert!(pipe.file_type().is_fifo());
+        world.cofferdam(&["diff", "box"]).expect_code(0);
+        world
+            .cofferdam(&["diff", "--uncommitted", "box"])
+            .expect_code(0);
+        world.cofferdam(&["list"]).expect_code(0);
+        end(world, "");
+    });
 }

@@ -1,6 +1,7 @@
 //! `cofferdam diff` and `cofferdam log`.
 
 use crate::environment::{TestEnvironment, check, commit_script};
+use crate::everywhere::everywhere;
 
 fn with_sandbox() -> TestEnvironment {
     let environment = TestEnvironment::with_repository();
@@ -59,38 +60,36 @@ fn log_newest_last() {
 
 #[test]
 fn hostile_names_and_subjects_are_inert() {
-    let environment = TestEnvironment::with_repository();
-    let script = r#"
+    everywhere(131, |world| {
+        let script = r#"
         name=$(printf 'a\033[2Jb\302\233c'); echo x > "$name"; git add -A
         git commit -qm "$(printf 'red \033[31m \342\200\256 end')"
     "#;
-    let done = environment
-        .run(&["--branch", "hostile", "--name", "hostile"], script)
-        .expect_code(0);
-    for text in [
-        done.stdout,
-        done.stderr,
-        environment
-            .cofferdam(&["log", "hostile"])
-            .expect_code(0)
-            .stdout,
-        environment
-            .cofferdam(&["log", "hostile", "--json"])
-            .expect_code(0)
-            .stdout,
-        environment
-            .cofferdam(&["diff", "hostile"])
-            .expect_code(0)
-            .stdout,
-        environment
-            .cofferdam(&["diff", "hostile", "--stat"])
-            .expect_code(0)
-            .stdout,
-        environment.cofferdam(&["list"]).expect_code(0).stdout,
-    ] {
-        assert!(!text.is_empty());
-        assert!(!text.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{text:?}");
-    }
+        let done = world
+            .run(&["--branch", "hostile", "--name", "hostile"], script)
+            .expect_code(0);
+        for text in [
+            done.stdout,
+            done.stderr,
+            world.cofferdam(&["log", "hostile"]).expect_code(0).stdout,
+            world
+                .cofferdam(&["log", "hostile", "--json"])
+                .expect_code(0)
+                .stdout,
+            world.cofferdam(&["diff", "hostile"]).expect_code(0).stdout,
+            world
+                .cofferdam(&["diff", "hostile", "--stat"])
+                .expect_code(0)
+                .stdout,
+            world.cofferdam(&["list"]).expect_code(0).stdout,
+        ] {
+            assert!(!text.is_empty());
+            assert!(!text.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{text:?}");
+        }
+        world
+            .cofferdam(&["delete", "--force", "hostile"])
+            .expect_code(0);
+    });
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod engine_restarts;
 mod engine_versions;
 mod engine_weaker;
 mod environment;
+mod everywhere;
 mod fake_engine;
 mod gc;
 mod homes;

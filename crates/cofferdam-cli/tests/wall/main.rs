@@ -35,7 +35,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use cofferdam_lab::{lab, probe};
+use cofferdam_lab::{lab, probe, sample};
 
 use selection::Selection;
 
@@ -58,6 +58,9 @@ fn main() -> ExitCode {
 fn outside(arguments: &[OsString]) -> ExitCode {
     if Selection::read(arguments).list_only {
         return table::list();
+    }
+    if sample::all() && engine::wanted().is_none() && !rustix::process::geteuid().is_root() {
+        table::say_untried();
     }
     // A short name: the paths of sockets are short.
     let directory = tempfile::Builder::new().prefix("cw-").tempdir().unwrap();

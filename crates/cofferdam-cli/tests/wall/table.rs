@@ -67,6 +67,16 @@ pub(crate) fn list() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// From which engines none of them is made.
+pub(crate) fn say_untried() {
+    let why = "an ordinary user's lab is a user namespace with one id, in which no engine of theirs starts; \
+               conformance tries their wall";
+    for engine in ["docker", "podman"] {
+        let verdict = Verdict::NotTried(why);
+        verdict::record(&verdict::who(engine), Kind::Attack, "1 to 33", verdict);
+    }
+}
+
 /// Of so many neighbours `scripts/test` wants one; all of them where it does not say so.
 fn share() -> Option<u64> {
     let given = std::env::var("COFFERDAM_TEST_SHARE").ok()?;

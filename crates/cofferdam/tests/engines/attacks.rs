@@ -165,6 +165,28 @@ each! {
 }
 
 each! {
+    /// Attack 129: of what the kernel counts for the caller a program has a part, as natively. Watches on files are no part of
+    /// it: the threat model says so.
+    async fn pools_of_the_machine_stay_the_hosts(world: World) {
+        let most = |text: &str, name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.unwrap_or_else(|| panic!("{name}: {text}")).split_whitespace().nth(1);
+            number.unwrap().parse().unwrap_or(u64::MAX)
+        };
+        let sandbox = world.create(&spec()).await.unwrap();
+        let inside = ok(&*sandbox, "cat /proc/self/limits").await;
+        sandbox.close().await.unwrap();
+        let outside = fs::read_to_string("/proc/self/limits").unwrap();
+        for (name, largest) in [("Max pending signals", 16_384), ("Max msgqueue size", 256 << 10)] {
+            let (part, all) = (most(&inside, name), most(&outside, name));
+            assert!(part > 0 && part <= (all / 4).min(largest), "{name}: {part} of {all}");
+        }
+        let locked = most(&inside, "Max locked memory");
+        assert!(locked <= 8 << 20, "{locked}");
+    }
+}
+
+each! {
     /// The engine's filter and ours are both in force: the kernel counts them, and of those that each refuses alone neither goes.
     async fn both_filters_are_in_force(world: World) {
         let sandbox = world.create(&spec()).await.unwrap();

@@ -62,10 +62,7 @@ fn every_check_is_tried() {
 }
 
 async fn conforms(name: &str, provider: Arc<dyn BindMountProvider>, place: PathBuf) {
-    let mut who = provider.name().to_owned();
-    if !rustix::process::geteuid().is_root() {
-        who.push_str(" of an ordinary user");
-    }
+    let who = verdict::who(provider.name());
     let built = tempfile::tempdir().unwrap();
     open_to_all(built.path());
     let mut subject = Subject::new(provider, place);
