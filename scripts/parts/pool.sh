@@ -208,6 +208,9 @@ open_to_user() {
         cut -d' ' -f2 "$work/binaries" | sed "s|^$top/||" | tar -C "$top" -T - -cf - | tar -C "$shown" -xf -
         cp -a "$target"/debug/cofferdam* "$shown/target/debug/"
         cp -a "$target/agents" "$target/tmp" "$shown/target/"
+        if [[ -n ${COFFERDAM_TEST_PREVIOUS-} ]]; then
+            install -D "$COFFERDAM_TEST_PREVIOUS" "$shown/${COFFERDAM_TEST_PREVIOUS#"$top/"}"
+        fi
         chmod -R go+rX,go-w "$shown"
     fi
     mkdir -p "$work/shown"
@@ -232,6 +235,7 @@ run_job() {
             ${COFFERDAM_TEST_NO_SKIP:+COFFERDAM_TEST_NO_SKIP=1})
         # Under load it said now and then that it has no ids to give away, which the next try had: not yet for every run.
         if [[ -n ${COFFERDAM_TEST_ALL-} && -n ${rootless_host-} ]]; then as+=(CONTAINER_HOST="$rootless_host"); fi
+        if [[ -n ${COFFERDAM_TEST_PREVIOUS-} ]]; then as+=(COFFERDAM_TEST_PREVIOUS="$COFFERDAM_TEST_PREVIOUS"); fi
         if [[ -n ${rootless_docker_host-} ]]; then as+=(DOCKER_HOST="$rootless_docker_host"); fi
     else
         # Open to others, as /tmp is: some tests become the ordinary user by themselves.
