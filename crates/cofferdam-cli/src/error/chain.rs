@@ -157,6 +157,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         | PlanError::LayerHook
         | PlanError::Hide { .. }
         | PlanError::Protect { .. }
+        | PlanError::Unread { .. }
         | PlanError::CheckedOut { .. }
         | PlanError::UnknownBase(_)
         | PlanError::NameTaken(_)

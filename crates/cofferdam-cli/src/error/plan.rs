@@ -21,6 +21,9 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::Hide { .. } => {
             "give a path below the top of the repository, as `git ls-files` names them".to_owned()
         }
+        PlanError::Unread { .. } => {
+            "mend it at that place: see `cofferdam config check`".to_owned()
+        }
         PlanError::Protect { .. } => {
             "correct `protect` in the configuration: `cofferdam config` says where it stands".to_owned()
         }
@@ -153,6 +156,7 @@ pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
         | PlanError::LayerHook
         | PlanError::Hide { .. }
         | PlanError::Protect { .. }
+        | PlanError::Unread { .. }
         | PlanError::CheckedOut { .. }
         | PlanError::UnknownBase(_)
         | PlanError::NameTaken(_)

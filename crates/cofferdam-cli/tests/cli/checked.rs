@@ -1,6 +1,9 @@
 //! `protect`, `setup` and `gate.checks` of the configuration: what commits may not change, what runs before anybody works, and what must
 //! succeed before a branch moves.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use crate::configured::User;
 use crate::environment::Done;
 
@@ -87,7 +90,7 @@ fn set_up_runs_once_before_anybody_works() {
 #[test]
 fn commits_are_merged_once_their_checks_succeed() {
     let user = User::new(
-        "env: {OF_USER: $HOME}\nsetup: touch ~/set-up\ngate:\n  checks:\n    - cmd: test -z \"$OF_USER\" -a ! -e ~/set-up -a ! -e ~/of-home\n    - cmd: grep -q good work\n      name: work is good\n",
+        "env: {OF_USER: $HOME}\nsetup: touch ~/set-up\ngate:\n  checks:\n    - cmd: test -z \"$OF_USER\" -a ! -e ~/set-up -a ! -e ~/of-home\n    - cmd: grep -rqw good --include=w* .\n      name: work is good\n",
     );
     user.puts(".cofferdam/home/of-home", "");
     let head = || user.git(&["rev-parse", "HEAD"]);
@@ -164,9 +167,7 @@ fn commits_are_merged_once_their_checks_succeed() {
 #[test]
 fn a_repositorys_checks_are_approved_with_the_files_they_name() {
     let user = User::new("");
-    user.write("ci.sh", "exit 3\n");
-    user.git(&["add", "ci.sh"]);
-    user.git(&["commit", "-qm", "ci"]);
+    user.commits("ci.sh", "exit 3\n");
     user.write(
         ".cofferdam/config.yaml",
         "gate: {checks: [{cmd: sh ci.sh}]}\n",
@@ -192,17 +193,127 @@ fn a_repositorys_checks_are_approved_with_the_files_they_name() {
     // An agent that makes its own judge.
     let own = "echo exit 0 > ci.sh; git commit -qam judge";
     let failed = run(own).expect_code(1);
+    let replaced = "`ci.sh`, which the check `sh ci.sh` names, is another file in the commits";
+    says(&failed, replaced);
+    user.cofferdam(&["delete", "--force", "one"]).expect_code(0);
+    // In the user's own checkout too, whether it commits that or not.
+    let head = user.git(&["rev-parse", "HEAD"]);
+    for (script, why) in [
+        (own, replaced),
+        (
+            "echo exit 0 > ci.sh; echo y > y; git add y; git commit -qm y",
+            "failed: exit code 3",
+        ),
+    ] {
+        let failed = user
+            .run(&["--head", "--network", "none", "--name", "one"], script)
+            .expect_code(1);
+        says(&failed, why);
+        assert_eq!(user.git(&["rev-parse", "HEAD"]), head);
+        let merged = user.cofferdam(&["merge", "one"]);
+        assert_eq!(user.git(&["rev-parse", "HEAD"]), head, "{merged}");
+        user.cofferdam(&["delete", "--force", "one"]).expect_code(0);
+        user.git(&["reset", "--quiet", "--hard"]);
+    }
+    // Another file of that name is another one to approve, and until then nothing moves.
+    user.commits("ci.sh", "exit 0\n");
+    let more = "echo more >> work; git commit -qam more";
+    let failed = run(more).expect_code(1);
     says(
         &failed,
-        "`ci.sh`, which the check `sh ci.sh` runs, is not in the commits as it is in your checkout",
+        "what was approved is another one now, and waits for `cofferdam approve`: gate.checks: ",
     );
-    user.cofferdam(&["delete", "--force", "one"]).expect_code(0);
-    // Another file of that name is another one to approve.
-    user.write("ci.sh", "exit 0\n");
-    user.git(&["commit", "-qam", "mended"]);
-    let config = user.cofferdam(&["config"]).expect_code(0);
-    says(&config, "waits for `cofferdam approve`: gate.checks: ");
     approve();
-    run("echo more >> work; git commit -qam more").expect_code(0);
+    user.cofferdam(&["merge", "one"]).expect_code(0);
     no_check_is_left(&user);
+}
+
+/// What one leaves behind does not judge for the next, and nobody changes the file that judges.
+#[test]
+fn each_check_has_its_own_files() {
+    let user = User::new("");
+    user.commits("judge.sh", "exit 3\n");
+    user.says(
+        "gate:\n  checks:\n    - cmd: touch left; echo exit 0 > judge.sh || true\n    - cmd: test ! -e left\n\
+         \x20   - cmd: sh judge.sh; test $? = 3\n",
+    );
+    for mode in ["layer", "bind", "copy"] {
+        let work = format!("echo {mode} > work; git add work; git commit -qm work");
+        let done = user
+            .run(&["--mode", mode, "--network", "none"], &work)
+            .expect_code(0);
+        says(&done, "hook sandbox.check: sh judge.sh");
+    }
+    // A program that one check starts does not write over the script that is running.
+    user.says(
+        "gate: {checks: [{cmd: 'sh -c \"echo exit 0 > judge.sh\"; sh judge.sh; test $? = 3'}]}\n",
+    );
+    user.run(
+        &["--network", "none"],
+        "echo more > work; git commit -qam more",
+    )
+    .expect_code(0);
+    no_check_is_left(&user);
+}
+
+/// A configuration that nobody can read is none that wants nothing.
+#[test]
+fn no_branch_moves_while_it_is_not_known_what_is_to_be_checked() {
+    let user = User::new("");
+    user.make().expect_code(0);
+    user.inside(WORK);
+    user.says("gate : {checks: [\n");
+    let merged = user.cofferdam(&["merge", "box"]).expect_code(1);
+    says(&merged, "what is to be checked cannot be read: ");
+    let refused = user.run(&[], "true").expect_code(1);
+    says(&refused, "config.yaml:");
+    let path = user.puts(
+        ".cofferdam/config.yaml",
+        "gate: {checks: [{cmd: 'true'}]}\n",
+    );
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    std::fs::set_permissions(&path, open).unwrap();
+    says(&user.run(&[], "true").expect_code(1), "config.yaml");
+    user.cofferdam(&["merge", "box"]).expect_code(1);
+    user.says("");
+    user.cofferdam(&["merge", "box"]).expect_code(0);
+    user.ends();
+}
+
+/// What was not checked because its command died lands nowhere, and what the check left is nobody's work.
+#[test]
+fn a_death_while_commits_are_checked_moves_no_branch() {
+    let user = User::new(
+        "gate: {checks: [{cmd: 'touch x; git add x; git commit -qm x; echo checking; sleep 1000'}]}\n",
+    );
+    user.git(&["branch", "named"]);
+    let at = || user.git(&["rev-parse", "named", "main"]);
+    let before = at();
+    for (name, strategy) in [("one", &["--branch", "named"][..]), ("two", &["--head"])] {
+        let run = ["run", "--json", "--network", "none", "--name", name];
+        let command = [&run[..], strategy, &["--", "sh", "-c", WORK]].concat();
+        let mut command = user.command(&command);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let checks = |line: &String| line.contains("hook_output") && line.contains("checking");
+        assert!(lines.map(Result::unwrap).any(|line| checks(&line)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        user.cofferdam(&["gc"]).expect_code(0);
+        assert_eq!(at(), before);
+        no_check_is_left(&user);
+        // The work is there, and is checked before it is merged.
+        let log = user.cofferdam(&["log", name]).expect_code(0);
+        says(&log, "work");
+        user.says("gate: {checks: [{cmd: 'false'}]}\n");
+        user.cofferdam(&["merge", name]).expect_code(1);
+        assert_eq!(at(), before);
+        user.cofferdam(&["delete", "--force", name]).expect_code(0);
+        user.git(&["reset", "--quiet", "--hard"]);
+        user.git(&["clean", "--quiet", "--force"]);
+        user.says(
+            "gate: {checks: [{cmd: 'touch x; git add x; git commit -qm x; echo checking; sleep 1000'}]}\n",
+        );
+    }
 }

@@ -35,6 +35,13 @@ impl User {
         path
     }
 
+    /// One more commit of theirs, with this file.
+    pub(crate) fn commits(&self, path: &str, text: &str) {
+        self.write(path, text);
+        self.git(&["add", path]);
+        self.git(&["commit", "--quiet", "--message=theirs"]);
+    }
+
     pub(crate) fn make(&self) -> Done {
         self.create("box", &["--network", "none"])
     }
@@ -468,10 +475,7 @@ fn a_repositorys_command_has_no_value_of_this_machine() {
     );
     user.with("OF_HOST", "secret", &["create", "box", "--network", "none"])
         .expect_code(0);
-    assert_eq!(
-        user.inside("cat ~/told"),
-        "own secret text\ntheirs none text\n"
-    );
+    assert_eq!(user.inside("cat ~/told"), "own secret text\ntheirs none\n");
     user.ends();
 }
 

@@ -13,6 +13,8 @@ pub struct Asked {
     pub text: String,
     /// In the file, from 1.
     pub line: u64,
+    /// The same command was approved, with other files that it names or by another name.
+    pub was_another: bool,
 }
 
 impl Asked {
@@ -44,7 +46,15 @@ pub fn sift(
     let mut stays = |text: String, line: u64| {
         let stays = approved.contains(&text);
         if !stays {
-            sifted.waiting.push(Asked { text, line });
+            let was_another = text.starts_with(CHECKS) && {
+                let command = command_of(&text);
+                approved.iter().any(|one| command_of(one) == command)
+            };
+            sifted.waiting.push(Asked {
+                text,
+                line,
+                was_another,
+            });
         }
         stays
     };
@@ -79,11 +89,14 @@ pub fn sift(
     file.checks.retain(|one| {
         let check = &one.value;
         let mut text = format!("{CHECKS}{}", shown(&check.command));
-        for (path, digest) in files(&check.command) {
-            text.push_str(&format!(", {} with SHA-256 {digest}", shown(&path)));
+        if let Some(name) = &check.name {
+            text.push_str(&format!(", called {}", shown(name)));
+        }
+        for (path, what) in files(&check.command) {
+            text.push_str(&format!(", {} with SHA-256 {what}", shown(&path)));
         }
         let mut own = own.checks.iter();
-        own.any(|own| own.value.command == check.command) || stays(text, one.line)
+        own.any(|own| own.value == *check) || stays(text, one.line)
     });
     file.settings.retain(|one| {
         let text = format!("{}: {}", one.value.key(), shown(&one.value.to_string()));
@@ -92,6 +105,21 @@ pub fn sift(
     });
     sifted.granted = file;
     sifted
+}
+
+/// The part of an approved line that says which command it is. What is in quotation marks ends with the next one that nothing escapes.
+fn command_of(line: &str) -> &str {
+    let rest = line
+        .strip_prefix(CHECKS)
+        .and_then(|rest| rest.strip_prefix('"'));
+    let Some(rest) = rest else { return line };
+    let mut escaped = false;
+    let end = rest.find(|c| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    });
+    &line[..line.len() - rest.len() + end.unwrap_or(rest.len())]
 }
 
 /// In quotation marks, with every character visible.
@@ -174,7 +202,7 @@ mod tests {
             ),
             (
                 "gate: {checks: [{cmd: sh ci.sh, name: all good}]}\n",
-                "gate.checks: \"sh ci.sh\", \"ci.sh\" with SHA-256 0a",
+                "gate.checks: \"sh ci.sh\", called \"all good\", \"ci.sh\" with SHA-256 0a",
             ),
             ("sandbox: docker\n", "sandbox: \"docker\""),
             ("image: a.test/x\n", "image: \"a.test/x\""),
@@ -190,6 +218,25 @@ mod tests {
         // The same words are another file below another directory.
         let below = "sync: [{src: key, dest: ~/key}]\n";
         assert_eq!(waiting(below, below, &[]).len(), 1);
+    }
+
+    #[test]
+    fn a_check_that_names_another_file_now_is_known_as_one_that_was_approved() {
+        let another = |file: &str, approved: &[&str]| {
+            let file = read(file, Origin::Repository);
+            let approved = approved.iter().map(|&line| line.to_owned()).collect();
+            let sifted = sift(file, &Config::default(), &approved, &|_| BTreeMap::new());
+            sifted.waiting[0].was_another
+        };
+        let file = "gate: {checks: [{cmd: 'sh \"ci.sh\"'}]}\n";
+        let same = "gate.checks: \"sh \\\"ci.sh\\\"\"";
+        assert!(another(
+            file,
+            &[&format!("{same}, \"ci.sh\" with SHA-256 0a")]
+        ));
+        assert!(another(file, &[&format!("{same}, called \"x\"")]));
+        assert!(!another(file, &["gate.checks: \"sh\""]));
+        assert!(!another(file, &[]));
     }
 
     /// Two that differ are never the same line, and no line shows less than it says.

@@ -11,6 +11,12 @@ use super::setting::Setting;
 /// Where a repository's own file is, below its top.
 pub const OF_REPOSITORY: &str = ".cofferdam/config.yaml";
 
+/// The most checks of one file: each may take an hour.
+pub const MAX_CHECKS: usize = 16;
+/// The most commands after a sync, and the most paths that are hidden or protected.
+pub(super) const MAX_COMMANDS: usize = 100;
+pub(super) const MAX_PATHS: usize = 1000;
+
 /// The most entries of one file.
 pub const MAX_RULES: usize = 200_000;
 
@@ -202,6 +208,8 @@ pub enum ContentError {
     Word,
     #[error("more than {MAX_RULES} entries")]
     TooMany,
+    #[error("more than {0} entries")]
+    MoreThan(usize),
     #[error(transparent)]
     Rule(#[from] RuleError),
 }

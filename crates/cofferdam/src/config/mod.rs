@@ -35,13 +35,14 @@ use content::Misplaced;
 
 pub use asked::{Asked, Sifted, sift};
 pub use content::{
-    Check, Config, ContentError, Destination, Located, LocatedRule, MAX_RULES, OF_REPOSITORY,
-    Owner, Position, SyncHook, SyncRule, Variable,
+    Check, Config, ContentError, Destination, Located, LocatedRule, MAX_CHECKS, MAX_RULES,
+    OF_REPOSITORY, Owner, Position, SyncHook, SyncRule, Variable,
 };
 
 pub(crate) use harmless::may_be_the_repositorys;
 pub use merge::{Merged, Source, Valued, merge};
 pub use named::named_files;
+pub(crate) use named::words;
 pub use setting::{Cpus, ProviderKind, Setting, Strategy, is_image_name, parse_size};
 pub use source::{Effective, Problem, effective, load_repository, path_in};
 
@@ -154,9 +155,13 @@ const BOUNDING: [&str; 7] = [
 /// Of a text that cannot be read: one of the keys stands where a key may.
 fn seems_to_have_setting(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
-    let mut words = text.split(|c: char| c.is_whitespace() || "{,\"'".contains(c));
-    words.any(|word| {
-        BOUNDING.contains(&word.split(':').next().unwrap_or_default()) && word.contains(':')
+    BOUNDING.iter().any(|key| {
+        text.match_indices(key).any(|(at, key)| {
+            let before = text[..at].chars().next_back();
+            let begins = before.is_none_or(|c| !c.is_alphanumeric() && !"_-".contains(c));
+            let after = text[at + key.len()..].trim_start_matches(['"', '\'']);
+            begins && after.trim_start_matches([' ', '\t']).starts_with(':')
+        })
     })
 }
 

@@ -6,11 +6,13 @@ use cofferdam_wall::Origin;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::content::{Config, Misplaced};
-use super::fields::{present, value};
+use super::content::{
+    Config, ContentError, MAX_CHECKS, MAX_COMMANDS, MAX_PATHS, MAX_RULES, Misplaced,
+};
+use super::fields::{present, value, wrong};
 use super::{firewall, hooks, items, settings, variables, yaml};
 
-/// Each field is there or not; one without a value is not the same as none.
+// Each field is there or not; one without a value is not the same as none.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(title = "Cofferdam's config.yaml"))]
@@ -87,19 +89,30 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
             None => None,
             Some(found) => firewall::allow(value(&found, "firewall", "firewall: {}")?, origin)?,
         },
-        sync: list(sync.as_ref(), "sync", "sync: []", items::located)?,
+        sync: list(sync.as_ref(), "sync", "sync: []", MAX_RULES, items::located)?,
         env: match &env {
             None => BTreeMap::new(),
             Some(found) => variables::located(value(found, "env", "env: {}")?)?,
         },
-        on_sync: list(on_sync.as_ref(), "on_sync", "on_sync: []", hooks::located)?,
-        hide: list(hide.as_ref(), "hide", "hide: []", |index, entry| {
-            items::below_top("hide", index, entry)
-        })?,
+        on_sync: list(
+            on_sync.as_ref(),
+            "on_sync",
+            "on_sync: []",
+            MAX_COMMANDS,
+            hooks::located,
+        )?,
+        hide: list(
+            hide.as_ref(),
+            "hide",
+            "hide: []",
+            MAX_PATHS,
+            |index, entry| items::below_top("hide", index, entry),
+        )?,
         protect: list(
             protect.as_ref(),
             "protect",
             "protect: []",
+            MAX_PATHS,
             |index, entry| items::below_top("protect", index, entry),
         )?,
         setup: setup.as_ref().map(hooks::setup).transpose()?,
@@ -107,7 +120,13 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
             None => Vec::new(),
             Some(found) => {
                 let checks = &value(found, "gate", "gate: {}")?.checks;
-                list(checks.as_ref(), "gate.checks", "checks: []", hooks::check)?
+                list(
+                    checks.as_ref(),
+                    "gate.checks",
+                    "checks: []",
+                    MAX_CHECKS,
+                    hooks::check,
+                )?
             }
         },
         settings: settings::located(
@@ -124,12 +143,16 @@ fn list<T, U>(
     found: Option<&Spanned<Option<Vec<Spanned<T>>>>>,
     name: &'static str,
     empty: &'static str,
+    most: usize,
     one: impl Fn(usize, &Spanned<T>) -> Result<U, Misplaced>,
 ) -> Result<Vec<U>, Misplaced> {
     let Some(found) = found else {
         return Ok(Vec::new());
     };
     let entries = value(found, name, empty)?;
+    if entries.len() > most {
+        return Err(wrong(found, name, ContentError::MoreThan(most)));
+    }
     let entries = entries.iter().enumerate();
     entries.map(|(index, entry)| one(index, entry)).collect()
 }

@@ -31,17 +31,12 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// What is wrong with a file that cannot be used and, as far as its text tells, says how sandboxes are made
-    /// ([`super::Setting`]).
+    /// What is wrong with a file that cannot be used and may say how a sandbox is bounded: as far as its text tells, where it has one.
     pub fn unread_setting(&self) -> Option<&Problem> {
-        self.problems.iter().find(|problem| {
-            matches!(
-                problem,
-                Problem::Config(ConfigError::Content {
-                    has_setting: true,
-                    ..
-                })
-            )
+        self.problems.iter().find(|problem| match problem {
+            Problem::Config(ConfigError::Content { has_setting, .. }) => *has_setting,
+            // Nobody knows what it says.
+            Problem::Config(ConfigError::File(_)) | Problem::Approvals(_) => true,
         })
     }
 }

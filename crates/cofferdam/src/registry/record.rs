@@ -103,6 +103,21 @@ pub enum Setup {
     Failed,
 }
 
+impl Outcome {
+    /// Of a sandbox in which nothing is anybody's work.
+    pub fn nobodys() -> Self {
+        Self {
+            landing: Landing::Nothing,
+            checkout: None,
+            copy_is_dirty: false,
+            beside: None,
+            keeps_repository: false,
+            took_work: false,
+            no_agent: true,
+        }
+    }
+}
+
 impl Phase {
     /// Without an owner such a sandbox is one whose command died, unless it lives on ([`Record::lives_on`]): `gc`
     /// finishes it.
@@ -180,6 +195,12 @@ pub struct Record {
     /// builds.
     #[serde(default)]
     pub protected: Vec<PathText>,
+    /// No branch but its own moves to its commits unless somebody judges about them.
+    #[serde(default)]
+    pub checked: bool,
+    /// It is one in which commits are judged: what is in it is nobody's work.
+    #[serde(default)]
+    pub is_check: bool,
     /// A branch or file that was kept for the user, in words.
     #[serde(default)]
     pub kept: Option<String>,

@@ -30,6 +30,8 @@ fn record(name: &str, repository: &Path) -> Record {
         nested_before: vec![PathText(PathBuf::from("a/.git"))],
         hidden: vec![PathText(PathBuf::from("secret"))],
         protected: Vec::new(),
+        checked: false,
+        is_check: false,
         kept: None,
         outcome: None,
         network: None,

@@ -2,13 +2,13 @@
 //! else: no network, no variables, no files of the user's (docs/decisions/0015-checks.md).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::check_plan::CheckPlan;
 use super::configured::effective;
 use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
@@ -21,21 +21,19 @@ use super::network_options::NetworkOptions;
 use super::options::{Caller, SessionOptions};
 use super::passed::Passed;
 use super::plan::{self, Plan, PlanError};
-use super::prepare::{self, Making, Ready};
-use crate::config::{Effective, Merged, named_files};
+use super::prepare::{self, Making};
+use crate::config::{Check, MAX_CHECKS, Merged, Setting, words};
 use crate::fsx::Context;
-use crate::git::land::{Landing, UNCHECKED};
-use crate::git::{InTree, Oid, Repository, UserRules};
+use crate::git::land::{CHECKS_CANCELLED, UNCHECKED};
+use crate::git::{Oid, Repository, UserRules};
 use crate::names::SandboxId;
 use crate::registry::{Mode, Outcome, Owned, Record};
 use crate::sandbox::{
-    self, Ability, BindMount, BindMountProvider, BranchStrategy, Contained, Limits, SandboxError,
+    self, BindMount, BindMountProvider, BranchStrategy, Contained, Limits, SandboxError,
 };
 
 /// The longest that one command takes.
 const LIMIT: Duration = Duration::from_hours(1);
-/// The most commands that there is time for.
-const MOST: u32 = 16;
 
 /// Tries commits as the configuration says: see [`Judge`].
 #[derive(Debug, Clone)]
@@ -44,68 +42,102 @@ pub struct Checks {
     like: Option<Like>,
 }
 
-/// How their sandboxes are made.
+/// What a run knows before its agent works.
 #[derive(Debug, Clone)]
 struct Like {
-    provider: Arc<dyn BindMountProvider>,
+    provider: Option<Arc<dyn BindMountProvider>>,
     limits: Limits,
+    plan: CheckPlan,
 }
 
 impl Checks {
-    /// In sandboxes of the provider that made the one whose commits they are, where it is one of this crate's, with the usual limits.
+    /// As the configuration says when they are asked, in sandboxes of the provider that made the one whose commits they are, where it is
+    /// one of this crate's.
     pub fn new(caller: Caller) -> Self {
         Self { caller, like: None }
     }
 
-    /// In sandboxes like the one that a session has.
-    pub(super) fn like(caller: &Caller, options: &SessionOptions) -> Self {
-        let provider = match &options.sandbox {
-            Contained::BindMount(kind) => Some(Arc::clone(&kind.provider)),
-            Contained::PrivateCopy(kind) => Some(Arc::clone(&kind.provider)),
-            Contained::Isolated(_) => None,
-        };
+    /// As the configuration said when a run was planned, in sandboxes like its own.
+    pub(super) fn like(caller: &Caller, options: &SessionOptions, plan: &CheckPlan) -> Self {
         Self {
             caller: caller.clone(),
-            like: provider.map(|provider| Like {
-                provider,
+            like: Some(Like {
+                provider: match &options.sandbox {
+                    Contained::BindMount(kind) => Some(Arc::clone(&kind.provider)),
+                    Contained::PrivateCopy(kind) => Some(Arc::clone(&kind.provider)),
+                    Contained::Isolated(_) => None,
+                },
                 limits: options.limits.clone(),
+                plan: plan.clone(),
             }),
         }
     }
 
-    fn as_of(&self, record: &Record) -> Result<Like, SandboxError> {
+    async fn as_of(&self, repo: &Repository, record: &Record) -> Result<Like, SandboxError> {
         if let Some(like) = &self.like {
             return Ok(like.clone());
         }
-        // Whoever has files of its own inside mounts none.
-        if record.mode == Mode::Inside {
-            return Err(SandboxError::Unable {
-                who: format!("the provider `{}`", record.provider),
-                ability: Ability::Mount,
-            });
-        }
+        let found = effective(&self.caller, repo).await;
         let place = self.caller.home.sandbox(record.id);
         Ok(Like {
-            provider: sandbox::provider_of(&record.provider, &place)?,
-            limits: Limits::default(),
+            // Whoever has files of its own inside mounts none.
+            provider: match record.mode {
+                Mode::Inside => None,
+                _ => Some(sandbox::provider_of(&record.provider, &place)?),
+            },
+            limits: limits_of(&found.config),
+            plan: CheckPlan::of(&found),
         })
     }
 
     async fn attempt(
         &self,
         repo: &Repository,
-        config: &Merged,
-        (record, tip): (&Record, &Oid),
+        record: &Record,
+        (trusted, tip): (&Oid, &Oid),
     ) -> Result<(), Failed> {
-        let Like { provider, limits } = self.as_of(record)?;
-        for check in &config.checks {
-            let label = check.value.label();
-            let command = &check.value.command;
-            if let Some(path) = self.replaced(repo, command, tip).await? {
-                let label = label.to_owned();
+        let Like {
+            provider,
+            limits,
+            plan,
+        } = self.as_of(repo, record).await?;
+        if plan.unapproved > 0 {
+            let asked = plan.unapproved;
+            let notice = Notice::ChecksNotApproved { asked };
+            self.caller.events.emit(&Event::Notice(notice));
+        }
+        if let Some(barrier) = plan.barrier {
+            return Err(Failed::Barrier(barrier));
+        }
+        if plan.commands.is_empty() {
+            return Ok(());
+        }
+        let Some(provider) = provider else {
+            return Err(Failed::NoFiles(record.provider.clone()));
+        };
+        self.caller.events.emit(&Event::Step { step: "checks" });
+        for check in &plan.commands {
+            if let Some(path) = self.replaced(repo, &check.command, trusted, tip).await? {
+                let label = check.label().to_owned();
                 return Err(Failed::Replaced { label, path });
             }
         }
+        for check in &plan.commands {
+            let provider = Arc::clone(&provider);
+            self.one(repo, check, (provider, limits.clone()), tip)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// One command in a sandbox of its own: what another one has left there would be no part of the commits.
+    async fn one(
+        &self,
+        repo: &Repository,
+        check: &Check,
+        (provider, limits): (Arc<dyn BindMountProvider>, Limits),
+        tip: &Oid,
+    ) -> Result<(), Failed> {
         let id = SandboxId::random().context("get random numbers", Path::new("/dev/urandom"))?;
         let name = format!("check-{:.8}", id.to_string());
         let strategy = BranchStrategy::Branch {
@@ -119,8 +151,9 @@ impl Checks {
         options.name = Some(name);
         options.network = NetworkOptions::None;
         options.limits = limits;
-        let plan = plan::plan(&self.caller, &options).await?;
-        let passed = self.passed(repo, config, &plan.record, tip).await?;
+        let mut plan = plan::plan(&self.caller, &options).await?;
+        plan.record.is_check = true;
+        let passed = self.passed(repo, check, &plan.record, tip).await?;
         let known = self.caller.home.passed();
         if passed
             .as_ref()
@@ -129,7 +162,7 @@ impl Checks {
             return Ok(());
         }
         let owned = Owned::create(&self.caller.home, plan.record.clone())?;
-        Box::pin(self.within(&options, &plan, owned, config)).await?;
+        Box::pin(self.within(&options, &plan, owned, check)).await?;
         if let Some(passed) = passed {
             passed.remember(&known);
         }
@@ -140,7 +173,7 @@ impl Checks {
     async fn passed(
         &self,
         repo: &Repository,
-        config: &Merged,
+        check: &Check,
         record: &Record,
         tip: &Oid,
     ) -> Result<Option<Passed>, RunErrorKind> {
@@ -149,24 +182,28 @@ impl Checks {
             return Ok(None);
         }
         let tree = repo.tree_of(tip, &self.caller.cancel).await?;
-        let commands = config.checks.iter().map(|one| one.value.command.as_str());
-        Ok(Some(Passed::new(
-            &tree,
-            &[&record.provider, image],
-            commands,
-        )))
+        let hidden = record.hidden.iter().map(|path| path.0.to_string_lossy());
+        let hidden: Vec<_> = hidden.collect();
+        let rest = [&record.provider, image, &check.command];
+        let rest = rest.into_iter().chain(hidden.iter().map(AsRef::as_ref));
+        Ok(Some(Passed::new(&tree, rest)))
     }
 
-    /// Makes the sandbox, runs the commands, and leaves nothing of it.
+    /// Makes the sandbox, runs the command, and leaves nothing of it.
     async fn within(
         &self,
         options: &SessionOptions,
         plan: &Plan,
         mut owned: Owned,
-        config: &Merged,
+        check: &Check,
     ) -> Result<(), Failed> {
         let caller = &self.caller;
         let events = Emitter::sink(commands_alone(&caller.events));
+        let none = BTreeMap::new();
+        let named: Vec<PathBuf> = words(&check.command)
+            .into_iter()
+            .map(PathBuf::from)
+            .collect();
         let making = Making {
             caller,
             options,
@@ -175,14 +212,27 @@ impl Checks {
             announce: &|_| Vec::new(),
             agent: None,
             login: None,
-            environment: &BTreeMap::new(),
+            environment: &none,
             lives_on: false,
-            bare: true,
+            bare: Some(&named),
         };
         let mut ready = None;
         let made = prepare::or_cancel(&making, &mut owned, &mut ready).await;
         let done = match (made, &ready) {
-            (Ok(_), Some(ready)) => self.commands(ready, config, &events).await,
+            (Ok(_), Some(ready)) => {
+                let inside = InSandbox {
+                    point: HookPoint::Check,
+                    sandbox: ready.sandbox(),
+                    directory: None,
+                    environment: &none,
+                    events: &events,
+                };
+                let (command, label) = (&check.command, check.label());
+                let done = inside
+                    .configured(command, label, LIMIT, &caller.cancel)
+                    .await;
+                done.map_err(Failed::from)
+            }
             (Ok(_), None) => Err(SandboxError::Start("no sandbox".into()).into()),
             (Err(error), _) => Err(error.into()),
         };
@@ -193,68 +243,33 @@ impl Checks {
         let disposal = Disposal {
             home: &caller.home,
             repo: &plan.repository,
-            // What the commands have left is nobody's work.
-            outcome: Outcome {
-                landing: Landing::Nothing,
-                checkout: None,
-                copy_is_dirty: false,
-                beside: None,
-                keeps_repository: false,
-                took_work: false,
-                no_agent: true,
-            },
+            outcome: Outcome::nobodys(),
             rules: UserRules {
                 config: Some(&plan.config),
                 caller_home: caller.user_home.as_deref(),
             },
             cancel: &caller.abandon,
         };
-        // What stays of it is cleared by `gc`.
+        // What stays of it is cleared by `gc`, which knows by its record that nothing in it is work.
         let _ = dispose::dispose(owned, &disposal).await;
+        if caller.cancel.is_cancelled() {
+            return Err(Failed::Cancelled);
+        }
         done
     }
 
-    /// One after the other; the first that fails is the last.
-    async fn commands(
-        &self,
-        ready: &Ready,
-        config: &Merged,
-        events: &Emitter,
-    ) -> Result<(), Failed> {
-        let none = BTreeMap::new();
-        for check in &config.checks {
-            let inside = InSandbox {
-                point: HookPoint::Check,
-                sandbox: ready.sandbox(),
-                directory: None,
-                environment: &none,
-                events,
-            };
-            let (command, label) = (&check.value.command, check.value.label());
-            let cancel = &self.caller.cancel;
-            inside.configured(command, label, LIMIT, cancel).await?;
-        }
-        Ok(())
-    }
-
-    /// A file that the command names, and that is not in the commits as it is in the checkout: what decides about commits is not theirs.
+    /// A file that the command names, and that the commits have otherwise than the user does: what decides about commits is not theirs.
     async fn replaced(
         &self,
         repo: &Repository,
         command: &str,
+        trusted: &Oid,
         tip: &Oid,
     ) -> Result<Option<String>, RunErrorKind> {
-        let top = repo.top.as_path();
-        for path in named_files(top, command).into_keys() {
-            let found = repo.look_up(tip, Path::new(&path), &self.caller.cancel);
-            let InTree::Blob(theirs) = found.await? else {
-                return Ok(Some(path));
-            };
-            let ours = File::open(top.join(&path)).and_then(|mut file| {
-                let length = file.metadata()?.len();
-                Oid::of_blob(repo.format, length, &mut file)
-            });
-            if !ours.is_ok_and(|ours| ours == theirs) {
+        for path in words(command) {
+            let cancel = &self.caller.cancel;
+            let theirs = repo.look_up(tip, Path::new(&path), cancel).await?;
+            if theirs != repo.look_up(trusted, Path::new(&path), cancel).await? {
                 return Ok(Some(path));
             }
         }
@@ -264,26 +279,37 @@ impl Checks {
 
 #[async_trait]
 impl Judge for Checks {
-    async fn judge(&self, repo: &Repository, record: &Record, tip: &Oid) -> Result<(), String> {
-        let Effective {
-            config, waiting, ..
-        } = effective(&self.caller, repo).await;
-        let asked = waiting.iter().filter(|one| one.is_check()).count();
-        if asked > 0 {
-            let notice = Notice::ChecksNotApproved { asked };
-            self.caller.events.emit(&Event::Notice(notice));
-        }
-        if config.checks.is_empty() {
-            return Ok(());
-        }
-        self.caller.events.emit(&Event::Step { step: "checks" });
-        let done = Box::pin(self.attempt(repo, &config, (record, tip))).await;
-        done.map_err(|error| format!("{error}; {UNCHECKED}"))
+    async fn judge(
+        &self,
+        repo: &Repository,
+        record: &Record,
+        trusted: &Oid,
+        tip: &Oid,
+    ) -> Result<(), String> {
+        let done = Box::pin(self.attempt(repo, record, (trusted, tip))).await;
+        done.map_err(|error| match error {
+            Failed::Cancelled => CHECKS_CANCELLED.to_owned(),
+            error => format!("{error}; {UNCHECKED}"),
+        })
     }
 
     fn limit(&self) -> Duration {
-        LIMIT * MOST
+        LIMIT * u32::try_from(MAX_CHECKS).unwrap_or(u32::MAX)
     }
+}
+
+/// Those that the configuration has for every sandbox.
+fn limits_of(config: &Merged) -> Limits {
+    let mut limits = Limits::default();
+    for one in config.settings.values() {
+        match one.value {
+            Setting::Memory(bytes) => limits.memory = Some(bytes),
+            Setting::Cpus(cpus) => limits.cpus = Some(cpus.get()),
+            Setting::Processes(number) => limits.processes = Some(number),
+            _ => {}
+        }
+    }
+    limits
 }
 
 /// Why commits are not merged.
@@ -291,10 +317,14 @@ impl Judge for Checks {
 enum Failed {
     #[error("the check `{}` failed: {}", .0.command, .0.reason.lines().next().unwrap_or_default())]
     Command(HookError),
-    #[error(
-        "`{path}`, which the check `{label}` runs, is not in the commits as it is in your checkout"
-    )]
+    #[error("`{path}`, which the check `{label}` names, is another file in the commits")]
     Replaced { label: String, path: String },
+    #[error("{0}")]
+    Barrier(String),
+    #[error("they were not checked: the provider `{0}` mounts no files")]
+    NoFiles(String),
+    #[error("cancelled")]
+    Cancelled,
     #[error("they were not checked: {0}")]
     Made(RunErrorKind),
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::options::Caller;
-use crate::config::{self, Effective, Merged};
+use crate::config::{self, Effective, Merged, Source};
 use crate::git::Repository;
 
 /// Read anew each time.
@@ -14,7 +14,14 @@ pub(super) async fn effective(caller: &Caller, repository: &Repository) -> Effec
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
-/// The variables of what a repository wants to run: it gets no value of its user's before anybody has read a word (decision 0010).
+/// The variables of what a repository wants to run: those that it gives itself, and none of its user's before anybody has read a word
+/// (decision 0010).
 pub(super) fn plain(config: &Merged) -> BTreeMap<OsString, OsString> {
-    crate::sync::variables(config, &BTreeMap::new())
+    let own = |name: &OsString| {
+        let variable = name.to_str().and_then(|name| config.env.get(name));
+        variable.is_some_and(|one| one.source == Source::Repository)
+    };
+    let mut variables = crate::sync::variables(config, &BTreeMap::new());
+    variables.retain(|name, _| own(name));
+    variables
 }

@@ -1,4 +1,4 @@
-//! Who may hold back a merge.
+//! Who may hold back a branch.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,8 +11,15 @@ use crate::registry::Record;
 /// Decides about commits that passed the gate, before a branch of the user's moves to them.
 #[async_trait]
 pub trait Judge: fmt::Debug + Send + Sync {
-    /// Of the sandbox with this record. The error says why it must not, as [`crate::session::Landing::Kept`] tells it.
-    async fn judge(&self, repo: &Repository, record: &Record, tip: &Oid) -> Result<(), String>;
+    /// Of the sandbox with this record. `trusted`: a commit of the user's, which no sandbox made. The error says why no branch must
+    /// move, as [`crate::session::Landing::Kept`] tells it.
+    async fn judge(
+        &self,
+        repo: &Repository,
+        record: &Record,
+        trusted: &Oid,
+        tip: &Oid,
+    ) -> Result<(), String>;
 
     /// The longest that it takes.
     fn limit(&self) -> Duration;

@@ -369,3 +369,25 @@ pub(super) async fn possible(
 
 /// What goes with the sandbox.
 pub(super) const OWN: [&str; 3] = [CHANGES, BELOW, MOUNTED];
+
+/// Whether a tree has a regular file at a path, behind no link.
+pub(super) fn has_file(stack: &Stack, path: &Path) -> bool {
+    for layer in &stack.layers {
+        let mut at = layer.clone();
+        let mut found = None;
+        for name in path {
+            at.push(name);
+            found = at.symlink_metadata().ok();
+            match &found {
+                Some(entry) if entry.is_dir() => {}
+                // A file, a link, or a whiteout: what lies below it in other layers is hidden.
+                Some(_) if at != layer.join(path) => return false,
+                Some(_) | None => break,
+            }
+        }
+        if let Some(found) = found {
+            return at == layer.join(path) && found.is_file();
+        }
+    }
+    false
+}

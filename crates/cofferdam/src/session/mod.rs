@@ -10,6 +10,7 @@ mod access;
 mod announce;
 mod appearing;
 mod barred;
+mod check_plan;
 mod checks;
 mod collect;
 mod committed;

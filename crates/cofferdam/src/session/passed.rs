@@ -1,4 +1,4 @@
-//! Which files have passed which checks: they are not checked again.
+//! Which files have passed which check: they are not checked again.
 
 use std::path::Path;
 
@@ -12,20 +12,15 @@ use crate::text::hex;
 const MOST: usize = 1000;
 const LONGEST: u64 = 1 << 20;
 
-/// One tree and the commands that it passed, in hex digits.
+/// One tree and the command that it passed, in hex digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Passed(String);
 
 impl Passed {
-    /// `place`: what the commands ran in, which may decide how they end.
-    pub(super) fn new<'a>(
-        tree: &'a Oid,
-        place: &[&'a str],
-        commands: impl IntoIterator<Item = &'a str>,
-    ) -> Self {
+    /// `rest`: the command, and whatever else decides how it ends.
+    pub(super) fn new<'a>(tree: &'a Oid, rest: impl IntoIterator<Item = &'a str>) -> Self {
         let mut hash = Sha256::new();
-        let parts = std::iter::once(tree.as_str()).chain(place.iter().copied());
-        for part in parts.chain(commands) {
+        for part in std::iter::once(tree.as_str()).chain(rest) {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
@@ -59,15 +54,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("passed");
         let tree = |digit: &str| digit.repeat(40).parse::<Oid>().unwrap();
-        let one = Passed::new(&tree("1"), &["native", ""], ["make", "test"]);
+        let one = Passed::new(&tree("1"), ["native", "", "make", "test"]);
         assert!(!one.is_known(&file));
         one.remember(&file);
         assert!(one.is_known(&file));
         for other in [
-            Passed::new(&tree("2"), &["native", ""], ["make", "test"]),
-            Passed::new(&tree("1"), &["docker", ""], ["make", "test"]),
-            Passed::new(&tree("1"), &["native", ""], ["make"]),
-            Passed::new(&tree("1"), &["native", ""], ["maket", "est"]),
+            Passed::new(&tree("2"), ["native", "", "make", "test"]),
+            Passed::new(&tree("1"), ["docker", "", "make", "test"]),
+            Passed::new(&tree("1"), ["native", "", "make"]),
+            Passed::new(&tree("1"), ["native", "", "maket", "est"]),
         ] {
             assert!(!other.is_known(&file), "{other:?}");
         }

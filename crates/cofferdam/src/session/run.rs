@@ -194,7 +194,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         login: task.login.as_ref(),
         environment: &task.environment,
         lives_on: false,
-        bare: false,
+        bare: None,
     };
     // It takes as long as the checkout is large, so it begins with an agent that works. Else it is for the end.
     let scratch = owned.directory().join("scratch-outside");
@@ -248,7 +248,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         // A mounted workspace is read only when nothing can change it any more.
         let _ = tokio::time::timeout(options.session.timeouts.close, ready.sandbox().close()).await;
     }
-    let checks = Checks::like(&options.caller, &options.session);
+    let checks = Checks::like(&options.caller, &options.session, &plan.checks);
     let collector = Collector {
         reaches: match worked {
             Ok(()) => Reaches::Target,
@@ -261,7 +261,6 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         events,
         limit: options.session.timeouts.collect,
         cancel: &options.caller.abandon,
-        // Of a run that failed nothing moves but its own branch, which may be one of the user's.
         judge: Some(&checks),
     };
     let has_git = options.session.sandbox.abilities().has(Ability::Git);

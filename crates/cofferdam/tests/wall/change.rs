@@ -35,6 +35,8 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         nested_before: vec![],
         hidden: vec![],
         protected: vec![],
+        checked: false,
+        is_check: false,
         kept: None,
         outcome: None,
         network: Some(Reach::Allowlist { rules: vec![] }),

@@ -30,7 +30,17 @@ pub enum Landing {
 pub(crate) const FINISH_FIRST: &str = "finish or abort it first";
 
 /// Why a target was left where it is although nothing stood in the way.
-pub(crate) const HELD_BACK: [&str; 5] = [STOPPED, FAILED, INTERRUPTED, LIVES, SEEN];
+pub(crate) const HELD_BACK: [&str; 7] = [
+    STOPPED,
+    FAILED,
+    INTERRUPTED,
+    LIVES,
+    SEEN,
+    NOT_CHECKED,
+    CHECKS_CANCELLED,
+];
+pub(crate) const NOT_CHECKED: &str = "nobody has checked them yet: `merge` does";
+pub(crate) const CHECKS_CANCELLED: &str = "their checks were cancelled: `merge` runs them again";
 pub(crate) const STOPPED: &str = "the run was stopped";
 pub(crate) const FAILED: &str = "the run failed";
 pub(crate) const INTERRUPTED: &str = "the run was interrupted";

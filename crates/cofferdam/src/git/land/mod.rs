@@ -29,7 +29,9 @@ pub use checkout::{Landed, finish};
 pub use head::head;
 pub use journal::{half_done_in, is_half_done};
 pub use landing::Landing;
-pub(crate) use landing::{FAILED, INTERRUPTED, LIVES, SEEN, STOPPED, UNCHECKED, UNDERMINED};
+pub(crate) use landing::{
+    CHECKS_CANCELLED, FAILED, INTERRUPTED, LIVES, NOT_CHECKED, SEEN, STOPPED, UNCHECKED, UNDERMINED,
+};
 pub use merge::{Merging, merge_to_head};
 pub use nested::{MovedOut, move_out};
 pub use worktrees::{Worktree, worktrees};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::changed::REFUSED;
 use super::packing::{Aside, Received};
@@ -16,6 +16,7 @@ use crate::git::private_clone::{GIT_DIR, PrivateClone};
 use crate::git::refs::{self, Own};
 use crate::git::{Oid, recorded};
 use crate::registry::{Owned, Strategy};
+use crate::session::judge::Judge;
 use crate::session::event::Notice;
 use crate::session::layers;
 use crate::session::report::Beside;
@@ -54,7 +55,8 @@ impl Collector<'_> {
         home: BTreeSet<Oid>,
         collected: &mut Collected,
     ) -> Result<(), CollectError> {
-        let deadline = Instant::now() + self.limit * 3 / 4;
+        let judge = self.judge.map_or(Duration::ZERO, Judge::limit);
+        let deadline = Instant::now() + self.limit * 3 / 4 + judge;
         let mut journey = Journey {
             owned,
             source,

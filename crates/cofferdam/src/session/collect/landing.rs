@@ -41,8 +41,8 @@ impl Collector<'_> {
                 why: land::UNDERMINED.to_owned(),
             });
         }
-        // Of merge-to-head the target is judged about, not the sandbox's own branch.
-        if !matches!(record.strategy, Strategy::MergeToHead { .. })
+        // A branch that was made for the sandbox is its own until it is merged.
+        if (record.strategy == Strategy::Head || !record.branch_is_ours)
             && let Err(why) = self.judged(owned, accepted).await
         {
             return Ok(Landing::Kept {
@@ -130,10 +130,16 @@ impl Collector<'_> {
         }
     }
 
-    /// Whether a branch of the user's may move to the commits.
+    /// Whether a branch of the user's may move to the commits. Where they are to be checked and nobody is there who does, as after a
+    /// death, it may not.
     async fn judged(&self, owned: &Owned, accepted: &Accepted) -> Result<(), String> {
+        let record = &owned.record;
         match self.judge {
-            Some(judge) => judge.judge(self.repo, &owned.record, accepted.tip()).await,
+            Some(judge) => {
+                let judged = judge.judge(self.repo, record, &record.base, accepted.tip());
+                judged.await
+            }
+            None if record.checked => Err(land::NOT_CHECKED.to_owned()),
             None => Ok(()),
         }
     }

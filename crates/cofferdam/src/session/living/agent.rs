@@ -9,6 +9,7 @@ use crate::git::{DiffStyle, Identity, identity};
 use crate::registry::{self, Reach, Setup, Strategy};
 use crate::sandbox::{Contained, SandboxError};
 use crate::session::announce;
+use crate::session::check_plan::CheckPlan;
 use crate::session::emitter::Emitter;
 use crate::session::error::{RunError, RunErrorKind};
 use crate::session::form::Form;
@@ -261,6 +262,7 @@ impl Session {
             notices: Vec::new(),
             workdir: form.workdir(),
             setup: None,
+            checks: CheckPlan::default(),
             repository,
         })
     }

@@ -69,7 +69,7 @@ impl Session {
             login: None,
             environment: &environment,
             lives_on: true,
-            bare: false,
+            bare: None,
         };
         let mut ready = None;
         let made = prepare::or_cancel(&making, &mut owned, &mut ready).await;

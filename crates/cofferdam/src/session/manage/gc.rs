@@ -26,7 +26,9 @@ use crate::git::{Git, Identity, Oid, Repository, UserRules, gate, identity, land
 use crate::home::Home;
 use crate::names::SandboxId;
 use crate::registry::written;
-use crate::registry::{self, Entry, Mode, Owned, Phase, Record, RegistryError, Strategy, belongs};
+use crate::registry::{
+    self, Entry, Mode, Outcome, Owned, Phase, Record, RegistryError, Strategy, belongs,
+};
 use crate::session::collect::{self, Collector, Reaches, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
@@ -527,6 +529,8 @@ async fn finish_one(
         judge: None,
     };
     let (outcome, commits, beside, changed_outside) = match owned.record.outcome.clone() {
+        // It was judged in: what it left is no work.
+        _ if owned.record.is_check => (Outcome::nobodys(), 0, Vec::new(), Vec::new()),
         // Its command died while it cleaned up: what collecting needs may be gone already.
         Some(outcome) if owned.record.phase == Phase::Collected => {
             (outcome, 0, Vec::new(), Vec::new())

@@ -1,5 +1,6 @@
 //! Merge what a sandbox committed into the branch that is checked out.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::checkout::take_for_checkout;
@@ -37,6 +38,7 @@ pub async fn merge(
     said: &(dyn Fn(&str) + Sync),
     judge: Option<&dyn Judge>,
 ) -> Result<Vec<Merge>, ManageError> {
+    let judged = judged(target, judge).await?;
     let (repo, owned, finished) = take_for_checkout(target, said).await?;
     let (home, cancel) = (&target.home, &target.cancel);
     let name = owned.record.name.to_string();
@@ -83,9 +85,17 @@ pub async fn merge(
             Some(branch) => merge_message(branch, into),
             None => format!("Merge the work of sandbox '{name}' into {into}"),
         };
-        if let Some(judge) = judge
-            && let Err(why) = judge.judge(&repo, record, &tip.id).await
-        {
+        let verdict = match (judge, judged.get(&tip.id)) {
+            (None, _) => Ok(()),
+            (Some(_), Some(verdict)) => verdict.clone(),
+            // It came in meanwhile.
+            (Some(judge), None) => {
+                judge
+                    .judge(&repo, record, repo.head.commit(), &tip.id)
+                    .await
+            }
+        };
+        if let Err(why) = verdict {
             let reference = match source {
                 Some(branch) => branch.as_str().to_owned(),
                 None => tip.id.to_string(),
@@ -124,4 +134,30 @@ pub async fn merge(
         });
     }
     Ok(done)
+}
+
+/// What is said about the commits that would be merged, before the sandbox is taken: that may take hours, in which others want to work
+/// with it.
+async fn judged(
+    target: &SandboxRef,
+    judge: Option<&dyn Judge>,
+) -> Result<BTreeMap<Oid, Result<(), String>>, ManageError> {
+    let mut judged = BTreeMap::new();
+    let Some(judge) = judge else {
+        return Ok(judged);
+    };
+    let (repo, entry) = target.find_here().await?;
+    let (record, head) = (&entry.record, repo.head.commit());
+    let is_at_work = !record.lives_on() && (entry.in_use || record.phase.is_unfinished());
+    if is_at_work || !matches!(repo.head, Head::Branch { .. }) {
+        // It is refused anyway.
+        return Ok(judged);
+    }
+    for tip in target.tips(&repo, record, false).await? {
+        if !repo.is_ancestor(&tip.id, head, &target.cancel).await? {
+            let verdict = judge.judge(&repo, record, head, &tip.id).await;
+            judged.insert(tip.id, verdict);
+        }
+    }
+    Ok(judged)
 }

@@ -25,6 +25,9 @@ pub enum PlanError {
     Hide { path: PathBuf, why: &'static str },
     #[error("{} cannot be protected: {why}", path.display())]
     Protect { path: PathBuf, why: &'static str },
+    /// Of the user's file or the repository's.
+    #[error("{problem}; it may say how sandboxes are bounded")]
+    Unread { problem: String },
     #[error("branch `{branch}` is checked out in {}", at.display())]
     CheckedOut { branch: BranchName, at: PathBuf },
     #[error("`{0}` does not name a commit")]

@@ -15,6 +15,7 @@ pub use error::PlanError;
 pub(super) use task::{Prompt, TaskPlan, plan as plan_task};
 
 use self::branches::branches;
+use super::check_plan::CheckPlan;
 use super::configured::{effective, plain};
 use super::error::RunErrorKind;
 use super::event::Notice;
@@ -52,6 +53,8 @@ pub(super) struct Plan {
     pub workdir: PathBuf,
     /// What runs once inside, when it is up.
     pub setup: Option<SetUp>,
+    /// What commits must pass before a branch moves to them.
+    pub checks: CheckPlan,
 }
 
 /// `setup` of the configuration.
@@ -172,7 +175,13 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         notices.push(Notice::Renamed { given, name });
     }
     copies::check(repository.top.as_path(), &options.copy)?;
-    let config_says = effective(caller, &repository).await.config;
+    let found = effective(caller, &repository).await;
+    if let Some(problem) = found.unread_setting() {
+        let problem = problem.to_string();
+        return Err(PlanError::Unread { problem }.into());
+    }
+    let checks = CheckPlan::of(&found);
+    let config_says = found.config;
     let configured = config_says.hide.iter().map(|one| one.value.clone());
     let configured: Vec<PathBuf> = configured.collect();
     let top = repository.top.as_path();
@@ -212,6 +221,8 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         nested_before: Vec::new(),
         hidden: hidden.into_iter().map(PathText).collect(),
         protected: protected.into_iter().map(PathText).collect(),
+        checked: !checks.is_nothing(),
+        is_check: false,
         kept: None,
         outcome: None,
         network: Some(options.network.reach()),
@@ -232,5 +243,6 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         notices,
         workdir,
         setup,
+        checks,
     })
 }

@@ -76,8 +76,8 @@ pub(super) struct Making<'a> {
     pub environment: &'a BTreeMap<OsString, OsString>,
     /// Whether the sandbox outlives this process.
     pub lives_on: bool,
-    /// Nothing of the configuration's goes in: no files, no commands.
-    pub bare: bool,
+    /// Nothing of the configuration's goes in, no files and no commands, and these paths of the workspace are read-only.
+    pub bare: Option<&'a [PathBuf]>,
 }
 
 impl Making<'_> {
@@ -111,7 +111,7 @@ impl Making<'_> {
                 .give(ready.sandbox(), self.environment, cancel)
                 .await?;
         }
-        if self.bare {
+        if self.bare.is_some() {
             return Ok(watch);
         }
         let syncing = Syncing {
@@ -293,7 +293,7 @@ impl Making<'_> {
             .config
             .steering
             .in_tree(&self.plan.repository, home, &workspace);
-        let read_only = protect::protect(
+        let mut read_only = protect::protect(
             owned,
             &self.caller.home,
             gitlinks,
@@ -301,6 +301,12 @@ impl Making<'_> {
             steering,
             self.events,
         )?;
+        let named = self.bare.unwrap_or_default().iter();
+        let there = |path: &&PathBuf| match &stack {
+            Some(stack) => layers::has_file(stack, path),
+            None => hide::is_there(&workspace, path),
+        };
+        read_only.extend(named.filter(there).cloned());
         let frozen = shared::freeze(&workspace, &found.inodes, self.events)?;
         shared::cover_doors::<RunErrorKind>(&state, &workspace, &found.doors)?;
         if shared {
