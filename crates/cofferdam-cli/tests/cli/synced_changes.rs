@@ -165,3 +165,43 @@ on_sync: [{cmd: echo >> ~/count}]
     assert_eq!(synced(), 0);
     user.ends();
 }
+
+/// What was taken back is in no shell any more, whether its line is gone or what a repository asks for is no longer approved.
+// covers: S1-93, S1-97, S1-116
+#[test]
+fn what_nobody_says_any_more_is_in_no_shell() {
+    let user = User::new("");
+    user.write(".cofferdam/config.yaml", "env: {PATH_LIKE: theirs}\n");
+    let asked = user.cofferdam(&["approve"]).expect_code(1);
+    let digest = asked.stderr.split("--trust ").nth(1).unwrap();
+    let digest = digest.split('`').next().unwrap();
+    let trust = ["approve", "--trust", digest];
+    user.cofferdam(&trust).expect_code(0);
+    user.puts(".zshrc", "ZSH_THEME=\"mine\"\n");
+    user.make();
+    let shell = || {
+        user.inside("unset PATH_LIKE ZSH_THEME; . ~/.cofferdam-env; . ~/.cofferdam-zsh-theme; echo ${PATH_LIKE-none} ${ZSH_THEME-none}")
+    };
+    let sync = || drop(user.cofferdam(&["sync", "box"]).expect_code(0));
+    assert_eq!(shell(), "theirs mine\n");
+    user.cofferdam(&["approve", "--revoke"]).expect_code(0);
+    sync();
+    assert_eq!(shell(), "none mine\n");
+    user.puts(".zshrc", "");
+    user.says("env: {PATH_LIKE: own}\n");
+    sync();
+    assert_eq!(shell(), "own none\n");
+    // One that cannot be emptied is not forgotten.
+    user.says("");
+    user.inside("mv ~/.cofferdam-env ~/kept; mkdir ~/.cofferdam-env");
+    let synced = user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert!(
+        synced.stderr.contains("/home/agent/.cofferdam-env: "),
+        "{synced}"
+    );
+    user.inside("rmdir ~/.cofferdam-env; mv ~/kept ~/.cofferdam-env");
+    assert_eq!(shell(), "own none\n");
+    sync();
+    assert_eq!(shell(), "none none\n");
+    user.ends();
+}

@@ -181,7 +181,7 @@ impl Syncing<'_> {
                 environment: &environment,
                 workdir: &workdir,
             };
-            let mut wanted = gather(&config, places);
+            let mut wanted = gather(&config, places, |path| known.entries.contains_key(path));
             let is = manifest::of(&mut wanted, &known);
             (wanted, is)
         };

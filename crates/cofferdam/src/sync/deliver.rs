@@ -34,7 +34,7 @@ enum Way<'a> {
 }
 
 /// Brings what is wanted. `known`: what the sandbox was brought before; `all`: as if it had nothing. `manifest` has of each file what it
-/// is inside afterwards, and loses those that are not there.
+/// is inside afterwards, and loses those that never got there.
 pub async fn deliver(
     sandbox: &dyn Sandbox,
     wanted: &Wanted,
@@ -74,7 +74,7 @@ pub async fn deliver(
                         libc::ECANCELED => "it changed while it was read".to_owned(),
                         errno => std::io::Error::from_raw_os_error(errno).to_string(),
                     };
-                    manifest.entries.remove(path);
+                    manifest.not_brought(path, known);
                     delivered.complaints.push(Complaint {
                         item: shown_inside(path),
                         reason,

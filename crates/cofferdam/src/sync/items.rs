@@ -29,6 +29,9 @@ const RESERVED: [&str; 11] = [
     "etc/nsswitch.conf",
 ];
 const HOME: &str = "home/agent";
+/// What shells read, in the agent's home.
+const VARIABLES: &str = ".cofferdam-env";
+const THEME: &str = ".cofferdam-zsh-theme";
 const THEMES: &str = ".oh-my-zsh/custom/themes";
 
 /// Where sources are looked for.
@@ -102,12 +105,17 @@ pub fn variables(
     config.env.iter().filter_map(one).collect()
 }
 
-/// Looks at everything that the configuration names. Reads no content.
-pub fn gather(config: &Merged, places: Places<'_>) -> Wanted {
+/// Looks at everything that the configuration names. Reads no content. `brought`: whether the sandbox was brought something to that
+/// place before. What shells read there is emptied where nothing is said any more, or a value that was taken back would stay.
+pub fn gather(config: &Merged, places: Places<'_>, brought: impl Fn(&Path) -> bool) -> Wanted {
     let mut wanted = Wanted::default();
-    if !config.env.is_empty() {
+    let is_there = |name: &str| brought(&Path::new(HOME).join(name));
+    if !config.env.is_empty() || is_there(VARIABLES) {
         let variables = variables(config, places.environment);
-        wanted.text(".cofferdam-env", shell::exports(&variables));
+        wanted.text(VARIABLES, shell::exports(&variables));
+    }
+    if is_there(THEME) {
+        wanted.text(THEME, Vec::new());
     }
     if let Some(home) = places.user_home {
         wanted.theme(home);
@@ -153,7 +161,7 @@ impl Wanted {
         let Some(name) = theme::named(user_home) else {
             return;
         };
-        self.text(".cofferdam-zsh-theme", theme::assignment(&name));
+        self.text(THEME, theme::assignment(&name));
         let directory = user_home.join(THEMES);
         let Ok(tree) = Tree::open(&directory) else {
             return;

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cofferdam_guest::protocol::files::{self, Print};
@@ -33,6 +33,20 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// What is at `path` is not what was to be there: at most what it was by `known`. One that was there is remembered, as long as
+    /// nothing has taken its place.
+    pub(super) fn not_brought(&mut self, path: &Path, known: &Self) {
+        self.entries.remove(path);
+        if let Some(was) = known.entries.get(path) {
+            let was = Entry {
+                stamp: None,
+                inside: None,
+                ..was.clone()
+            };
+            self.entries.insert(path.to_owned(), was);
+        }
+    }
+
     /// As bytes that [`Self::read`] understands.
     pub fn write(&self) -> io::Result<Vec<u8>> {
         let mut bytes = HEADER.to_vec();
@@ -230,11 +244,7 @@ mod tests {
         assert_eq!(base().len(), 64);
         // Where a file lies, and in which order rules stand, is no difference.
         let mut stamped = one("a", 0o644, 1);
-        stamped
-            .entries
-            .get_mut(std::path::Path::new("a"))
-            .unwrap()
-            .inside = Some((1, 2, 3, 4));
+        stamped.entries.get_mut(Path::new("a")).unwrap().inside = Some((1, 2, 3, 4));
         assert_eq!(of(&stamped, &[&usual], &["y", "x"]), base());
         let named = hook("make", Some("name"), false);
         let root = hook("make", None, true);
