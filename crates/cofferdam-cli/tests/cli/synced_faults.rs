@@ -1,6 +1,6 @@
 //! Syncs that cannot be as they were meant: what goes is there, what does not is named, and the next one makes it good.
 
-use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,38 +105,52 @@ fn one_that_was_cut_short_is_made_good_by_the_next() {
 /// What is brought is a file as it was at some time, or it is named; once it stands still it is there.
 #[test]
 fn one_that_changes_while_it_is_read() {
+    // Each turn writes its number over the one before from the beginning on, so the file is always one number, or one and then the
+    // number before it. Whoever reads while it is written finds others.
+    const NUMBERS: usize = 1 << 18;
     let user = User::new("");
-    let path = user.puts(".cofferdam/home/log", "begun\n");
+    let text = |turn: usize| format!("{turn:07}\n").repeat(NUMBERS);
+    let path = user.puts(".cofferdam/home/log", &text(0));
     user.make();
     let ended = AtomicBool::new(false);
+    let mut named = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut file = std::fs::File::options().append(true).open(&path).unwrap();
-            let line = "x".repeat(1 << 11);
-            for _ in 0..5_000 {
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            for turn in 1.. {
+                file.write_all_at(text(turn).as_bytes(), 0).unwrap();
                 if ended.load(Ordering::Relaxed) {
                     break;
                 }
-                file.write_all(line.as_bytes()).unwrap();
-                std::thread::sleep(Duration::from_millis(1));
             }
         });
         for _ in 0..5 {
-            let synced = user.cofferdam(&["sync", "box"]).expect_code(0);
-            let is_named = synced
-                .stderr
-                .contains("/home/agent/log: it changed while it was read");
-            assert!(
-                is_named
-                    || synced.stderr.contains("file sent")
-                    || synced.stderr.contains("0 files sent"),
-                "{synced}"
+            let synced = user.cofferdam(&["sync", "box"]);
+            let numbers = user.exec("box", "uniq ~/log; wc -l < ~/log");
+            named += usize::from(
+                synced
+                    .stderr
+                    .contains("/home/agent/log: it changed while it was read"),
             );
+            let lines: Vec<usize> = (numbers.stdout.split_whitespace())
+                .map(|word| word.parse().unwrap())
+                .collect();
+            let is_whole = match lines[..] {
+                [_, NUMBERS] => true,
+                [new, old, NUMBERS] => new == old + 1,
+                _ => false,
+            };
+            if !is_whole || !synced.status.success() {
+                ended.store(true, Ordering::Relaxed);
+                panic!("{synced}{numbers}");
+            }
         }
         ended.store(true, Ordering::Relaxed);
     });
+    assert!(named > 0, "no sync met the writer");
     user.cofferdam(&["sync", "box"]).expect_code(0);
-    let size = std::fs::metadata(&path).unwrap().len();
-    assert_eq!(user.inside("wc -c < ~/log").trim(), size.to_string());
+    let last = std::fs::read(&path).unwrap();
+    let last = String::from_utf8_lossy(&last[..8]).into_owned();
+    assert_eq!(user.inside("uniq ~/log"), last);
     user.ends();
 }

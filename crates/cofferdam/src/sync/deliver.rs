@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use cofferdam_guest::protocol::files::{self, Parcel, Receipt};
+use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
 use super::items::{Complaint, Content, Item, Wanted, shown_inside};
-use super::manifest::{Manifest, Stamp};
+use super::manifest::{Manifest, Sum};
 use crate::sandbox::files::pipe;
 use crate::sandbox::{Sandbox, SandboxError};
 
@@ -125,8 +126,9 @@ async fn send(
             Way::Send(item) => {
                 let mode = item.mode;
                 files::write(&mut buffer, &Parcel::File { path: name, mode })?;
-                let stamp = manifest.entries.get(*path).and_then(|entry| entry.stamp);
-                let whole = content(item, stamp, &mut buffer, &mut to).await?;
+                let sum = content(item, &mut buffer, &mut to).await?;
+                let meant = manifest.entries.get(*path).map(|entry| entry.sum);
+                let whole = sum.is_some() && sum == meant;
                 let end = if whole { Parcel::Whole } else { Parcel::Broken };
                 files::write(&mut buffer, &end)?;
             }
@@ -137,35 +139,37 @@ async fn send(
     to.write_all(&buffer).await
 }
 
-/// Says whether that is what the digest was made of.
+/// The sum of what was sent, which is read once more and may be another one than was to be; none where it cannot be read to its end.
 async fn content(
     item: &Item,
-    stamp: Option<Stamp>,
     buffer: &mut Vec<u8>,
     to: &mut pipe::Sender,
-) -> std::io::Result<bool> {
-    let (tree, path) = match &item.content {
-        Content::Text(text) => {
-            files::write(buffer, &Parcel::Part(text.clone()))?;
-            return Ok(true);
+) -> std::io::Result<Option<Sum>> {
+    let (mut text, mut file);
+    let from: &mut (dyn Read + Send) = match &item.content {
+        Content::Text(bytes) => {
+            text = &bytes[..];
+            &mut text
         }
-        Content::File { tree, path } => (tree, path),
+        Content::File { tree, path } => match tree.file(path) {
+            Ok(opened) => {
+                file = opened;
+                &mut file
+            }
+            Err(_) => return Ok(None),
+        },
     };
-    let Ok(mut file) = tree.file(path) else {
-        return Ok(false);
-    };
-    let mut part = Vec::with_capacity(SHARE);
+    let mut hash = Sha256::new();
     loop {
-        part.clear();
-        match (&mut file).take(SHARE as u64).read_to_end(&mut part) {
-            Ok(0) => break,
-            Ok(_) => files::write(buffer, &Parcel::Part(part.clone()))?,
-            Err(_) => return Ok(false),
+        let mut part = Vec::with_capacity(SHARE);
+        match from.take(SHARE as u64).read_to_end(&mut part) {
+            Ok(0) => return Ok(Some(hash.finalize().into())),
+            Ok(_) => hash.update(&part),
+            Err(_) => return Ok(None),
         }
+        files::write(buffer, &Parcel::Part(part))?;
         flush(buffer, to).await?;
     }
-    // One that was changed shortly before has no stamp that would tell.
-    Ok(stamp.is_none_or(|stamp| Stamp::of(&file).is_ok_and(|now| now == stamp)))
 }
 
 async fn flush(buffer: &mut Vec<u8>, to: &mut pipe::Sender) -> std::io::Result<()> {
@@ -205,5 +209,88 @@ fn garbled() -> SandboxError {
     SandboxError::Files {
         action: "put files into",
         reason: "it does not say what became of them".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What would travel of one file that says `first` when it is looked at, and `then` when it is sent.
+    async fn sent(first: &[u8], then: &[u8]) -> Vec<Parcel> {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        crate::fsx::write_private(&path, first).unwrap();
+        let tree = super::super::tree::Tree::open(place.path()).unwrap();
+        let content = Content::File {
+            tree,
+            path: "file".into(),
+        };
+        let item = Item {
+            mode: 0o644,
+            content,
+        };
+        parcels(item, || crate::fsx::write_private(&path, then).unwrap()).await
+    }
+
+    async fn parcels(item: Item, between: impl FnOnce()) -> Vec<Parcel> {
+        let path = PathBuf::from("etc/x");
+        let mut wanted = Wanted {
+            items: [(path.clone(), item)].into(),
+            complaints: Vec::new(),
+        };
+        let manifest = super::super::manifest::of(&mut wanted, &Manifest::default());
+        assert_eq!(wanted.complaints, Vec::<Complaint>::new());
+        between();
+        let (from, into) = pipe().unwrap();
+        let files = [(&path, Way::Send(&wanted.items[&path]))];
+        let heard = async {
+            let mut bytes = Vec::new();
+            let mut from = pipe::Receiver::from_owned_fd(from).unwrap();
+            from.read_to_end(&mut bytes).await.unwrap();
+            bytes
+        };
+        let (done, bytes) = tokio::join!(send(&files, &manifest, into), heard);
+        done.unwrap();
+        let (mut rest, mut parcels) = (&bytes[..], Vec::new());
+        while !rest.is_empty() {
+            parcels.push(files::read(&mut rest).unwrap());
+        }
+        parcels
+    }
+
+    /// The manifest would say that it is there, and nobody would send it again.
+    #[tokio::test]
+    async fn what_is_sent_is_what_the_manifest_has_or_takes_no_place() {
+        for (first, then, end) in [
+            ("one", "one", Parcel::Whole),
+            ("one", "two", Parcel::Broken),
+            ("one", "one and more", Parcel::Broken),
+            ("one", "", Parcel::Broken),
+        ] {
+            let parcels = sent(first.as_bytes(), then.as_bytes()).await;
+            let last = &parcels[parcels.len() - 2..];
+            assert_eq!(last, [end, Parcel::End], "{first:?}, then {then:?}");
+        }
+    }
+
+    /// A frame of the protocol has 1 MiB at most.
+    #[tokio::test]
+    async fn a_long_text_goes_in_parts() {
+        let text: Vec<u8> = (0..2u32 << 20).map(|at| (at % 251) as u8).collect();
+        let item = Item {
+            mode: 0o644,
+            content: Content::Text(text.clone()),
+        };
+        let mut got = Vec::new();
+        let parcels = parcels(item, || ()).await;
+        for parcel in &parcels {
+            if let Parcel::Part(part) = parcel {
+                got.extend_from_slice(part);
+            }
+        }
+        assert!(got == text, "{} bytes", got.len());
+        let last = &parcels[parcels.len() - 2..];
+        assert_eq!(last, [Parcel::Whole, Parcel::End]);
     }
 }
