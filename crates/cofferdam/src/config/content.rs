@@ -73,6 +73,22 @@ pub struct Destination {
     pub is_directory: bool,
 }
 
+/// The agent's home, below the root.
+const AGENT_HOME: &str = "home/agent";
+
+impl Destination {
+    /// The one place that it means, without the first slash, however it is written.
+    pub fn place(&self) -> PathBuf {
+        let home = if self.below_home { AGENT_HOME } else { "" };
+        PathBuf::from(home).join(&self.path)
+    }
+
+    /// Whether it means what `other` does.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.is_directory == other.is_directory && self.place() == other.place()
+    }
+}
+
 /// Whose a copied file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {

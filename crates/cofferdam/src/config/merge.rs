@@ -69,16 +69,13 @@ pub fn merge(global: Config, repository: Config) -> Merged {
         });
         valued.collect()
     };
+    let of_theirs = |one: &Valued<SyncRule>| {
+        let mut theirs = repository.sync.iter();
+        theirs.any(|rule| rule.value.dest.is_same(&one.value.dest))
+    };
     let mut sync = valued(global.sync, of_user);
-    for rule in valued(repository.sync, of_repository) {
-        let same = |one: &&mut Valued<SyncRule>| {
-            one.source == of_user && one.value.dest == rule.value.dest
-        };
-        match sync.iter_mut().find(same) {
-            Some(replaced) => *replaced = rule,
-            None => sync.push(rule),
-        }
-    }
+    sync.retain(|one| !of_theirs(one));
+    sync.extend(valued(repository.sync, of_repository));
     let mut env = BTreeMap::new();
     for (variables, source) in [(global.env, of_user), (repository.env, of_repository)] {
         env.extend(
@@ -201,10 +198,22 @@ mod tests {
             ]
         );
         assert_eq!(both.sync[1].line, 3);
+        assert_eq!(told(&merge(read(own), Config::default())).len(), 6);
+        // However often the user's own says it, and however either writes it.
+        let own = "sync:\n  - {src: /own, dest: ~/two}\n  - {src: /more, dest: /home/agent/./two}\n  - {src: /own, dest: /home/agent/two/}\n\
+                   \x20 - {src: /own, dest: /two}\n  - {src: /own, dest: ~/three}\n";
+        assert_eq!(
+            told(&merge(read(own), read(theirs)))[..4],
+            [
+                "/home/agent/two/ /own",
+                "/two /own",
+                "~/two /theirs",
+                "~/three /theirs",
+            ]
+        );
         let alone = merge(Config::default(), read(theirs));
         assert_eq!(told(&alone).len(), 6);
         assert!(alone.allow.is_none());
-        assert_eq!(told(&merge(read(own), Config::default())).len(), 6);
         assert_eq!(
             merge(Config::default(), Config::default()),
             Merged::default()

@@ -315,11 +315,7 @@ fn based<'a>(
 
 /// Where a file of that name goes.
 fn place(dest: &Destination, name: &OsStr, workdir: &Path) -> Result<PathBuf, String> {
-    let mut to = PathBuf::new();
-    if dest.below_home {
-        to.push(HOME);
-    }
-    to.push(&dest.path);
+    let mut to = dest.place();
     if dest.is_directory {
         to.push(name);
     }
