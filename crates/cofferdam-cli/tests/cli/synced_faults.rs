@@ -154,3 +154,33 @@ fn one_that_changes_while_it_is_read() {
     assert_eq!(user.inside("uniq ~/log"), last);
     user.ends();
 }
+
+/// What a place refuses, whoever tries again, leaves no sync unfinished: commands run once. What may be otherwise the next time does.
+// covers: S1-69, S1-114
+#[test]
+fn a_place_that_takes_nothing_is_named_and_not_tried_for_ever() {
+    let user = User::new(
+        "sync: [{src: ~/one, dest: /usr/bin/in}]\non_sync: [{cmd: echo synced >> ~/count}]\n",
+    );
+    user.puts("one", "one\n");
+    user.puts(".cofferdam/home/two", "two\n");
+    let made = user.make();
+    assert!(made.stderr.contains("not synced: /usr/bin/in: "), "{made}");
+    let synced = || {
+        user.run(&["--in", "box"], "true").expect_code(0);
+        user.inside("wc -l < ~/count")
+            .trim()
+            .parse::<u32>()
+            .unwrap()
+    };
+    assert_eq!(synced(), 1);
+    // Somebody inside is in the way of another one.
+    user.inside("rm ~/two; mkdir ~/two");
+    user.puts(".cofferdam/home/two", "second\n");
+    assert_eq!(synced(), 2);
+    user.inside("rmdir ~/two");
+    assert_eq!(synced(), 3);
+    assert_eq!(synced(), 3);
+    assert_eq!(user.inside("cat ~/two"), "second\n");
+    user.ends();
+}

@@ -143,7 +143,7 @@ impl Syncing<'_> {
             });
         }
         let hooks = self.hooks(&config, cancel).await?;
-        if delivered.complaints.is_empty() {
+        if !delivered.is_unfinished {
             let life = self.life;
             let done = serde_json::json!(Done { digest, life }).to_string();
             fsx::write_private(&self.state.join(DONE), done.as_bytes())?;

@@ -3,14 +3,14 @@
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cofferdam_guest::protocol::files::{self, Parcel, Receipt};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
-use super::items::{Complaint, Content, Item, Wanted, shown_inside};
+use super::items::{Complaint, Content, HOME, Item, Wanted, shown_inside};
 use super::manifest::{Manifest, Sum};
 use crate::sandbox::files::pipe;
 use crate::sandbox::{Sandbox, SandboxError};
@@ -26,6 +26,8 @@ pub struct Delivered {
     pub sent: usize,
     /// Those that did not get to their places.
     pub complaints: Vec<Complaint>,
+    /// One of them may get there by another try; the rest do not, as long as the configuration says the same.
+    pub is_unfinished: bool,
 }
 
 /// How a file goes.
@@ -76,6 +78,7 @@ pub async fn deliver(
                         errno => std::io::Error::from_raw_os_error(errno).to_string(),
                     };
                     manifest.not_brought(path, known);
+                    delivered.is_unfinished |= !is_final(path, errno);
                     delivered.complaints.push(Complaint {
                         item: shown_inside(path),
                         reason,
@@ -87,6 +90,11 @@ pub async fn deliver(
         waiting = again;
     }
     Ok(delivered)
+}
+
+/// Whether the file is refused for what the place is. In their own home an agent makes places and takes rights away, and gives them back.
+fn is_final(path: &Path, errno: i32) -> bool {
+    matches!(errno, libc::EACCES | libc::EPERM | libc::EROFS) && !path.starts_with(HOME)
 }
 
 /// One stream, and its answers.

@@ -28,7 +28,8 @@ const RESERVED: [&str; 11] = [
     "etc/resolv.conf",
     "etc/nsswitch.conf",
 ];
-const HOME: &str = "home/agent";
+/// The agent's.
+pub(super) const HOME: &str = "home/agent";
 /// What shells read, in the agent's home.
 const VARIABLES: &str = ".cofferdam-env";
 const THEME: &str = ".cofferdam-zsh-theme";
