@@ -184,3 +184,18 @@ fn a_place_that_takes_nothing_is_named_and_not_tried_for_ever() {
     assert_eq!(user.inside("cat ~/two"), "second\n");
     user.ends();
 }
+
+/// Where there is none, nothing is said; where it cannot be read, no files are not what is meant.
+#[test]
+fn a_home_that_is_no_directory_is_named() {
+    let user = User::new("");
+    let made = user.make();
+    assert!(!made.stderr.contains("not synced"), "{made}");
+    user.puts(".cofferdam/home", "a file\n");
+    let synced = user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert!(
+        synced.stderr.contains(".cofferdam/home: Not a directory"),
+        "{synced}"
+    );
+    user.ends();
+}

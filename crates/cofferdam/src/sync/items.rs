@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use super::tree::Tree;
 use super::{pattern, shell, theme};
 use crate::config::{Destination, Merged, Owner, Source, SyncRule, Valued, Variable};
@@ -180,9 +182,13 @@ impl Wanted {
 
     /// All files of `home/`.
     fn home(&mut self, directory: &Path) {
-        let Ok(tree) = Tree::open(directory) else {
+        let tree = match Tree::open(directory) {
+            Ok(tree) => tree,
             // There need not be one.
-            return;
+            Err(Errno::NOENT) => return,
+            Err(errno) => {
+                return self.complain(shown(directory), std::io::Error::from(errno).to_string());
+            }
         };
         let mut waiting = vec![PathBuf::new()];
         while let Some(below) = waiting.pop() {
@@ -193,7 +199,14 @@ impl Wanted {
                     continue;
                 }
             };
-            for entry in entries.flatten() {
+            for entry in entries {
+                let entry = match entry {
+                    Ok(entry) => entry,
+                    Err(error) => {
+                        self.complain(shown(&directory.join(&below)), error.to_string());
+                        break;
+                    }
+                };
                 let path = below.join(entry.file_name());
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     waiting.push(path);
